@@ -1,0 +1,13 @@
+"""Extreme multi-label classification in TensorFlow: from raw text to a served model.
+
+The public names load on first use, so that ``import xmc_tf`` costs nothing and the parts that need no
+TensorFlow (``xmc_tf.linear``, ``xmc_tf.tree``) run on machines that have none.
+"""
+
+import os
+
+# transformers' TensorFlow classes are written for Keras 2. Both settings only work before TensorFlow's import.
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+__version__ = "0.1.0"

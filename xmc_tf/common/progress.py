@@ -1,0 +1,78 @@
+"""Progress of long work: a bar on a terminal, a line every so often elsewhere, nothing under two seconds."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+
+class Progress:
+    """Counts units of work and shows how far it is and when it will end.
+
+    Example:
+        >>> with Progress("level 2 of 3", total=256, unit="clusters") as progress:
+        ...     progress.add()
+
+    Args:
+        title: what is being done.
+        total: how many units there are.
+        unit: what they are called.
+        quiet_s: nothing is shown before that many seconds.
+        every_s: seconds between lines where standard error is no terminal.
+    """
+
+    def __init__(
+        self, title: str, total: int, unit: str = "", quiet_s: float = 2.0, every_s: float = 15.0
+    ) -> None:
+        self.title, self.total, self.unit = title, total, unit
+        self.done = 0
+        self._terminal = sys.stderr.isatty()
+        self._every = 0.2 if self._terminal else every_s
+        self._start = time.monotonic()
+        self._next = self._start + quiet_s
+        self._shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shown and self._terminal:
+            sys.stderr.write("\r\x1b[K")
+        if self._shown and kind is None:
+            sys.stderr.write(f"{self.title}: {self.done:,} {self.unit} in {_span(self.elapsed)}\n")
+        sys.stderr.flush()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._start
+
+    def add(self, count: int = 1) -> None:
+        """Counts ``count`` more units as done and shows it when it is time to."""
+        self.done += count
+        if (now := time.monotonic()) >= self._next:
+            self._next = now + self._every
+            self._shown = True
+            self._show()
+
+    def _show(self) -> None:
+        share = min(self.done / max(self.total, 1), 1.0)
+        left = f", {_span(self.elapsed / share - self.elapsed)} left" if share > 0 else ""
+        counts = f"{self.done:,} of {self.total:,} {self.unit}".rstrip()
+        if self._terminal:
+            bar = "#" * int(30 * share)
+            sys.stderr.write(f"\r\x1b[K{self.title} [{bar:<30}] {share:4.0%} {counts}{left}")
+        else:
+            sys.stderr.write(f"{self.title}: {share:.0%}, {counts}{left}\n")
+        sys.stderr.flush()
+
+
+def _span(seconds: float) -> str:
+    """Seconds as a person would say them."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
