@@ -1,0 +1,125 @@
+"""What a ranker learns from: sparse features, dense features, or both side by side."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+
+from xmc_tf.common.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """One row a document: sparse columns first, dense columns after them.
+
+    The dense part stays dense: as sparse entries it would cost twice the memory and several times the time.
+
+    Example:
+        >>> both = Features(sparse=tfidf, dense=embeddings)
+        >>> both.nr_features == tfidf.shape[1] + embeddings.shape[1]
+        True
+
+    Args:
+        sparse: float32 CSR matrix with sorted indices, or None.
+        dense: C-contiguous float32 array, or None.
+    """
+
+    sparse: csr_matrix | None = None
+    dense: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if self.sparse is None and self.dense is None:
+            raise InputError(
+                "there are no features", expected="a sparse matrix, a dense one, or both", received="neither"
+            )
+        if self.sparse is not None and self.dense is not None and self.sparse.shape[0] != self.dense.shape[0]:
+            raise InputError(
+                "the sparse and the dense features are not of the same documents",
+                expected="as many rows in the one as in the other",
+                received=f"{self.sparse.shape[0]:,} sparse rows and {self.dense.shape[0]:,} dense rows",
+                fix="make both from the same file of texts",
+            )
+
+    @property
+    def nr_rows(self) -> int:
+        """How many documents there are."""
+        return int(self.sparse.shape[0] if self.sparse is not None else self.dense.shape[0])
+
+    @property
+    def nr_sparse(self) -> int:
+        """How many of the columns are sparse: the first ones."""
+        return 0 if self.sparse is None else int(self.sparse.shape[1])
+
+    @property
+    def nr_dense(self) -> int:
+        """How many of the columns are dense: the last ones."""
+        return 0 if self.dense is None else int(self.dense.shape[1])
+
+    @property
+    def nr_features(self) -> int:
+        """How many columns there are, sparse and dense together."""
+        return self.nr_sparse + self.nr_dense
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns, as a matrix has them."""
+        return self.nr_rows, self.nr_features
+
+    def rows(self, index: np.ndarray | slice) -> Self:
+        """The documents that ``index`` (positions, a mask or a slice) selects, in its order."""
+        return type(self)(
+            sparse=None if self.sparse is None else self.sparse[index],
+            dense=None if self.dense is None else np.ascontiguousarray(self.dense[index]),
+        )
+
+
+def as_features(given: Any) -> Features:
+    """Takes features in any of the forms they come in.
+
+    Args:
+        given: a `Features`, a scipy sparse matrix, a dense array, or a pair (sparse, dense).
+
+    Returns:
+        `Features` in float32; parts that already have the right form are not copied.
+    """
+    if isinstance(given, Features):
+        return given
+    if isinstance(given, tuple | list) and len(given) == 2:
+        sparse, dense = given
+        return Features(_as_sparse(sparse), _as_dense(dense))
+    if issparse(given):
+        return Features(sparse=_as_sparse(given))
+    return Features(dense=_as_dense(given))
+
+
+def _as_sparse(part: Any) -> csr_matrix | None:
+    if part is None:
+        return None
+    if not issparse(part):
+        raise InputError(
+            "the sparse features are not a sparse matrix",
+            expected="a scipy sparse matrix",
+            received=type(part).__name__,
+            fix="give dense features as the dense part",
+        )
+    as_csr = part if isinstance(part, csr_matrix) else csr_matrix(part)
+    if as_csr.dtype != np.float32:
+        as_csr = as_csr.astype(np.float32)
+    if not as_csr.has_canonical_format:
+        as_csr = as_csr.copy()  # the caller's arrays may be shared with it, and may be mapped read-only
+        as_csr.sum_duplicates()
+    return as_csr
+
+
+def _as_dense(part: Any) -> np.ndarray | None:
+    if part is None:
+        return None
+    if issparse(part) or not isinstance(part, np.ndarray) or part.ndim != 2 or part.dtype.kind not in "fiub":
+        received = f"an array of {part.ndim} dimensions, {part.dtype}" if isinstance(part, np.ndarray) else ""
+        raise InputError(
+            "the dense features are not a matrix of numbers",
+            expected="a numpy array of two dimensions, rows by columns",
+            received=received or type(part).__name__,
+        )
+    return np.ascontiguousarray(part, dtype=np.float32)
