@@ -1,0 +1,75 @@
+# `make demo` shows what it does, `make test` shows that it works; `make` alone lists the rest.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo setup test lint format bench clean
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install -q --no-build-isolation -c constraints.txt
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+# Unit tests run in a few processes; those that start processes of their own run one after another.
+TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# What has been installed is remembered by files named after what it was installed from: the second call is instant, and
+# a changed lock, or a moved clone, is installed anew.
+INPUTS := setup.cfg pyproject.toml constraints.txt tools/make_venv.sh tools/install_horovod.py
+KEY := $(shell { pwd -P; cat $(INPUTS); } | sha256sum | cut -c1-16)
+STAMPS := $(VENV)/.xmc_tf
+LIGHT := $(STAMPS)/light-$(KEY)
+FULL := $(STAMPS)/full-$(KEY)
+
+help:  ## what can be made
+	@echo "xmc_tf: extreme multi-label text classification, from raw text to a served model"
+	@echo
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1 \2/p' $(MAKEFILE_LIST) \
+	  | while read -r target text; do printf '  make %-8s%s\n' "$$target" "$$text"; done
+	@echo
+	@echo "It needs Linux x86-64, Python 3.11 and, for setup and test, g++. Everything else goes into $(VENV)."
+
+demo: $(LIGHT)  ## install the light part (2 minutes), train on real texts, try it (3 minutes)
+	@$(PY) -m xmc_tf.demo $(DEMO_ARGS)
+
+setup: $(FULL)  ## install all that tests and clusters need; compiles Horovod once (8 minutes, later 2)
+
+test: setup lint  ## install, lint, all tests
+	@echo "unit tests, $(TEST_JOBS) at a time"
+	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile -m "not distributed"
+	@echo "distributed tests, one after another"
+	@$(PY) -m pytest -q -m distributed
+
+lint: setup  ## style, formatting, types
+	@$(PY) -m ruff check --quiet .
+	@$(PY) -m ruff format --check --quiet . \
+	  || { echo "formatting differs; mend it with: make format"; exit 1; }
+	@$(PY) -m mypy --no-error-summary
+	@echo "lint: clean"
+
+format: setup  ## put the code into the form that lint wants
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+bench: setup  ## measure the figures; each prints one JSON line
+	@$(PY) -m tests.benchmarks $(BENCH_ARGS)
+
+clean:  ## remove the environment and caches of this clone (the Horovod wheel stays in ~/.cache/xmc_tf)
+	@rm -rf $(VENV) build dist demo-work *.egg-info .pytest_cache .hypothesis .ruff_cache .mypy_cache
+	@find xmc_tf tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(LIGHT):
+	@tools/make_venv.sh $(VENV)
+	@echo "  installing the light part: about 600 MB to load, 1 to 3 minutes" >&2
+	@$(PIP) -e .
+	@mkdir -p $(STAMPS) && touch $@
+
+$(FULL): $(LIGHT)
+	@echo "  installing test tools, MPI and what compiles Horovod: about 1 minute" >&2
+	@$(PIP) -e '.[horovod-build,serving,report,dev]' mpi4py
+	@$(PY) tools/install_horovod.py
+	@$(PIP) -e '.[distributed,horovod-build,serving,report,dev]'
+	@$(PY) -m pip check >&2
+	@mkdir -p $(STAMPS) && touch $@

