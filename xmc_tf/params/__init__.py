@@ -1,0 +1,72 @@
+"""Every knob: frozen parameter classes, checked when made, in and out of JSON in the peer's form."""
+
+from xmc_tf.params.arguments import add_arguments, from_arguments, truth
+from xmc_tf.params.base import Params, per_level
+from xmc_tf.params.choices import (
+    BOOTSTRAPS,
+    ENSEMBLES,
+    LOSSES,
+    POST_PROCESSORS,
+    RELEVANCE_MODES,
+    RELEVANCE_NORMS,
+    SCHEDULES,
+    SOLVERS,
+)
+from xmc_tf.params.files import (
+    linear_skeleton,
+    load_blocks,
+    load_linear_params,
+    load_params,
+    skeleton,
+    xtransformer_skeleton,
+)
+from xmc_tf.params.linear import (
+    LinearChainParams,
+    LinearChainPredParams,
+    LinearLevelParams,
+    LinearLevelPredParams,
+    RankerParams,
+    RankerPredParams,
+)
+from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
+from xmc_tf.params.overrides import override_levels
+from xmc_tf.params.tfidf import TfidfParams
+from xmc_tf.params.tree import HierarchicalKMeansParams
+from xmc_tf.params.values import knob
+from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParams
+
+__all__ = [
+    "BOOTSTRAPS",
+    "ENSEMBLES",
+    "LOSSES",
+    "POST_PROCESSORS",
+    "RELEVANCE_MODES",
+    "RELEVANCE_NORMS",
+    "SCHEDULES",
+    "SOLVERS",
+    "HierarchicalKMeansParams",
+    "LinearChainParams",
+    "LinearChainPredParams",
+    "LinearLevelParams",
+    "LinearLevelPredParams",
+    "MatcherParams",
+    "MatcherPredParams",
+    "Params",
+    "RankerParams",
+    "RankerPredParams",
+    "TfidfParams",
+    "XTransformerParams",
+    "XTransformerPredParams",
+    "add_arguments",
+    "from_arguments",
+    "knob",
+    "linear_skeleton",
+    "load_blocks",
+    "load_linear_params",
+    "load_params",
+    "override_levels",
+    "per_level",
+    "skeleton",
+    "truth",
+    "xtransformer_skeleton",
+]

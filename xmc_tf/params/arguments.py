@@ -1,0 +1,95 @@
+"""Command-line flags made from the parameter classes, and parameters made from the flags."""
+
+import argparse
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.params.base import Params, shapes
+from xmc_tf.params.values import MisfitError, Shape
+
+P = TypeVar("P", bound=Params)
+
+
+def add_arguments(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    cls: type[Params],
+    *names: str,
+    flags: Mapping[str, tuple[str, ...]] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> None:
+    """Adds a flag for each named parameter: its type, default, choices and help come from the class.
+
+    Example:
+        >>> flags = {"threads": ("-n", "--threads")}
+        >>> add_arguments(parser, HierarchicalKMeansParams, "nr_splits", "threads", flags=flags)
+
+    Args:
+        parser: the parser, or a group of it.
+        cls: the parameter class.
+        *names: the parameters that get a flag; none for all that are single values.
+        flags: other spellings than ``--the-parameters-name``.
+        defaults: other defaults than the class's, as the peer's command lines have some.
+    """
+    known = {field.name: field for field in dataclasses.fields(cls)}
+    for name in names or [
+        name for name, shape in shapes(cls).items() if not dataclasses.is_dataclass(shape.type)
+    ]:
+        field, shape = known[name], shapes(cls)[name]
+        parser.add_argument(
+            *(flags or {}).get(name, (f"--{name.replace('_', '-')}",)),
+            dest=name,
+            type=_converter(shape),
+            choices=field.metadata["choices"] or None,
+            default=(defaults or {}).get(name, field.default),
+            metavar=_metavar(shape) if not field.metadata["choices"] else None,
+            help=field.metadata["help"].replace("%", "%%"),
+        )
+
+
+def from_arguments(cls: type[P], arguments: argparse.Namespace, **given: Any) -> P:
+    """Makes parameters, and the blocks inside them, of the flags that have their names.
+
+    A flag that several blocks know (``nr_splits``, ``threads``) goes to all of them, as in the peer.
+
+    Args:
+        cls: the parameter class.
+        arguments: what the parser found; None stands for "not given".
+        **given: parameters that are not taken from the flags.
+    """
+    values = dict(given)
+    for name, shape in shapes(cls).items():
+        if name in values:
+            continue
+        if issubclass(shape.type, Params):
+            values[name] = from_arguments(shape.type, arguments)
+        elif getattr(arguments, name, None) is not None:
+            values[name] = getattr(arguments, name)
+    try:
+        return cls(**values)
+    except MisfitError as misfit:
+        # On a command line the parameter is a flag.
+        raise InputError(
+            f"--{misfit.key.replace('_', '-')} {misfit.fault}",
+            expected=misfit.expected,
+            received=misfit.received,
+            fix=misfit.fix,
+        ) from None
+
+
+def truth(text: str) -> bool:
+    """Reads ``true`` or ``false`` (yes, no, 1, 0) from a command line."""
+    if text.lower() in ("true", "t", "yes", "y", "1"):
+        return True
+    if text.lower() in ("false", "f", "no", "n", "0"):
+        return False
+    raise argparse.ArgumentTypeError(f"expected true or false, received {text!r}")
+
+
+def _converter(shape: Shape) -> Any:
+    return truth if shape.type is bool else shape.type
+
+
+def _metavar(shape: Shape) -> str:
+    return {bool: "true/false", int: "INT", float: "NUMBER"}.get(shape.type, "TEXT")

@@ -1,0 +1,151 @@
+"""What all parameter classes share: checked when made, JSON in and out."""
+
+import dataclasses
+import logging
+import typing
+from typing import Any, ClassVar, Self
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.params.values import MisfitError, Shape, checked, join, nearest, shown
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Params:
+    """Base of the parameter classes: frozen, every value checked when the object is made.
+
+    Example:
+        >>> HierarchicalKMeansParams(nr_splits=8).to_json()["nr_splits"]
+        8
+        >>> HierarchicalKMeansParams.from_json({"nr_splits": "8"})
+        Traceback (most recent call last):
+        InputError: nr_splits has the wrong type ...
+    """
+
+    # The peer's name for the class: written as `__meta__`, so that its loader takes our files.
+    peer_name: ClassVar[str] = ""
+    # Keys that older files hold and that have no effect any more.
+    retired: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = checked(field, shapes(type(self))[field.name], getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+        self.check_together()
+
+    def check_together(self) -> None:
+        """Checks what concerns more than one parameter; raises `MisfitError`."""
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """Makes parameters of what JSON holds; keys that are not given keep their defaults.
+
+        Args:
+            data: the block as `json.load` gives it. ``__meta__`` is ignored, retired keys are warned of.
+
+        Raises:
+            InputError: an unknown key, a wrong type or an impossible value, with the key's dotted path.
+        """
+        retired: list[str] = []
+        params = cls.read(data, "", retired)
+        warn_of_retired(retired)
+        return params
+
+    @classmethod
+    def read(cls, data: Any, place: str, retired: list[str]) -> Self:
+        """`from_json` for a block at ``place`` of a larger one; collects the retired keys that it meets."""
+        if not isinstance(data, dict):
+            raise MisfitError(
+                place or cls.__name__, "is not a block", expected="a JSON object {...}", received=shown(data)
+            )
+        fields = shapes(cls)
+        values: dict[str, Any] = {}
+        for key, value in data.items():
+            if key in cls.retired:
+                retired.append(join(place, key))
+            elif key in fields and value is None and fields[key].is_block:
+                continue  # null for a whole block, or for a list a level, means what leaving it out means
+            elif key in fields:
+                values[key] = _read_value(fields[key], value, join(place, key), retired)
+            elif key != "__meta__":
+                raise unknown_key(key, place, list(fields))
+        try:
+            return cls(**values)
+        except MisfitError as misfit:
+            raise misfit.within(place) if place else misfit from None
+
+    def to_json(self) -> dict[str, Any]:
+        """The parameters as `json.dump` takes them, in the peer's form."""
+        data: dict[str, Any] = {"__meta__": {"class_fullname": self.peer_name}} if self.peer_name else {}
+        for field in dataclasses.fields(self):
+            data[field.name] = _to_json(getattr(self, field.name))
+        return data
+
+
+_SHAPES: dict[type, dict[str, Shape]] = {}
+
+
+def shapes(cls: type[Params]) -> dict[str, Shape]:
+    """What each parameter of a class may be, by its name; worked out once a class."""
+    if cls not in _SHAPES:
+        hints = typing.get_type_hints(cls)
+        _SHAPES[cls] = {field.name: Shape.of(hints[field.name]) for field in dataclasses.fields(cls)}
+    return _SHAPES[cls]
+
+
+def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...]:
+    """One entry for each of ``depth`` levels: a single entry stands for all of them.
+
+    Example:
+        >>> per_level("tfn", 3)
+        ('tfn', 'tfn', 'tfn')
+
+    Args:
+        chain: one entry, or a tuple of them from the top level down.
+        depth: how many levels there are.
+        name: the parameter's name, for the message.
+    """
+    entries = tuple(chain) if isinstance(chain, list | tuple) else (chain,) * depth
+    if len(entries) != depth:
+        raise InputError(
+            f"{name} does not fit the tree",
+            expected=f"{depth} entries, one for each level of the tree, or a single one for all",
+            received=f"{len(entries)} entries",
+            fix="change the list's length, or nr_splits, min_codes and max_leaf_size, which decide the depth",
+        )
+    return entries
+
+
+def unknown_key(key: str, place: str, known: list[str]) -> MisfitError:
+    """The error for a key that nobody reads, with the key that was probably meant."""
+    close = nearest(key, known)
+    return MisfitError(
+        join(place, key),
+        "is not a parameter",
+        expected="one of " + ", ".join(known),
+        received=shown(key),
+        fix=f"did you mean {shown(close)}?" if close else "leave it out",
+    )
+
+
+def warn_of_retired(keys: list[str]) -> None:
+    """Says which keys of a file have no effect any more."""
+    if keys:
+        _LOG.warning("retired parameters have no effect and were ignored: %s", ", ".join(keys))
+
+
+def _read_value(shape: Shape, value: Any, place: str, retired: list[str]) -> Any:
+    if not issubclass(shape.type, Params):
+        return value
+    if shape.chain and isinstance(value, list | tuple):
+        return tuple(shape.type.read(entry, f"{place}[{i}]", retired) for i, entry in enumerate(value))
+    return shape.type.read(value, place, retired)
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, Params):
+        return value.to_json()
+    if isinstance(value, tuple):
+        return [_to_json(entry) for entry in value]
+    return value

@@ -1,0 +1,33 @@
+"""The names that parameters choose from."""
+
+POST_PROCESSORS = (
+    "noop",
+    "sigmoid",
+    "log-sigmoid",
+    *(f"{log}l{power}-hinge" for power in range(1, 5) for log in ("", "log-")),
+)
+SOLVERS = ("L2R_L2LOSS_SVC_DUAL", "L2R_L1LOSS_SVC_DUAL", "L2R_LR_DUAL", "L2R_L2LOSS_SVC_PRIMAL")
+LOSSES = ("hinge", "squared-hinge", "weighted-hinge", "weighted-squared-hinge", "cross-entropy")
+SCHEDULES = ("linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup")
+BOOTSTRAPS = ("linear", "weighted-linear", "inherit", "no-bootstrap")
+ENSEMBLES = ("transformer-only", "concat-only", "average", "rank_average", "round_robin")
+RELEVANCE_MODES = ("disable", "induce", "ranker-only")
+RELEVANCE_NORMS = ("no-norm", "l1", "l2", "max")
+RANKER_MODES = ("full-model", "matcher", "ranker")
+
+
+def ranker_negatives(text: str) -> str:
+    """Checks a sum of negative samplings for a ranker: tfn, man, usn."""
+    return _sum_of(text, ("tfn", "man", "usn"))
+
+
+def matcher_negatives(text: str) -> str:
+    """Checks a sum of negative samplings for a matcher: tfn, man."""
+    return _sum_of(text, ("tfn", "man"))
+
+
+def _sum_of(text: str, known: tuple[str, ...]) -> str:
+    parts = text.lower().split("+")
+    if not set(parts) <= set(known) or len(set(parts)) != len(parts):
+        raise ValueError(f"{', '.join(known)}, or a sum such as tfn+man")
+    return "+".join(parts)

@@ -1,0 +1,134 @@
+"""Parameter files: read, and written as a skeleton to fill in."""
+
+import json
+import logging
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files import existing_file
+from xmc_tf.params.base import Params, unknown_key, warn_of_retired
+from xmc_tf.params.linear import RankerParams, RankerPredParams
+from xmc_tf.params.tree import HierarchicalKMeansParams
+from xmc_tf.params.values import MisfitError
+from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParams
+
+_LOG = logging.getLogger(__name__)
+
+
+def load_params(path: str | Path) -> tuple[XTransformerParams, XTransformerPredParams]:
+    """Reads a parameter file of the whole model; a block that it does not hold has its defaults.
+
+    Example:
+        >>> train_params, pred_params = load_params("params.json")
+    """
+    blocks = load_blocks(path, train_params=XTransformerParams, pred_params=XTransformerPredParams)
+    return blocks["train_params"] or XTransformerParams(), blocks["pred_params"] or XTransformerPredParams()
+
+
+def load_linear_params(path: str | Path) -> tuple[RankerParams, RankerPredParams, HierarchicalKMeansParams]:
+    """Reads a parameter file of the linear model; a block that it does not hold has its defaults."""
+    blocks = load_blocks(
+        path, train_params=RankerParams, pred_params=RankerPredParams, indexer_params=HierarchicalKMeansParams
+    )
+    return (
+        blocks["train_params"] or RankerParams(),
+        blocks["pred_params"] or RankerPredParams(),
+        blocks["indexer_params"] or HierarchicalKMeansParams(),
+    )
+
+
+def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: type[Params]) -> dict[str, Any]:
+    """Reads the blocks of a parameter file.
+
+    Args:
+        path: the JSON file.
+        ignore: keys of the file that are for others to read.
+        **classes: the parameter class of each block.
+
+    Returns:
+        The parameters by block, None where the file does not hold the block.
+
+    Raises:
+        InputError: naming the file and the dotted path of the key that is wrong.
+    """
+    data = _read_json(existing_file(path, "parameters"))
+    retired: list[str] = []
+    blocks: dict[str, Any] = dict.fromkeys(classes)
+    try:
+        for key, value in data.items():
+            if key in classes:
+                blocks[key] = None if value is None else classes[key].read(value, key, retired)
+            elif key not in ignore and key != "__meta__":
+                raise unknown_key(key, "", list(classes))
+    except MisfitError as misfit:
+        raise InputError(
+            f"{path}: {misfit.problem}",
+            expected=misfit.expected,
+            received=misfit.received,
+            fix=misfit.fix,
+        ) from None
+    warn_of_retired([f"{path}: {key}" for key in retired])
+    return blocks
+
+
+def skeleton(**blocks: Params) -> str:
+    """Parameters as the text of a parameter file.
+
+    Example:
+        >>> print(skeleton(train_params=XTransformerParams(), pred_params=XTransformerPredParams()))
+    """
+    return json.dumps({name: params.to_json() for name, params in blocks.items()}, indent=1)
+
+
+def xtransformer_skeleton() -> str:
+    """A parameter file of the whole model with all defaults, to fill in."""
+    return skeleton(train_params=XTransformerParams(), pred_params=XTransformerPredParams())
+
+
+def linear_skeleton() -> str:
+    """A parameter file of the linear model with all defaults, to fill in."""
+    return skeleton(
+        train_params=RankerParams(), pred_params=RankerPredParams(), indexer_params=HierarchicalKMeansParams()
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_key_twice)
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not text in UTF-8",
+            expected="a JSON file",
+            received=f"byte {error.start} is not UTF-8",
+        ) from None
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{path}, line {error.lineno}, column {error.colno}: not JSON",
+            expected="JSON, as --generate-params-skeleton writes it",
+            received=error.msg,
+        ) from None
+    except RecursionError:
+        raise InputError(f"{path} is nested too deeply", expected="a parameter file") from None
+    except _KeyTwiceError as error:
+        raise InputError(
+            f"{path}: {error} is given twice in one block", expected="each key once", fix="remove one"
+        ) from None
+    if not isinstance(data, dict):
+        raise InputError(
+            f"{path} holds no parameters", expected="a JSON object {...}", received=type(data).__name__
+        )
+    return data
+
+
+class _KeyTwiceError(ValueError):
+    """A key that a block of JSON holds twice: one of the two would be lost without a word."""
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    block = dict(pairs)
+    if len(block) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise _KeyTwiceError(next(key for key in keys if keys.count(key) > 1))
+    return block

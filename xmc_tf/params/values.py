@@ -1,0 +1,235 @@
+"""Which values a parameter may have, and the message when it has another."""
+
+import dataclasses
+import difflib
+import json
+import math
+import numbers
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
+
+from xmc_tf.common.errors import InputError
+
+
+class MisfitError(InputError):
+    """A parameter that cannot be used; knows its name, so that an owner can put its own before it."""
+
+    def __init__(self, key: str, problem: str, *, expected: str, received: str, fix: str = "") -> None:
+        super().__init__(f"{key} {problem}", expected=expected, received=received, fix=fix)
+        self.key, self.fault = key, problem
+
+    def within(self, place: str) -> Self:
+        """The same fault, its parameter named from one level further up."""
+        return type(self)(
+            join(place, self.key), self.fault, expected=self.expected, received=self.received, fix=self.fix
+        )
+
+
+def join(place: str, key: str) -> str:
+    """The dotted path of ``key`` inside ``place``."""
+    return f"{place}.{key}" if place else key
+
+
+def knob(
+    default: Any,
+    *,
+    help: str,
+    choices: Sequence[str] = (),
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    also: Sequence[float] = (),
+    parse: Callable[[str], str] | None = None,
+) -> Any:
+    """A field of a parameter class, with what it means and which values it may have.
+
+    Args:
+        default: its default.
+        help: one line on what it does; command lines show it.
+        choices: the values a text may have.
+        low: smallest number allowed.
+        high: largest number allowed.
+        above: numbers must be larger than this.
+        below: numbers must be smaller than this.
+        also: numbers outside that range that are allowed all the same, as -1 for "all cores".
+        parse: takes a text, and gives its usual form back or raises ValueError with what was expected.
+    """
+    metadata = {
+        "help": help,
+        "choices": tuple(choices),
+        "low": low,
+        "high": high,
+        "above": above,
+        "below": below,
+        "also": tuple(also),
+        "parse": parse,
+    }
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """What a parameter's annotation says: a type, whether null is allowed, whether a list a level is."""
+
+    type: type
+    optional: bool
+    chain: bool
+
+    @classmethod
+    def of(cls, annotation: Any) -> Self:
+        """Reads ``int``, ``int | None``, ``str | tuple[str, ...]`` and the like."""
+        parts = (
+            typing.get_args(annotation)
+            if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
+            else (annotation,)
+        )
+        plain = [part for part in parts if isinstance(part, type) and part is not types.NoneType]
+        plain = [part for part in plain if typing.get_origin(part) is None]
+        return cls(
+            type=plain[0],
+            optional=types.NoneType in parts,
+            chain=any(typing.get_origin(part) is tuple for part in parts),
+        )
+
+    @property
+    def is_block(self) -> bool:
+        """Whether it is more than a single value: a class of its own, or a list of entries, one a level."""
+        return self.chain or dataclasses.is_dataclass(self.type)
+
+
+def checked(field: dataclasses.Field, shape: Shape, value: Any) -> Any:
+    """Gives ``value`` in the form that the parameter has it, or raises `MisfitError`."""
+    if shape.chain and isinstance(value, list | tuple):
+        if not value:
+            raise MisfitError(
+                field.name,
+                "is an empty list",
+                expected="at least one entry, the first level's",
+                received="[]",
+            )
+        return tuple(_one(field, shape, f"{field.name}[{i}]", entry) for i, entry in enumerate(value))
+    return _one(field, shape, field.name, value)
+
+
+def _one(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
+    if value is None and shape.optional:
+        return None
+    value = _typed(field, shape, key, value)
+    meta = field.metadata
+    if isinstance(value, str):
+        if meta.get("choices") and value not in meta["choices"]:
+            close = nearest(value, meta["choices"])
+            raise MisfitError(
+                key,
+                "is not one of the values it may have",
+                expected=expected(field, shape),
+                received=shown(value),
+                fix=f"did you mean {shown(close)}?" if close else "take one of them",
+            )
+        if meta.get("parse"):
+            try:
+                value = meta["parse"](value)
+            except ValueError as error:
+                raise MisfitError(
+                    key, "is not one of the values it may have", expected=str(error), received=shown(value)
+                ) from None
+    elif isinstance(value, int | float) and not isinstance(value, bool) and not _within(value, meta):
+        raise MisfitError(key, "is out of range", expected=expected(field, shape), received=shown(value))
+    return value
+
+
+def _typed(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
+    """``value`` as the parameter's type: 1 will do for a float, true will not."""
+    wanted = shape.type
+    is_truth = isinstance(value, bool) or type(value).__name__ == "bool"  # numpy's bool too
+    if wanted is bool and is_truth:
+        return bool(value)
+    if wanted is int and isinstance(value, numbers.Integral) and not is_truth:
+        return int(value)
+    if wanted is float and isinstance(value, numbers.Real) and not is_truth:
+        return float(value)
+    if wanted not in (bool, int, float) and isinstance(value, wanted):
+        return value
+    raise MisfitError(
+        key,
+        "has the wrong type",
+        expected=expected(field, shape),
+        received=f"{shown(value)} ({_TYPE_NAMES.get(type(value), type(value).__name__)})",
+        fix=_mend_type(wanted, value),
+    )
+
+
+def _mend_type(wanted: type, value: Any) -> str:
+    if isinstance(value, str) and wanted in (int, float):
+        return "write the number without quotes"
+    if isinstance(value, str) and wanted is bool:
+        return "write true or false without quotes"
+    if wanted is int and isinstance(value, float) and value.is_integer():
+        return f"write {int(value)}"
+    return ""
+
+
+def _within(value: float, meta: Any) -> bool:
+    if value in meta.get("also", ()):
+        return True
+    return (
+        math.isfinite(value)
+        and (meta.get("low") is None or value >= meta["low"])
+        and (meta.get("high") is None or value <= meta["high"])
+        and (meta.get("above") is None or value > meta["above"])
+        and (meta.get("below") is None or value < meta["below"])
+    )
+
+
+_TYPE_NAMES: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    tuple: "a list",
+    dict: "a block",
+    types.NoneType: "null",
+}
+
+
+def expected(field: dataclasses.Field, shape: Shape) -> str:
+    """What a parameter may be, in words."""
+    meta = field.metadata
+    if meta.get("choices"):
+        words = "one of " + ", ".join(meta["choices"])
+    else:
+        words = _TYPE_NAMES.get(shape.type, f"a block of {shape.type.__name__}")
+        bounds = [
+            f"{sign} {meta[bound]:g}"
+            for bound, sign in (
+                ("low", "at least"),
+                ("above", "above"),
+                ("high", "at most"),
+                ("below", "below"),
+            )
+            if meta.get(bound) is not None
+        ]
+        words = " ".join([words, " and ".join(bounds)]).strip()
+    words += "".join(f", or {value:g}" for value in meta.get("also", ()))
+    if shape.chain:
+        words += ", or a list of them, one a level"
+    return words + (", or null" if shape.optional else "")
+
+
+def shown(value: Any) -> str:
+    """A value as JSON would show it, cut where it is long."""
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that ``name`` is most likely a slip of."""
+    by_lower = {entry.lower(): entry for entry in known}
+    close = difflib.get_close_matches(
+        name.lower().replace("-", "_"), by_lower, n=1
+    ) or difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return by_lower[close[0]] if close else None
