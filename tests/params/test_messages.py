@@ -1,0 +1,142 @@
+"""Every bad parameter file is answered with the key, what was expected, what came, and how to mend it."""
+
+import json
+
+import pytest
+
+from tests.params import published
+from xmc_tf.common.errors import InputError
+from xmc_tf.params import (
+    HierarchicalKMeansParams,
+    LinearChainParams,
+    LinearLevelParams,
+    MatcherParams,
+    load_params,
+    per_level,
+)
+
+
+def message_of(tmp_path, data) -> str:
+    path = tmp_path / "params.json"
+    path.write_text(data if isinstance(data, str) else json.dumps(data))
+    with pytest.raises(InputError) as caught:
+        load_params(path)
+    return str(caught.value)
+
+
+def test_unknown_key_names_its_path_and_the_nearest_one(tmp_path):
+    data = published.xtransformer()
+    data["train_params"]["matcher_params_chain"][1]["learning_rte"] = 1e-3
+    message = message_of(tmp_path, data)
+    assert "params.json: train_params.matcher_params_chain[1].learning_rte is not a parameter" in message
+    assert 'did you mean "learning_rate"?' in message
+
+
+def test_unknown_key_at_the_top(tmp_path):
+    message = message_of(tmp_path, {"train_param": {}})
+    assert "train_param is not a parameter" in message
+    assert 'did you mean "train_params"?' in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        (
+            "batch_size",
+            "32",
+            ["has the wrong type", "a whole number at least 1", '"32" (a text)', "without quotes"],
+        ),
+        ("batch_size", 32.0, ["has the wrong type", "32.0 (a number)", "write 32"]),
+        ("batch_size", True, ["has the wrong type", "true"]),
+        ("batch_size", None, ["has the wrong type", "null"]),
+        ("batch_size", 0, ["is out of range", "at least 1", "received: 0"]),
+        ("use_gpu", "false", ["has the wrong type", "true or false", "without quotes"]),
+        ("use_gpu", 1, ["has the wrong type", "1 (a whole number)"]),
+        ("learning_rate", -1.0, ["is out of range", "above 0"]),
+        ("learning_rate", float("nan"), ["is out of range", "NaN"]),
+        ("learning_rate", float("inf"), ["is out of range", "Infinity"]),
+        ("hidden_dropout_prob", 1, ["is out of range", "below 1"]),
+        ("loss_function", "squared_hinge", ["one of hinge, squared-hinge", 'did you mean "squared-hinge"?']),
+        ("lr_schedule", "cosinus", ["constant_with_warmup", 'did you mean "cosine"?']),
+        ("bootstrap_method", 3, ["has the wrong type", "weighted-linear", "3 (a whole number)"]),
+        ("negative_sampling", "tfn+usn", ["tfn, man, or a sum", '"tfn+usn"']),
+        ("model_shortcut", "", ["is empty"]),
+        ("max_active_matching_labels", [], ["has the wrong type", "or null", "a list"]),
+    ],
+)
+def test_bad_value(tmp_path, key, value, words):
+    data = {"train_params": {"matcher_params_chain": [{}, {key: value}]}}
+    message = message_of(tmp_path, data)
+    assert f"params.json: train_params.matcher_params_chain[1].{key}" in message
+    for word in words:
+        assert word in message
+
+
+def test_bad_entry_of_a_chain(tmp_path):
+    chain = {"ranker_params": {"hlm_args": {"neg_mining_chain": ["tfn", "tfm"]}}}
+    assert "train_params.ranker_params.hlm_args.neg_mining_chain[1]" in message_of(
+        tmp_path, {"train_params": chain}
+    )
+    chain = {"ranker_params": {"hlm_args": {"model_chain": []}}}
+    assert "model_chain is an empty list" in message_of(tmp_path, {"train_params": chain})
+    chain = {"ranker_params": {"hlm_args": {"model_chain": [3]}}}
+    assert "model_chain[0] is not a block" in message_of(tmp_path, {"train_params": chain})
+
+
+def test_parameters_that_do_not_go_together(tmp_path):
+    tree = {"min_sample_rate": 0.5, "max_sample_rate": 0.2}
+    message = message_of(tmp_path, {"train_params": {"refined_indexer_params": tree}})
+    assert "train_params.refined_indexer_params.min_sample_rate is larger than max_sample_rate" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{\n 'a': 1}", ["line 2, column 2", "not JSON"]),
+        ("", ["line 1, column 1", "not JSON"]),
+        ("[1]", ["holds no parameters"]),
+        ('{"train_params": 3}', ["train_params is not a block"]),
+        ('{"train_params": {"do_fine_tune": true, "do_fine_tune": false}}', ["do_fine_tune", "given twice"]),
+        ("[" * 100_000, ["nested too deeply"]),
+    ],
+)
+def test_not_a_parameter_file(tmp_path, text, words):
+    message = message_of(tmp_path, text)
+    assert "params.json" in message
+    for word in words:
+        assert word in message
+
+
+def test_file_that_cannot_be_read(tmp_path):
+    (tmp_path / "params.json").write_text("{}")
+    with pytest.raises(InputError, match=r"parms\.json does not exist(.|\n)*did you mean .*params\.json"):
+        load_params(tmp_path / "parms.json")
+    with pytest.raises(InputError, match="is a folder"):
+        load_params(tmp_path)
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe{}")
+    with pytest.raises(InputError, match="not text in UTF-8"):
+        load_params(tmp_path / "bytes.json")
+
+
+def test_python_callers_get_the_same_checks():
+    with pytest.raises(InputError, match="nr_splits is out of range"):
+        HierarchicalKMeansParams(nr_splits=1)
+    with pytest.raises(InputError, match="model_chain has the wrong type"):
+        LinearChainParams(model_chain={"Cp": 1})
+    params = MatcherParams(learning_rate=1, negative_sampling="TFN+man")
+    assert isinstance(params.learning_rate, float)
+    assert params.negative_sampling == "tfn+man"
+    with pytest.raises(AttributeError):
+        params.learning_rate = 2.0
+
+
+def test_no_limit_of_weights_may_be_null_or_zero():
+    assert LinearLevelParams(max_nonzeros_per_label=0).nonzeros_limit is None
+    assert LinearLevelParams().nonzeros_limit is None
+    assert LinearLevelParams(max_nonzeros_per_label=7).nonzeros_limit == 7
+
+
+def test_chain_that_does_not_fit_the_tree():
+    with pytest.raises(InputError, match=r"neg_mining_chain does not fit(.|\n)*3 entries(.|\n)*2 entries"):
+        per_level(("tfn", "man"), 3, "neg_mining_chain")
+    assert per_level(("tfn", "man"), 2) == ("tfn", "man")

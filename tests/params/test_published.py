@@ -1,0 +1,150 @@
+"""The peer's published files load as they are, and what we write holds what they held."""
+
+import json
+import logging
+
+import pytest
+
+from tests.params import published
+from xmc_tf.params import (
+    HierarchicalKMeansParams,
+    LinearLevelParams,
+    MatcherParams,
+    MatcherPredParams,
+    RankerParams,
+    RankerPredParams,
+    XTransformerParams,
+    XTransformerPredParams,
+    linear_skeleton,
+    load_blocks,
+    load_linear_params,
+    load_params,
+    skeleton,
+    xtransformer_skeleton,
+)
+
+
+def write(path, data):
+    path.write_text(json.dumps(data, indent=1))
+    return path
+
+
+def without_retired(data):
+    if isinstance(data, dict):
+        gone = ("imbalanced_ratio", "imbalanced_depth", "save_emb_dir")
+        return {key: without_retired(value) for key, value in data.items() if key not in gone}
+    return [without_retired(entry) for entry in data] if isinstance(data, list) else data
+
+
+def contains(whole, part):
+    """Whether ``whole`` holds all that ``part`` holds; it may hold more keys, those that have defaults."""
+    if isinstance(part, dict):
+        return all(key in whole and contains(whole[key], value) for key, value in part.items())
+    if isinstance(part, list):
+        return len(whole) == len(part) and all(map(contains, whole, part))
+    return whole == part
+
+
+def test_published_file_loads_and_round_trips(tmp_path, caplog):
+    data = published.xtransformer()
+    with caplog.at_level(logging.WARNING):
+        train, pred = load_params(write(tmp_path / "params.json", data))
+    assert train.preliminary_indexer_params.min_codes == 16
+    assert [level.max_steps for level in train.matcher_params_chain] == [600, 800, 1200]
+    assert train.matcher_params_chain[0].bootstrap_method == "weighted-linear"
+    assert train.matcher_params_chain[0].pre_tokenize is True  # younger than the file: its default
+    assert train.ranker_params.hlm_args.neg_mining_chain == ("tfn", "tfn", "tfn+man")
+    assert train.ranker_params.hlm_args.model_chain[2].Cn == 4.0
+    assert pred.ranker_params.hlm_args.model_chain[-1].only_topk == 25
+
+    text = skeleton(train_params=train, pred_params=pred)
+    assert contains(json.loads(text), without_retired(data))
+    (tmp_path / "again.json").write_text(text)
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        assert load_params(tmp_path / "again.json") == (train, pred)
+    assert not caplog.records
+
+
+def test_retired_keys_are_named_in_one_warning(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        load_params(write(tmp_path / "params.json", published.xtransformer()))
+    (record,) = caplog.records
+    message = record.getMessage()
+    assert "params.json: train_params.preliminary_indexer_params.imbalanced_ratio" in message
+    assert "train_params.refined_indexer_params.imbalanced_depth" in message
+    assert "train_params.save_emb_dir" in message
+
+
+def test_published_linear_file(tmp_path):
+    data = published.xlinear()
+    train, pred, tree = load_linear_params(write(tmp_path / "params.json", data))
+    assert train.rel_mode == "induce"
+    assert tree.max_leaf_size == 16
+    assert isinstance(pred, RankerPredParams)
+    text = skeleton(train_params=train, pred_params=pred, indexer_params=tree)
+    assert contains(json.loads(text), without_retired(data))
+
+
+def test_defaults_are_the_peers():
+    train = XTransformerParams()
+    assert train.preliminary_indexer_params == HierarchicalKMeansParams(
+        nr_splits=16,
+        min_codes=None,
+        max_leaf_size=100,
+        spherical=True,
+        seed=0,
+        kmeans_max_iter=20,
+        threads=-1,
+        do_sample=False,
+        max_sample_rate=1.0,
+        min_sample_rate=0.1,
+        warmup_ratio=0.4,
+    )
+    assert train.ranker_params.hlm_args.model_chain == LinearLevelParams(
+        threshold=0.1,
+        max_nonzeros_per_label=None,
+        solver_type="L2R_L2LOSS_SVC_DUAL",
+        Cp=1,
+        Cn=1,
+        max_iter=100,
+        eps=0.1,
+        bias=1,
+        threads=-1,
+        verbose=0,
+        newton_eps=0.01,
+    )
+    assert train.matcher_params_chain == MatcherParams(
+        batch_size=8, learning_rate=1e-4, max_steps=0, num_train_epochs=5, max_num_labels_in_gpu=65536
+    )
+    assert train.max_match_clusters == 32768
+    assert RankerParams().mode == "full-model"
+    assert XTransformerPredParams().matcher_params_chain == MatcherPredParams(
+        only_topk=20, post_processor="noop", ensemble_method="transformer-only", truncate_length=128
+    )
+
+
+def test_skeletons_are_files_with_all_defaults(tmp_path):
+    (tmp_path / "x.json").write_text(xtransformer_skeleton())
+    assert load_params(tmp_path / "x.json") == (XTransformerParams(), XTransformerPredParams())
+    (tmp_path / "l.json").write_text(linear_skeleton())
+    assert load_linear_params(tmp_path / "l.json") == (
+        RankerParams(),
+        RankerPredParams(),
+        HierarchicalKMeansParams(),
+    )
+    assert '"class_fullname": "pecos.xmc.base###MLModel.TrainParams"' in linear_skeleton()
+
+
+@pytest.mark.parametrize("nothing", [{}, {"train_params": None}, {"train_params": {"ranker_params": None}}])
+def test_blocks_that_are_left_out_or_null_have_their_defaults(tmp_path, nothing):
+    assert load_params(write(tmp_path / "p.json", nothing)) == (
+        XTransformerParams(),
+        XTransformerPredParams(),
+    )
+
+
+def test_blocks_that_are_left_out_can_be_told(tmp_path):
+    path = write(tmp_path / "p.json", {"train_params": {}, "seed": 3})
+    blocks = load_blocks(path, ignore=("seed",), train_params=RankerParams, pred_params=RankerPredParams)
+    assert blocks == {"train_params": RankerParams(), "pred_params": None}

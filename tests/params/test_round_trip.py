@@ -1,0 +1,78 @@
+"""Whatever parameters can be made come back from JSON as they were."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xmc_tf import params as all_params
+from xmc_tf.params import Params, XTransformerParams, XTransformerPredParams, override_levels
+from xmc_tf.params.base import shapes
+from xmc_tf.params.linear import LinearLevelPredParams
+
+CLASSES = [
+    thing
+    for thing in vars(all_params).values()
+    if isinstance(thing, type) and issubclass(thing, Params) and thing is not Params
+]
+
+
+def values(field: dataclasses.Field, shape) -> st.SearchStrategy:
+    """Values that the field's own metadata allow."""
+    meta = field.metadata
+    if dataclasses.is_dataclass(shape.type):
+        one = instances(shape.type)
+    elif field.name in ("neg_mining_chain", "negative_sampling"):
+        one = st.sampled_from(["tfn", "man", "tfn+man"])
+    elif meta["choices"]:
+        one = st.sampled_from(meta["choices"])
+    elif shape.type is bool:
+        one = st.booleans()
+    elif shape.type is str:
+        one = st.text(min_size=1, max_size=5)
+    elif shape.type is int:
+        low = -5 if meta["low"] is None else int(meta["low"])
+        one = st.integers(low, 10**6 if meta["high"] is None else int(meta["high"]))
+    else:
+        one = st.floats(0.25, 0.75)
+    if meta.get("also"):
+        one |= st.sampled_from(meta["also"])
+    if shape.optional:
+        one |= st.none()
+    return one | st.lists(one, min_size=1, max_size=3) if shape.chain else one
+
+
+def instances(cls: type[Params]) -> st.SearchStrategy:
+    fields = {field.name: values(field, shapes(cls)[field.name]) for field in dataclasses.fields(cls)}
+    if "min_sample_rate" in fields:
+        fields["max_sample_rate"] = st.just(1.0)
+    return st.builds(cls, **fields)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@given(data=st.data())
+def test_json_and_back(cls, data):
+    params = data.draw(instances(cls))
+    assert cls.from_json(json.loads(json.dumps(params.to_json()))) == params
+    hash(params)  # frozen all through: chains are tuples
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_parameter_is_explained(cls):
+    for field in dataclasses.fields(cls):
+        assert field.metadata["help"]
+
+
+@pytest.mark.parametrize("cls", [XTransformerParams, XTransformerPredParams])
+def test_a_file_may_hold_only_what_it_changes(cls):
+    assert cls.from_json({}) == cls()
+
+
+def test_override_levels():
+    levels = override_levels(LinearLevelPredParams(), 3, beam_size=10, only_topk=5, post_processor="sigmoid")
+    assert [level.only_topk for level in levels] == [10, 10, 5]
+    assert {level.post_processor for level in levels} == {"sigmoid"}
+    chain = tuple(LinearLevelPredParams(only_topk=k) for k in (7, 8, 9))
+    assert override_levels(chain, 3) == chain
