@@ -1,0 +1,31 @@
+"""How good predictions are: ranking measures, propensities, buckets of label frequency, ensembles, a report.
+
+Example:
+    >>> from xmc_tf.metrics import measure
+    >>> overall, *_ = measure(truth, prediction, ks=[1, 3, 5])
+    >>> overall.at("P", 1)
+"""
+
+from xmc_tf.metrics.buckets import Buckets
+from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
+from xmc_tf.metrics.measures import MEASURES, Measures, measure
+from xmc_tf.metrics.propensity import inverse_propensity
+from xmc_tf.metrics.ranking import LabelCounts, as_truth, count_labels, mark_hits, top_labels
+from xmc_tf.metrics.table import format_table, percent
+
+__all__ = [
+    "ENSEMBLES",
+    "MEASURES",
+    "Buckets",
+    "LabelCounts",
+    "Measures",
+    "as_truth",
+    "count_labels",
+    "ensemble",
+    "format_table",
+    "inverse_propensity",
+    "mark_hits",
+    "measure",
+    "percent",
+    "top_labels",
+]

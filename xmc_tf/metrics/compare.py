@@ -1,0 +1,166 @@
+"""Several systems measured on the same truth, side by side, as a text or as JSON."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as smat
+
+from xmc_tf.metrics.buckets import Buckets
+from xmc_tf.metrics.measures import MEASURES, Measures, measure
+from xmc_tf.metrics.ranking import LabelCounts, as_truth, count_labels, mark_hits, top_labels
+from xmc_tf.metrics.table import format_table, percent
+
+# Which measures share a table.
+_FAMILIES = (("P", "R", "nDCG"), ("PSP", "PSnDCG"), ("micro-F1", "macro-F1"))
+
+
+@dataclass(frozen=True)
+class System:
+    """One system's measures.
+
+    Args:
+        name: what to call it.
+        overall: over all labels.
+        buckets: over each bucket of label frequency that has true labels.
+        counts: each label's counts at the largest k; only where they were asked for.
+    """
+
+    name: str
+    overall: Measures
+    buckets: list[Measures]
+    counts: LabelCounts | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Systems measured on the same documents.
+
+    Args:
+        ks: the cut-offs to show; the systems may have been measured at more.
+        documents: how many documents.
+        labels: how many labels there are.
+        labels_per_document: the mean number of true labels.
+        occurs_in: where the frequency of the buckets was counted: "training" or "test".
+        frequency: how often each label occurs there.
+        systems: in the order given.
+    """
+
+    ks: tuple[int, ...]
+    documents: int
+    labels: int
+    labels_per_document: float
+    occurs_in: str
+    frequency: np.ndarray
+    systems: list[System]
+
+    @property
+    def measures(self) -> list[str]:
+        """The measures there are, in the order of ``MEASURES``."""
+        return [name for name in MEASURES if name in self.systems[0].overall.values]
+
+    def to_text(self, width: int = 100) -> str:
+        """Tables for a terminal ``width`` characters wide."""
+        parts = [
+            f"{self.documents:,} documents, {self.labels:,} labels, "
+            f"{self.labels_per_document:.2f} true labels a document; all figures in percent"
+        ]
+        for family in _FAMILIES:
+            columns = [(name, k) for name in self.measures if name in family for k in self.ks]
+            header = ["", *(f"{name}@{k}" for name, k in columns)]
+            rows = [[s.name, *(percent(s.overall.at(*column)) for column in columns)] for s in self.systems]
+            if columns:
+                parts.append(format_table(header, rows, width=width))
+        if self.systems[0].buckets:
+            parts.append(self._bucket_text(width))
+        return "\n\n".join(parts)
+
+    def _bucket_text(self, width: int) -> str:
+        k = self.ks[-1]
+        rows = []
+        # Bucket by bucket, so that the systems' figures to compare stand under each other.
+        for number, first in enumerate(self.systems[0].buckets):
+            for place, system in enumerate(self.systems):
+                about = [first.bucket, f"{first.labels:,}"] if place == 0 else ["", ""]
+                values = [percent(system.buckets[number].at(name, k)) for name in self.measures]
+                rows.append([*about, system.name, *values])
+        header = ["occurs", "labels", "", *(f"{name}@{k}" for name in self.measures)]
+        title = f"By how often a label occurs in the {self.occurs_in} documents:"
+        return title + "\n\n" + format_table(header, rows, left=3, width=width)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as an object; every figure is a share from 0 to 1, null where there is none."""
+        return {
+            "documents": self.documents,
+            "labels": self.labels,
+            "labels_per_document": self.labels_per_document,
+            "k": list(self.ks),
+            "bucket_frequency": self.occurs_in,
+            "systems": [
+                {
+                    "name": system.name,
+                    **self._flat(system.overall),
+                    "buckets": [
+                        {
+                            "occurs": bucket.bucket,
+                            "labels": bucket.labels,
+                            "documents": bucket.documents,
+                            **self._flat(bucket),
+                        }
+                        for bucket in system.buckets
+                    ],
+                }
+                for system in self.systems
+            ],
+        }
+
+    def _flat(self, measures: Measures) -> dict[str, float | None]:
+        flat = {f"{name}@{k}": measures.at(name, k) for name in self.measures for k in self.ks}
+        return {key: None if math.isnan(value) else value for key, value in flat.items()}
+
+
+def compare(
+    truth: smat.spmatrix | np.ndarray,
+    predictions: Sequence[tuple[str, smat.spmatrix | np.ndarray]],
+    ks: Sequence[int],
+    *,
+    bounds: Sequence[int] = (10, 50),
+    training_frequency: np.ndarray | None = None,
+    gains: np.ndarray | None = None,
+    details: bool = False,
+) -> Comparison:
+    """Measures every prediction on the truth.
+
+    Args:
+        truth: documents × labels.
+        predictions: the systems' names and scores.
+        ks: the cut-offs to show.
+        bounds: upper bounds of the frequency buckets; empty for none.
+        training_frequency: how often each label occurs in training; without it the truth is counted.
+        gains: the inverse propensity of each label, for PSP and PSnDCG.
+        details: measure at every k from 1, and count each label, for a report.
+    """
+    true = as_truth(truth)
+    occurs = np.bincount(true.indices, minlength=true.shape[1])
+    frequency = occurs if training_frequency is None else training_frequency
+    buckets = Buckets.by_frequency(frequency, bounds) if bounds else None
+    measured = range(1, max(ks) + 1) if details else ks
+    systems = []
+    for name, prediction in predictions:
+        overall, *parts = measure(true, prediction, measured, buckets=buckets, gains=gains, name=name)
+        counts = None
+        if details:
+            top = top_labels(prediction, max(ks), name)
+            counts = count_labels(true, top, mark_hits(true, top))
+        systems.append(System(name, overall, [part for part in parts if part.labels], counts))
+    return Comparison(
+        ks=tuple(sorted(set(ks))),
+        documents=true.shape[0],
+        labels=true.shape[1],
+        labels_per_document=true.nnz / true.shape[0],
+        occurs_in="test" if training_frequency is None else "training",
+        frequency=frequency,
+        systems=systems,
+    )

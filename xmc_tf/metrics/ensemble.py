@@ -1,0 +1,143 @@
+"""Several predictions made into one; the ways and their names are the peer's (PECOS's CsrEnsembler)."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import scipy.sparse as smat
+from numba import njit
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.metrics.measures import check_shapes
+
+
+def ensemble(way: str, predictions: Sequence[smat.spmatrix | np.ndarray]) -> smat.csr_matrix:
+    """One prediction out of several, over all labels that any of them has.
+
+    - ``average``: the mean score; a label that a prediction does not have counts as 0 there.
+    - ``rank_average``: the mean of points for the rank: as many for the first as the longest list is long,
+      one less for each further.
+    - ``sigmoid_average``, ``softmax_average``: the mean after a sigmoid, or a softmax over a document's list.
+    - ``round_robin``: the first of every prediction in turn, then the second of every one, and so on.
+
+    ``average`` wants scores of one scale that are not negative, since what is missing counts as 0.
+
+    Args:
+        way: one of ``ENSEMBLES``.
+        predictions: at least two, of the same documents and labels, in any order within a row.
+
+    Returns:
+        CSR, every row sorted by descending score, ties by label id.
+    """
+    if way not in ENSEMBLES:
+        raise InputError(f"there is no ensemble {way!r}", expected=", ".join(ENSEMBLES), received=way)
+    if len(predictions) < 2:
+        raise InputError(
+            "an ensemble needs several predictions", expected="at least 2", received=str(len(predictions))
+        )
+    for number, prediction in enumerate(predictions[1:], 2):
+        check_shapes(predictions[0], prediction, f"prediction {number} of the ensemble")
+    return _sorted(ENSEMBLES[way]([_sorted(smat.csr_matrix(p)) for p in predictions]))
+
+
+def _average(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
+    # Not by scipy's +, which drops a score that comes out as 0: a label predicted with 0 is predicted.
+    total = _stacked(predictions)
+    total.sum_duplicates()
+    total.data /= len(predictions)
+    return total
+
+
+def _rank_average(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
+    return _average(_points(predictions))
+
+
+def _sigmoid_average(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
+    # By tanh, which cannot overflow.
+    return _average([_with(p, 0.5 * (1.0 + np.tanh(0.5 * p.data))) for p in predictions])
+
+
+def _softmax_average(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
+    return _average([_with(p, _softmax(p)) for p in predictions])
+
+
+def _round_robin(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
+    # The earlier prediction wins a rank by a bonus below one point, so the ranks never mix.
+    count = len(predictions)
+    points = [
+        _with(p, p.data + (count - number) / (count + 1.0)) for number, p in enumerate(_points(predictions))
+    ]
+    best = points[0]
+    for other in points[1:]:
+        best = best.maximum(other)
+    return _with(best, best.data / count)
+
+
+ENSEMBLES: dict[str, Callable[[list[smat.csr_matrix]], smat.csr_matrix]] = {
+    "average": _average,
+    "rank_average": _rank_average,
+    "sigmoid_average": _sigmoid_average,
+    "softmax_average": _softmax_average,
+    "round_robin": _round_robin,
+}
+"""The ways to make one prediction out of several."""
+
+
+def _points(predictions: list[smat.csr_matrix]) -> list[smat.csr_matrix]:
+    """Points for the rank: the length of the longest list for the first, one less for each further."""
+    longest = max(int(np.diff(p.indptr).max(initial=0)) for p in predictions)
+    return [_with(p, longest - _ranks(p)) for p in predictions]
+
+
+def _ranks(prediction: smat.csr_matrix) -> np.ndarray:
+    """The place of every entry in its row, from 0."""
+    return np.arange(prediction.nnz) - np.repeat(prediction.indptr[:-1], np.diff(prediction.indptr))
+
+
+def _softmax(prediction: smat.csr_matrix) -> np.ndarray:
+    lengths = np.diff(prediction.indptr)
+    filled = np.flatnonzero(lengths)
+    if len(filled) == 0:
+        return prediction.data
+    starts, lengths = prediction.indptr[filled], lengths[filled]
+    # Rows are sorted, so the first entry is the largest.
+    weights = np.exp(prediction.data - np.repeat(prediction.data[starts], lengths))
+    return weights / np.repeat(np.add.reduceat(weights, starts), lengths)
+
+
+def _sorted(prediction: smat.csr_matrix) -> smat.csr_matrix:
+    """A float64 copy with duplicates added up and each row by descending score, ties by label id."""
+    rows = smat.csr_matrix(
+        (prediction.data.astype(np.float64), prediction.indices, prediction.indptr),
+        shape=prediction.shape,
+        copy=True,
+    )
+    rows.sum_duplicates()
+    indices, data = rows.indices.astype(np.int32), rows.data
+    _sort_rows(rows.indptr.astype(np.int64), indices, data)
+    return smat.csr_matrix((data, indices, rows.indptr), shape=rows.shape)
+
+
+@njit(cache=True, nogil=True)
+def _sort_rows(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
+    """Sorts each row by descending score, in place; labels come ascending, and a tie leaves them so."""
+    for row in range(len(indptr) - 1):
+        begin, end = indptr[row], indptr[row + 1]
+        order = np.argsort(-data[begin:end], kind="mergesort")
+        indices[begin:end] = indices[begin:end][order]
+        data[begin:end] = data[begin:end][order]
+
+
+def _with(matrix: smat.csr_matrix, data: np.ndarray) -> smat.csr_matrix:
+    """The same entries with other scores."""
+    return smat.csr_matrix(
+        (np.asarray(data, np.float64), matrix.indices, matrix.indptr), shape=matrix.shape, copy=True
+    )
+
+
+def _stacked(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
+    """All entries of all predictions, so that a label stands in a row as often as it was predicted."""
+    row = np.concatenate([np.repeat(np.arange(p.shape[0]), np.diff(p.indptr)) for p in predictions])
+    column = np.concatenate([p.indices for p in predictions])
+    data = np.concatenate([p.data for p in predictions])
+    # coo → csr adds duplicates up and keeps zeros.
+    return smat.coo_matrix((data, (row, column)), shape=predictions[0].shape).tocsr()

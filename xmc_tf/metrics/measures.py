@@ -1,0 +1,158 @@
+"""P, R, nDCG, PSP, PSnDCG and F1 at k, over all labels and over each bucket of label frequency.
+
+Over a bucket, the truth is cut to the bucket's labels while the system's top k stays as it is:
+
+- P counts the hits that are of the bucket, over all documents, so that the buckets add up to the whole;
+- R, nDCG, PSP and PSnDCG go over the documents that have a label of the bucket;
+- F1 goes over the bucket's labels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as smat
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.metrics.buckets import Buckets
+from xmc_tf.metrics.ranking import as_truth, count_labels, mark_hits, top_labels
+from xmc_tf.metrics.sums import Sums, sum_over_documents
+
+MEASURES = ("P", "R", "nDCG", "PSP", "PSnDCG", "micro-F1", "macro-F1")
+
+
+@dataclass(frozen=True)
+class Measures:
+    """All measures of one prediction over one set of labels.
+
+    Args:
+        bucket: "" over all labels, else the bucket's name.
+        documents: how many documents there are with at least one of the labels.
+        labels: how many of the labels are true somewhere.
+        ks: at which k ``values`` are given.
+        values: measure → one number (0 to 1) a k; NaN where nothing can be found.
+    """
+
+    bucket: str
+    documents: int
+    labels: int
+    ks: tuple[int, ...]
+    values: dict[str, np.ndarray]
+
+    def at(self, measure: str, k: int) -> float:
+        """The value of ``measure`` at ``k``."""
+        return float(self.values[measure][self.ks.index(k)])
+
+
+def measure(
+    truth: smat.spmatrix | np.ndarray,
+    prediction: smat.spmatrix | np.ndarray,
+    ks: Sequence[int] = (1, 3, 5),
+    *,
+    buckets: Buckets | None = None,
+    gains: np.ndarray | None = None,
+    name: str = "the prediction",
+) -> list[Measures]:
+    """Measures one prediction.
+
+    A document without true labels counts as 0 in P, R and nDCG. Macro F1 is the mean over the labels that are
+    true somewhere, so that its denominator is the same for every system.
+
+    Args:
+        truth: documents × labels; what is not zero is a label.
+        prediction: documents × labels, the scores, in any order.
+        ks: the cut-offs.
+        buckets: groups of labels to measure one by one as well.
+        gains: the inverse propensity of each label; PSP and PSnDCG are left out without it.
+        name: what to call the prediction in an error.
+
+    Returns:
+        The measures over all labels, then those over each bucket.
+    """
+    ks = check_ks(ks)
+    check_shapes(truth, prediction, name)
+    true = as_truth(truth)
+    top = top_labels(prediction, ks[-1], name)
+    hits = mark_hits(true, top)
+
+    names = buckets.names if buckets else ()
+    group = buckets.of_label if buckets else np.zeros(true.shape[1], np.int32)
+    *parts, whole = sum_over_documents(true, top, hits, group, max(len(names), 1), gains)
+    counts = [count_labels(true, top[:, :k], hits[:, :k]) for k in ks]
+    occurs = counts[0].true > 0
+    label_f1 = np.stack([count.f1 for count in counts])
+
+    def of(bucket: str, sums: Sums, labels: np.ndarray, documents: int) -> Measures:
+        """The measures over the documents that count and the labels that occur."""
+        values = _values(sums, documents, true.shape[0], int(counts[0].true[labels].sum()), ks)
+        values["macro-F1"] = label_f1[:, labels].mean(axis=1) if labels.any() else np.full(len(ks), np.nan)
+        if gains is None:
+            del values["PSP"], values["PSnDCG"]
+        return Measures(bucket, documents, int(labels.sum()), ks, values)
+
+    overall = of("", whole, occurs, true.shape[0])
+    return [overall] + [
+        of(bucket, sums, occurs & (group == number), sums.documents)
+        for number, (bucket, sums) in enumerate(zip(names, parts, strict=False))
+    ]
+
+
+def check_ks(ks: Sequence[int]) -> tuple[int, ...]:
+    """The cut-offs in ascending order, each once."""
+    ks = tuple(sorted({int(k) for k in ks}))
+    if not ks or ks[0] < 1:
+        raise InputError(
+            "the cut-offs k cannot be used",
+            expected="whole numbers from 1",
+            received=", ".join(map(str, ks)) or "none",
+        )
+    return ks
+
+
+def check_shapes(
+    truth: smat.spmatrix | np.ndarray, prediction: smat.spmatrix | np.ndarray, name: str
+) -> None:
+    """Raises where a prediction is not of the same documents and labels as the truth."""
+    if truth.shape != prediction.shape:
+        raise InputError(
+            f"{name} does not fit the truth",
+            expected=_said(truth) + ", as the truth has",
+            received=_said(prediction),
+            fix="check that both belong to the same test set and the same list of labels",
+        )
+    if truth.shape[0] == 0:
+        raise InputError("there are no documents to measure", expected="at least one", received=_said(truth))
+
+
+def _said(matrix: smat.spmatrix | np.ndarray) -> str:
+    if len(matrix.shape) != 2:
+        return f"an array of {len(matrix.shape)} dimensions"
+    return f"{matrix.shape[0]:,} documents × {matrix.shape[1]:,} labels"
+
+
+def _values(
+    sums: Sums, documents: int, all_documents: int, true: int, ks: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """From the sums of one group of labels to its measures, macro F1 left out.
+
+    Args:
+        sums: the group's sums.
+        documents: the documents that recall and nDCG are means over.
+        all_documents: the documents that precision is a mean over.
+        true: the number of true labels in all documents.
+        ks: the cut-offs.
+    """
+    at = np.array(ks) - 1
+    nothing = np.zeros(len(at))
+    return {
+        "P": _ratio(sums.hits[at], all_documents * (at + 1.0) if documents else nothing),
+        "R": _ratio(sums.recall[at], nothing + documents),
+        "nDCG": _ratio(sums.ndcg[at], nothing + documents),
+        "PSP": _ratio(sums.gain[at], sums.best_gain[at]),
+        "PSnDCG": _ratio(sums.gain_ndcg[at], sums.best_gain_ndcg[at]),
+        "micro-F1": _ratio(2 * sums.hits[at], sums.predicted[at] + true if true else nothing),
+    }
+
+
+def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)

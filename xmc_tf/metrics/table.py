@@ -1,0 +1,54 @@
+"""Tables for a terminal: aligned columns, folded into several tables where they are too wide."""
+
+from collections.abc import Sequence
+
+
+def percent(value: float) -> str:
+    """A share as a percentage with two decimals; a dash where there is none."""
+    return "–" if value != value else f"{100 * value:.2f}"
+
+
+def format_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, width: int = 100, indent: str = ""
+) -> str:
+    """Aligns the columns; where they exceed ``width``, further tables below repeat the left columns.
+
+    Example:
+        >>> print(format_table(["system", "P@1", "P@3"], [["ours", "42.91", "33.10"]]))
+        system    P@1    P@3
+        ------  -----  -----
+        ours    42.91  33.10
+
+    Args:
+        header: the columns' names.
+        rows: the cells, as texts.
+        left: so many first columns are names: aligned to the left and repeated.
+        width: the width of the screen.
+        indent: put before every line.
+    """
+    wide = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
+    fixed = sum(wide[:left]) + 2 * left + len(indent)
+    blocks: list[list[int]] = [[]]
+    used = fixed
+    for column in range(left, len(header)):
+        if blocks[-1] and used + wide[column] > width:
+            blocks.append([])
+            used = fixed
+        blocks[-1].append(column)
+        used += wide[column] + 2
+    return "\n\n".join(_block(header, rows, left, wide, block, indent) for block in blocks)
+
+
+def _block(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: int,
+    wide: Sequence[int],
+    columns: Sequence[int],
+    indent: str,
+) -> str:
+    def line(cells: Sequence[str]) -> str:
+        named = [cells[i].ljust(wide[i]) for i in range(left)]
+        return (indent + "  ".join(named + [cells[i].rjust(wide[i]) for i in columns])).rstrip()
+
+    return "\n".join([line(header), line(["-" * w for w in wide]), *map(line, rows)])
