@@ -44,7 +44,8 @@ class Features:
     @property
     def nr_rows(self) -> int:
         """How many documents there are."""
-        return int(self.sparse.shape[0] if self.sparse is not None else self.dense.shape[0])
+        part = self.sparse if self.sparse is not None else self.dense
+        return int(part.shape[0])  # type: ignore[union-attr]  # one of the two is there
 
     @property
     def nr_sparse(self) -> int:

@@ -1,0 +1,249 @@
+"""Feature and label matrices from disk and to disk."""
+
+import logging
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, issparse
+
+from xmc_tf.common.atomic import atomic_file
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files import existing_file
+from xmc_tf.data.npz import is_npy, is_npz, read_npy, read_npz
+from xmc_tf.data.structure import check_finite, check_indices, check_pointers
+
+_LOG = logging.getLogger(__name__)
+_LARGEST_INT32 = np.iinfo(np.int32).max
+_MEMBERS = ("format", "shape", "data", "indices", "indptr", "row", "col", "coords")
+
+
+def load_matrix(
+    path: str | Path, *, name: str = "matrix", mmap: bool = True
+) -> csr_matrix | csc_matrix | np.ndarray:
+    """Reads a matrix, checks it, and brings it into the one form that the rest expects.
+
+    Example:
+        >>> X = load_matrix("X.trn.npz", name="features")
+
+    Args:
+        path: a scipy .npz (CSR, CSC or COO, any index type, compressed or not) or a dense .npy.
+        name: what the matrix is, for the messages.
+        mmap: map what is stored without compression and in the right types; the arrays are then read-only
+            and shared by all processes of the machine.
+
+    Returns:
+        CSR or CSC as the file has it (COO becomes CSR), rows sorted and each index once, or a C-contiguous
+        array; always float32 and finite.
+
+    Raises:
+        InputError: naming the file, and the row and column where one is to blame.
+    """
+    path = existing_file(path, name)
+    what = f"{name}: {path}"
+    if is_npz(path):
+        matrix = _sparse(read_npz(path, name=name, wanted=_MEMBERS, mmap=mmap), what)
+    elif is_npy(path):
+        matrix = _dense(read_npy(path, name=name, mmap=mmap), what)
+    else:
+        raise InputError(
+            f"{what} is not a matrix",
+            expected="a scipy .npz or a numpy .npy",
+            received="a file that begins like neither",
+            fix="save it with scipy.sparse.save_npz or numpy.save; texts have a flag of their own (-t)",
+        )
+    check_finite(matrix, what)
+    return matrix
+
+
+def save_matrix(path: str | Path, matrix: Any) -> None:
+    """Writes a matrix as `load_matrix` maps it, and as scipy and the peer's loaders read it.
+
+    Sparse matrices become an uncompressed .npz of float32 data and int32 indices (int64 only where those
+    do not fit), dense ones a float32 .npy. The file appears whole or not at all.
+
+    Args:
+        path: ends in .npz for a sparse matrix, in .npy for a dense one.
+        matrix: CSR or CSC (kept), another sparse form (becomes CSR), or an array of two dimensions.
+    """
+    path = Path(path)
+    suffix = ".npz" if issparse(matrix) else ".npy"
+    if path.suffix != suffix:
+        raise InputError(
+            f"{path} is no name for a {'sparse' if issparse(matrix) else 'dense'} matrix",
+            expected=f"a name that ends in {suffix}",
+            received=path.suffix or "no ending",
+        )
+    with atomic_file(path) as part:
+        if not issparse(matrix):
+            with part.open("wb") as file:
+                np.save(file, np.ascontiguousarray(matrix, dtype=np.float32), allow_pickle=False)
+            return
+        matrix = matrix if matrix.format in ("csr", "csc") else csr_matrix(matrix)
+        index = np.int32 if max(*matrix.shape, matrix.nnz) <= _LARGEST_INT32 else np.int64
+        _write_npz(
+            part,
+            indices=np.ascontiguousarray(matrix.indices, dtype=index),
+            indptr=np.ascontiguousarray(matrix.indptr, dtype=index),
+            format=np.array(matrix.format.encode("ascii")),
+            shape=np.array(matrix.shape, dtype=np.int64),
+            data=np.ascontiguousarray(matrix.data, dtype=np.float32),
+        )
+
+
+def _write_npz(path: Path, **arrays: np.ndarray) -> None:
+    """Writes an uncompressed .npz whose data begin at multiples of 64 bytes, other than numpy's.
+
+    Mapped, the arrays are then aligned, and compiled kernels need no second version for arrays that are not.
+    The head of an .npy may be padded with spaces: it takes the slack.
+    """
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                start = archive.fp.tell()  # type: ignore[union-attr]
+                member.write(_padded_head(array, start))
+                if array.size:
+                    flat = array.reshape(-1).view(np.uint8).data
+                    for first in range(0, len(flat), 1 << 26):
+                        member.write(flat[first : first + (1 << 26)])
+
+
+def _padded_head(array: np.ndarray, start: int) -> bytes:
+    """The head of an .npy that begins ``start`` bytes into a file, so that its data are aligned there."""
+    head = {"descr": npy_format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
+    text = repr(head).encode("latin1")
+    before = len(npy_format.MAGIC_PREFIX) + 2 + 2  # version and length
+    slack = -(start + before + len(text) + 1) % 64
+    text += b" " * slack + b"\n"
+    return npy_format.magic(1, 0) + len(text).to_bytes(2, "little") + text
+
+
+def _sparse(arrays: dict[str, np.ndarray], what: str) -> csr_matrix | csc_matrix:
+    form = (
+        arrays["format"].tobytes().replace(b"\0", b"").decode("ascii", "replace")
+        if "format" in arrays
+        else ""
+    )
+    needed = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr")}.get(
+        form, ("coords",) if "coords" in arrays else ("row", "col")
+    )
+    if form not in ("csr", "csc", "coo"):
+        raise InputError(
+            f"{what} holds no sparse matrix of a form that is read here",
+            expected="format csr, csc or coo, as scipy.sparse.save_npz writes it",
+            received=f"format {form}" if form else f"an archive of {', '.join(arrays) or 'other things'}",
+            fix="save matrix.tocsr() with scipy.sparse.save_npz, or a dense array with numpy.save",
+        )
+    if missing := [key for key in ("shape", "data", *needed) if key not in arrays]:
+        raise InputError(
+            f"{what} lacks {', '.join(missing)}",
+            expected=f"a whole {form} matrix, as scipy.sparse.save_npz writes it",
+            received=f"only {', '.join(arrays)}",
+            fix="save it again",
+        )
+    shape = _shape(arrays["shape"], what)
+    data = _values(arrays["data"], what)
+    if data.ndim != 1:
+        raise InputError(
+            f"{what}: data is not a list of values", expected="one dimension", received=f"{data.ndim}"
+        )
+    if form == "coo":
+        return _from_coo(arrays, data, shape, what)
+    return _compressed(form, data, arrays["indices"], arrays["indptr"], shape, what)
+
+
+def _compressed(
+    form: str, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int], what: str
+) -> csr_matrix | csc_matrix:
+    nr_major, nr_minor = shape if form == "csr" else shape[::-1]
+    for key, array in (("indices", indices), ("indptr", indptr)):
+        if array.dtype.kind not in "iu":
+            raise InputError(
+                f"{what}: {key} are not whole numbers", expected="integers", received=str(array.dtype)
+            )
+    if indices.shape != data.shape:
+        raise InputError(
+            f"{what} is not a matrix: its arrays do not fit together",
+            expected="as many indices as values",
+            received=f"{indices.size:,} indices and {data.size:,} values",
+            fix="save it again",
+        )
+    check_pointers(indptr, nr_major, len(data), what)
+    canonical = check_indices(indptr, indices, nr_minor, what, "row" if form == "csr" else "column")
+    index = np.int32 if max(*shape, len(data)) <= _LARGEST_INT32 else np.int64
+    cls = csr_matrix if form == "csr" else csc_matrix
+    matrix = cls(shape, dtype=np.float32)
+    # Set and not given to the constructor: scipy would look through all indices again, and copy in places.
+    matrix.data, matrix.indices = data, np.asarray(indices, dtype=index)
+    matrix.indptr = np.asarray(indptr, dtype=index)
+    if not canonical:
+        _LOG.info("%s: rows are not sorted or hold an index twice; sorting and adding up, in memory", what)
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    matrix.has_canonical_format = True
+    return matrix
+
+
+def _from_coo(
+    arrays: dict[str, np.ndarray], data: np.ndarray, shape: tuple[int, int], what: str
+) -> csr_matrix:
+    places = tuple(arrays["coords"]) if "coords" in arrays else (arrays["row"], arrays["col"])
+    for axis, place in zip(("row", "column"), places, strict=False):
+        if place.dtype.kind not in "iu" or place.shape != data.shape or len(places) != 2:
+            raise InputError(
+                f"{what} is not a matrix: its arrays do not fit together",
+                expected=f"a whole number for the {axis} of each of the {data.size:,} values",
+                received=f"an array of shape {place.shape}, {place.dtype}",
+                fix="save it again",
+            )
+        limit = shape[0] if axis == "row" else shape[1]
+        if place.size and (place.min() < 0 or place.max() >= limit):
+            raise InputError(
+                f"{what}: a {axis} is out of range",
+                expected=f"{axis}s from 0 to {limit - 1:,}",
+                received=f"{place.min()} to {place.max()}",
+                fix="save it again with the right shape",
+            )
+    if shape[0] > _LARGEST_INT32:  # a row costs memory even when it is empty
+        raise InputError(
+            f"{what} has too many rows", expected=f"at most {_LARGEST_INT32:,}", received=f"{shape[0]:,}"
+        )
+    index = np.int32 if max(*shape, len(data)) <= _LARGEST_INT32 else np.int64
+    matrix = coo_matrix(
+        (data, tuple(np.asarray(place, dtype=index) for place in places)), shape=shape
+    ).tocsr()
+    matrix.sum_duplicates()
+    return matrix
+
+
+def _dense(array: np.ndarray, what: str) -> np.ndarray:
+    if array.ndim != 2:
+        raise InputError(
+            f"{what} is not a matrix",
+            expected="two dimensions, rows by columns",
+            received=f"shape {array.shape}",
+            fix="reshape it; a single row is array[None, :]",
+        )
+    return np.ascontiguousarray(_values(array, what))
+
+
+def _values(array: np.ndarray, what: str) -> np.ndarray:
+    """The values as float32: as they are where they are that already, else a copy."""
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{what} holds no numbers", expected="integers or floats", received=str(array.dtype))
+    if array.dtype == np.dtype(np.float32) and array.dtype.isnative:
+        return array
+    with np.errstate(over="ignore"):  # what becomes infinite is found by check_finite
+        return array.astype(np.float32)
+
+
+def _shape(array: np.ndarray, what: str) -> tuple[int, int]:
+    if array.shape != (2,) or array.dtype.kind not in "iu" or (array < 0).any() or (array > 2**62).any():
+        raise InputError(
+            f"{what} is not a matrix",
+            expected="a shape of two whole numbers, rows and columns",
+            received=f"{array}",
+        )
+    return int(array[0]), int(array[1])

@@ -1,0 +1,104 @@
+"""Whether the arrays of a sparse matrix fit together, and whether its values are numbers one can learn from.
+
+All passes go over the arrays in pieces, so that a mapped matrix larger than memory can be checked too.
+"""
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+import numpy as np
+from scipy.sparse import csc_matrix, csr_matrix
+
+from xmc_tf.common.errors import InputError
+
+_PIECE = 1 << 20
+
+
+def check_pointers(indptr: np.ndarray, nr_major: int, nr_entries: int, what: str) -> None:
+    """Checks the pointers of a CSR or CSC matrix: from 0 up to the number of entries, never down."""
+    if indptr.ndim != 1 or indptr.shape[0] != nr_major + 1:
+        _broken(what, f"{nr_major + 1:,} pointers (indptr)", f"an array of shape {indptr.shape}")
+    if indptr[0] != 0 or indptr[-1] != nr_entries:
+        _broken(what, f"pointers (indptr) from 0 to {nr_entries:,}", f"from {indptr[0]} to {indptr[-1]}")
+    for start, piece in _pieces(indptr, overlap=1):
+        falls = np.flatnonzero(piece[1:] < piece[:-1])
+        if falls.size:
+            _broken(what, "pointers (indptr) that never fall", f"a fall after number {start + falls[0]:,}")
+
+
+def check_indices(indptr: np.ndarray, indices: np.ndarray, nr_minor: int, what: str, line: str) -> bool:
+    """Checks that all indices lie within the matrix.
+
+    Args:
+        indptr: pointers that `check_pointers` has found right.
+        indices: the column of each entry (CSR), or the row (CSC).
+        nr_minor: how many columns (or rows) there are.
+        what: what the matrix is called in messages.
+        line: what a pointer's range is called in messages: "row" or "column".
+
+    Returns:
+        Whether the indices of every row ascend, each there once.
+    """
+    canonical = True
+    for start, piece in _pieces(indices, overlap=1):
+        if piece.min() < 0 or piece.max() >= nr_minor:
+            first = int(np.flatnonzero((piece < 0) | (piece >= nr_minor))[0])
+            at = _line_of(indptr, start + first)
+            _broken(
+                what,
+                f"indices from 0 to {nr_minor - 1:,}",
+                f"{piece[first]} in {line} {at:,} (counted from 0)",
+            )
+        if canonical:
+            # Where the next index is not larger, a new row must begin.
+            turns = start + 1 + np.flatnonzero(piece[1:] <= piece[:-1])
+            canonical = bool(np.all(indptr[np.searchsorted(indptr, turns)] == turns))
+    return canonical
+
+
+def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str) -> None:
+    """Refuses NaN and infinity, naming the first row and column where one is."""
+    values = matrix if isinstance(matrix, np.ndarray) else matrix.data
+    rows_a_piece = max(1, _PIECE // max(1, values.shape[1])) if values.ndim == 2 else _PIECE
+    for start, piece in _pieces(values, length=rows_a_piece):
+        wrong = ~np.isfinite(piece)
+        if wrong.any():
+            place = tuple(int(axis[0]) for axis in np.nonzero(wrong))
+            row, column = _position(matrix, start, place)
+            raise InputError(
+                f"{what}: row {row:,}, column {column:,} (counted from 0) is {piece[place]}",
+                expected="finite numbers that fit into 32 bits",
+                received=f"{int(wrong.sum()):,} such values among the first {start + len(piece):,} "
+                + ("rows" if values.ndim == 2 else "entries"),
+                fix="find out where they come from; leave out the entry, or write a number",
+            )
+
+
+def _position(
+    matrix: csr_matrix | csc_matrix | np.ndarray, start: int, place: tuple[int, ...]
+) -> tuple[int, int]:
+    if isinstance(matrix, np.ndarray):
+        return start + place[0], place[1]
+    entry = start + place[0]
+    line, other = _line_of(matrix.indptr, entry), int(matrix.indices[entry])
+    return (line, other) if matrix.format == "csr" else (other, line)
+
+
+def _line_of(indptr: np.ndarray, entry: int) -> int:
+    """The row (CSR) or column (CSC) that an entry belongs to."""
+    return int(np.searchsorted(indptr, entry, side="right")) - 1
+
+
+def _pieces(array: np.ndarray, length: int = _PIECE, overlap: int = 0) -> Iterator[tuple[int, np.ndarray]]:
+    """The array in pieces, each with where it starts; ``overlap`` more entries that the next has again."""
+    for start in range(0, len(array) if array.size else 0, length):
+        yield start, np.asarray(array[start : start + length + overlap])
+
+
+def _broken(what: str, expected: str, received: str) -> NoReturn:
+    raise InputError(
+        f"{what} is not a matrix: its arrays do not fit together",
+        expected=expected,
+        received=received,
+        fix="save it again with scipy.sparse.save_npz, after matrix.check_format()",
+    )
