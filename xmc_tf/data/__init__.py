@@ -1,1 +1,33 @@
 """What the user gives: texts, matrices and names, checked before any work begins."""
+
+from xmc_tf.data.checks import (
+    TrainingInput,
+    check_code_matrix,
+    check_features,
+    check_labels,
+    check_pair,
+    check_prediction_input,
+    check_training_input,
+    check_validation_input,
+)
+from xmc_tf.data.features import Features, as_features
+from xmc_tf.data.labels import load_names
+from xmc_tf.data.matrices import load_matrix, save_matrix
+from xmc_tf.data.text import TextFile
+
+__all__ = [
+    "Features",
+    "TextFile",
+    "TrainingInput",
+    "as_features",
+    "check_code_matrix",
+    "check_features",
+    "check_labels",
+    "check_pair",
+    "check_prediction_input",
+    "check_training_input",
+    "check_validation_input",
+    "load_matrix",
+    "load_names",
+    "save_matrix",
+]

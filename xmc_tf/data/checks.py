@@ -1,0 +1,235 @@
+"""Whether what the user gives fits together, asked before any work begins."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csc_matrix, csr_matrix, issparse
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.features import Features
+from xmc_tf.data.structure import check_finite, check_indices, check_pointers
+
+_LOG = logging.getLogger(__name__)
+_CALLED = {"texts": "texts", "X": "the features X", "Y": "the labels Y", "names": "label names"}
+
+
+class TrainingInput(NamedTuple):
+    """What `check_training_input` found."""
+
+    nr_documents: int
+    nr_labels: int
+    nr_features: int
+    labels_without_documents: int
+    documents_without_labels: int
+
+
+def check_pair(first: Any, second: Any, first_name: str = "X", second_name: str = "Y") -> None:
+    """Refuses two inputs that are not of the same documents, as far as their lengths can tell.
+
+    Args:
+        first: texts, a matrix or `Features`.
+        second: the same.
+        first_name: what the first is called, its file for example.
+        second_name: what the second is called.
+    """
+    rows, others = nr_rows(first), nr_rows(second)
+    if rows != others:
+        raise InputError(
+            f"{first_name} and {second_name} are not of the same documents",
+            expected=f"as many documents in {second_name} as in {first_name}, {rows:,}",
+            received=f"{others:,}",
+            fix="make both from the same documents in the same order: row i of the one belongs to row i of the other",
+        )
+
+
+def check_training_input(
+    *,
+    Y: csr_matrix | csc_matrix,
+    X: Any = None,
+    texts: Any = None,
+    names: Sequence[str] | None = None,
+    files: Mapping[str, Any] | None = None,
+) -> TrainingInput:
+    """Checks all that a training is given.
+
+    Labels without documents and documents without labels are counted and logged: both are usual.
+
+    Args:
+        Y: documents by labels.
+        X: documents by features: a matrix or `Features`.
+        texts: the documents: a `TextFile` or a list.
+        names: the labels' names.
+        files: where they come from, by "Y", "X", "texts" and "names", for the messages.
+
+    Returns:
+        What there is, counted.
+
+    Raises:
+        InputError: saying which file, what was expected, what came and what to do.
+    """
+    called = _called(files)
+    check_labels(Y, called["Y"])
+    if X is None and texts is None:
+        raise InputError(
+            "there is nothing to learn from", expected="texts, features or both", received="neither"
+        )
+    if texts is not None:
+        check_pair(texts, Y, called["texts"], called["Y"])
+    if X is not None:
+        check_features(X, called["X"])
+        check_pair(X, Y, called["X"], called["Y"])
+    if names is not None and len(names) != Y.shape[1]:
+        raise InputError(
+            f"{called['names']} and {called['Y']} do not fit together",
+            expected=f"a name for each of the {Y.shape[1]:,} labels (columns)",
+            received=f"{len(names):,} names",
+            fix="name i must be that of column i",
+        )
+    idle = int(Y.shape[1] - np.count_nonzero(_entries(Y, axis=0)))
+    bare = int(Y.shape[0] - np.count_nonzero(_entries(Y, axis=1)))
+    if idle:
+        _LOG.info("%s: %s of %s labels have no document", called["Y"], f"{idle:,}", f"{Y.shape[1]:,}")
+    if bare:
+        _LOG.info("%s: %s of %s documents have no label", called["Y"], f"{bare:,}", f"{Y.shape[0]:,}")
+    return TrainingInput(Y.shape[0], Y.shape[1], 0 if X is None else X.shape[1], idle, bare)
+
+
+def check_prediction_input(X: Any, nr_features: int, name: str = "the features X") -> None:
+    """Refuses features that are not those that the model was trained on, as far as their number can tell."""
+    check_features(X, name)
+    if X.shape[1] != nr_features:
+        raise InputError(
+            f"{name} do not fit the model",
+            expected=f"{nr_features:,} features (columns), as in training",
+            received=f"{X.shape[1]:,}",
+            fix="make them with the same vectorizer, fitted once on the training texts",
+        )
+
+
+def check_validation_input(Y: Any, nr_labels: int, name: str = "the labels Y") -> None:
+    """Refuses a label matrix, of test documents for example, that has other labels than the training's."""
+    check_labels(Y, name)
+    if Y.shape[1] != nr_labels:
+        raise InputError(
+            f"{name} do not fit the training's labels",
+            expected=f"{nr_labels:,} labels (columns), as in training",
+            received=f"{Y.shape[1]:,}",
+            fix="column i must be the same label in both; give the matrix its full shape when making it",
+        )
+
+
+def check_labels(Y: Any, name: str = "the labels Y") -> None:
+    """Checks a label matrix by itself: sparse, not empty, its values positive."""
+    if not issparse(Y) or Y.format not in ("csr", "csc"):
+        raise InputError(
+            f"{name} are not a sparse matrix",
+            expected="a sparse matrix of documents by labels, CSR or CSC",
+            received=_kind(Y),
+            fix="save scipy.sparse.csr_matrix(Y) with scipy.sparse.save_npz",
+        )
+    _check_sparse(Y, name, "labels")
+    if not Y.nnz:
+        raise InputError(
+            f"{name} hold no label at all",
+            expected="documents (rows) by labels (columns), at least one entry",
+            received=f"{Y.shape[0]:,} rows, {Y.shape[1]:,} columns, no entry",
+            fix="check how the matrix was made",
+        )
+    if (least := Y.data.min()) <= 0:
+        entry = int(np.argmax(Y.data <= 0))
+        line, other = int(np.searchsorted(Y.indptr, entry, side="right")) - 1, int(Y.indices[entry])
+        row, column = (line, other) if Y.format == "csr" else (other, line)
+        raise InputError(
+            f"{name}: row {row:,}, column {column:,} (counted from 0) is {Y.data[entry]:g}",
+            expected="values above 0 (1, or how relevant the label is); no entry where a label does not apply",
+            received=f"values from {least:g}",
+            fix="Y.data = abs(Y.data), or Y.data[Y.data < 0] = 0, as is meant; then Y.eliminate_zeros()",
+        )
+
+
+def check_features(X: Any, name: str = "the features X") -> None:
+    """Checks features by themselves: a matrix with columns, ids within range, finite."""
+    parts: list[Any] = [X.sparse, X.dense] if isinstance(X, Features) else [X]
+    for part in parts:
+        if part is None and isinstance(X, Features):
+            continue
+        is_array = isinstance(part, np.ndarray) and part.ndim == 2 and part.dtype.kind in "fiub"
+        if not is_array and not (issparse(part) and part.format in ("csr", "csc")):
+            raise InputError(
+                f"{name} are not a matrix",
+                expected="CSR, CSC or a dense array of numbers",
+                received=_kind(part),
+            )
+        if issparse(part):
+            _check_sparse(part, name, "features")
+        else:
+            check_finite(part, name)
+    if X.shape[0] == 0 or X.shape[1] == 0:
+        raise InputError(
+            f"{name} are empty",
+            expected="at least one document (row) and one feature (column)",
+            received=f"{X.shape[0]:,} rows, {X.shape[1]:,} columns",
+            fix="check how the matrix was made; a min_df that is too high leaves no features",
+        )
+
+
+def check_code_matrix(C: Any, nr_labels: int, name: str = "the code matrix C") -> None:
+    """Checks a label-to-cluster matrix: a row a label, each label in exactly one cluster."""
+    if not issparse(C) or C.format not in ("csr", "csc"):
+        raise InputError(
+            f"{name} is not a sparse matrix", expected="labels by clusters, CSC", received=_kind(C)
+        )
+    _check_sparse(C, name, "clusters")
+    if C.shape[0] != nr_labels:
+        raise InputError(
+            f"{name} does not fit the labels",
+            expected=f"{nr_labels:,} rows, one a label",
+            received=f"{C.shape[0]:,} rows, {C.shape[1]:,} columns",
+            fix="rows are labels and columns are clusters"
+            + ("; this one is the other way round" if C.shape[1] == nr_labels else ""),
+        )
+    clusters = _entries(C, axis=1)
+    if (wrong := np.flatnonzero(clusters != 1)).size:
+        raise InputError(
+            f"{name}: label {wrong[0]:,} (row, counted from 0) is in {clusters[wrong[0]]} clusters",
+            expected="each label in exactly one cluster",
+            received=f"{wrong.size:,} labels in none or several",
+            fix="give each row one entry",
+        )
+    if empty := int(C.shape[1] - np.count_nonzero(_entries(C, axis=0))):
+        _LOG.warning("%s: %s of %s clusters have no label", name, f"{empty:,}", f"{C.shape[1]:,}")
+
+
+def nr_rows(given: Any) -> int:
+    """How many documents there are in texts, a matrix or `Features`."""
+    return int(given.shape[0]) if hasattr(given, "shape") else len(given)
+
+
+def _check_sparse(matrix: Any, name: str, columns: str) -> None:
+    nr_major, nr_minor = matrix.shape if matrix.format == "csr" else matrix.shape[::-1]
+    check_pointers(matrix.indptr, nr_major, len(matrix.indices), name)
+    line = "row" if matrix.format == "csr" else "column"
+    what = f"{name} ({matrix.shape[0]:,} rows, {matrix.shape[1]:,} {columns})"
+    check_indices(matrix.indptr, matrix.indices, nr_minor, what, line)
+    check_finite(matrix, name)
+
+
+def _entries(matrix: Any, axis: int) -> np.ndarray:
+    """Entries of each column (axis 0) or each row (axis 1)."""
+    if (matrix.format == "csc") == (axis == 0):
+        return np.diff(matrix.indptr)
+    return np.bincount(matrix.indices, minlength=matrix.shape[1 - axis])
+
+
+def _called(files: Mapping[str, Any] | None) -> dict[str, str]:
+    return {
+        key: f"{name} ({files[key]})" if files and files.get(key) else name for key, name in _CALLED.items()
+    }
+
+
+def _kind(thing: Any) -> str:
+    if issparse(thing):
+        return f"a sparse matrix in {thing.format} form"
+    return f"an array of shape {thing.shape}" if isinstance(thing, np.ndarray) else type(thing).__name__

@@ -1,0 +1,187 @@
+"""Texts, one a line: a file that is mapped, and where each line begins."""
+
+import logging
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files import existing_file
+from xmc_tf.common.progress import Progress
+
+_LOG = logging.getLogger(__name__)
+_PIECE = 1 << 22
+_BOM = b"\xef\xbb\xbf"
+
+# How files begin that are no text, and what they are.
+_NO_TEXTS = {
+    b"\x1f\x8b": ("a gzip file", "unpack it first (gunzip)"),
+    **{b"BZh%d1AY&SY" % level: ("a bzip2 file", "unpack it first (bunzip2)") for level in range(1, 10)},
+    b"\xfd7zXZ": ("an xz file", "unpack it first (unxz)"),
+    b"\x28\xb5\x2f\xfd": ("a zstd file", "unpack it first (unzstd)"),
+    b"PK\x03\x04": ("a zip or .npz file", "matrices have a flag of their own (-x, -y)"),
+    b"\x93NUMPY": ("a .npy file", "matrices have a flag of their own (-x, -y)"),
+    b"\xff\xfe": ("text in UTF-16", "convert it: iconv -f UTF-16 -t UTF-8"),
+    b"\xfe\xff": ("text in UTF-16", "convert it: iconv -f UTF-16 -t UTF-8"),
+    b"\x7fELF": ("a program", "name the file that holds the texts"),
+    b"%PDF-1": ("a PDF file", "extract its text first"),
+    b"SQLite format 3\x00": ("an SQLite database", "export the texts, one a line"),
+    b"\x89HDF\r\n": ("an HDF5 file", "export the texts, one a line"),
+}
+
+
+class TextFile:
+    r"""The documents of a text file, one a line, without holding them in memory.
+
+    Lines end in ``\n`` or ``\r\n``; the last may lack its end. An empty line is an empty document. Bytes that
+    are no UTF-8 become U+FFFD, the replacement character, when a document is given as `str`; `check` counts
+    the documents that hold such. A byte order mark at the beginning is no part of the first document.
+
+    Example:
+        >>> texts = TextFile("X.trn.txt")
+        >>> len(texts), texts[0]
+        (2, 'a first document')
+        >>> for lines in texts.batches(512):
+        ...     tokenize(lines)
+
+    Args:
+        path: the file.
+        name: what it is for, for the messages.
+    """
+
+    def __init__(self, path: str | Path, *, name: str = "texts") -> None:
+        self.path = existing_file(path, name)
+        self.name = name
+        if not self.path.stat().st_size:
+            raise InputError(
+                f"{name}: {self.path} is empty", expected="one document a line", received="a file of 0 bytes"
+            )
+        with self.path.open("rb") as file:
+            self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        head = self._bytes[:16]
+        for magic, (kind, fix) in _NO_TEXTS.items():
+            if head.startswith(magic):
+                raise InputError(
+                    f"{name}: {self.path} is no text", expected="text in UTF-8, one document a line",
+                    received=kind, fix=fix,
+                )  # fmt: skip
+        # Line i is the bytes from offsets[i] to the one before offsets[i + 1], which is its line end.
+        self._offsets = _offsets(self._bytes, f"reading {self.path.name}")
+        if head.startswith(_BOM):
+            self._offsets[0] = len(_BOM)
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                return [_decode(line) for line in self.lines(start, stop)]
+            return [self[i] for i in range(start, stop, step)]
+        line = int(index) + (len(self) if index < 0 else 0)
+        if not 0 <= line < len(self):
+            raise IndexError(f"document {index} of {len(self)}")
+        return _decode(self._line(line))
+
+    def __iter__(self) -> Iterator[str]:
+        for lines in self.batches(1024):
+            yield from map(_decode, lines)
+
+    def __repr__(self) -> str:
+        return f"TextFile({str(self.path)!r}, {len(self):,} documents)"
+
+    def __reduce__(self) -> tuple[type["TextFile"], tuple[Path]]:
+        return type(self), (self.path,)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Bytes of each document, the line end's one or two included."""
+        return np.diff(self._offsets)
+
+    def lines(self, start: int = 0, stop: int | None = None) -> list[bytes]:
+        """The documents from ``start`` up to ``stop``, as bytes without their line ends."""
+        stop = len(self) if stop is None else min(stop, len(self))
+        start = max(start, 0)
+        if start >= stop:
+            return []
+        block = self._bytes[self._offsets[start] : self._offsets[stop] - 1]
+        lines = block.split(b"\n")
+        # Splitting bytes at once is several times as fast as cutting line by line out of the mapping.
+        return [line.removesuffix(b"\r") for line in lines] if b"\r" in block else lines
+
+    def batches(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[list[bytes]]:
+        """The documents in lists of ``size``, the last one shorter where they do not divide evenly."""
+        stop = len(self) if stop is None else min(stop, len(self))
+        for first in range(max(start, 0), stop, size):
+            yield self.lines(first, min(first + size, stop))
+
+    def check(self) -> int:
+        """Counts documents that are not UTF-8 and warns of them, and tells of empty ones.
+
+        Returns:
+            How many documents hold bytes that are no UTF-8.
+        """
+        wrong: list[int] = []
+        empty = 0
+        with Progress(f"checking {self.path.name}", len(self), "documents") as progress:
+            first = 0
+            while first < len(self):
+                # So many lines as make a piece: lines may be long.
+                stop = int(np.searchsorted(self._offsets, self._offsets[first] + _PIECE))
+                lines = self.lines(first, max(stop, first + 1))
+                empty += lines.count(b"")
+                if not _is_utf8(b"\n".join(lines)):
+                    wrong += [first + i for i, line in enumerate(lines) if not _is_utf8(line)]
+                progress.add(len(lines))
+                first += len(lines)
+        if wrong:
+            _LOG.warning(
+                "%s: %s: %s of %s lines are not UTF-8, the first is line %s; what cannot be read in them "
+                "becomes U+FFFD. If the file has another encoding, convert it with iconv",
+                self.name, self.path, f"{len(wrong):,}", f"{len(self):,}", f"{wrong[0] + 1:,}",
+            )  # fmt: skip
+        if empty:
+            _LOG.info(
+                "%s: %s: %s of %s lines are empty", self.name, self.path, f"{empty:,}", f"{len(self):,}"
+            )
+        return len(wrong)
+
+    def _line(self, index: int) -> bytes:
+        line = self._bytes[self._offsets[index] : self._offsets[index + 1] - 1]
+        return line.removesuffix(b"\r")
+
+
+def _offsets(data: mmap.mmap, title: str) -> np.ndarray:
+    """Where each line begins, and after the last where the next one would: read once, in pieces."""
+    array = np.frombuffer(data, dtype=np.uint8)
+    found = [np.zeros(1, dtype=np.int64)]
+    with Progress(title, len(array) >> 20, "MB") as progress:
+        for start in range(0, len(array), _PIECE):
+            found.append(np.flatnonzero(array[start : start + _PIECE] == ord("\n")) + (start + 1))
+            progress.add(_PIECE >> 20)
+    offsets = np.concatenate(found)
+    if offsets[-1] != len(array):  # the last line has no end: as if it had one
+        offsets = np.append(offsets, len(array) + 1)
+    return offsets
+
+
+def _decode(line: bytes) -> str:
+    return line.decode("utf-8", errors="replace")
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
