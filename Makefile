@@ -7,7 +7,7 @@ SHELL := bash
 
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip install -q --no-build-isolation -c constraints.txt
+PIP := $(PY) -m pip install -qq --no-build-isolation -c constraints.txt
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 # Unit tests run in a few processes; those that start processes of their own run one after another.

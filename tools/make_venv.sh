@@ -46,4 +46,4 @@ if [ ! -e "$venv" ]; then
   say "making $venv with $("$python" --version)"
   "$python" -m venv "$venv"
 fi
-"$venv/bin/python" -m pip install -q -c "$here/constraints.txt" pip setuptools wheel
+"$venv/bin/python" -m pip install -qq -c "$here/constraints.txt" pip setuptools wheel

@@ -1,0 +1,1 @@
+"""Tests by package; ``tests.distributed`` starts several processes, ``tests.benchmarks`` measures."""

@@ -1,0 +1,19 @@
+"""Settings that all tests share."""
+
+import os
+
+# Before anything imports numba or TensorFlow: tests run side by side and must not each take all cores.
+os.environ.setdefault("NUMBA_NUM_THREADS", "2")
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "2")
+os.environ.setdefault("TF_NUM_INTEROP_THREADS", "2")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run, so that a failure belongs to the change that brought it; no deadline, since
+# the first call of a compiled kernel takes seconds. HYPOTHESIS_PROFILE=explore looks for new ones.
+settings.register_profile(
+    "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("explore", settings.get_profile("same"), derandomize=False, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))

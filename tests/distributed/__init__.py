@@ -1,0 +1,1 @@
+"""Tests that start several processes, and the launcher they share."""

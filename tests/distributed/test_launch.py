@@ -1,0 +1,54 @@
+"""The launcher of these tests says what went wrong, ends in time, and leaves nothing running."""
+
+import os
+import signal
+
+import pytest
+
+from tests.distributed.launch import LaunchError, is_running, mpiexec, wait_for
+
+pytestmark = pytest.mark.distributed
+
+
+def test_a_failing_rank_is_shown_with_its_last_lines():
+    with pytest.raises(LaunchError, match="RuntimeError: rank 1 has had enough") as failure:
+        mpiexec("trouble.py", "raise")
+    run = failure.value.run
+    assert run.returncode not in (0, None)
+    assert "rank 0 is here" in run.ranks[0].output
+    assert "--- rank 0" in str(failure.value)
+
+
+def test_check_off_gives_the_exit_code():
+    assert mpiexec("trouble.py", "exit", check=False).returncode == 3
+
+
+def test_a_hanging_rank_is_stopped_at_the_time_limit():
+    seen = []
+
+    def remember(folder):
+        files = [folder / "0.pid", folder / "1.pid"]
+        wait_for(lambda: all(file.exists() and file.read_text() for file in files), what="both ranks' start")
+        seen.extend(int(file.read_text()) for file in files)
+
+    run = mpiexec("trouble.py", "hang", timeout=8, check=False, during=remember)
+    assert run.returncode is None
+    assert run.seconds < 20
+    assert len(seen) == 2
+    assert not any(is_running(pid) for pid in seen)
+    assert "time limit" in run.describe()
+
+
+def test_a_killed_rank_ends_the_run():
+    def kill_one(folder):
+        wait_for(lambda: "is here" in _text(folder / "1.out"), what="rank 1's start")
+        os.kill(int((folder / "1.pid").read_text()), signal.SIGKILL)
+
+    run = mpiexec("trouble.py", "hang", check=False, during=kill_one)
+    assert run.returncode not in (0, None)
+    assert run.seconds < 60
+    assert "signal 9" in run.launcher
+
+
+def _text(path):
+    return path.read_text() if path.exists() else ""

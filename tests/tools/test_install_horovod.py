@@ -1,0 +1,118 @@
+"""The Horovod wheel is built once, is never found half made, and a failed build says where to look."""
+
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tools import install_horovod as tool
+
+WHEEL = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XMC_TF_CACHE", str(tmp_path))
+    return tool.cache_folder() / "wheels" / "some-key"
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Replaces the compilation by one that takes a moment; returns the list of its runs."""
+    runs = []
+
+    def compile_wheel(part, log, environment):
+        runs.append(environment)
+        (part / WHEEL).write_bytes(b"half")
+        time.sleep(0.2)
+        (part / WHEEL).write_bytes(b"whole")
+
+    monkeypatch.setattr(tool, "compile_wheel", compile_wheel)
+    return runs
+
+
+def test_the_wheel_is_built_once_and_found_again(folder, compiled):
+    assert tool.cached_wheel(folder) is None
+    wheel = tool.build_under_lock(folder)
+    assert wheel == folder / WHEEL
+    assert tool.build_under_lock(folder) == tool.cached_wheel(folder) == wheel
+    assert len(compiled) == 1
+
+
+def test_two_builds_at_once_make_one_whole_wheel(folder, compiled, capsys):
+    with ThreadPoolExecutor(2) as pool:
+        wheels = list(pool.map(tool.build_under_lock, [folder, folder]))
+    assert wheels == [folder / WHEEL] * 2
+    assert wheels[0].read_bytes() == b"whole"
+    assert len(compiled) == 1
+    assert "waiting for it" in capsys.readouterr().err
+
+
+def test_two_builds_without_a_lock_are_both_content(folder, compiled, monkeypatch):
+    """Two hosts on a shared disk that knows no locks: the first rename wins, the second takes its wheel."""
+    folder.parent.mkdir(parents=True)
+    meet = threading.Barrier(2)
+    original = tool.compile_wheel
+
+    def compile_wheel(part, log, environment):
+        original(part, log, environment)
+        meet.wait()
+
+    monkeypatch.setattr(tool, "compile_wheel", compile_wheel)
+    with ThreadPoolExecutor(2) as pool:
+        wheels = list(pool.map(tool.build, [folder, folder]))
+    assert wheels == [folder / WHEEL] * 2
+    assert wheels[0].read_bytes() == b"whole"
+    assert [path.name for path in folder.parent.iterdir()] == ["some-key"]
+
+
+def test_a_failed_build_shows_the_end_of_its_log_and_leaves_no_wheel(folder, monkeypatch):
+    script = "print(*(f'line {i}' for i in range(100)), sep='\\n'); raise SystemExit(4)"
+    monkeypatch.setattr(tool, "build_command", lambda part: [sys.executable, "-c", script])
+    with pytest.raises(SystemExit) as failure:
+        tool.build_under_lock(folder)
+    message = str(failure.value)
+    assert "line 70\n" in message
+    assert "line 69\n" not in message
+    assert "pip ended with 4" in message
+    log = folder.with_name("some-key.log")
+    assert str(log) in message
+    assert log.read_text().startswith("line 0\n")
+    assert tool.cached_wheel(folder) is None
+    assert {path.suffix for path in folder.parent.iterdir()} == {".lock", ".log"}
+
+
+def test_the_build_sees_this_environment_first_and_no_make_above_it(folder, compiled, monkeypatch):
+    monkeypatch.setenv("MAKEFLAGS", "w -j --jobserver-auth=3,4")
+    monkeypatch.setenv("MAKELEVEL", "2")
+    monkeypatch.setenv("HOROVOD_WITHOUT_MPI", "1")
+    tool.build_under_lock(folder)
+    (environment,) = compiled
+    assert environment["PATH"].startswith(str(tool.Path(sys.executable).parent))
+    assert environment["MAKEFLAGS"].startswith("-j")
+    assert "MAKELEVEL" not in environment
+    assert "HOROVOD_WITHOUT_MPI" not in environment
+    assert environment["HOROVOD_WITH_MPI"] == environment["HOROVOD_WITH_GLOO"] == "1"
+
+
+def test_the_key_names_what_the_library_depends_on(monkeypatch):
+    before = tool.wheel_key()
+    assert f"cpython3.{sys.version_info.minor}" in before
+    monkeypatch.setattr(tool, "version", lambda package: "9.9.9" if package == "tensorflow" else "1.0")
+    assert "tensorflow-9.9.9" in tool.wheel_key() != before
+
+
+def test_a_machine_without_a_compiler_is_told_so(folder, monkeypatch):
+    monkeypatch.setattr(tool.shutil, "which", lambda name: None)
+    with pytest.raises(SystemExit, match=r"lacks g\+\+ and make"):
+        tool.build_under_lock(folder)
+
+
+def test_progress_is_the_last_percentage_of_the_log(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("[  3%] Building CXX object a.o\n[ 45%] Building CXX object b.o\nnote: 99% sure\n")
+    assert tool.percentage(log) == 45
+    log.write_text("Processing horovod\n")
+    assert tool.percentage(log) == 0
