@@ -2,8 +2,8 @@
 
 Horovod has to be compiled against the very TensorFlow and MPI it will run with, which takes minutes. pip
 keeps what it builds under Horovod's version alone and would later hand a wheel made for another TensorFlow to
-an environment in which it cannot be imported. So the wheel lies in a cache of our own, in a folder named after
-everything it depends on:
+an environment in which it cannot be imported. So the wheel lies in a cache of our own, in a folder named
+after everything it depends on:
 
     ${XMC_TF_CACHE:-${XDG_CACHE_HOME:-~/.cache}/xmc_tf}/wheels/<key>/horovod-….whl
 
