@@ -1,0 +1,180 @@
+"""How many documents hold an n-gram and how often it occurs at all, counted while the texts stream by.
+
+The memory that it takes grows with the different n-grams and not with the documents: 32 bytes each in
+`_ENTRY`, 8 to 16 in the hash table over it, and the letters of each different word once.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from xmc_tf.common.errors import InputError
+
+# What is known of one n-gram, together in half a cache line since all of it is touched at once.
+_ENTRY = np.dtype(
+    [
+        ("key", np.int64),
+        ("total", np.int64),
+        ("documents", np.int32),
+        ("last_row", np.int32),  # the row counted last, as a row counts once however often it holds one
+        ("prefix", np.int32),  # entry of the n-gram without its last word; -1 for a word
+        ("word", np.int32),  # the last word's number in the order in which words were first seen
+    ]
+)
+_EMPTY = -1
+_MOST = 2**31 - 1
+
+
+class Counted(NamedTuple):
+    """All n-grams of a text collection, in the order in which they were first seen."""
+
+    keys: np.ndarray
+    total: np.ndarray
+    documents: np.ndarray
+    prefix: np.ndarray
+    word: np.ndarray
+    words: bytes
+    """The different words, one a line."""
+
+
+class NgramCounter:
+    """Counts n-grams batch by batch.
+
+    Example:
+        >>> counter = NgramCounter()
+        >>> new = counter.add(keys, row_splits)
+        >>> counter.add_words(words[new])
+
+    Args:
+        capacity: n-grams that there is room for at first.
+    """
+
+    def __init__(self, capacity: int = 1 << 16) -> None:
+        self.nr_rows = 0
+        self._entries = np.empty(capacity, _ENTRY)
+        self._slots = np.full(2 * capacity, _EMPTY, np.int32)
+        self._used = 0
+        self._nr_words = 0
+        self._words = bytearray()
+
+    def add(self, keys: np.ndarray, row_splits: np.ndarray) -> np.ndarray:
+        """Counts the n-grams of some more documents.
+
+        Args:
+            keys: int64 [words, ngram_max], as `ngram_keys` gives them.
+            row_splits: int64 [documents + 1], where each document's words begin.
+
+        Returns:
+            Where the words lie that were never seen before; their texts go to `add_words`.
+        """
+        self._make_room(self._used + keys.size)
+        if self.nr_rows + len(row_splits) > _MOST:
+            raise InputError(f"there are more than {_MOST:,} documents", fix="take a sample of them")
+        self._used, new = _count(
+            keys, row_splits, self.nr_rows, self._slots, self._entries, self._used, self._nr_words
+        )
+        self.nr_rows += len(row_splits) - 1
+        self._nr_words += len(new)
+        return new
+
+    def add_words(self, words: list[bytes]) -> None:
+        """Takes the texts of the words that `add` said are new."""
+        for word in words:
+            self._words += word
+            self._words += b"\n"
+
+    def counted(self) -> Counted:
+        """What has been counted so far; of use until the next `add`."""
+        entries = self._entries[: self._used]
+        return Counted(
+            entries["key"],
+            entries["total"],
+            entries["documents"],
+            entries["prefix"],
+            entries["word"],
+            bytes(self._words),
+        )
+
+    def _make_room(self, entries: int) -> None:
+        if entries > _MOST:
+            raise InputError(
+                f"the texts hold more than {_MOST:,} different n-grams",
+                fix="set ngram_max to 1, or fit on a sample of the texts",
+            )
+        if entries > len(self._entries):
+            larger = np.empty(max(entries, len(self._entries) * 3 // 2), _ENTRY)
+            larger[: self._used] = self._entries[: self._used]
+            self._entries = larger
+        slots = len(self._slots)
+        while slots < 2 * entries:
+            slots *= 2
+        if slots > len(self._slots):
+            self._slots = np.full(slots, _EMPTY, np.int32)
+            _file_again(self._slots, self._entries, self._used)
+
+
+@njit(cache=True, nogil=True)
+def _slot(key: int, slots: np.ndarray, entries: np.ndarray) -> int:
+    """The slot of a key: the one that holds it or, if none does, the empty one where it belongs."""
+    mask = len(slots) - 1
+    # Keys are hashes already; only a sum's low bits are poor when words repeat.
+    slot = (key ^ (key >> 32)) & mask
+    while slots[slot] != _EMPTY and entries[slots[slot]].key != key:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@njit(cache=True, nogil=True)
+def _count(
+    keys: np.ndarray,
+    row_splits: np.ndarray,
+    first_row: int,
+    slots: np.ndarray,
+    entries: np.ndarray,
+    used: int,
+    nr_words: int,
+) -> tuple[int, np.ndarray]:
+    """Counts rows into the table, which must have room; gives its new size and the new words' places."""
+    new = np.empty(len(keys), np.int64)
+    nr_new = 0
+    # The entry of the run that begins at a word, one word longer every turn.
+    entry_of = np.empty(len(keys), np.int32)
+    entry_of_word = entry_of
+    for last in range(keys.shape[1]):
+        # An n-gram's last word lies ahead: all words are filed before the first pair is.
+        if last == 1:
+            entry_of_word = entry_of.copy()
+        for row in range(len(row_splits) - 1):
+            for i in range(row_splits[row], row_splits[row + 1] - last):
+                slot = _slot(keys[i, last], slots, entries)
+                if slots[slot] == _EMPTY:
+                    slots[slot] = used
+                    entry = entries[used]
+                    entry.key = keys[i, last]
+                    entry.total = 0
+                    entry.documents = 0
+                    entry.last_row = -1
+                    if last == 0:
+                        entry.prefix = -1
+                        entry.word = nr_words + nr_new
+                        new[nr_new] = i
+                        nr_new += 1
+                    else:
+                        entry.prefix = entry_of[i]
+                        entry.word = entries[entry_of_word[i + last]].word
+                    used += 1
+                entry = entries[slots[slot]]
+                entry.total += 1
+                if entry.last_row != first_row + row:
+                    entry.last_row = first_row + row
+                    entry.documents += 1
+                entry_of[i] = slots[slot]
+    return used, new[:nr_new]
+
+
+@njit(cache=True, nogil=True)
+def _file_again(slots: np.ndarray, entries: np.ndarray, used: int) -> None:
+    """Files all entries in slots that are empty."""
+    for entry in range(used):
+        slots[_slot(entries[entry].key, slots, entries)] = entry

@@ -1,0 +1,99 @@
+"""The graph that weighs texts: run by `Tfidf.transform` at training, and part of the SavedModel."""
+
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf.features.words import ngram_keys, split_words
+from xmc_tf.params import TfidfParams
+
+_TEXT = tf.TensorSpec([None], tf.string, name="text")
+
+
+class TfidfGraph(tf.Module):
+    """Texts in, TF-IDF features out; its ops are TensorFlow's own and one of tensorflow_text.
+
+    Example:
+        >>> row_splits, ids, weights = tfidf.graph()(tf.constant(["first text", "second text"]))
+
+    Args:
+        params: how words are split and weighed.
+        keys: the features' n-gram keys, ascending.
+        columns: the feature of each key.
+        idf: the inverse document frequency of each feature.
+    """
+
+    def __init__(self, params: TfidfParams, keys: np.ndarray, columns: np.ndarray, idf: np.ndarray) -> None:
+        super().__init__(name="tfidf")
+        self._params = params
+        # There are no string kernels on a GPU, and sums there round otherwise than on a server without one.
+        with tf.device("CPU:0"):
+            # Variables and not constants: a graph with more than 2 GB of constants cannot be saved.
+            self.keys = tf.Variable(keys, trainable=False, name="keys")
+            self.columns = tf.Variable(columns, trainable=False, name="columns")
+            self.idf = tf.Variable(idf, trainable=False, name="idf")
+        self._nr_features = len(keys)
+
+    @tf.function(input_signature=[_TEXT], autograph=False)
+    def __call__(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Weighs texts.
+
+        Args:
+            text: strings [n].
+
+        Returns:
+            The rows of a sparse matrix: int64 [n + 1] where each begins, int32 the features (ascending in
+            each row), float32 their weights.
+        """
+        with tf.device("CPU:0"):
+            words, splits = split_words(text, self._params.lowercase, self._params.min_word_length)
+            keys, whole = ngram_keys(words, splits, self._params.ngram_max)
+            features = tf.where(whole, self._look_up(keys), self._nr_features)
+            rows, ids, counts = self._count(features, splits)
+            weights = self._weigh(rows, ids, counts, tf.size(text, out_type=tf.int64))
+            sizes = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, tf.size(text, out_type=tf.int64))
+            return tf.concat([[0], tf.cumsum(sizes)], axis=0), ids, weights
+
+    @tf.function(input_signature=[_TEXT], autograph=False)
+    def padded(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Weighs texts, every row as long as the longest, so that a server can put several requests together.
+
+        Args:
+            text: strings [n].
+
+        Returns:
+            int32 [n, m] features and float32 [n, m] weights; feature 0 with weight 0 fills the rows up.
+        """
+        row_splits, ids, weights = self(text)
+        with tf.device("CPU:0"):
+            rows = tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
+            return rows.to_tensor(), rows.with_values(weights).to_tensor()
+
+    def _look_up(self, keys: tf.Tensor) -> tf.Tensor:
+        """The feature of each n-gram key; the number of features for a key that is none."""
+        flat = tf.reshape(keys, [-1])
+        place = tf.minimum(tf.searchsorted(self.keys, flat), self._nr_features - 1)
+        found = tf.gather(self.keys, place) == flat
+        return tf.reshape(tf.where(found, tf.gather(self.columns, place), self._nr_features), tf.shape(keys))
+
+    def _count(self, features: tf.Tensor, splits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Row, feature and count of all features that each row holds, sorted, without those that are none."""
+        counted = tf.raw_ops.RaggedCountSparseOutput(
+            splits=splits * self._params.ngram_max,
+            values=tf.reshape(features, [-1]),
+            weights=tf.zeros([0], tf.float32),
+            maxlength=self._nr_features,
+            binary_output=False,
+        )
+        rows, ids = tf.unstack(counted.output_indices, num=2, axis=1)
+        return rows, tf.cast(ids, tf.int32), counted.output_values
+
+    def _weigh(self, rows: tf.Tensor, ids: tf.Tensor, counts: tf.Tensor, nr_rows: tf.Tensor) -> tf.Tensor:
+        """Count times inverse document frequency, each row scaled to length one."""
+        if self._params.sublinear_tf:
+            counts = 1 + tf.math.log(counts)
+        weights = counts * tf.gather(self.idf, ids)
+        if self._params.norm == "none":
+            return weights
+        parts = tf.square(weights) if self._params.norm == "l2" else weights
+        sizes = tf.math.unsorted_segment_sum(parts, rows, nr_rows)
+        return weights / tf.gather(tf.sqrt(sizes) if self._params.norm == "l2" else sizes, rows)

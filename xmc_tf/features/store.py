@@ -1,0 +1,160 @@
+"""A fitted TF-IDF as a folder: parameters in JSON, arrays without pickles, the vocabulary as text to read.
+
+``params.json`` holds the size and the checksum of the other files, so that a folder that was copied by half
+or put together from two models is said when it is loaded, and not found out by poor predictions.
+"""
+
+import io
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xmc_tf.common.atomic import atomic_folder
+from xmc_tf.common.errors import InputError
+from xmc_tf.features.vocabulary import Vocabulary
+from xmc_tf.params import TfidfParams
+
+_FORMAT = "xmc_tf.features.Tfidf"
+_VERSION = 1
+_ARRAYS = {"keys": np.int64, "columns": np.int32, "idf": np.float32}
+
+
+def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_documents: int) -> None:
+    """Writes the folder; what it held before stays until all is written."""
+    contents = {"vocabulary.txt": vocabulary.lines()}
+    for name in _ARRAYS:
+        buffer = io.BytesIO()
+        np.save(buffer, getattr(vocabulary, name), allow_pickle=False)
+        contents[f"{name}.npy"] = buffer.getvalue()
+    header = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "nr_documents": nr_documents,
+        "nr_features": len(vocabulary),
+        "params": params.to_json(),
+        "files": {
+            name: {"bytes": len(content), "crc32": zlib.crc32(content)} for name, content in contents.items()
+        },
+    }
+    with atomic_folder(folder) as part:
+        for name, content in contents.items():
+            (part / name).write_bytes(content)
+        (part / "params.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
+
+
+def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int]:
+    """Reads and checks a folder that `save` wrote.
+
+    Returns:
+        The parameters, the vocabulary, and how many documents it was made of.
+
+    Raises:
+        InputError: naming the file that is missing, cut short, changed, or at odds with the others.
+    """
+    folder = Path(folder)
+    header = _read_header(folder)
+    arrays = {name: _read_array(folder, f"{name}.npy", dtype, header) for name, dtype in _ARRAYS.items()}
+    keys, columns, idf = arrays["keys"], arrays["columns"], arrays["idf"]
+    if not (keys[1:] > keys[:-1]).all():
+        raise _at_odds(folder / "keys.npy", "keys in ascending order, none twice")
+    seen = np.zeros(len(columns), bool)
+    seen[columns[(columns >= 0) & (columns < len(columns))]] = True
+    if not seen.all():
+        raise _at_odds(folder / "columns.npy", f"each of the numbers 0 to {len(columns) - 1} once")
+    if not (np.isfinite(idf) & (idf > 0)).all():
+        raise _at_odds(folder / "idf.npy", "finite numbers above 0")
+    lines = _read(folder, "vocabulary.txt", header)
+    if lines.count(b"\n") != header["nr_features"]:
+        raise _at_odds(folder / "vocabulary.txt", f"{header['nr_features']} lines, one a feature")
+    return header["params"], Vocabulary(keys, columns, idf, lambda: lines), header["nr_documents"]
+
+
+def _read_header(folder: Path) -> dict[str, Any]:
+    path = folder / "params.json"
+    if not path.is_file():
+        raise InputError(
+            f"{path} does not exist",
+            expected="the folder of a fitted TF-IDF",
+            received="a folder without it" if folder.is_dir() else "no folder of that name",
+        )
+    try:
+        header = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise InputError(
+            f"{path} is not JSON", expected="the file as it was saved", received=str(error)
+        ) from None
+    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+        raise _at_odds(path, f'"format": "{_FORMAT}"')
+    if header.get("version") != _VERSION:
+        raise InputError(
+            f"{path} has a version that is unknown here",
+            expected=str(_VERSION),
+            received=repr(header.get("version")),
+            fix="load it with the version of xmc_tf that saved it, or fit again",
+        )
+    files = header.get("files")
+    if not isinstance(files, dict) or not all(_is_stamp(stamp) for stamp in files.values()):
+        raise _at_odds(path, '"files" with the bytes and the crc32 of each file')
+    for name, least in (("nr_documents", 0), ("nr_features", 1)):
+        if type(header.get(name)) is not int or header[name] < least:
+            raise _at_odds(path, f'"{name}", a number from {least} on')
+    try:
+        header["params"] = TfidfParams.from_json(header.get("params", {}))
+    except InputError as error:
+        raise InputError(
+            f"{path}: {error.problem}", expected=error.expected, received=error.received, fix=error.fix
+        ) from None
+    return header
+
+
+def _is_stamp(stamp: Any) -> bool:
+    return isinstance(stamp, dict) and all(type(stamp.get(name)) is int for name in ("bytes", "crc32"))
+
+
+def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes:
+    path = folder / name
+    stamp = header["files"].get(name)
+    if stamp is None:
+        raise _at_odds(folder / "params.json", f'"{name}" among its "files"')
+    if not path.is_file():
+        raise InputError(f"{path} does not exist", fix="copy the whole folder again, or fit again")
+    content = path.read_bytes()
+    if len(content) != stamp["bytes"]:
+        raise InputError(
+            f"{path} was cut short" if len(content) < stamp["bytes"] else f"{path} is too long",
+            expected=f"{stamp['bytes']:,} bytes",
+            received=f"{len(content):,} bytes",
+            fix="copy the whole folder again, or fit again",
+        )
+    if zlib.crc32(content) != stamp["crc32"]:
+        raise InputError(
+            f"{path} is not what was saved with this params.json",
+            expected=f"the checksum {stamp['crc32']:08x}",
+            received=f"{zlib.crc32(content):08x}",
+            fix="copy the whole folder again, or fit again",
+        )
+    return content
+
+
+def _read_array(folder: Path, name: str, dtype: type, header: dict[str, Any]) -> np.ndarray:
+    expected = f"{header['nr_features']} numbers of type {np.dtype(dtype)}"
+    try:
+        array = np.load(io.BytesIO(_read(folder, name, header)), allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise _at_odds(folder / name, expected) from None
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != (header["nr_features"],):
+        raise _at_odds(folder / name, expected)
+    return array
+
+
+def _at_odds(path: Path, expected: str) -> InputError:
+    return InputError(
+        f"{path} does not hold what it should",
+        expected=expected,
+        fix="copy the whole folder again, or fit again",
+    )

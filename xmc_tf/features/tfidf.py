@@ -1,0 +1,153 @@
+"""TF-IDF features of texts: fitted on a stream of texts, applied by the graph that is also served."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import tensorflow as tf
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.progress import Progress
+from xmc_tf.features import store
+from xmc_tf.features.batches import in_order, text_batches
+from xmc_tf.features.graph import TfidfGraph
+from xmc_tf.features.vocabulary import Vocabulary, choose
+from xmc_tf.features.words import ngram_keys, split_words
+from xmc_tf.params import TfidfParams
+
+if TYPE_CHECKING:
+    from xmc_tf.data import TextFile
+
+
+class Tfidf:
+    """Weighs the words and word n-grams of texts.
+
+    By default a weight is 1 + log(count) times the inverse document frequency, which is ln((1 + documents) /
+    (1 + documents with it)) + 1, and each text's weights have length one. The features of the most documents
+    come first.
+
+    Example:
+        >>> tfidf = Tfidf.fit(TextFile("X.trn.txt"))
+        >>> X = tfidf.transform(TextFile("X.tst.txt"))
+        >>> tfidf.save("model/tfidf")
+
+    Args:
+        params: how texts are split and weighed.
+        vocabulary: the features.
+        nr_documents: how many documents they were chosen from.
+    """
+
+    def __init__(self, params: TfidfParams, vocabulary: Vocabulary, nr_documents: int) -> None:
+        self.params = params
+        self.nr_documents = nr_documents
+        self._vocabulary = vocabulary
+        self._graph = TfidfGraph(params, vocabulary.keys, vocabulary.columns, vocabulary.idf)
+
+    @classmethod
+    def fit(
+        cls,
+        texts: "TextFile | Sequence[bytes] | Sequence[str]",
+        params: TfidfParams | None = None,
+        threads: int = -1,
+    ) -> Self:
+        """Chooses the features. Reads the texts once; memory grows with their different n-grams alone.
+
+        Args:
+            texts: the texts, in UTF-8 where they are bytes.
+            params: None for the defaults.
+            threads: how many, -1 for one a core; the result is the same.
+
+        Raises:
+            InputError: when no n-gram is in ``min_df`` documents.
+        """
+        # Only here: who loads a fitted one for a single text should not wait for numba.
+        from xmc_tf.features.counts import NgramCounter
+
+        params = params or TfidfParams()
+        split = _splitter(params)
+        counter = NgramCounter()
+        with Progress("TF-IDF: counting words", len(texts), "documents") as progress:
+            for batch, (words, keys, row_splits) in in_order(split, text_batches(texts), threads):
+                new = counter.add(keys.numpy(), row_splits.numpy())
+                counter.add_words(tf.gather(words, new).numpy().tolist())
+                progress.add(len(batch))
+        return cls(params, choose(counter.counted(), counter.nr_rows, params), counter.nr_rows)
+
+    def transform(self, texts: "TextFile | Sequence[bytes] | Sequence[str]", threads: int = -1) -> csr_matrix:
+        """Weighs texts.
+
+        Args:
+            texts: the texts, in UTF-8 where they are bytes.
+            threads: how many, -1 for one a core; the result is the same.
+
+        Returns:
+            float32 [texts, features], the features of each row ascending; a text without any is an empty row.
+        """
+        weigh = self._graph.__call__.get_concrete_function()
+        sizes, ids, weights = [], [], []
+        with Progress("TF-IDF: weighing words", len(texts), "documents") as progress:
+            for batch, rows in in_order(
+                lambda batch: weigh(tf.constant(batch, tf.string)), text_batches(texts), threads
+            ):
+                sizes.append(np.diff(rows[0].numpy()))
+                ids.append(rows[1].numpy())
+                weights.append(rows[2].numpy())
+                progress.add(len(batch))
+        return _sparse(sizes, ids, weights, self.nr_features)
+
+    def graph(self) -> TfidfGraph:
+        """The graph from texts to features that `transform` runs, to be called in a larger one and saved."""
+        return self._graph
+
+    @property
+    def nr_features(self) -> int:
+        """How many features there are."""
+        return len(self._vocabulary)
+
+    @property
+    def names(self) -> list[str]:
+        """The n-gram that each feature stands for, its words with a space between."""
+        return self._vocabulary.names
+
+    def save(self, folder: str | Path) -> None:
+        """Writes all to a folder; ``vocabulary.txt`` in it names each feature, one a line, for people."""
+        store.save(folder, self.params, self._vocabulary, self.nr_documents)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Reads what `save` wrote.
+
+        Raises:
+            InputError: naming the file that is missing, cut short, changed, or at odds with the others.
+        """
+        return cls(*store.load(folder))
+
+
+def _splitter(params: TfidfParams) -> Callable[[list[bytes]], tuple[tf.Tensor, ...]]:
+    """The half of the graph that needs no vocabulary: texts to words, n-gram keys, where each text begins."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def split(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        with tf.device("CPU:0"):
+            words, row_splits = split_words(text, params.lowercase, params.min_word_length)
+            return words, ngram_keys(words, row_splits, params.ngram_max)[0], row_splits
+
+    traced = split.get_concrete_function()
+    return lambda batch: traced(tf.constant(batch, tf.string))
+
+
+def _sparse(
+    sizes: list[np.ndarray], ids: list[np.ndarray], weights: list[np.ndarray], nr_features: int
+) -> csr_matrix:
+    """Puts batches of rows together; lets go of each as soon as it can: they are the whole matrix again."""
+    starts = np.concatenate([[0], *sizes]).cumsum()
+    ids[:] = [np.concatenate([np.zeros(0, np.int32), *ids])]
+    weights[:] = [np.concatenate([np.zeros(0, np.float32), *weights])]
+    index = np.int32 if starts[-1] <= np.iinfo(np.int32).max else np.int64
+    matrix = csr_matrix(
+        (weights[0], ids[0].astype(index, copy=False), starts.astype(index)),
+        shape=(len(starts) - 1, nr_features),
+    )
+    matrix.has_canonical_format = True  # sorted and nothing twice: the graph sees to it
+    return matrix
