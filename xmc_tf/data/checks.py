@@ -40,7 +40,7 @@ def check_pair(first: Any, second: Any, first_name: str = "X", second_name: str 
             f"{first_name} and {second_name} are not of the same documents",
             expected=f"as many documents in {second_name} as in {first_name}, {rows:,}",
             received=f"{others:,}",
-            fix="make both from the same documents in the same order: row i of the one belongs to row i of the other",
+            fix="make both from the same documents in the same order, so that the same rows belong together",
         )
 
 
@@ -143,7 +143,7 @@ def check_labels(Y: Any, name: str = "the labels Y") -> None:
         row, column = (line, other) if Y.format == "csr" else (other, line)
         raise InputError(
             f"{name}: row {row:,}, column {column:,} (counted from 0) is {Y.data[entry]:g}",
-            expected="values above 0 (1, or how relevant the label is); no entry where a label does not apply",
+            expected="values above 0: 1, or how relevant the label is; no entry for labels that do not apply",
             received=f"values from {least:g}",
             fix="Y.data = abs(Y.data), or Y.data[Y.data < 0] = 0, as is meant; then Y.eliminate_zeros()",
         )

@@ -5,6 +5,7 @@ without compression is an .npy file lying at some place of the archive, and can 
 all processes of a machine share one copy, which the system drops and reads again as it needs.
 """
 
+import ast
 import math
 import struct
 import zipfile
@@ -22,6 +23,7 @@ from xmc_tf.common.files import existing_file
 # An archive that unfolds to more than this, and to more than so many times its own size, is taken for a bomb.
 _BOMB_BYTES = 1 << 30
 _BOMB_RATIO = 1000
+_LONGEST_HEAD = 1 << 16
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 
 
@@ -119,6 +121,8 @@ def _read_member(
     path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str, mmap: bool
 ) -> np.ndarray:
     what = f"{what}, member {info.filename}"
+    if info.header_offset < 0:
+        raise _damaged(what, "the archive's directory places it before the beginning of the file")
     if info.flag_bits & 1:
         raise InputError(f"{what} is encrypted", expected="an .npz without a password")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -158,29 +162,23 @@ def _data_start(path: Path, info: zipfile.ZipInfo, what: str) -> int:
 
 
 def _read_header(file: IO[bytes], what: str) -> _Header:
-    """Reads the head of an .npy, and refuses what is not an array of plain values."""
-    counting = _Counting(file)
+    """Reads the head of an .npy, and refuses what is not an array of plain values.
+
+    numpy's own reader also takes heads that Python 2 wrote, by a tokenizer that fails in ways of its own on
+    damaged files; the format is simple enough to read it here.
+    """
+    start = file.read(8)
+    widths = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}
+    if start[:6] != npy_format.MAGIC_PREFIX or start[6:] not in widths:
+        raise _damaged(what, f"it begins with {start!r}, as no .npy does")
+    width = widths[start[6:]]
+    length = int.from_bytes(file.read(width), "little")
+    text = file.read(min(length, _LONGEST_HEAD))
     try:
-        version = npy_format.read_magic(counting)
-        if version == (1, 0):
-            shape, fortran, dtype = npy_format.read_array_header_1_0(counting)
-        elif version == (2, 0):
-            shape, fortran, dtype = npy_format.read_array_header_2_0(counting)
-        else:
-            raise _damaged(what, f"version {version[0]}.{version[1]} of the .npy format is not known")
-    except InputError:
-        raise
-    except (
-        ValueError,
-        SyntaxError,
-        TypeError,
-        EOFError,
-        KeyError,
-        AttributeError,
-        RecursionError,
-        MemoryError,
-    ) as error:
-        raise _damaged(what, str(error).partition("\n")[0]) from None
+        head = ast.literal_eval(text.decode("latin1"))
+        shape, fortran, dtype = head["shape"], head["fortran_order"], npy_format.descr_to_dtype(head["descr"])
+    except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError) as error:
+        raise _damaged(what, f"its head cannot be read: {str(error).partition(chr(10))[0]}") from None
     if dtype.hasobject:
         raise InputError(
             f"{what} holds pickled Python objects, which are never loaded: they could run any program",
@@ -188,21 +186,10 @@ def _read_header(file: IO[bytes], what: str) -> _Header:
             received=f"an array of {dtype}",
             fix="save the matrix with scipy.sparse.save_npz, or numpy.save of an array of numbers",
         )
-    if any(length < 0 for length in shape) or dtype.itemsize == 0:
+    is_shape = isinstance(shape, tuple) and all(type(side) is int and side >= 0 for side in shape)
+    if not is_shape or not isinstance(fortran, bool) or dtype.itemsize == 0:
         raise _damaged(what, f"its shape is {shape}, its type {dtype}")
-    return _Header(shape, fortran, dtype, counting.count)
-
-
-class _Counting:
-    """Counts the bytes that are read through it: how long the head of an .npy is shows only in reading it."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.count = file, 0
-
-    def read(self, size: int) -> bytes:
-        data = self._file.read(size)
-        self.count += len(data)
-        return data
+    return _Header(shape, fortran, dtype, len(start) + width + length)
 
 
 def _check_length(header: _Header, available: int, what: str) -> None:

@@ -1,0 +1,167 @@
+"""Texts by line: the same lines as cutting the whole file by hand gives, whatever their ends and bytes."""
+
+import gzip
+import logging
+import os
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TextFile, text
+
+
+def naive(data: bytes) -> list[bytes]:
+    """The documents of a file, as the format defines them."""
+    if data.startswith(b"\xef\xbb\xbf"):
+        data = data[3:]
+    lines = data.split(b"\n")
+    if lines[-1] == b"" and len(lines) > 1:
+        lines.pop()
+    return [line.removesuffix(b"\r") for line in lines]
+
+
+def write(folder, data: bytes):
+    path = folder / "X.txt"
+    path.write_bytes(data)
+    return path
+
+
+pieces = st.sampled_from(
+    [
+        b"\n",
+        b"\r\n",
+        b"\r",
+        b"a",
+        b"two words",
+        "Möwe 😀".encode(),
+        b"\x00",
+        b"\xff",
+        b"\xc3",
+        b" ",
+        b"\xef\xbb\xbf",
+    ]
+)
+
+
+@given(parts=st.lists(pieces, min_size=1, max_size=30), size=st.integers(1, 5), data=st.data())
+def test_same_lines_as_by_hand(tmp_path_factory, parts, size, data):
+    content = b"".join([b"x", *parts]) if parts[0] == b"\xff" else b"".join(parts)
+    texts = TextFile(write(tmp_path_factory.mktemp("text"), content))
+    lines = naive(content)
+    assert len(texts) == len(lines)
+    assert texts.lines() == lines
+    assert list(texts) == [line.decode("utf-8", "replace") for line in lines]
+    assert [line for batch in texts.batches(size) for line in batch] == lines
+    assert all(len(batch) == size for batch in list(texts.batches(size))[:-1])
+    start = data.draw(st.integers(0, len(lines)))
+    stop = data.draw(st.integers(start, len(lines) + 2))
+    assert texts.lines(start, stop) == lines[start:stop]
+    assert [line for batch in texts.batches(size, start, stop) for line in batch] == lines[start:stop]
+    index = data.draw(st.integers(-len(lines), len(lines) - 1))
+    assert texts[index] == lines[index].decode("utf-8", "replace")
+    assert texts[::2] == list(texts)[::2]
+    assert texts[start:stop] == list(texts)[start:stop]
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 7])
+def test_line_ends_at_the_seams_of_the_pieces(tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(text, "_PIECE", piece)
+    content = b"\n\nab\r\nc\n\r\nlast one"
+    texts = TextFile(write(tmp_path, content))
+    assert texts.lines() == naive(content) == [b"", b"", b"ab", b"c", b"", b"last one"]
+    assert texts.check() == 0
+
+
+def test_lines_of_a_megabyte_and_empty_ones(tmp_path):
+    long = b"word " * 200_000
+    texts = TextFile(write(tmp_path, b"\n".join([b"", long, b"", long + b"end"])))
+    assert [len(line) for line in texts.lines()] == [0, 1_000_000, 0, 1_000_003]
+    assert texts[3].endswith("end")
+
+
+def test_beyond_the_end(tmp_path):
+    texts = TextFile(write(tmp_path, b"a\nb\n"))
+    with pytest.raises(IndexError, match="document 2 of 2"):
+        texts[2]
+    with pytest.raises(IndexError):
+        texts[-3]
+    assert texts.lines(2) == []
+    assert texts.lines(5, 9) == []
+
+
+def test_invalid_utf8_has_a_defined_answer_and_a_warning(tmp_path, caplog):
+    texts = TextFile(write(tmp_path, "gut\nm\xf6we\n\nna\xefve\xff\n".encode("latin-1")))
+    assert texts[1] == "m\ufffdwe"
+    with caplog.at_level(logging.INFO):
+        assert texts.check() == 2
+    warning, empty = caplog.records
+    assert warning.levelno == logging.WARNING
+    assert "X.txt: 2 of 4 lines are not UTF-8, the first is line 2" in warning.getMessage()
+    assert "1 of 4 lines are empty" in empty.getMessage()
+
+
+def test_a_line_end_inside_a_broken_character_is_still_a_line_end(tmp_path):
+    assert TextFile(write(tmp_path, b"a\xe2\x82\nb")).lines() == [b"a\xe2\x82", b"b"]
+
+
+def test_travels_to_other_processes_by_name(tmp_path):
+    texts = TextFile(write(tmp_path, b"a\nb"))
+    assert pickle.loads(pickle.dumps(texts)).lines() == [b"a", b"b"]
+
+
+def test_is_mapped_and_not_read(tmp_path):
+    path = tmp_path / "large.txt"
+    with path.open("wb") as file:
+        file.truncate(64 << 20)  # a hole: one line of 64 MB that takes no place on disk
+    texts = TextFile(path)
+    assert len(texts) == 1
+    assert texts._offsets.nbytes == 16
+    assert texts.lengths.tolist() == [(64 << 20) + 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", ["is empty", "one document a line"]),
+        (gzip.compress(b"text"), ["is no text", "a gzip file", "gunzip"]),
+        (b"BZh91AY&SYabc", ["a bzip2 file"]),
+        ("text\n".encode("utf-16"), ["text in UTF-16", "iconv"]),
+    ],
+)
+def test_files_that_are_no_text(tmp_path, content, words):
+    with pytest.raises(InputError) as caught:
+        TextFile(write(tmp_path, content))
+    assert "texts: " in str(caught.value)
+    assert "X.txt" in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_matrix_given_for_text(tmp_path):
+    np.savez(tmp_path / "X.npz", a=np.zeros(3))
+    with pytest.raises(InputError, match=r"X\.npz is no text(.|\n)*a zip or \.npz file(.|\n)*-x"):
+        TextFile(tmp_path / "X.npz")
+    np.save(tmp_path / "X.npy", np.zeros(3))
+    with pytest.raises(InputError, match=r"X\.npy is no text"):
+        TextFile(tmp_path / "X.npy")
+
+
+def test_what_is_no_file(tmp_path):
+    with pytest.raises(InputError, match="is a folder"):
+        TextFile(tmp_path)
+    write(tmp_path, b"a")
+    with pytest.raises(InputError, match=r"Xx\.txt does not exist(.|\n)*did you mean .*X\.txt"):
+        TextFile(tmp_path / "Xx.txt")
+    with pytest.raises(InputError, match="there is no folder"):
+        TextFile(tmp_path / "nowhere" / "X.txt")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="not an ordinary file"):
+        TextFile(tmp_path / "pipe")
+
+
+def test_words_that_begin_like_a_compressed_file(tmp_path):
+    assert TextFile(write(tmp_path, b"BZhang and others\n"))[0] == "BZhang and others"
