@@ -35,6 +35,7 @@ demo: $(LIGHT)  ## install the light part (2 minutes), train on real texts, try 
 	@$(PY) -m xmc_tf.demo $(DEMO_ARGS)
 
 setup: $(FULL)  ## install all that tests and clusters need; compiles Horovod once (8 minutes, later 2)
+	@echo "ready: $(VENV)"
 
 test: setup lint  ## install, lint, all tests
 	@echo "unit tests, $(TEST_JOBS) at a time"
