@@ -22,10 +22,10 @@ find_python() {
       return
     fi
   done
-  say "CPython 3.11 was not found (looked for: ${PYTHON:-} python3.11 python3 python)."
+  say "CPython 3.11 was not found (looked for: ${PYTHON:+$PYTHON }python3.11 python3 python)."
   say "The locked TensorFlow, Horovod and MPI are known to work together on that version."
   say "Install it (Debian, Ubuntu: apt install python3.11 python3.11-venv; anywhere: pyenv, conda),"
-  say "or say where it is: make $(basename "$venv") PYTHON=/path/to/python3.11"
+  say "or say where it is: make setup PYTHON=/path/to/python3.11"
   return 1
 }
 
