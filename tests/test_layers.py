@@ -145,17 +145,12 @@ def test_the_package_itself_imports_nothing_until_asked():
     path = ROOT / PACKAGE / "__init__.py"
     tree = ast.parse(path.read_text())
     lazy = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef)
-        for node in ast.walk(function)
+        id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef) for node in ast.walk(function)
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom) and id(node) not in lazy:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
-            assert all(name.split(".")[0] in sys.stdlib_module_names for name in names), (
-                f"{path}:{node.lineno}"
-            )
+            assert all(name.split(".")[0] in sys.stdlib_module_names for name in names), f"{path}:{node.lineno}"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +207,5 @@ def test_parts_without_tensorflow_do_not_load_it():
         f"    loaded = {BRING_TENSORFLOW!r} & set(sys.modules)\n"
         "    assert not loaded, f'{name} loads {sorted(loaded)}'\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr

@@ -63,12 +63,8 @@ raise SystemExit(f"built without {' and '.join(missing)}" if missing else 0)
 
 def main() -> None:
     """Finds or builds the wheel, installs it, and checks that it can be imported with both engines."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--wheel-only", action="store_true", help="only see to it that the wheel is in the cache"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--wheel-only", action="store_true", help="only see to it that the wheel is in the cache")
     args = parser.parse_args()
     check_packages()
     folder = cache_folder() / "wheels" / wheel_key()

@@ -202,9 +202,7 @@ def is_running(pid: int) -> bool:
 def _environment(folder: Path, extra: dict[str, str]) -> dict[str, str]:
     # What a launcher above these tests has set would make the ranks believe they were its own.
     inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("OMPI_", "PMIX_", "HOROVOD_"))
+        name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "HOROVOD_"))
     }
     path = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     return inherited | ENVIRONMENT | extra | {"PATH": path, MARK: str(folder)}

@@ -15,9 +15,7 @@ world.Allreduce(np.arange(5.0) + rank, total)
 np.testing.assert_array_equal(total, 2 * np.arange(5.0) + 1)
 
 # Rank r sends 1 + 2 r + t rows to rank t; each value says from whom, to whom and which.
-sent = [
-    np.array([100 * rank + 10 * target + i for i in range(1 + 2 * rank + target)]) for target in range(size)
-]
+sent = [np.array([100 * rank + 10 * target + i for i in range(1 + 2 * rank + target)]) for target in range(size)]
 sizes = np.array([len(rows) for rows in sent])
 arriving = np.zeros(size, dtype=np.int64)
 world.Alltoall(sizes.astype(np.int64), arriving)
