@@ -1,0 +1,102 @@
+import sys
+
+import pytest
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.demo.sources import Tally, package_folders, read_entries
+
+SOURCE = '''
+"""What the module is for."""
+import not_installed_anywhere
+raise SystemExit("this module must not run")
+
+if True:
+    def sort(values, axis=-1, *, stable: bool = False, **more):
+        """Sorts."""
+        def inner():
+            """Not ours."""
+
+class Layer(base.Module, Generic[T], metaclass=Meta):
+    """A layer."""
+
+    def __init__(self, units, name=None):
+        """Not ours."""
+
+    @property
+    def shape(self):
+        """Its shape."""
+
+    @classmethod
+    def load(cls, path):
+        """Loads it."""
+
+    def _hidden(self):
+        """Not ours."""
+
+class _Hidden:
+    """Not ours."""
+
+class ShapeError(ValueError):
+    """A wrong shape."""
+
+@contextlib.contextmanager
+def opened(path):
+    """Opens."""
+
+def silent(): ...
+'''
+
+
+def test_what_is_documented_is_found_without_running_it(tmp_path):
+    (tmp_path / "core.py").write_text(SOURCE)
+    before = set(sys.modules)
+    entries = list(read_entries({"pack": tmp_path}))
+    assert set(sys.modules) == before
+    assert [(e.kind, e.owner, e.name, e.parameters, e.bases) for e in entries] == [
+        ("module", "", "core", (), ()),
+        ("function", "", "sort", ("values", "axis", "stable"), ()),
+        ("class", "", "Layer", ("units", "name"), ("Module",)),
+        ("property", "Layer", "shape", (), ()),
+        ("class method", "Layer", "load", ("path",), ()),
+        ("exception", "", "ShapeError", (), ("ValueError",)),
+        ("context manager", "", "opened", ("path",), ()),
+    ]
+    assert {e.module for e in entries} == {"pack.core"}
+
+
+def test_files_that_cannot_be_read_are_counted_and_passed_over(tmp_path):
+    (tmp_path / "a_syntax.py").write_text('"""Doc."""\ndef broken(:\n')
+    (tmp_path / "b_bytes.py").write_bytes(b'"""Caf\xe9."""\n')
+    (tmp_path / "c_null.py").write_bytes(b'"""Doc."""\0\n')
+    (tmp_path / "d_latin.py").write_bytes(b'# coding: latin-1\n"""Caf\xe9."""\n')
+    tally = Tally()
+    assert [e.docstring for e in read_entries({"pack": tmp_path}, tally)] == ["Café."]
+    assert (tally.files, tally.unreadable) == (4, 3)
+
+
+def test_tests_and_copies_are_not_read_and_the_order_is_that_of_the_names(tmp_path):
+    for name in (
+        "z.py",
+        "a.py",
+        "sub/__init__.py",
+        "sub/m.py",
+        "tests/t.py",
+        "a_test.py",
+        "_api/x.py",
+        "n.txt",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text('"""Doc."""\n')
+    modules = [e.module for e in read_entries({"pack": tmp_path})]
+    assert modules == ["pack.a", "pack.z", "pack.sub", "pack.sub.m"]
+
+
+def test_packages_are_found_but_not_imported():
+    assert package_folders(["lib2to3"])["lib2to3"].name == "lib2to3"
+    assert "lib2to3" not in sys.modules
+
+
+def test_a_missing_package_is_named():
+    with pytest.raises(InputError, match="no_such_package is not installed"):
+        package_folders(["no_such_package"])

@@ -1,0 +1,190 @@
+"""The demo's data: docstrings of the installed packages, labelled by the code that they describe.
+
+Deterministic under the locked versions: the packages are listed here, files are read in the order of their
+names, and a text's own hash decides whether it is for training or for testing.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as smat
+
+from xmc_tf.common.atomic import atomic_folder
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.progress import Progress
+from xmc_tf.data import save_matrix
+from xmc_tf.demo.copies import originals
+from xmc_tf.demo.labelling import candidates, choose
+from xmc_tf.demo.prose import prose, words
+from xmc_tf.demo.sources import Entry, Tally, package_folders, read_entries
+
+# Import name → distribution. All come with a plain installation; what extras bring is left out, so that they
+# do not change the data.
+PACKAGES = {
+    "absl": "absl-py",
+    "fsspec": "fsspec",
+    "grpc": "grpcio",
+    "h5py": "h5py",
+    "huggingface_hub": "huggingface-hub",
+    "keras": "keras",
+    "llvmlite": "llvmlite",
+    "markdown": "Markdown",
+    "numba": "numba",
+    "numpy": "numpy",
+    "opt_einsum": "opt-einsum",
+    "optree": "optree",
+    "packaging": "packaging",
+    "pygments": "Pygments",
+    "requests": "requests",
+    "rich": "rich",
+    "scipy": "scipy",
+    "tensorboard": "tensorboard",
+    "tensorflow": "tensorflow",
+    "tensorflow_text": "tensorflow-text",
+    "tqdm": "tqdm",
+    "transformers": "transformers",
+    "urllib3": "urllib3",
+    "werkzeug": "Werkzeug",
+    "wrapt": "wrapt",
+}
+"""What the data are made of."""
+
+_RECIPE = 1  # to be raised when the same packages would give other data
+_LEAST_WORDS, _MOST_WORDS = 10, 250
+_TEST_SHARE = 0.15
+_SHORT_NAMES = ("tf", "np", "sp", "nn", "plt")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Texts and labels, as they are written.
+
+    Args:
+        train: training texts.
+        test: test texts; none of them is a copy of a training text.
+        train_labels: documents × labels, 0/1.
+        test_labels: the same for the test texts.
+        names: the labels' names, by column.
+        tally: what the reading came across.
+    """
+
+    train: list[str]
+    test: list[str]
+    train_labels: smat.csr_matrix
+    test_labels: smat.csr_matrix
+    names: list[str]
+    tally: Tally
+
+
+def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.08) -> Corpus:
+    """Makes the data from packages that lie in ``folders``.
+
+    Args:
+        folders: package → folder.
+        least: the fewest training documents of a label.
+        largest_share: labels of more than this share of the documents are left out, since they say little.
+    """
+    tally = Tally()
+    hidden_paths = (*sorted(folders), *_SHORT_NAMES)
+    texts, labels = [], []
+    with Progress("reading documentation", total=len(folders), unit="packages") as progress:
+        for package in sorted(folders):
+            for entry in read_entries({package: folders[package]}, tally):
+                text = _text(entry, hidden_paths)
+                if len(words(text)) >= _LEAST_WORDS:
+                    texts.append(text)
+                    labels.append(candidates(entry))
+            progress.add()
+    kept = originals([words(text) for text in texts])
+    texts, labels = [texts[i] for i in kept], [labels[i] for i in kept]
+
+    training = [not _is_test(text) for text in texts]
+    chosen = choose(labels, training, least, largest_share)
+    names = sorted({name for given in chosen for name in given})
+    if not names:
+        raise InputError(
+            "the packages' documentation gives no label often enough",
+            expected=f"labels with at least {least} documents",
+            received=f"{len(texts):,} texts in {', '.join(sorted(folders))}",
+        )
+    rows = {part: [i for i in range(len(texts)) if chosen[i] and training[i] == part] for part in (True, False)}
+    return Corpus(
+        train=[texts[i] for i in rows[True]],
+        test=[texts[i] for i in rows[False]],
+        train_labels=_matrix([chosen[i] for i in rows[True]], names),
+        test_labels=_matrix([chosen[i] for i in rows[False]], names),
+        names=names,
+        tally=tally,
+    )
+
+
+def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path:
+    """Writes ``X.trn.txt X.tst.txt Y.trn.npz Y.tst.npz labels.txt`` and ``corpus.json``, what they come from.
+
+    Args:
+        folder: replaced as a whole.
+        packages: import names.
+
+    Returns:
+        The folder.
+    """
+    packages = list(packages)
+    corpus = collect(package_folders(packages))
+    with atomic_folder(folder) as part:
+        _write_lines(part / "X.trn.txt", corpus.train)
+        _write_lines(part / "X.tst.txt", corpus.test)
+        _write_lines(part / "labels.txt", corpus.names)
+        save_matrix(part / "Y.trn.npz", corpus.train_labels)
+        save_matrix(part / "Y.tst.npz", corpus.test_labels)
+        about = {
+            **origin(packages),
+            "train": len(corpus.train),
+            "test": len(corpus.test),
+            "labels": len(corpus.names),
+            **asdict(corpus.tally),
+        }
+        (part / "corpus.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    return Path(folder)
+
+
+def is_built(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> bool:
+    """Whether the folder holds the data of exactly the packages that are installed now."""
+    path = Path(folder, "corpus.json")
+    if not path.exists():
+        return False
+    about = json.loads(path.read_text(encoding="utf-8"))
+    return all(about.get(key) == value for key, value in origin(packages).items())
+
+
+def origin(packages: Iterable[str]) -> dict[str, object]:
+    """What the data depend on: the recipe and the packages' versions."""
+    return {
+        "recipe": _RECIPE,
+        "packages": {name: importlib.metadata.version(PACKAGES.get(name, name)) for name in packages},
+    }
+
+
+def _text(entry: Entry, hidden_paths: tuple[str, ...]) -> str:
+    hidden = tuple(name for name in (entry.name, entry.owner) if name)
+    return " ".join(prose(entry.docstring, hidden, hidden_paths).split(" ")[:_MOST_WORDS])
+
+
+def _is_test(text: str) -> bool:
+    digest = hashlib.sha256(" ".join(words(text)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") < _TEST_SHARE * 2**64
+
+
+def _matrix(labels: Sequence[Sequence[str]], names: Sequence[str]) -> smat.csr_matrix:
+    column = {name: number for number, name in enumerate(names)}
+    indptr = np.cumsum([0, *map(len, labels)])
+    indices = np.array([j for given in labels for j in sorted(column[name] for name in given)], np.int32)
+    return smat.csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(labels), len(names)))
+
+
+def _write_lines(path: Path, lines: Sequence[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
