@@ -76,9 +76,7 @@ def test_the_place_of_the_packages_does_not_matter(tmp_path):
 
 
 def test_too_little_documentation_is_said(tmp_path):
-    (tmp_path / "one.py").write_text(
-        '"""Only one module is here and its text is long enough to be kept."""\n'
-    )
+    (tmp_path / "one.py").write_text('"""Only one module is here and its text is long enough to be kept."""\n')
     with pytest.raises(InputError, match="1 texts in pack"):
         collect({"pack": tmp_path})
 
@@ -103,14 +101,8 @@ def test_files_are_written_once_and_again_when_versions_change(tmp_path, monkeyp
     assert not is_built(folder, ["numpy"])
     about = json.loads(first["corpus.json"])
     assert about["packages"] == {"numpy": "1"}
-    assert (
-        about["train"] == len(first["X.trn.txt"].splitlines()) == smat.load_npz(folder / "Y.trn.npz").shape[0]
-    )
-    assert (
-        about["labels"]
-        == len(first["labels.txt"].splitlines())
-        == smat.load_npz(folder / "Y.tst.npz").shape[1]
-    )
+    assert about["train"] == len(first["X.trn.txt"].splitlines()) == smat.load_npz(folder / "Y.trn.npz").shape[0]
+    assert about["labels"] == len(first["labels.txt"].splitlines()) == smat.load_npz(folder / "Y.tst.npz").shape[1]
 
 
 def test_the_installed_packages_give_what_is_promised():

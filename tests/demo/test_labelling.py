@@ -9,9 +9,7 @@ from xmc_tf.demo.sources import Entry
 
 
 def test_labels_of_an_object():
-    entry = Entry(
-        "pack.python.ops._array_ops", "gather_nd", "", "function", ("params", "indices", "x"), ("Op",), ""
-    )
+    entry = Entry("pack.python.ops._array_ops", "gather_nd", "", "function", ("params", "indices", "x"), ("Op",), "")
     assert candidates(entry) == [
         "package: pack.ops",
         "package: pack",
@@ -38,9 +36,7 @@ def test_words_of_a_name(name, expected):
 
 
 def test_rare_and_common_labels_are_not_given_and_a_lone_label_is_none():
-    possible = [["about: a", "about: rare", "about: b", "kind: x"]] * 1 + [
-        ["about: a", "about: b", "kind: x"]
-    ] * 9
+    possible = [["about: a", "about: rare", "about: b", "kind: x"]] * 1 + [["about: a", "about: b", "kind: x"]] * 9
     possible += [["about: c", "kind: x"]] * 10
     chosen = choose(possible, [True] * 20, least=3, largest_share=0.6)
     assert chosen == [["about: a", "about: b"]] * 10 + [[]] * 10
@@ -51,9 +47,7 @@ def test_labels_that_only_test_texts_have_are_not_given():
     assert choose(possible, [False] * 10, least=1, largest_share=1) == [[]] * 10
 
 
-LABEL = st.sampled_from(
-    [f"{group}: {i}" for group in ("about", "takes", "package", "kind") for i in range(6)]
-)
+LABEL = st.sampled_from([f"{group}: {i}" for group in ("about", "takes", "package", "kind") for i in range(6)])
 
 
 @given(st.lists(st.tuples(st.lists(LABEL, unique=True), st.booleans()), max_size=60), st.integers(1, 6))

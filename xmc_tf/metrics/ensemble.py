@@ -31,9 +31,7 @@ def ensemble(way: str, predictions: Sequence[smat.spmatrix | np.ndarray]) -> sma
     if way not in ENSEMBLES:
         raise InputError(f"there is no ensemble {way!r}", expected=", ".join(ENSEMBLES), received=way)
     if len(predictions) < 2:
-        raise InputError(
-            "an ensemble needs several predictions", expected="at least 2", received=str(len(predictions))
-        )
+        raise InputError("an ensemble needs several predictions", expected="at least 2", received=str(len(predictions)))
     for number, prediction in enumerate(predictions[1:], 2):
         check_shapes(predictions[0], prediction, f"prediction {number} of the ensemble")
     return _sorted(ENSEMBLES[way]([_sorted(smat.csr_matrix(p)) for p in predictions]))
@@ -63,9 +61,7 @@ def _softmax_average(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
 def _round_robin(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
     # The earlier prediction wins a rank by a bonus below one point, so the ranks never mix.
     count = len(predictions)
-    points = [
-        _with(p, p.data + (count - number) / (count + 1.0)) for number, p in enumerate(_points(predictions))
-    ]
+    points = [_with(p, p.data + (count - number) / (count + 1.0)) for number, p in enumerate(_points(predictions))]
     best = points[0]
     for other in points[1:]:
         best = best.maximum(other)
@@ -129,9 +125,7 @@ def _sort_rows(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Non
 
 def _with(matrix: smat.csr_matrix, data: np.ndarray) -> smat.csr_matrix:
     """The same entries with other scores."""
-    return smat.csr_matrix(
-        (np.asarray(data, np.float64), matrix.indices, matrix.indptr), shape=matrix.shape, copy=True
-    )
+    return smat.csr_matrix((np.asarray(data, np.float64), matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
 
 
 def _stacked(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:

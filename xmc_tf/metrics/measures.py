@@ -109,9 +109,7 @@ def check_ks(ks: Sequence[int]) -> tuple[int, ...]:
     return ks
 
 
-def check_shapes(
-    truth: smat.spmatrix | np.ndarray, prediction: smat.spmatrix | np.ndarray, name: str
-) -> None:
+def check_shapes(truth: smat.spmatrix | np.ndarray, prediction: smat.spmatrix | np.ndarray, name: str) -> None:
     """Raises where a prediction is not of the same documents and labels as the truth."""
     if truth.shape != prediction.shape:
         raise InputError(
@@ -130,9 +128,7 @@ def _said(matrix: smat.spmatrix | np.ndarray) -> str:
     return f"{matrix.shape[0]:,} documents × {matrix.shape[1]:,} labels"
 
 
-def _values(
-    sums: Sums, documents: int, all_documents: int, true: int, ks: Sequence[int]
-) -> dict[str, np.ndarray]:
+def _values(sums: Sums, documents: int, all_documents: int, true: int, ks: Sequence[int]) -> dict[str, np.ndarray]:
     """From the sums of one group of labels to its measures, macro F1 left out.
 
     Args:

@@ -28,9 +28,7 @@ svg { max-width: 100%; height: auto; } svg text { fill: currentColor; font: 12px
 """
 
 
-def write_report(
-    folder: str | Path, comparison: Comparison, label_names: Sequence[str] | None = None
-) -> Path:
+def write_report(folder: str | Path, comparison: Comparison, label_names: Sequence[str] | None = None) -> Path:
     """Writes ``folder/index.html``.
 
     Args:

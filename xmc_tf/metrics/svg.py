@@ -42,9 +42,7 @@ def curves(lines: Sequence[tuple[str, Sequence[int], np.ndarray]], *, x_title: s
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         for (px, py), x, y in zip(points, xs_of, ys, strict=False):
             tip = escape(f"{name}: {y:.2f} at {x}")
-            parts.append(
-                f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3" fill="{colour}"><title>{tip}</title></circle>'
-            )
+            parts.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3" fill="{colour}"><title>{tip}</title></circle>')
     return _picture(parts, [name for name, _, _ in lines])
 
 
@@ -87,9 +85,7 @@ def _picture(parts: Sequence[str], names: Sequence[str]) -> str:
         legend.append(_text(_LEFT + 20, y + 11, name, "start"))
     height = _HEIGHT + 8 + 20 * len(names)
     body = "\n".join([*parts, *legend])
-    return (
-        f'<svg viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img">\n{body}\n</svg>'
-    )
+    return f'<svg viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img">\n{body}\n</svg>'
 
 
 def _y_axis(top: float, title: str) -> str:
@@ -97,14 +93,12 @@ def _y_axis(top: float, title: str) -> str:
     for share in (0, 0.25, 0.5, 0.75, 1):
         y = _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
         parts.append(
-            f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" '
-            'stroke="#888" stroke-opacity="0.3"/>'
+            f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#888" stroke-opacity="0.3"/>'
         )
         parts.append(_text(_LEFT - 8, y + 4, f"{share * top:g}", "end"))
     middle = (_TOP + _HEIGHT - _BOTTOM) / 2
     parts.append(
-        f'<text x="14" y="{middle}" text-anchor="middle" transform="rotate(-90 14 {middle})">'
-        f"{escape(title)}</text>"
+        f'<text x="14" y="{middle}" text-anchor="middle" transform="rotate(-90 14 {middle})">{escape(title)}</text>'
     )
     return "\n".join(parts)
 
