@@ -36,6 +36,11 @@ def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None
         _leave(1, f"failed: {error}")
 
 
+def set_verbosity(level: int) -> None:
+    """0: warnings only, 1: what is being done, 2 and more: everything."""
+    logging.getLogger("xmc_tf").setLevel({0: logging.WARNING, 1: logging.INFO}.get(level, logging.DEBUG))
+
+
 def _leave(code: int, message: str) -> None:
     sys.stdout.flush()
     print(message, file=sys.stderr)

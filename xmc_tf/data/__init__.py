@@ -10,6 +10,7 @@ from xmc_tf.data.checks import (
     check_training_input,
     check_validation_input,
 )
+from xmc_tf.data.feature_files import load_features
 from xmc_tf.data.features import Features, as_features
 from xmc_tf.data.labels import load_names
 from xmc_tf.data.matrices import load_matrix, save_matrix
@@ -27,6 +28,7 @@ __all__ = [
     "check_prediction_input",
     "check_training_input",
     "check_validation_input",
+    "load_features",
     "load_matrix",
     "load_names",
     "save_matrix",

@@ -1,0 +1,6 @@
+"""Linear rankers over a label tree: trained by dual coordinate descent, searched by beam. No TensorFlow."""
+
+from xmc_tf.linear.fit import train_rankers
+from xmc_tf.linear.xlinear import Level, XLinear
+
+__all__ = ["Level", "XLinear", "train_rankers"]

@@ -1,0 +1,33 @@
+"""Features from the files that a command line names."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from scipy.sparse import issparse
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.checks import check_pair
+from xmc_tf.data.features import Features, as_features
+from xmc_tf.data.matrices import load_matrix
+
+
+def load_features(paths: Sequence[str | Path]) -> Features:
+    """Reads one file of features, or a sparse and a dense one that are set side by side.
+
+    Example:
+        >>> X = load_features(["tfidf.npz", "embeddings.npy"])
+
+    Args:
+        paths: one .npz or .npy, or two: sparse, then dense.
+    """
+    parts = [load_matrix(path, name="features") for path in paths]
+    if len(parts) == 1:
+        return as_features(parts[0])
+    if len(parts) != 2 or not issparse(parts[0]) or issparse(parts[1]):
+        raise InputError(
+            f"{', '.join(map(str, paths))} cannot be set side by side",
+            expected="one matrix, or a sparse one (.npz) and a dense one (.npy) in this order",
+            received=", ".join("sparse" if issparse(part) else "dense" for part in parts),
+        )
+    check_pair(parts[0], parts[1], str(paths[0]), str(paths[1]))
+    return as_features((parts[0], parts[1]))

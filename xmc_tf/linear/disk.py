@@ -1,0 +1,121 @@
+"""Rankers on disk, in PECOS's XLinear format, which both sides read.
+
+param.json                      says it is an XLinear model
+ranker/param.json               depth, numbers of features, codes, labels
+ranker/<level>.model/           param.json, W.npz (features + bias row × nodes), C.npz (nodes × parents)
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csc_matrix
+
+from xmc_tf.common.atomic import atomic_folder
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.matrices import load_matrix, save_matrix
+from xmc_tf.linear.xlinear import Level, XLinear
+from xmc_tf.params import LinearLevelPredParams
+
+_CLASS = "pecos.xmc.base###MLModel"
+
+
+def save_xlinear(model: XLinear, folder: str | Path) -> None:
+    """Writes the model's folder, whole or not at all."""
+    with atomic_folder(folder) as part:
+        _write(part / "param.json", {"__meta__": {"class_fullname": "pecos.xmc.xlinear.model###XLinearModel"}})
+        last = model.levels[-1].clusters
+        _write(part / "ranker" / "param.json", {
+            "__meta__": {"class_fullname": "pecos.xmc.base###HierarchicalMLModel"},
+            "model": "HierarchicalMLModel",
+            "depth": model.depth,
+            "nr_features": model.nr_features,
+            "nr_codes": int(last.shape[1]),
+            "nr_labels": int(last.shape[0]),
+        })  # fmt: skip
+        for t, level in enumerate(model.levels):
+            here = part / "ranker" / f"{t}.model"
+            _write(here / "param.json", {
+                "__meta__": {"class_fullname": _CLASS},
+                "model": "MLModel",
+                "nr_labels": int(level.clusters.shape[0]),
+                "nr_features": model.nr_features,
+                "nr_codes": int(level.clusters.shape[1]),
+                "bias": float(level.bias),
+                "pred_kwargs": level.pred_params.to_json(),
+            })  # fmt: skip
+            save_matrix(here / "W.npz", level.weights)
+            save_matrix(here / "C.npz", level.clusters.astype(np.float32))
+
+
+def load_xlinear(folder: str | Path, nr_dense: int = 0) -> XLinear:
+    """Reads a model's folder; weights stay memory-mapped where the file allows it."""
+    folder = Path(folder)
+    chain = _read(folder / "ranker" / "param.json", folder)
+    depth = _whole_number(chain, "depth", folder / "ranker" / "param.json")
+    nr_features = _whole_number(chain, "nr_features", folder / "ranker" / "param.json")
+    levels: list[Level] = []
+    for t in range(depth):
+        here = folder / "ranker" / f"{t}.model"
+        param = _read(here / "param.json", folder)
+        bias = max(float(param.get("bias", -1.0)), 0.0)
+        weights = _csc(here / "W.npz", (nr_features + (bias > 0), _whole_number(param, "nr_labels", here)))
+        clusters = _csc(here / "C.npz", (weights.shape[1], _whole_number(param, "nr_codes", here)))
+        if levels and levels[-1].clusters.shape[0] != clusters.shape[1]:
+            raise InputError(
+                f"{here}: its parents are not the nodes of the level above",
+                expected=f"{levels[-1].clusters.shape[0]:,} parents",
+                received=f"{clusters.shape[1]:,}",
+                fix="the folder mixes two models: copy it again",
+            )
+        pred_params = LinearLevelPredParams.from_json(param.get("pred_kwargs") or {})
+        levels.append(Level(weights, clusters, bias, pred_params))
+    if not levels:
+        raise InputError(f"{folder}: the model has no levels", fix="train it again")
+    return XLinear(levels, nr_features - nr_dense, nr_dense)
+
+
+def _csc(path: Path, shape: tuple[int, int]) -> csc_matrix:
+    if not path.exists():
+        raise InputError(f"{path} is missing", fix="the folder was copied in part: copy it again")
+    matrix = csc_matrix(load_matrix(path, name=path.name))
+    if matrix.shape != shape:
+        raise InputError(
+            f"{path} does not belong to this model",
+            expected=f"{shape[0]:,} × {shape[1]:,}",
+            received=f"{matrix.shape[0]:,} × {matrix.shape[1]:,}",
+        )
+    return matrix
+
+
+def _read(path: Path, folder: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder} is no folder of rankers: {path.relative_to(folder)} is missing",
+            fix="give the folder that holds param.json and ranker/, or copy it again",
+        ) from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not JSON: {error}", fix="copy the model again") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path} does not hold parameters", expected="a JSON object", fix="copy the model again")
+    if content.get("is_mmap"):
+        raise InputError(
+            f"{path}: this model was compiled for one program's memory map",
+            fix="give the folder as training saved it, with W.npz and C.npz",
+        )
+    return content
+
+
+def _whole_number(param: dict[str, Any], key: str, place: Path) -> int:
+    value = param.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{place}: {key} is {value!r}", expected="a whole number from 1 on")
+    return value
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

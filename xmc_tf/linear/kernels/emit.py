@@ -1,0 +1,97 @@
+"""Solved weights leave the solver as sparse columns: thresholded, cut to a budget, sorted by feature."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+
+class Columns(NamedTuple):
+    """Sparse weight columns of some labels; only the first ``indptr[-1]`` entries are in use.
+
+    Attributes:
+        labels: which label each column is.
+        indptr: where each column begins; ``indptr[count]`` is the end.
+        features: row of each weight in the level's W (the bias is the last one).
+        weights: the weights.
+        count: in ``count[0]``, how many columns there are.
+    """
+
+    labels: np.ndarray
+    indptr: np.ndarray
+    features: np.ndarray
+    weights: np.ndarray
+    count: np.ndarray
+
+
+@njit(cache=True, nogil=True)
+def new_columns(capacity):
+    """Room for ``capacity`` columns."""
+    return Columns(
+        np.empty(capacity, np.int64),
+        np.zeros(capacity + 1, np.int64),
+        np.empty(256 * capacity, np.int32),
+        np.empty(256 * capacity, np.float32),
+        np.zeros(1, np.int64),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _with_room(columns, more):
+    """The same columns with room for ``more`` further weights."""
+    used = columns.indptr[columns.count[0]]
+    if used + more <= len(columns.weights):
+        return columns
+    size = max(used + more, 2 * len(columns.weights))
+    features, weights = np.empty(size, np.int32), np.empty(size, np.float32)
+    features[:used], weights[:used] = columns.features[:used], columns.weights[:used]
+    return Columns(columns.labels, columns.indptr, features, weights, columns.count)
+
+
+@njit(cache=True, nogil=True)
+def emit_column(columns, label, lane, problem, nr_sparse, nr_dense, w, alpha, signs, has_bias, threshold, max_nonzeros):
+    """Appends one lane's weights as a column and zeroes them in ``w``; returns the columns, perhaps moved.
+
+    ``w`` holds the shared sparse features, then the bias, then the dense features; in the column the dense features
+    follow all ``nr_sparse`` sparse ones and the bias comes last.
+    """
+    shared = len(problem.names)
+    most = shared + nr_dense + 1 + len(problem.private_names)
+    columns = _with_room(columns, most)
+    begin = columns.indptr[columns.count[0]]
+    names, values = columns.features[begin:], columns.weights[begin:]
+    found = 0
+    for local in range(shared):
+        value = w[local, lane]
+        w[local, lane] = 0.0
+        if abs(value) >= threshold and value != 0.0:
+            names[found], values[found] = problem.names[local], value
+            found += 1
+    # What a private feature weighs follows from its instance's alpha (see gather.py).
+    for i in range(len(problem.rows)):
+        pull = alpha[i, lane] * signs[i, lane]
+        if pull != 0.0:
+            for p in range(problem.private_indptr[i], problem.private_indptr[i + 1]):
+                value = pull * problem.private_values[p]
+                if abs(value) >= threshold and value != 0.0:
+                    names[found], values[found] = problem.private_names[p], value
+                    found += 1
+    for j in range(nr_dense + 1):
+        row = shared + 1 + j if j < nr_dense else shared
+        value = w[row, lane]
+        w[row, lane] = 0.0
+        if abs(value) >= threshold and value != 0.0 and (j < nr_dense or has_bias):
+            names[found], values[found] = nr_sparse + j, value
+            found += 1
+    if 0 < max_nonzeros < found:
+        heaviest = np.argsort(-np.abs(values[:found]), kind="mergesort")[:max_nonzeros]
+        kept_names, kept_values = names[:found][heaviest], values[:found][heaviest]
+        found = max_nonzeros
+        names[:found], values[:found] = kept_names, kept_values
+    by_name = np.argsort(names[:found], kind="mergesort")
+    sorted_names, sorted_values = names[:found][by_name], values[:found][by_name]
+    names[:found], values[:found] = sorted_names, sorted_values
+    columns.labels[columns.count[0]] = label
+    columns.count[0] += 1
+    columns.indptr[columns.count[0]] = begin + found
+    return columns

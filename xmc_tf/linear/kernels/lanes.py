@@ -1,0 +1,228 @@
+"""Sixteen floats at once inside Numba kernels: one lane a label.
+
+Numba leaves vectorising to LLVM's loop pass, which gives up where arrays might overlap, as the solver's do. So the
+solver speaks of a register of ``WIDTH`` float32 directly: a Numba type for LLVM's ``<16 x float>`` (two AVX2 registers
+or one AVX-512 register), loaded from and stored to row ``r`` of a contiguous (rows, 16) array.
+
+Example:
+    >>> @njit
+    ... def axpy(w, row, v, step):
+    ...     store(w, row, fma(splat(v), step, load(w, row)))
+
+Only what the kernels need is here: arithmetic by operators, ``fma``, ``maximum``, ``minimum``, ``where_positive``.
+"""
+
+import operator
+from collections.abc import Callable
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, overload, register_model
+
+WIDTH = 16
+_ALIGNMENT = 64
+_FLOAT = ir.FloatType()
+_VECTOR = ir.VectorType(_FLOAT, WIDTH)
+
+
+class LanesType(types.Type):
+    """Numba's name for sixteen float32 in registers."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Lanes16xFloat32")
+
+
+lanes = LanesType()
+
+
+@register_model(LanesType)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager, kind) -> None:
+        super().__init__(manager, kind, _VECTOR)
+
+
+def aligned_zeros(rows: int) -> np.ndarray:
+    """A zeroed (rows, 16) float32 array whose rows begin on cache lines, so that no load straddles two."""
+    raw = np.zeros(rows * WIDTH * 4 + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    return raw[start : start + rows * WIDTH * 4].view(np.float32).reshape(rows, WIDTH)
+
+
+@njit(cache=True, nogil=True)
+def aligned_in_kernel(rows):
+    """What :func:`aligned_zeros` gives, inside a kernel."""
+    raw = np.zeros((rows + 1) * WIDTH, np.float32)
+    start = (-raw.ctypes.data % _ALIGNMENT) // 4
+    return raw[start : start + rows * WIDTH].reshape((rows, WIDTH))
+
+
+def _element_pointer(context, builder, array_type, array, index_type, index, vector):
+    """Where element ``index`` of an array lies, as a pointer to a vector."""
+    data = context.make_array(array_type)(context, builder, array).data
+    offset = context.cast(builder, index, index_type, types.intp)
+    return builder.bitcast(builder.gep(data, [offset]), vector.as_pointer())
+
+
+def _row_pointer(context, builder, array_type, array, row_type, row, vector=_VECTOR):
+    """Where row ``row`` of an array of sixteen columns lies."""
+    first = builder.mul(context.cast(builder, row, row_type, types.intp), ir.IntType(64)(WIDTH))
+    return _element_pointer(context, builder, array_type, array, types.intp, first, vector)
+
+
+@intrinsic
+def load(typing, array, row):
+    """The lanes at row ``row`` of a contiguous float32 array of sixteen columns."""
+
+    def codegen(context, builder, signature, args):
+        pointer = _row_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1])
+        return builder.load(pointer, align=4)
+
+    return lanes(array, row), codegen
+
+
+@intrinsic
+def load_signs(typing, array, row):
+    """The lanes at row ``row`` of a contiguous int8 array of sixteen columns, as floats."""
+
+    def codegen(context, builder, signature, args):
+        signs = ir.VectorType(ir.IntType(8), WIDTH)
+        pointer = _row_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1], signs)
+        return builder.sitofp(builder.load(pointer, align=1), _VECTOR)
+
+    return lanes(array, row), codegen
+
+
+@intrinsic
+def store(typing, array, row, value):
+    """Writes the lanes to row ``row`` of a contiguous float32 array of sixteen columns."""
+
+    def codegen(context, builder, signature, args):
+        pointer = _row_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1])
+        builder.store(args[2], pointer, align=4)
+        return context.get_dummy_value()
+
+    return types.none(array, row, lanes), codegen
+
+
+@intrinsic
+def load_at(typing, array, offset):
+    """Sixteen neighbours from element ``offset`` of a contiguous float32 array on."""
+
+    def codegen(context, builder, signature, args):
+        pointer = _element_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1], _VECTOR)
+        return builder.load(pointer, align=4)
+
+    return lanes(array, offset), codegen
+
+
+@intrinsic
+def store_at(typing, array, offset, value):
+    """Writes sixteen neighbours from element ``offset`` of a contiguous float32 array on."""
+
+    def codegen(context, builder, signature, args):
+        pointer = _element_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1], _VECTOR)
+        builder.store(args[2], pointer, align=4)
+        return context.get_dummy_value()
+
+    return types.none(array, offset, lanes), codegen
+
+
+@intrinsic
+def prefetch(typing, array, row):
+    """Asks for row ``row`` to be brought near; it will be read and written soon."""
+
+    def codegen(context, builder, signature, args):
+        pointer = _row_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1])
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [builder.bitcast(pointer, byte), word(1), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.none(array, row), codegen
+
+
+@intrinsic
+def splat(typing, value):
+    """The same number in every lane."""
+
+    def codegen(context, builder, signature, args):
+        number = context.cast(builder, args[0], signature.args[0], types.float32)
+        one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), number, ir.IntType(32)(0))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH)
+        return builder.shuffle_vector(one, ir.Constant(_VECTOR, ir.Undefined), mask)
+
+    return lanes(value), codegen
+
+
+@intrinsic
+def fma(typing, a, b, c):
+    """``a * b + c``, fused where the processor can."""
+
+    def codegen(context, builder, signature, args):
+        kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{WIDTH}f32")
+        return builder.call(function, args)
+
+    return lanes(lanes, lanes, lanes), codegen
+
+
+@intrinsic
+def where_positive(typing, condition, a, b):
+    """Lane by lane: ``a`` where ``condition > 0``, else ``b``."""
+
+    def codegen(context, builder, signature, args):
+        positive = builder.fcmp_ordered(">", args[0], ir.Constant(_VECTOR, [0.0] * WIDTH))
+        return builder.select(positive, args[1], args[2])
+
+    return lanes(lanes, lanes, lanes), codegen
+
+
+@intrinsic
+def any_nonzero(typing, value):
+    """Whether a lane differs from zero."""
+
+    def codegen(context, builder, signature, args):
+        nonzero = builder.fcmp_unordered("!=", args[0], ir.Constant(_VECTOR, [0.0] * WIDTH))
+        bits = builder.bitcast(nonzero, ir.IntType(WIDTH))
+        return builder.icmp_unsigned("!=", bits, ir.IntType(WIDTH)(0))
+
+    return types.boolean(lanes), codegen
+
+
+def _binary(emit: Callable) -> Callable:
+    """An intrinsic of two lanes from the function that emits its instruction."""
+
+    @intrinsic
+    def operation(typing, a, b):
+        def codegen(context, builder, signature, args):
+            return emit(builder, args[0], args[1])
+
+        return lanes(lanes, lanes), codegen
+
+    return operation
+
+
+maximum = _binary(lambda builder, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
+minimum = _binary(lambda builder, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b))
+
+_OPERATIONS = {
+    operator.add: _binary(lambda builder, a, b: builder.fadd(a, b)),
+    operator.sub: _binary(lambda builder, a, b: builder.fsub(a, b)),
+    operator.mul: _binary(lambda builder, a, b: builder.fmul(a, b)),
+    operator.truediv: _binary(lambda builder, a, b: builder.fdiv(a, b)),
+}
+
+
+def _overload_operator(python_operator: Callable, operation: Callable) -> None:
+    @overload(python_operator, inline="always")
+    def _(a, b):
+        if isinstance(a, LanesType) and isinstance(b, LanesType):
+            return lambda a, b: operation(a, b)
+        return None
+
+
+for _operator, _operation in _OPERATIONS.items():
+    _overload_operator(_operator, _operation)

@@ -1,0 +1,232 @@
+"""Beam search: level by level, only the children of the best nodes so far are scored."""
+
+import numpy as np
+from numba import njit
+
+from xmc_tf.linear.kernels.lanes import WIDTH, fma, load_at, splat, store_at
+from xmc_tf.linear.kernels.layout import HASH
+from xmc_tf.linear.kernels.postprocess import NOOP, additive, chain, least_raw, neutral, squash
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _dot(a, b):
+    """Scalar product; summed in any order, so that it vectorises."""
+    total = np.float32(0.0)
+    for j in range(len(a)):
+        total += a[j] * b[j]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores):
+    """The raw scores of all children of one chunk for one query."""
+    begin = chunks.child_start[chunk]
+    width = chunks.child_start[chunk + 1] - begin
+    for c in range(width):
+        scores[c] = chunks.bias[begin + c]
+    shift = np.uint64(chunks.table_shift[chunk])
+    last = (np.int64(1) << np.int64(64 - chunks.table_shift[chunk])) - 1
+    base, stream_base = chunks.table_start[chunk], chunks.stream_start[chunk]
+    for p in range(start, stop):
+        feature = indices[p]
+        slot = np.int64((np.uint64(feature) * HASH) >> shift)
+        while True:
+            found = chunks.table[base + slot, 0]
+            if found == feature:
+                row = stream_base + chunks.table[base + slot, 1]
+                value = data[p]
+                count = chunks.stream[row]
+                if count < 0:
+                    times = splat(value)
+                    for c in range(0, width, WIDTH):
+                        more = load_at(chunks.weights, row + 1 + c)
+                        store_at(scores, c, fma(times, more, load_at(scores, c)))
+                else:
+                    for e in range(row + 1, row + 1 + 2 * count, 2):
+                        scores[chunks.stream[e]] += value * chunks.weights[e + 1]
+                break
+            if found < 0:
+                break
+            slot = (slot + 1) & last
+    if len(x_dense) > 0:
+        for c in range(width):
+            scores[c] += _dot(x_dense, chunks.dense[begin + c])
+
+
+@njit(cache=True, nogil=True)
+def _worse(score_a, node_a, score_b, node_b):
+    """Whether a ranks after b: a lower score, or the same and a higher number."""
+    return score_a < score_b or (score_a == score_b and node_a > node_b)
+
+
+@njit(cache=True, nogil=True)
+def _sift_down(nodes, scores, at, size):
+    """Restores a heap whose root is the worst, below position ``at``."""
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            return
+        if child + 1 < size and _worse(scores[child + 1], nodes[child + 1], scores[child], nodes[child]):
+            child += 1
+        if not _worse(scores[child], nodes[child], scores[at], nodes[at]):
+            return
+        scores[at], scores[child] = scores[child], scores[at]
+        nodes[at], nodes[child] = nodes[child], nodes[at]
+        at = child
+
+
+@njit(cache=True, nogil=True)
+def _offer(nodes, scores, size, most, node, score):
+    """Puts a node among the best ``most``; returns how many there are."""
+    if size == most:
+        if _worse(scores[0], nodes[0], score, node):
+            scores[0], nodes[0] = score, node
+            _sift_down(nodes, scores, 0, size)
+        return size
+    at = size
+    scores[at], nodes[at] = score, node
+    while at > 0:
+        parent = (at - 1) // 2
+        if not _worse(scores[at], nodes[at], scores[parent], nodes[parent]):
+            break
+        scores[at], scores[parent] = scores[parent], scores[at]
+        nodes[at], nodes[parent] = nodes[parent], nodes[at]
+        at = parent
+    return size + 1
+
+
+@njit(cache=True, nogil=True)
+def _sort_best_first(nodes, scores, size):
+    """Sorts a heap whose root is the worst: best first."""
+    for end in range(size - 1, 0, -1):
+        scores[0], scores[end] = scores[end], scores[0]
+        nodes[0], nodes[end] = nodes[end], nodes[0]
+        _sift_down(nodes, scores, 0, end)
+
+
+@njit(cache=True, nogil=True)
+def _start_beams(codes_indptr, codes_indices, codes_data, nr_parents, root_score, first, nodes, scores, sizes):
+    """Fills the beams of a block of queries with the parents of the first level."""
+    for q in range(len(sizes)):
+        if len(codes_indptr) > 0:
+            begin, end = codes_indptr[first + q], codes_indptr[first + q + 1]
+            nodes[q, : end - begin], scores[q, : end - begin] = codes_indices[begin:end], codes_data[begin:end]
+            sizes[q] = end - begin
+        else:
+            for parent in range(nr_parents):
+                nodes[q, parent], scores[q, parent] = parent, root_score
+            sizes[q] = nr_parents
+
+
+@njit(cache=True, nogil=True)
+def _by_chunk(nodes, sizes, nr_parents):
+    """The (query, position in its beam) pairs of a block, sorted by node (a counting sort)."""
+    total = sizes.sum()
+    queries, places = np.empty(total, np.int32), np.empty(total, np.int32)
+    begin = np.zeros(nr_parents + 1 if len(sizes) > 1 else 1, np.int64)
+    if len(sizes) > 1:
+        for q in range(len(sizes)):
+            for b in range(sizes[q]):
+                begin[nodes[q, b] + 1] += 1
+        for parent in range(nr_parents):
+            begin[parent + 1] += begin[parent]
+    for q in range(len(sizes)):
+        for b in range(sizes[q]):
+            group = nodes[q, b] if len(sizes) > 1 else 0
+            queries[begin[group]], places[begin[group]] = q, b
+            begin[group] += 1
+    return queries, places
+
+
+@njit(cache=True, nogil=True)
+def search(
+    chunks, indptr, indices, data, dense, codes_indptr, codes_indices, codes_data, beams, posts, first, last, block,
+    out_nodes, out_scores, out_counts,
+):  # fmt: skip
+    """Finds the best labels of queries ``first`` to ``last``.
+
+    Queries go through a level in blocks, sorted by chunk: all that need a chunk use it while it is in the cache.
+
+    Args:
+        chunks: the :class:`~xmc_tf.linear.kernels.layout.Chunks`.
+        indptr, indices, data: the queries' sparse features (CSR).
+        dense: their dense features.
+        codes_indptr, codes_indices, codes_data: parents of the first level to start from, with scores (CSR); an empty
+            ``codes_indptr`` for all of them.
+        beams: how many nodes are kept at each level; the last is the number of labels.
+        posts: post-processor of each level.
+        first, last: which queries.
+        block: how many queries go together.
+        out_nodes, out_scores, out_counts: labels and scores, best first, and how many there are.
+    """
+    nr_parents = chunks.level_start[1]
+    widest = max(beams.max(), nr_parents)
+    raw = np.empty(chunks.widest, np.float32)
+    for start in range(first, last, block):
+        count = min(block, last - start)
+        nodes, scores = np.empty((count, widest), np.int32), np.empty((count, widest), np.float32)
+        best, best_scores = np.empty((count, widest), np.int32), np.empty((count, widest), np.float32)
+        sizes, found = np.empty(count, np.int64), np.empty(count, np.int64)
+        _start_beams(
+            codes_indptr, codes_indices, codes_data, nr_parents, neutral(posts[0]), start, nodes, scores, sizes
+        )
+        for t in range(len(beams)):
+            post, most = posts[t], beams[t]
+            queries, places = _by_chunk(nodes, sizes, chunks.level_start[t + 1] - chunks.level_start[t])
+            found[:] = 0
+            for pair in range(len(queries)):
+                q, b = queries[pair], places[pair]
+                parent = scores[q, b]
+                # Chaining does not raise a score, so no child can be better than its parent. (A negative score times a
+                # share would rise: it stems from another post-processor at the level above.)
+                bounded = t > 0 and post != NOOP and (parent >= 0 or additive(post))
+                if bounded and found[q] == most and parent < best_scores[q, 0]:
+                    continue
+                chunk = chunks.level_start[t] + nodes[q, b]
+                row = start + q
+                _score_chunk(chunks, chunk, indices, data, indptr[row], indptr[row + 1], dense[row], raw)
+                begin = chunks.child_start[chunk]
+                least = -np.inf
+                if found[q] == most:
+                    least = least_raw(post, best_scores[q, 0], parent)
+                for c in range(chunks.child_start[chunk + 1] - begin):
+                    if raw[c] < least:
+                        continue
+                    score = np.float32(chain(post, squash(post, raw[c]), parent))
+                    found[q] = _offer(best[q], best_scores[q], found[q], most, chunks.children[begin + c], score)
+            for q in range(count):
+                _sort_best_first(best[q], best_scores[q], found[q])
+            nodes, best = best, nodes
+            scores, best_scores = best_scores, scores
+            sizes, found = found, sizes
+        for q in range(count):
+            size = sizes[q]
+            out_nodes[start + q, :size] = nodes[q, :size]
+            out_scores[start + q, :size] = scores[q, :size]
+            out_counts[start + q] = size
+
+
+@njit(cache=True, nogil=True)
+def score_paths(chunks, indptr, indices, data, dense, path_indptr, path_chunk, path_child, path_parent, posts, out):
+    """Scores chosen nodes of each query, level by level.
+
+    Args:
+        chunks, indptr, indices, data, dense, posts: as for :func:`search`.
+        path_indptr: (levels, queries + 1): where each query's nodes of a level begin in the arrays that follow.
+        path_chunk: chunk of each node; nodes of the same chunk follow one another.
+        path_child: its position among its siblings.
+        path_parent: where its parent stands in ``out``; -1 for the root.
+        posts: post-processor of each level.
+        out: chained score of each node.
+    """
+    raw = np.empty(chunks.widest, np.float32)
+    for t in range(len(posts)):
+        for q in range(path_indptr.shape[1] - 1):
+            scored = -1
+            for p in range(path_indptr[t, q], path_indptr[t, q + 1]):
+                if path_chunk[p] != scored:
+                    scored = path_chunk[p]
+                    _score_chunk(chunks, scored, indices, data, indptr[q], indptr[q + 1], dense[q], raw)
+                own = squash(posts[t], raw[path_child[p]])
+                parent = out[path_parent[p]] if path_parent[p] >= 0 else neutral(posts[t])
+                out[p] = chain(posts[t], own, parent)

@@ -1,0 +1,73 @@
+"""The paths from the root to chosen labels, in the form that scoring walks them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.linear.kernels.layout import Chunks
+
+if TYPE_CHECKING:
+    from xmc_tf.linear.xlinear import Level
+
+
+class Paths(NamedTuple):
+    """Nodes of all levels that lie on the way to the chosen labels; those of the top level first.
+
+    Attributes:
+        indptr: (levels, queries + 1): where each query's nodes of a level begin in the arrays below.
+        node: number of the node within its level.
+        chunk: chunk it is scored in.
+        child: its position in that chunk.
+        parent: position of its parent in these arrays, -1 for the root.
+    """
+
+    indptr: np.ndarray
+    node: np.ndarray
+    chunk: np.ndarray
+    child: np.ndarray
+    parent: np.ndarray
+
+
+def selected_paths(levels: Sequence["Level"], chunks: Chunks, selected: csr_matrix) -> Paths:
+    """Collects the ancestors of the selected labels of every query, each node once."""
+    nr_queries = selected.shape[0]
+    query = np.repeat(np.arange(nr_queries), np.diff(selected.indptr))
+    keys = np.unique(query * np.int64(selected.shape[1]) + selected.indices)
+    nodes_below = [(keys // selected.shape[1], keys % selected.shape[1])]
+    parent_rank: list[np.ndarray] = []
+    for level in reversed(levels):
+        query, node = nodes_below[0]
+        parent_of, _ = _places(level)
+        above = query * np.int64(level.clusters.shape[1]) + parent_of[node]
+        keys, rank = np.unique(above, return_inverse=True)
+        parent_rank.insert(0, rank)
+        nodes_below.insert(0, (keys // level.clusters.shape[1], keys % level.clusters.shape[1]))
+    parts: list[tuple[np.ndarray, ...]] = []
+    indptr = np.zeros((len(levels), nr_queries + 1), np.int64)
+    offset, places_above = 0, np.full(len(nodes_below[0][0]), -1, np.int64)
+    for t, level in enumerate(levels):
+        query, node = nodes_below[t + 1]
+        parent_of, child_of = _places(level)
+        order = np.lexsort((child_of[node], parent_of[node], query))
+        places = np.empty(len(order), np.int64)
+        places[order] = offset + np.arange(len(order))
+        indptr[t] = offset + np.searchsorted(query[order], np.arange(nr_queries + 1))
+        parts.append((
+            node[order], chunks.level_start[t] + parent_of[node][order], child_of[node][order],
+            places_above[parent_rank[t]][order],
+        ))  # fmt: skip
+        places_above, offset = places, offset + len(order)
+    return Paths(indptr, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _places(level: "Level") -> tuple[np.ndarray, np.ndarray]:
+    """Of each node of a level: its parent, and its position among its siblings."""
+    clusters = level.clusters
+    parent = np.empty(clusters.shape[0], np.int64)
+    child = np.empty(clusters.shape[0], np.int64)
+    counts = np.diff(clusters.indptr)
+    parent[clusters.indices] = np.repeat(np.arange(clusters.shape[1]), counts)
+    child[clusters.indices] = np.arange(len(clusters.indices)) - np.repeat(clusters.indptr[:-1], counts)
+    return parent, child

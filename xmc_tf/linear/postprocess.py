@@ -1,0 +1,15 @@
+"""Post-processors by the names that users know them by."""
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.linear.kernels.postprocess import HINGE, LOG_HINGE, LOG_SIGMOID, NOOP, SIGMOID
+from xmc_tf.params import POST_PROCESSORS
+
+
+def post_processor_code(name: str) -> int:
+    """The number by which kernels know a post-processor; hinges carry their power in the last digit."""
+    if name not in POST_PROCESSORS:
+        raise InputError(f"unknown post-processor {name!r}", expected=", ".join(POST_PROCESSORS), received=name)
+    if name.endswith("-hinge"):
+        power = int(name.removesuffix("-hinge")[-1])
+        return (LOG_HINGE if name.startswith("log-") else HINGE) + power
+    return {"noop": NOOP, "sigmoid": SIGMOID, "log-sigmoid": LOG_SIGMOID}[name]

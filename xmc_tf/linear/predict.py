@@ -1,0 +1,199 @@
+"""``python -m xmc_tf.linear.predict``: the best labels of texts or features."""
+
+import argparse
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix, vstack
+
+from xmc_tf.common import cli
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import (
+    Features,
+    TextFile,
+    as_features,
+    check_pair,
+    check_prediction_input,
+    check_validation_input,
+    load_features,
+    load_matrix,
+    save_matrix,
+)
+from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.metrics import format_table, measure, percent
+from xmc_tf.params import POST_PROCESSORS
+
+_LOG = logging.getLogger(__name__)
+_DESCRIPTION = """Predicts with a model of xmc_tf.linear.train, or with rankers that PECOS trained.
+
+Names and scores of the best labels, on the screen:
+    python -m xmc_tf.linear.predict -m model -q "gradient of a sparse matrix"
+A matrix of scores for a file of texts or of features:
+    python -m xmc_tf.linear.predict -m model -t X.tst.txt -o pred.npz
+    python -m xmc_tf.linear.predict -m model -x X.tst.npz -o pred.npz -y Y.tst.npz"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    out = argparse.ArgumentParser("xmc_tf.linear.predict", description=_DESCRIPTION, formatter_class=cli.HelpFormatter)
+    out.add_argument("-m", "--model-folder", required=True, metavar="DIR", help="the model")
+    source = out.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "-x",
+        "--inst-path",
+        nargs="+",
+        metavar="FILE",
+        help="features, .npz or .npy; two are set side by side, sparse then dense",
+    )
+    source.add_argument("-t", "--text-path", metavar="FILE", help="texts, one a line")
+    source.add_argument(
+        "-q", "--query", action="append", metavar="TEXT", help="a text given right here; may be repeated"
+    )
+    out.add_argument(
+        "-o",
+        "--save-pred-path",
+        metavar="FILE",
+        help="where predictions go: .npz a matrix, .jsonl one line a document with names; without it they are printed",
+    )
+    out.add_argument("-y", "--label-path", metavar="FILE", help="the true labels: prints precision and recall")
+    out.add_argument(
+        "-k", "--only-topk", type=int, metavar="INT", help="labels a document; the model's own where not given"
+    )
+    out.add_argument(
+        "-b", "--beam-size", type=int, metavar="INT", help="nodes kept at each level; the model's own where not given"
+    )
+    out.add_argument(
+        "-pp", "--post-processor", choices=POST_PROCESSORS, help="of the scores; the model's own where not given"
+    )
+    out.add_argument(
+        "-so", "--selected-output", metavar="FILE", help="score these labels only: documents × labels, .npz"
+    )
+    out.add_argument(
+        "-B",
+        "--max-pred-chunk",
+        type=int,
+        default=10_000_000,
+        metavar="INT",
+        help="documents that are predicted at a time",
+    )
+    out.add_argument("-n", "--threads", type=int, default=-1, metavar="INT", help="-1 for one a core")
+    out.add_argument(
+        "--verbose-level",
+        type=int,
+        default=1,
+        choices=range(4),
+        metavar="0-3",
+        help="0: warnings, 1: progress, 2 and 3: more",
+    )
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Predicts, and saves or prints."""
+    arguments = parser().parse_args(argv)
+    cli.set_verbosity(arguments.verbose_level)
+    if arguments.max_pred_chunk < 1:
+        raise InputError("-B must be at least 1", received=str(arguments.max_pred_chunk))
+    model = TextRanker.load(arguments.model_folder)
+    documents = _documents(arguments, model)
+    Y = None if arguments.label_path is None else load_matrix(arguments.label_path, name="labels")
+    if Y is not None:
+        check_validation_input(Y, model.ranker.nr_labels, arguments.label_path)
+        check_pair(documents, Y, "the documents", arguments.label_path)
+    predicted = _predict(arguments, model, documents)
+    _give(arguments, model, predicted)
+    if Y is not None:
+        _report(predicted, Y.tocsr(), int(np.diff(predicted.indptr).max(initial=1)))
+
+
+def _documents(arguments: argparse.Namespace, model: TextRanker) -> Any:
+    if arguments.query:
+        return arguments.query
+    if arguments.text_path:
+        texts = TextFile(arguments.text_path)
+        texts.check()
+        return texts
+    X = load_features(arguments.inst_path)
+    check_prediction_input(X, model.ranker.nr_features, " and ".join(arguments.inst_path))
+    return X
+
+
+def _predict(arguments: argparse.Namespace, model: TextRanker, documents: Any) -> csr_matrix:
+    """In pieces, so that memory is bounded whatever the number of documents."""
+    selected = None
+    if arguments.selected_output:
+        selected = csr_matrix(load_matrix(arguments.selected_output, name="selected outputs"))
+        check_pair(documents, selected, "the documents", arguments.selected_output)
+    count = documents.nr_rows if isinstance(documents, Features) else len(documents)
+    parts = []
+    for begin in range(0, count, arguments.max_pred_chunk):
+        end = min(begin + arguments.max_pred_chunk, count)
+        X = _features(model, documents, begin, end, arguments.threads)
+        if selected is not None:
+            parts.append(model.ranker.predict_selected(X, selected[begin:end], post_processor=arguments.post_processor))
+            continue
+        parts.append(
+            model.ranker.predict(
+                X,
+                beam_size=arguments.beam_size,
+                only_topk=arguments.only_topk,
+                post_processor=arguments.post_processor,
+                threads=arguments.threads,
+            )
+        )
+    return parts[0] if len(parts) == 1 else vstack(parts, format="csr")
+
+
+def _features(model: TextRanker, documents: Any, begin: int, end: int, threads: int) -> Features:
+    if isinstance(documents, Features):
+        whole = begin == 0 and end == documents.nr_rows
+        return documents if whole else documents.rows(slice(begin, end))
+    if isinstance(documents, TextFile):
+        documents = documents if (begin, end) == (0, len(documents)) else documents.lines(begin, end)
+    else:
+        documents = documents[begin:end]
+    return as_features(model.tfidf.transform(documents, threads=threads))
+
+
+def _give(arguments: argparse.Namespace, model: TextRanker, predicted: csr_matrix) -> None:
+    path = arguments.save_pred_path
+    if path is None:
+        if arguments.label_path is None:
+            for line in _lines(model, predicted):
+                print("\n".join(f"{score:9.4f}  {name}" for name, score in line) or "      (no label)", end="\n\n")
+    elif path.endswith(".jsonl"):
+        with open(path, "w", encoding="utf-8") as file:
+            for line in _lines(model, predicted):
+                file.write(
+                    json.dumps({"labels": [n for n, _ in line], "scores": [s for _, s in line]}, ensure_ascii=False)
+                    + "\n"
+                )
+        _LOG.info("predictions: %s", path)
+    else:
+        save_matrix(path, predicted)
+        _LOG.info("predictions: %s", path)
+
+
+def _lines(model: TextRanker, predicted: csr_matrix) -> Iterator[list[tuple[str, float]]]:
+    for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True):
+        labels, scores = predicted.indices[a:b], predicted.data[a:b]
+        yield [
+            (model.names[label] if model.names else str(label), round(float(score), 6))
+            for label, score in zip(labels, scores, strict=True)
+        ]
+
+
+def _report(predicted: csr_matrix, Y: csr_matrix, most: int) -> None:
+    """Precision and recall at the usual places."""
+    ks = [k for k in (1, 3, 5, 10, 20, 100) if k <= most] or [1]
+    overall, *_ = measure(Y, predicted, ks=ks)
+    print(format_table(["", *(f"@{k}" for k in ks)], [
+        [name, *(percent(overall.at(short, k)) for k in ks)] for short, name in (("P", "precision"), ("R", "recall"))
+    ]))  # fmt: skip
+
+
+if __name__ == "__main__":
+    cli.run(main)

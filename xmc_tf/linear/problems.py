@@ -1,0 +1,172 @@
+"""Level by level: which instances a cluster's labels are trained on, and what each positive costs.
+
+Data flow, for a tree with cluster matrices C_0 … C_D and labels Y (all CSC):
+
+* labels of level t:     Y_t = Y_{t+1} C_{t+1}         a node is positive where one of its labels is
+* matched instances:     M_t = tfn: Y_{t-1}, man: the upper levels' predictions, usn: the user's, or a sum of them
+* costs of positives:    R_t = R_{t+1} C_{t+1}, scaled per document; none where relevance is disabled
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csc_matrix, csr_matrix, spmatrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.params import LinearLevelParams
+
+
+@dataclass(frozen=True, eq=False)
+class LevelProblem:
+    """What one level of rankers is trained on.
+
+    Args:
+        labels: (instances × nodes of the level) CSC; only where entries are counts.
+        clusters: (nodes of the level × parents) CSC.
+        matched: (instances × parents) CSC: negatives of a parent's children; None: all instances, one parent.
+        costs: same entries as ``labels``, the cost of each positive; None for 1.
+        covered: whether every positive is among its parent's matched instances.
+        params: how it is trained.
+    """
+
+    labels: csc_matrix
+    clusters: csc_matrix
+    matched: csc_matrix | None
+    costs: csc_matrix | None
+    covered: bool
+    params: LinearLevelParams
+
+
+def label_chain(Y: spmatrix, chain: Sequence[csc_matrix]) -> list[csc_matrix]:
+    """Labels of every level of the tree, the top first: sums of what is below, sorted and without zeros."""
+    below = sorted_csc(Y)
+    levels = [below]
+    for clusters in reversed(chain[1:]):
+        below = sorted_csc(below @ clusters)
+        levels.insert(0, below)
+    return levels
+
+
+def cost_chain(
+    Y: spmatrix, R: spmatrix | None, chain: Sequence[csc_matrix], mode: str, norm: str
+) -> list[csc_matrix | None]:
+    """Costs of every level's positives by ``rel_mode`` and ``rel_norm``.
+
+    Args:
+        Y: labels.
+        R: relevance of each positive label, same entries as ``Y``; None: every positive counts 1 before the sums.
+        chain: cluster matrices, the top first.
+        mode: disable, induce (sum relevance up the tree) or ranker-only (the last level's alone).
+        norm: l1, l2, max or no-norm, per document.
+    """
+    if mode == "disable" or (mode == "ranker-only" and R is None):
+        return [None] * len(chain)
+    below = sorted_csc(Y if R is None else R).astype(np.float32, copy=True)
+    if R is None:
+        below.data[:] = 1.0
+    _check_relevance(below, sorted_csc(Y))
+    costs: list[csc_matrix | None] = [_scaled(below, norm)]
+    for clusters in reversed(chain[1:]):
+        below = sorted_csc(below @ clusters)
+        costs.insert(0, _scaled(below, norm) if mode == "induce" else None)
+    return costs
+
+
+def matched_instances(
+    scheme: str,
+    teacher: csc_matrix,
+    predicted: spmatrix | None,
+    user: spmatrix | None,
+) -> csc_matrix:
+    """The instances matched to each parent by a sum of negative-sampling schemes.
+
+    Args:
+        scheme: "tfn", "man", "usn" or any of them joined by "+".
+        teacher: labels of the parents' level.
+        predicted: predictions of the parents' level, for "man".
+        user: the user's own matching for this level, for "usn"; None where there is none.
+    """
+    total = csr_matrix(teacher.shape, dtype=np.float32)
+    for part in scheme.split("+"):
+        matrix = {"tfn": teacher, "man": predicted, "usn": user}[part]
+        if matrix is not None:
+            if matrix.shape != teacher.shape:
+                raise InputError(
+                    f"the matching for negatives ({part}) does not fit the tree",
+                    expected=f"{teacher.shape[0]:,} documents × {teacher.shape[1]:,} nodes",
+                    received=f"{matrix.shape[0]:,} × {matrix.shape[1]:,}",
+                )
+            ones = matrix.tocsr().astype(np.float32, copy=True)
+            ones.data[:] = 1.0
+            total = total + ones
+    return sorted_csc(total)
+
+
+def user_matching(user: Mapping[int, spmatrix] | None, chain: Sequence[csc_matrix]) -> list[csc_matrix | None]:
+    """The user's negatives for each level's parents.
+
+    Args:
+        user: keyed by how many levels above the labels the nodes of the matrix are: 0 for labels themselves,
+            1 for leaf clusters. What is given for a level also marks its ancestors.
+        chain: cluster matrices, the top first.
+    """
+    depth = len(chain)
+    levels: list[csc_matrix | None] = [None] * depth
+    below: csc_matrix | None = None
+    for height in range(depth):
+        given = (user or {}).get(height)
+        if given is not None and below is not None:
+            below = sorted_csc(below + given)
+        elif given is not None:
+            below = sorted_csc(given)
+        if below is not None:
+            if below.shape[1] != chain[depth - 1 - height].shape[0]:
+                raise InputError(
+                    f"the user's negatives {height} levels above the labels do not fit the tree",
+                    expected=f"{chain[depth - 1 - height].shape[0]:,} columns",
+                    received=f"{below.shape[1]:,} columns",
+                )
+            below = sorted_csc(below @ chain[depth - 1 - height])
+            levels[depth - 1 - height] = below
+    return levels
+
+
+def sorted_csc(matrix: spmatrix) -> csc_matrix:
+    """The same matrix as CSC with sorted rows, no duplicates and no stored zeros; not copied where it is so."""
+    out = csc_matrix(matrix)
+    if not out.has_canonical_format:
+        out = out.copy()
+        out.sum_duplicates()
+    if len(out.data) and not out.data.all():
+        out = out.copy()
+        out.eliminate_zeros()
+    return out
+
+
+def _scaled(matrix: csc_matrix, norm: str) -> csc_matrix:
+    """Each document's entries divided by their l1, l2 or largest."""
+    if norm == "no-norm":
+        return matrix
+    size = np.zeros(matrix.shape[0], np.float32)
+    if norm == "max":
+        np.maximum.at(size, matrix.indices, matrix.data)
+    else:
+        power = 1 if norm == "l1" else 2
+        np.add.at(size, matrix.indices, matrix.data**power)
+        size **= 1 / power
+    size[size == 0] = 1
+    scaled = matrix.copy()
+    scaled.data /= size[matrix.indices]
+    return scaled
+
+
+def _check_relevance(R: csc_matrix, Y: csc_matrix) -> None:
+    if R.shape != Y.shape or R.nnz != Y.nnz or not np.array_equal(R.indices, Y.indices):
+        raise InputError(
+            "the relevance matrix does not belong to the labels",
+            expected=f"an entry above zero for each of the {Y.nnz:,} positives of Y ({Y.shape[0]:,} × {Y.shape[1]:,})",
+            received=f"{R.nnz:,} entries in a matrix of {R.shape[0]:,} × {R.shape[1]:,}",
+        )
+    if len(R.data) and R.data.min() < 0:
+        raise InputError("the relevance matrix has negative entries", expected="costs above zero")

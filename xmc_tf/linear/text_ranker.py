@@ -1,0 +1,253 @@
+"""The whole linear model, from raw text or features to label names, in one folder.
+
+params.json   all parameters, versions, shapes, seed
+labels.txt    label names, where given
+tree/         the label tree
+features/     the fitted TF-IDF, where it was trained on text
+ranker/       the rankers, in PECOS's XLinear format
+"""
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from scipy.sparse import csr_matrix, spmatrix
+
+from xmc_tf.common.atomic import atomic_folder
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, as_features, load_names
+from xmc_tf.linear.fit import train_rankers
+from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.params import (
+    HierarchicalKMeansParams,
+    RankerParams,
+    RankerPredParams,
+    TfidfParams,
+    override_levels,
+)
+from xmc_tf.tree import LabelTree, load_chain, save_chain
+
+if TYPE_CHECKING:
+    from xmc_tf.features import Tfidf
+
+
+@dataclass(eq=False)
+class TextRanker:
+    """XR-Linear with what it needs around it: vectoriser, tree, label names.
+
+    Example:
+        >>> model = TextRanker.load("model")
+        >>> model.best(["gradient of a sparse matrix"], k=3)
+        [[('scipy.sparse', 0.71), …]]
+
+    Args:
+        ranker: the trained rankers.
+        tree: the label tree.
+        names: the labels' names, where they have any.
+        facts: what ``params.json`` says.
+        folder: where it was loaded from.
+    """
+
+    ranker: XLinear
+    tree: LabelTree
+    names: list[str] | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    folder: Path | None = None
+    given_tfidf: "Tfidf | None" = None
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether the model has a vectoriser of its own."""
+        return self.given_tfidf is not None or (self.folder is not None and (self.folder / "features").is_dir())
+
+    @cached_property
+    def tfidf(self) -> "Tfidf":
+        """The vectoriser; loading it loads TensorFlow, so only who gives text waits for that."""
+        if self.given_tfidf is not None:
+            return self.given_tfidf
+        if not self.reads_text:
+            raise InputError(
+                "this model was trained on features and cannot read text",
+                expected="features as in training (-x)",
+                fix="train it with -t instead of -x, and it keeps its own vectoriser",
+            )
+        from xmc_tf.features import Tfidf
+
+        return Tfidf.load(self.folder / "features")
+
+    def features(self, texts: Sequence[str] | Sequence[bytes], threads: int = -1) -> Features:
+        """The features of texts."""
+        return as_features(self.tfidf.transform(texts, threads=threads))
+
+    def predict(self, documents: Features | Sequence[str] | Sequence[bytes], **wishes: Any) -> csr_matrix:
+        """The best labels of texts or features; for the wishes see :meth:`XLinear.predict`."""
+        if not isinstance(documents, Features):
+            documents = self.features(documents, threads=wishes.get("threads", -1))
+        return self.ranker.predict(documents, **wishes)
+
+    def best(
+        self, documents: Features | Sequence[str] | Sequence[bytes], k: int = 5, **wishes: Any
+    ) -> list[list[tuple[str, float]]]:
+        """The best labels by name, with scores, best first; a label without a name goes by its number."""
+        predicted = self.predict(documents, only_topk=k, **wishes)
+        return [
+            [
+                (self.names[label] if self.names else str(label), float(score))
+                for label, score in zip(predicted.indices[a:b], predicted.data[a:b], strict=True)
+            ]
+            for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True)
+        ]
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the model's folder, whole or not at all; an older model there is replaced."""
+        folder = Path(folder)
+        refuse_to_overwrite(folder)
+        with atomic_folder(folder) as part:
+            save_chain(part / "tree", self.tree.to_chain())
+            self.ranker.save(part / "ranker")
+            if self.reads_text:
+                self.tfidf.save(part / "features")
+            if self.names:
+                (part / "labels.txt").write_text("".join(f"{name}\n" for name in self.names), encoding="utf-8")
+            # Last: a folder without it is no model.
+            (part / "params.json").write_text(json.dumps(self.facts, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Reads a model's folder, or a folder of rankers that PECOS trained."""
+        folder = Path(folder)
+        if not (folder / "params.json").exists() and (folder / "param.json").exists():
+            ranker = XLinear.load(folder)
+            return cls(ranker, LabelTree.from_chain([level.clusters for level in ranker.levels]))
+        facts = _read_facts(folder)
+        ranker = XLinear.load(folder / "ranker", nr_dense=int(facts.get("nr_dense", 0)))
+        names = load_names(folder / "labels.txt", ranker.nr_labels) if (folder / "labels.txt").exists() else None
+        return cls(ranker, load_chain(folder / "tree"), names, facts, folder)
+
+    @classmethod
+    def train(
+        cls,
+        X: Features,
+        Y: spmatrix,
+        tree: LabelTree,
+        *,
+        params: RankerParams,
+        pred_params: RankerPredParams,
+        names: list[str] | None = None,
+        tfidf: "Tfidf | None" = None,
+        R: spmatrix | None = None,
+        user_negatives: Mapping[int, spmatrix] | None = None,
+        recorded: Mapping[str, Any] | None = None,
+        wishes: Mapping[str, Any] | None = None,
+        threads: int = -1,
+        seed: int = 0,
+    ) -> Self:
+        """Trains the rankers of a tree and keeps what belongs to them.
+
+        Args:
+            X: features of the training documents.
+            Y: (documents × labels).
+            tree: over the labels.
+            params: how the rankers are trained.
+            pred_params: how they predict where prediction is not told otherwise.
+            names: of the labels.
+            tfidf: what made the sparse features from text, where something did.
+            R: relevance of the positives.
+            user_negatives: matching for negatives, by levels above the labels.
+            recorded: more for ``params.json``: the other parts' parameters.
+            wishes: beam_size, only_topk, post_processor to predict with, over ``pred_params``.
+            threads: how many; -1: one a core.
+            seed: of the solvers' visiting orders.
+        """
+        chain = tree.to_chain()
+        levels = override_levels(pred_params.hlm_args.model_chain, len(chain), **(wishes or {}))
+        pred_params = RankerPredParams.from_json({"hlm_args": {"model_chain": [level.to_json() for level in levels]}})
+        ranker = train_rankers(
+            X, Y, chain, R=R, params=params, pred_params=pred_params, user_negatives=user_negatives,
+            threads=threads, seed=seed,
+        )  # fmt: skip
+        facts = {
+            "model": "XLinear",
+            "train_params": params.to_json(),
+            "pred_params": pred_params.to_json(),
+            **(recorded or {}),
+            "nr_documents": X.nr_rows,
+            "nr_features": X.nr_features,
+            "nr_dense": X.nr_dense,
+            "nr_labels": ranker.nr_labels,
+            "nr_weights": ranker.nr_weights,
+            "seed": seed,
+            "versions": _versions(),
+        }
+        return cls(ranker, tree, names, facts, given_tfidf=tfidf)
+
+
+def train_on_text(
+    texts: Sequence[str] | Sequence[bytes],
+    Y: spmatrix,
+    *,
+    tfidf_params: TfidfParams | None = None,
+    tree_params: HierarchicalKMeansParams | None = None,
+    params: RankerParams | None = None,
+    names: list[str] | None = None,
+    threads: int = -1,
+) -> TextRanker:
+    """Text and labels in, a model out, with the defaults of everything that is not said.
+
+    Example:
+        >>> train_on_text(texts, Y, names=names).save("model")
+    """
+    from xmc_tf.features import Tfidf
+    from xmc_tf.tree import build_tree, label_embedding
+
+    tfidf = Tfidf.fit(texts, tfidf_params or TfidfParams(), threads=threads)
+    X = as_features(tfidf.transform(texts, threads=threads))
+    tree = build_tree(label_embedding("pifa", X, Y), tree_params or HierarchicalKMeansParams())
+    return TextRanker.train(
+        X, Y, tree, params=params or RankerParams(), pred_params=RankerPredParams(), names=names, tfidf=tfidf,
+        threads=threads,
+    )  # fmt: skip
+
+
+def refuse_to_overwrite(folder: Path) -> None:
+    """A model replaces a model or goes where nothing is; never anything else of the user's."""
+    if not folder.exists() or (folder / "params.json").exists() or (folder / "param.json").exists():
+        return
+    if not folder.is_dir() or any(folder.iterdir()):
+        raise InputError(
+            f"{folder} is there already and is no model",
+            expected="a new folder, an empty one, or an older model to replace",
+            fix="give another name to -m",
+        )
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    path = folder / "params.json"
+    if not path.exists():
+        inside = (folder / "ranker" / "param.json").exists()
+        raise InputError(
+            f"{folder} is no model: params.json is missing",
+            fix="training did not finish, or the folder was copied in part"
+            if inside or not folder.exists()
+            else "give the folder that training wrote with -m",
+        )
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not JSON: {error}", fix="copy the model again") from None
+    if not isinstance(facts, dict):
+        raise InputError(f"{path} does not hold a model's parameters", fix="copy the model again")
+    return facts
+
+
+def _versions() -> dict[str, str]:
+    """What trained the model."""
+    found = {"python": platform.python_version()}
+    for package in ("xmc_tf", "numpy", "scipy", "numba"):
+        found[package] = version(package)
+    return found

@@ -1,0 +1,255 @@
+"""``python -m xmc_tf.linear.train``: XR-Linear from text or features."""
+
+import argparse
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from scipy.sparse import spmatrix
+
+from xmc_tf.common import cli
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import (
+    Features,
+    TextFile,
+    as_features,
+    check_training_input,
+    load_features,
+    load_matrix,
+    load_names,
+)
+from xmc_tf.linear.text_ranker import TextRanker, refuse_to_overwrite
+from xmc_tf.params import (
+    HierarchicalKMeansParams,
+    LinearLevelParams,
+    LinearLevelPredParams,
+    RankerParams,
+    RankerPredParams,
+    TfidfParams,
+    add_arguments,
+    from_arguments,
+    linear_skeleton,
+    load_linear_params,
+)
+from xmc_tf.tree import LabelTree, build_tree, label_embedding, load_chain
+
+_LOG = logging.getLogger(__name__)
+_DESCRIPTION = """Trains XR-Linear: linear rankers over a label tree.
+
+From text, with a TF-IDF of its own that the model keeps:
+    python -m xmc_tf.linear.train -t X.trn.txt -y Y.trn.npz -m model --labels labels.txt
+From features, sparse or dense or both side by side:
+    python -m xmc_tf.linear.train -x X.trn.npz -y Y.trn.npz -m model
+    python -m xmc_tf.linear.train -x tfidf.npz embeddings.npy -y Y.trn.npz -m model"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    out = argparse.ArgumentParser("xmc_tf.linear.train", description=_DESCRIPTION, formatter_class=cli.HelpFormatter)
+    out.add_argument("--generate-params-skeleton", action="store_true", help="print a parameter file with all defaults")
+    out.add_argument("--params-path", metavar="JSON", help="parameter file; replaces the flags for what it holds")
+
+    data = out.add_argument_group("data")
+    data.add_argument(
+        "-x",
+        "--inst-path",
+        nargs="+",
+        metavar="FILE",
+        help="features, .npz or .npy; two are set side by side, sparse then dense",
+    )
+    data.add_argument(
+        "-t",
+        dest="text_or_threshold",
+        action="append",
+        default=[],
+        metavar="TEXT|NUMBER",
+        help="a file of texts, one a line, instead of -x; or, as PECOS has it, a number: --threshold",
+    )
+    data.add_argument("--text-path", metavar="FILE", help="the texts, under any name")
+    data.add_argument("-y", "--label-path", metavar="FILE", help="labels of the documents, .npz (documents × labels)")
+    data.add_argument("-m", "--model-folder", metavar="DIR", help="where the model goes")
+    data.add_argument("--labels", metavar="FILE", help="label names, one a line, in column order")
+    data.add_argument("-r", "--rel-path", metavar="FILE", help="relevance of the labels, for cost-sensitive training")
+    data.add_argument("-um", "--usn-match-path", metavar="FILE", help="negatives: documents × leaf clusters")
+    data.add_argument("-uy", "--usn-label-path", metavar="FILE", help="negatives: documents × labels")
+
+    tree = out.add_argument_group("label tree")
+    tree.add_argument(
+        "-c", "--code-path", metavar="PATH", help="a tree to take as it is: a folder, or one labels × clusters matrix"
+    )
+    tree.add_argument("-f", "--label-feat-path", metavar="FILE", help="label features for clustering, instead of PIFA")
+    add_arguments(
+        tree, HierarchicalKMeansParams, "nr_splits", "min_codes", "max_leaf_size", "spherical", "kmeans_max_iter"
+    )
+    add_arguments(tree, HierarchicalKMeansParams, "seed")
+
+    rankers = out.add_argument_group("rankers")
+    spellings = {
+        "solver_type": ("-s", "--solver-type"),
+        "max_nonzeros_per_label": ("-z", "--max-nonzeros-per-label"),
+        "threads": ("-n", "--threads"),
+    }
+    add_arguments(
+        rankers,
+        LinearLevelParams,
+        "solver_type",
+        "Cp",
+        "Cn",
+        "bias",
+        "threshold",
+        "max_nonzeros_per_label",
+        "eps",
+        "max_iter",
+        "threads",
+        flags={**spellings, "Cp": ("--Cp",), "Cn": ("--Cn",)},
+    )
+    rankers.add_argument(
+        "-ns",
+        "--negative-sampling",
+        dest="neg_mining_chain",
+        default="tfn",
+        metavar="SCHEME",
+        help="negatives: tfn, man, usn, or a sum such as tfn+man",
+    )
+    add_arguments(rankers, RankerParams, "rel_mode", "rel_norm")
+
+    prediction = out.add_argument_group("prediction, where it is not told otherwise")
+    prediction.add_argument(
+        "-b", "--beam-size", type=int, default=10, metavar="INT", help="nodes kept at each level above the labels"
+    )
+    prediction.add_argument("-k", "--only-topk", type=int, default=20, metavar="INT", help="labels predicted")
+    add_arguments(
+        prediction, LinearLevelPredParams, "post_processor", flags={"post_processor": ("-pp", "--post-processor")}
+    )
+
+    words = out.add_argument_group("TF-IDF (with -t)")
+    add_arguments(words, TfidfParams, "ngram_max", "min_df", "max_features", "sublinear_tf")
+    out.add_argument(
+        "--verbose-level",
+        type=int,
+        default=1,
+        choices=range(4),
+        metavar="0-3",
+        help="0: warnings, 1: progress, 2 and 3: more",
+    )
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Trains and saves a model."""
+    arguments = parser().parse_args(argv)
+    if arguments.generate_params_skeleton:
+        print(linear_skeleton())
+        return
+    cli.set_verbosity(arguments.verbose_level)
+    _sort_out_t(arguments)
+    _require(arguments)
+    params, pred_params, tree_params = _parameters(arguments)
+    tfidf_params = from_arguments(TfidfParams, arguments)
+    names = load_names(arguments.labels) if arguments.labels else None
+
+    Y = load_matrix(arguments.label_path, name="labels")
+    texts = TextFile(arguments.text_path) if arguments.text_path else None
+    X = None if arguments.inst_path is None else load_features(arguments.inst_path)
+    files = {
+        "Y": arguments.label_path,
+        "X": arguments.inst_path,
+        "texts": arguments.text_path,
+        "names": arguments.labels,
+    }
+    check_training_input(Y=Y, X=X, texts=texts, names=names, files={k: v for k, v in files.items() if v})
+    folder = Path(arguments.model_folder)
+    refuse_to_overwrite(folder)
+    threads, tfidf = arguments.threads, None
+    if texts is not None:
+        from xmc_tf.features import Tfidf  # brings TensorFlow, which features alone do not need
+
+        texts.check()
+        tfidf = Tfidf.fit(texts, tfidf_params, threads=threads)
+        X = as_features(tfidf.transform(texts, threads=threads))
+    _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*Y.shape, X.nr_features)))
+    tree = _tree(arguments, X, Y, tree_params)
+    model = TextRanker.train(
+        X, Y, tree, params=params, pred_params=pred_params, names=names, tfidf=tfidf,
+        R=_optional(arguments.rel_path, "relevance"),
+        user_negatives=_user_negatives(arguments),
+        recorded={"indexer_params": tree_params.to_json(), "tfidf_params": tfidf_params.to_json() if tfidf else None},
+        wishes={name: getattr(arguments, name) for name in ("beam_size", "only_topk", "post_processor")},
+        threads=threads, seed=arguments.seed,
+    )  # fmt: skip
+    model.save(folder)
+    _LOG.info("%s: %s weights in %s levels", folder, f"{model.ranker.nr_weights:,}", model.ranker.depth)
+
+
+def _sort_out_t(arguments: argparse.Namespace) -> None:
+    """Tells apart the two meanings of -t: PECOS's scripts give a threshold by it, ours a text."""
+    for given in arguments.text_or_threshold:
+        try:
+            arguments.threshold = float(given)
+        except ValueError:
+            arguments.text_path = given
+
+
+def _require(arguments: argparse.Namespace) -> None:
+    missing = [flag for flag, value in (("-y", arguments.label_path), ("-m", arguments.model_folder)) if not value]
+    if bool(arguments.text_path) == bool(arguments.inst_path):
+        missing.append("one of -t (texts) and -x (features)")
+    if missing:
+        raise InputError(
+            f"the command line lacks {', '.join(missing)}"
+            if not (arguments.text_path and arguments.inst_path)
+            else "both -t and -x are given",
+            expected="labels (-y), a folder for the model (-m), and texts (-t) or features (-x)",
+            fix="python -m xmc_tf.linear.train --help shows whole commands",
+        )
+
+
+def _parameters(arguments: argparse.Namespace) -> tuple[RankerParams, RankerPredParams, HierarchicalKMeansParams]:
+    """From the parameter file where there is one, else from the flags."""
+    if arguments.params_path:
+        return load_linear_params(arguments.params_path)
+    return (
+        from_arguments(RankerParams, arguments),
+        from_arguments(RankerPredParams, arguments),
+        from_arguments(HierarchicalKMeansParams, arguments),
+    )
+
+
+def _tree(arguments: argparse.Namespace, X: Features, Y: spmatrix, params: HierarchicalKMeansParams) -> LabelTree:
+    """The tree that is given, or one built of label features or of PIFA."""
+    if arguments.code_path:
+        tree = load_chain(arguments.code_path, nr_splits=params.nr_splits, min_codes=params.min_codes)
+        if tree.nr_labels != Y.shape[1]:
+            raise InputError(
+                f"{arguments.code_path} is a tree over other labels",
+                expected=f"{Y.shape[1]:,} labels, the columns of {arguments.label_path}",
+                received=f"{tree.nr_labels:,} labels",
+            )
+        return tree
+    if arguments.label_feat_path:
+        features = load_matrix(arguments.label_feat_path, name="label features")
+        if features.shape[0] != Y.shape[1]:
+            raise InputError(
+                f"{arguments.label_feat_path} is not of these labels",
+                expected=f"{Y.shape[1]:,} rows, one for each column of {arguments.label_path}",
+                received=f"{features.shape[0]:,} rows",
+            )
+    else:
+        features = label_embedding("pifa", X, Y, threads=arguments.threads)
+    tree = build_tree(features, params)
+    _LOG.info("label tree: %s", " > ".join(f"{size:,}" for size in tree.level_sizes))
+    return tree
+
+
+def _optional(path: str | None, name: str) -> spmatrix | None:
+    return None if path is None else load_matrix(path, name=name)
+
+
+def _user_negatives(arguments: argparse.Namespace) -> dict[int, spmatrix]:
+    """The user's own negatives, keyed by how many levels above the labels they are."""
+    given = {0: _optional(arguments.usn_label_path, "negatives"), 1: _optional(arguments.usn_match_path, "negatives")}
+    return {height: matrix for height, matrix in given.items() if matrix is not None}
+
+
+if __name__ == "__main__":
+    cli.run(main)

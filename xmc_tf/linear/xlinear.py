@@ -1,0 +1,240 @@
+"""The trained rankers of all levels of a tree, and their predictions."""
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from scipy.sparse import csc_matrix, csr_matrix, spmatrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.threads import thread_count
+from xmc_tf.data.features import Features
+from xmc_tf.linear.chunks import build_chunks
+from xmc_tf.linear.kernels.layout import Chunks
+from xmc_tf.linear.kernels.search import score_paths, search
+from xmc_tf.linear.paths import selected_paths
+from xmc_tf.linear.postprocess import post_processor_code
+from xmc_tf.params import LinearLevelPredParams
+
+_BLOCK = 8192  # queries that go through a level together
+_BLOCK_NODES = 1 << 20  # and at most so many nodes in their beams
+_NO_CODES = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """One level of rankers.
+
+    Args:
+        weights: (features, then the bias if there is one) × nodes, CSC.
+        clusters: nodes × parents, CSC.
+        bias: value of the constant feature, 0 for none.
+        pred_params: how it predicts where the caller does not say.
+    """
+
+    weights: csc_matrix
+    clusters: csc_matrix
+    bias: float
+    pred_params: LinearLevelPredParams
+
+
+@dataclass(eq=False)
+class XLinear:
+    """Linear rankers over a label tree.
+
+    Example:
+        >>> model = XLinear.load("model/ranker")
+        >>> model.predict(as_features(X), beam_size=10, only_topk=5)
+
+    Args:
+        levels: the top first.
+        nr_sparse: how many of the features are sparse: the first ones.
+        nr_dense: how many are dense: the rest.
+    """
+
+    levels: list[Level]
+    nr_sparse: int
+    nr_dense: int = 0
+    _chunks: Chunks | None = field(default=None, repr=False)
+    _chunks_of: tuple[int, int, int] = field(default=(0, 0, 0), repr=False)
+
+    @property
+    def depth(self) -> int:
+        """How many levels there are."""
+        return len(self.levels)
+
+    @property
+    def nr_labels(self) -> int:
+        """How many labels can be predicted."""
+        return int(self.levels[-1].clusters.shape[0])
+
+    @property
+    def nr_features(self) -> int:
+        """How many features a document must have."""
+        return self.nr_sparse + self.nr_dense
+
+    @property
+    def nr_weights(self) -> int:
+        """How many weights are kept, over all levels."""
+        return sum(int(level.weights.nnz) for level in self.levels)
+
+    def chunks(self, nr_dense: int, threads: int = 1) -> Chunks:
+        """The weights arranged for search, with the last ``nr_dense`` features dense."""
+        key = (self.depth, self.nr_features - nr_dense, nr_dense)
+        if self._chunks is None or self._chunks_of != key:
+            self._chunks = build_chunks(self.levels, key[1], nr_dense, threads)
+            self._chunks_of = key
+        return self._chunks
+
+    def predict(
+        self,
+        X: Features,
+        *,
+        beam_size: int | None = None,
+        only_topk: int | None = None,
+        post_processor: str | None = None,
+        codes: csr_matrix | None = None,
+        threads: int = -1,
+    ) -> csr_matrix:
+        """The best labels of each document, by beam search.
+
+        Args:
+            X: the documents.
+            beam_size: nodes kept at each level above the labels; None: what the model says.
+            only_topk: labels kept; None: what the model says.
+            post_processor: of all levels; None: what the model says.
+            codes: (documents × parents of the first level): where to start from; None: everywhere.
+            threads: how many; -1: one a core.
+
+        Returns:
+            (documents × labels) scores, descending within a row.
+        """
+        self._check(X)
+        beams = np.array([level.pred_params.only_topk for level in self.levels], np.int64)
+        if beam_size is not None:
+            beams[:-1] = beam_size
+        if only_topk is not None:
+            beams[-1] = only_topk
+        if beams.min() < 1:
+            raise InputError("beam size and top k must be at least 1", received=f"{beams.tolist()}")
+        # No level can keep more nodes than it has.
+        beams = np.minimum(beams, [level.clusters.shape[0] for level in self.levels])
+        count = thread_count(threads)
+        chunks = self.chunks(X.nr_dense, count)
+        query = _kernel_form(X)
+        start = _NO_CODES if codes is None else _code_arrays(codes)
+        n, k = X.nr_rows, int(beams[-1])
+        nodes, scores = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
+        found = np.zeros(n, np.int64)
+        arguments = (chunks, *query, *start, beams, self._posts(post_processor))
+        block = max(1, min(_BLOCK, _BLOCK_NODES // max(int(beams.max()), self.levels[0].clusters.shape[1])))
+        if count == 1 or n < 2 * count:
+            search(*arguments, 0, n, block, nodes, scores, found)
+        else:
+            # More pieces than threads, since some texts are long; whole blocks where there are enough.
+            step = min(block, max(1, math.ceil(n / (4 * count))))
+            with ThreadPoolExecutor(count) as pool:
+                jobs = [
+                    pool.submit(search, *arguments, at, min(at + step, n), block, nodes, scores, found)
+                    for at in range(0, n, step)
+                ]
+                for job in jobs:
+                    job.result()
+        return _ranked_csr(nodes, scores, found, self.nr_labels)
+
+    def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
+        """Scores of chosen labels only: as a beam search would give that never dropped their ancestors.
+
+        Args:
+            X: the documents.
+            selected: (documents × labels); where it has entries, a score is wanted.
+            post_processor: of all levels; None: what the model says.
+        """
+        self._check(X)
+        if selected.shape != (X.nr_rows, self.nr_labels):
+            raise InputError(
+                "the selected outputs do not fit",
+                expected=f"{X.nr_rows:,} documents × {self.nr_labels:,} labels",
+                received=f"{selected.shape[0]:,} × {selected.shape[1]:,}",
+            )
+        chunks = self.chunks(X.nr_dense)
+        paths = selected_paths(self.levels, chunks, csr_matrix(selected))
+        out = np.empty(len(paths.chunk), np.float32)
+        score_paths(
+            chunks, *_kernel_form(X), paths.indptr, paths.chunk, paths.child, paths.parent,
+            self._posts(post_processor), out,
+        )  # fmt: skip
+        last = paths.indptr[-1]
+        result = csr_matrix(
+            (out[last[0] : last[-1]], paths.node[last[0] : last[-1]], last - last[0]),
+            shape=selected.shape,
+        )
+        result.sort_indices()
+        return result
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the model as PECOS's XLinear folder."""
+        from xmc_tf.linear.disk import save_xlinear
+
+        save_xlinear(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path, nr_dense: int = 0) -> Self:
+        """Reads an XLinear folder, ours or PECOS's.
+
+        Args:
+            folder: holds ``param.json`` and ``ranker/``.
+            nr_dense: how many of the features, the last ones, are dense; what is not told comes with the queries.
+        """
+        from xmc_tf.linear.disk import load_xlinear
+
+        return load_xlinear(folder, nr_dense)
+
+    def _posts(self, override: str | None) -> np.ndarray:
+        names: Sequence[str] = [override or level.pred_params.post_processor for level in self.levels]
+        return np.array([post_processor_code(name) for name in names], np.int64)
+
+    def _check(self, X: Features) -> None:
+        if X.nr_features != self.nr_features:
+            raise InputError(
+                "the features do not fit the model",
+                expected=f"{self.nr_features:,} columns, as in training",
+                received=f"{X.nr_features:,} columns",
+                fix="make them with the same vectoriser that made the training features",
+            )
+
+
+def _kernel_form(X: Features) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Sparse rows and dense rows as the kernels take them."""
+    n = X.nr_rows
+    dense = np.zeros((n, 0), np.float32) if X.dense is None else kernel_view(X.dense, np.float32)
+    if X.sparse is None:
+        return np.zeros(n + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), dense
+    m = X.sparse
+    return kernel_view(m.indptr, np.int64), kernel_view(m.indices, np.int32), kernel_view(m.data, np.float32), dense
+
+
+def _code_arrays(codes: spmatrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    m = csr_matrix(codes)
+    return m.indptr.astype(np.int64), m.indices.astype(np.int32), m.data.astype(np.float32)
+
+
+def _ranked_csr(nodes: np.ndarray, scores: np.ndarray, found: np.ndarray, nr_labels: int) -> csr_matrix:
+    """A CSR matrix whose rows are in order of score, not of label."""
+    n, k = nodes.shape
+    if n and found.min() == k:
+        indptr = np.arange(0, n * k + 1, k) if k else np.zeros(n + 1, np.int64)
+        indices, data = nodes.ravel(), scores.ravel()
+    else:
+        keep = np.arange(k) < found[:, None]
+        indptr = np.concatenate([[0], np.cumsum(found)])
+        indices, data = nodes[keep], scores[keep]
+    result = csr_matrix((n, nr_labels), dtype=np.float32)
+    # Set directly: scipy's checks of a fresh triple would cost more than the search of one query.
+    result.indptr, result.indices, result.data = indptr.astype(np.int32), indices, data
+    return result
