@@ -1,0 +1,145 @@
+"""Cluster chains on disk: the peer's folder of matrices, and a bare matrix of labels × clusters."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csc_matrix, issparse, sparray, spmatrix
+
+from xmc_tf.common.atomic import atomic_folder
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import load_matrix, save_matrix
+from xmc_tf.tree.grouping import upper_splits
+from xmc_tf.tree.label_tree import LabelTree
+
+CONFIG = "config.json"
+
+
+def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = None) -> LabelTree:
+    """Reads a label tree.
+
+    Example:
+        >>> tree = load_chain("model/tree")
+
+    Args:
+        path: a folder of ``config.json`` and ``C0.npz``, ``C1.npz`` …, or one matrix of labels × clusters (.npz), above
+            whose clusters the levels are then made: each ``nr_splits`` neighbours get one parent.
+        nr_splits: for a single matrix, the most children of a node.
+        min_codes: for a single matrix, that many nodes may be right below the root; None: ``nr_splits``.
+
+    Returns:
+        The tree; its ``node_order`` tells which column each node was.
+
+    Raises:
+        InputError: naming the file: it is missing, is no matrix, does not fit the others, or a node has several
+            parents or none.
+    """
+    path = Path(path)
+    if path.is_dir():
+        files = [path / f"C{t}.npz" for t in range(_depth(path))]
+        chain = [_read(file) for file in files]
+        _check_fit(files, chain)
+    else:
+        leaves = _read(path)
+        chain = [*_levels_above(leaves.shape[1], nr_splits, min_codes), leaves]
+    try:
+        return LabelTree.from_chain(chain)
+    except InputError as error:
+        raise InputError(
+            f"{path}: {error.problem}", expected=error.expected, received=error.received, fix=error.fix
+        ) from None
+
+
+def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]) -> None:
+    """Writes a label tree as the peer's folder of matrices, float32 CSC; whole or not at all.
+
+    Args:
+        path: the folder; replaced if it is there.
+        chain: the tree, or its matrices from the root down, which are checked first.
+    """
+    tree = chain if isinstance(chain, LabelTree) else LabelTree.from_chain(chain)
+    with atomic_folder(path) as folder:
+        matrices = tree.to_chain()
+        (folder / CONFIG).write_text(json.dumps({"len": len(matrices)}), encoding="utf-8")
+        for t, matrix in enumerate(matrices):
+            save_matrix(folder / f"C{t}.npz", matrix)
+
+
+def _depth(folder: Path) -> int:
+    """How many matrices the folder says it has."""
+    file = folder / CONFIG
+    if not file.is_file():
+        raise InputError(
+            f"{folder} holds no label tree",
+            expected=f"a {CONFIG} beside C0.npz, C1.npz …",
+            received=", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "an empty folder",
+            fix="name the folder tree/ of a model, or a matrix of labels × clusters (.npz)",
+        )
+    wanted = 'a JSON object with the number of matrices, such as {"len": 3}'
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} is not JSON", expected=wanted, received=str(error)) from None
+    depth = config.get("len") if isinstance(config, dict) else None
+    if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
+        raise InputError(
+            f"{file} does not say how deep the tree is", expected=wanted, received=json.dumps(config)[:100]
+        )
+    found = len(list(folder.glob("C*.npz")))
+    for t in range(depth):
+        if not (folder / f"C{t}.npz").is_file():
+            raise InputError(
+                f"{folder / f'C{t}.npz'} is missing",
+                expected=f"{depth} matrices, as {CONFIG} says: C0.npz to C{depth - 1}.npz",
+                received=f"{found} of them",
+                fix="copy the whole folder again",
+            )
+    if (folder / f"C{depth}.npz").exists():
+        raise InputError(
+            f"{folder} holds more matrices than {CONFIG} says",
+            expected=f"{depth} matrices",
+            received=f"{found}",
+            fix="two trees may have been copied over each other: copy it again into an empty folder",
+        )
+    return depth
+
+
+def _read(file: Path) -> spmatrix:
+    matrix = load_matrix(file, name="label tree")
+    if not issparse(matrix):
+        raise InputError(
+            f"{file} is not a sparse matrix",
+            expected="a scipy .npz of labels × clusters with one entry a label",
+            received="a dense array",
+            fix="scipy.sparse.save_npz(path, scipy.sparse.csc_matrix(C))",
+        )
+    return matrix
+
+
+def _check_fit(files: list[Path], chain: list[spmatrix]) -> None:
+    if chain[0].shape[1] != 1:
+        raise InputError(
+            f"{files[0]} does not begin with one root",
+            expected="a matrix of one column",
+            received=f"{chain[0].shape[0]:,} × {chain[0].shape[1]:,}",
+            fix="give a single matrix of labels × clusters as a file instead of a folder",
+        )
+    for t in range(1, len(chain)):
+        if chain[t].shape[1] != chain[t - 1].shape[0]:
+            raise InputError(
+                f"{files[t]} does not fit {files[t - 1].name}",
+                expected=f"{chain[t - 1].shape[0]:,} columns, one a row of {files[t - 1].name}",
+                received=f"{chain[t].shape[0]:,} × {chain[t].shape[1]:,}",
+                fix="the matrices are of different trees: copy the folder again",
+            )
+
+
+def _levels_above(nr_clusters: int, nr_splits: int, min_codes: int | None) -> list[csc_matrix]:
+    """The matrices above ``nr_clusters`` clusters, in their order."""
+    matrices = []
+    for splits in upper_splits(nr_clusters, nr_splits, min_codes):
+        rows = np.arange(splits[-1], dtype=np.int32)
+        parts = np.ones(rows.size, np.float32), rows, splits.astype(np.int32)
+        matrices.append(csc_matrix(parts, shape=(rows.size, splits.size - 1)))
+    return matrices

@@ -1,0 +1,102 @@
+"""Compiled sums of document features over the documents of each label."""
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+
+@intrinsic
+def _lowest_bit(typing, word):
+    """The place of the lowest bit set in a word that is not zero."""
+
+    def codegen(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), codegen
+
+
+@njit(cache=True, nogil=True)
+def sum_sparse(
+    first, last, nr_features, label_start, label_rows, label_weights, begin, indices, values, ends, out_indices,
+    out_values, squares
+):  # fmt: skip
+    """Sums the sparse features of the documents of each label in ``[first, last)``, sorted by feature.
+
+    The features met are marked in a bitmap, and the words met in a bitmap of the words, so that they are read off in
+    order without a sort.
+
+    Args:
+        first: the first label.
+        last: the one behind the last.
+        nr_features: how many features there are.
+        label_start: where the documents of each label begin.
+        label_rows: the documents of the labels.
+        label_weights: their weights.
+        begin: where the features of each document begin.
+        indices: the features of the documents.
+        values: their values.
+        ends: receives where the features of each label end in the output, counted from ``first``.
+        out_indices: receives the features; as long as all documents' features together.
+        out_values: receives their sums.
+        squares: receives the squared norm of each label's sums, added to what is there.
+    """
+    sums = np.zeros(nr_features, np.float32)
+    words = np.zeros((nr_features + 63) // 64, np.uint64)
+    summary = np.zeros((words.size + 63) // 64, np.uint64)
+    write = 0
+    for label in range(first, last):
+        for d in range(label_start[label], label_start[label + 1]):
+            row, weight = label_rows[d], label_weights[d]
+            for k in range(begin[row], begin[row + 1]):
+                f = indices[k]
+                sums[f] += weight * values[k]
+                words[f >> np.uint32(6)] |= np.uint64(1) << np.uint64(f & np.uint32(63))
+        # A second turn over the documents, while they are still near: cheaper than marking both at every entry.
+        for d in range(label_start[label], label_start[label + 1]):
+            row = label_rows[d]
+            for k in range(begin[row], begin[row + 1]):
+                w = indices[k] >> np.uint32(6)
+                summary[w >> np.uint32(6)] |= np.uint64(1) << np.uint64(w & np.uint32(63))
+        square = np.float64(0.0)
+        for s in range(summary.size):
+            marked = summary[s]
+            summary[s] = 0
+            while marked != 0:
+                w = np.uint64(s) * np.uint64(64) + _lowest_bit(marked)
+                marked &= marked - np.uint64(1)
+                bits = words[w]
+                words[w] = 0
+                while bits != 0:
+                    f = w * np.uint64(64) + _lowest_bit(bits)
+                    bits &= bits - np.uint64(1)
+                    total = sums[f]
+                    sums[f] = 0
+                    out_indices[write] = f
+                    out_values[write] = total
+                    square += np.float64(total) * np.float64(total)
+                    write += 1
+        ends[label - first] = write
+        squares[label] += square
+
+
+@njit(cache=True, nogil=True)
+def sum_dense(first, last, label_start, label_rows, label_weights, values, out, squares):
+    """Sums the dense features of the documents of each label, and adds the squared norms of the sums."""
+    for label in range(first, last):
+        for d in range(label_start[label], label_start[label + 1]):
+            row, weight = label_rows[d], label_weights[d]
+            for j in range(values.shape[1]):
+                out[label, j] += weight * values[row, j]
+        square = np.float64(0.0)
+        for j in range(values.shape[1]):
+            square += np.float64(out[label, j]) * np.float64(out[label, j])
+        squares[label] += square
+
+
+@njit(cache=True, nogil=True)
+def scale_rows(first, last, begin, values, factors):
+    """Multiplies the values of each row by its factor."""
+    for row in range(first, last):
+        for k in range(begin[row], begin[row + 1]):
+            values[k] *= factors[row]

@@ -1,0 +1,87 @@
+"""How deep the tree is, and how its binary levels are grouped into levels of ``nr_splits`` children."""
+
+import math
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+
+
+def binary_depth(nr_labels: int, max_leaf_size: int) -> int:
+    """How often the labels are halved until a leaf holds at most ``max_leaf_size`` of them.
+
+    No leaf is empty: where leaves of one label are asked for and the labels are no power of two, the halving stops
+    one level earlier, with one or two labels a leaf.
+
+    Example:
+        >>> binary_depth(16_481, 100)
+        8
+
+    Args:
+        nr_labels: how many labels there are.
+        max_leaf_size: the most labels of a leaf.
+
+    Returns:
+        The number of halvings; 0 where one leaf holds all.
+    """
+    if nr_labels <= max_leaf_size:
+        return 0
+    depth = max(1, math.ceil(math.log2(nr_labels / max_leaf_size)))
+    return min(depth, nr_labels.bit_length() - 1)
+
+
+def half_bounds(size: int, depth: int) -> np.ndarray:
+    """Where the ``2**depth`` leaves begin and end when ``size`` things are halved again and again.
+
+    The left half is the smaller one where a number is odd.
+
+    Example:
+        >>> half_bounds(5, 1).tolist()
+        [0, 2, 5]
+    """
+    bounds = np.array([0, size], np.int64)
+    for _ in range(depth):
+        middle = (bounds[:-1] + bounds[1:]) >> 1
+        finer = np.empty(2 * bounds.size - 1, np.int64)
+        finer[0::2], finer[1::2] = bounds, middle
+        bounds = finer
+    return bounds
+
+
+def upper_splits(nr_leaves: int, nr_splits: int, min_codes: int | None) -> list[np.ndarray]:
+    """The children of the nodes above the leaves: ``nr_splits`` a node, at least ``min_codes`` below the root.
+
+    From the leaves upwards each ``nr_splits`` neighbours get one parent, until at most ``min_codes`` nodes are left,
+    which become the children of the root.
+
+    Example:
+        >>> [splits.tolist() for splits in upper_splits(8, nr_splits=4, min_codes=None)]
+        [[0, 2], [0, 4, 8]]
+
+    Args:
+        nr_leaves: how many leaves there are.
+        nr_splits: the most children of a node.
+        min_codes: the root may have that many children; None: ``nr_splits``; 1 or less: all leaves.
+
+    Returns:
+        One array of child bounds a level, from the root down to the parents of the leaves; none for a single leaf.
+    """
+    if nr_splits < 2:
+        raise InputError(
+            "a tree cannot be grouped by less than two children",
+            expected="nr_splits of 2 or more",
+            received=f"nr_splits={nr_splits}",
+        )
+    if min_codes is None:
+        min_codes = nr_splits
+    if min_codes <= 1:
+        min_codes = nr_leaves
+    levels: list[np.ndarray] = []
+    nodes = nr_leaves
+    while nodes > min_codes:
+        parents = -(-nodes // nr_splits)
+        levels.insert(0, np.minimum(np.arange(parents + 1, dtype=np.int64) * nr_splits, nodes))
+        nodes = parents
+    if nodes > 1:
+        levels.insert(0, np.array([0, nodes], np.int64))
+    return levels

@@ -1,0 +1,125 @@
+"""Hierarchical 2-means: halves the labels again and again, near ones together, into a balanced tree."""
+
+import numpy as np
+from scipy.sparse import sparray, spmatrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.progress import Progress
+from xmc_tf.data.features import Features, as_features
+from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
+from xmc_tf.tree.kmeans_kernels import begin_halving
+from xmc_tf.tree.kmeans_levels import Level, first_level
+from xmc_tf.tree.kmeans_nodes import half_of, place_evenly, settle_all, split_nodes
+from xmc_tf.tree.kmeans_wide import halve_together
+from xmc_tf.tree.label_tree import LabelTree
+from xmc_tf.tree.threads import Workers, even_cuts
+
+# A node with fewer entries is not worth the meeting of all threads after every step.
+_WIDE_ENTRIES = 400_000
+
+
+def build_tree(
+    embeddings: spmatrix | sparray | np.ndarray | Features, params: HierarchicalKMeansParams | None = None
+) -> LabelTree:
+    """Builds the label tree from label embeddings by balanced hierarchical 2-means.
+
+    Each node is split exactly in half: its labels are sorted by how much nearer they are to the one centroid than to
+    the other. The binary levels are then grouped by ``nr_splits`` and ``min_codes``. Labels with an empty embedding are
+    spread evenly. One seed gives one tree, whatever the number of threads.
+
+    Example:
+        >>> tree = build_tree(label_embedding("pifa", X, Y), HierarchicalKMeansParams(max_leaf_size=100))
+
+    Args:
+        embeddings: one row a label: sparse, dense, or both side by side.
+        params: how to cluster; None: the defaults.
+
+    Returns:
+        The tree. No leaf is empty: where ``max_leaf_size`` is 1 and the number of labels no power of two, leaves hold
+        one or two labels.
+
+    Raises:
+        InputError: there is no label, or an embedding holds NaN or infinity.
+    """
+    params = params or HierarchicalKMeansParams()
+    features = as_features(embeddings)
+    nr_labels = features.nr_rows
+    if nr_labels == 0:
+        raise InputError("there are no labels to build a tree of", expected="one embedding at least", received="0 rows")
+    depth = binary_depth(nr_labels, params.max_leaf_size)
+    bounds = half_bounds(nr_labels, depth)
+    order = _halve_all(features, depth, params) if depth else np.arange(nr_labels)
+    leaf = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
+    upper = upper_splits(bounds.size - 1, params.nr_splits, params.min_codes)
+    return LabelTree(splits=(*upper, bounds), labels=order[np.lexsort((order, leaf))])
+
+
+def _halve_all(features: Features, depth: int, params: HierarchicalKMeansParams) -> np.ndarray:
+    """The labels in the order of the ``2**depth`` leaves."""
+    left = np.empty(features.nr_rows, np.bool_)
+    with (
+        Workers(params.threads) as workers,
+        Progress("clustering the labels", total=features.nr_rows * depth, unit="halvings") as progress,
+    ):
+        level = first_level(features, workers)
+        for t in range(depth):
+            # A random state for each node, that depends on nothing but the seed and the node's place.
+            seeds = np.random.SeedSequence([params.seed, t]).generate_state(level.nr_nodes, np.uint64)
+            _split_level(level, sample_rate(params, t, depth), seeds, params, workers, left)
+            level.halve(left)
+            # Renumbering costs about what it gains on the next level; on the next two it pays.
+            if t % 2 == 1 and t < depth - 1:
+                level.drop_unshared(workers)
+            progress.add(features.nr_rows)
+    return level.entries.order
+
+
+def sample_rate(params: HierarchicalKMeansParams, level: int, depth: int) -> float:
+    """The share of a node's labels that its centroids are made of.
+
+    The first ``warmup_ratio`` of the levels take ``min_sample_rate``; from there it rises by equal steps, to
+    ``max_sample_rate`` at the last level.
+
+    Args:
+        params: the rates; all labels are taken where ``do_sample`` is off.
+        level: the binary level, 0 for the root.
+        depth: how many binary levels there are.
+
+    Returns:
+        The rate of that level.
+    """
+    if not params.do_sample:
+        return 1.0
+    warmup = int(params.warmup_ratio * depth)
+    if level < warmup:
+        return params.min_sample_rate
+    step = (params.max_sample_rate - params.min_sample_rate) / (depth - warmup)
+    return params.min_sample_rate + step * (level + 1 - warmup)
+
+
+def _split_level(
+    level: Level, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, workers: Workers, left: np.ndarray
+) -> None:  # fmt: skip
+    """Decides for each label of a level whether it goes left."""
+    filled = level.filled
+    shares = np.minimum(filled, np.maximum(2, np.ceil(rate * filled).astype(np.int64)))
+    before = level.work_before()
+    entries, spherical, rounds = level.entries, params.spherical, params.kmeans_max_iter
+    few = level.nr_nodes < 2 * workers.threads
+    if workers.threads == 1 or not few or before[-1] <= _WIDE_ENTRIES * level.nr_nodes:
+        workers.run(
+            lambda first, last: split_nodes(
+                first, last, level.starts, level.empties, level.widths, shares, seeds, entries, spherical, rounds, left
+            ),
+            even_cuts(before, workers.parts),
+        )
+        return
+    for node in range(level.nr_nodes):
+        start, share = int(level.starts[node]), int(shares[node])
+        filled, take = place_evenly(start, int(level.starts[node + 1]), int(level.empties[node]), left)
+        if filled > 1:
+            width = int(level.widths[node]) + entries.dense.shape[1]
+            halving = begin_halving(start, filled, share, width, seeds[node : node + 1].copy())
+            halve_together(entries, halving, half_of(take, share, filled), spherical, rounds, workers)
+            settle_all(entries, halving, start, filled, take, left)

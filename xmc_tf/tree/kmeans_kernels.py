@@ -1,0 +1,356 @@
+"""The compiled steps of 2-means on one node, each over a range that a thread can take.
+
+Where the time is saved, without giving up an exact round:
+
+* The sums of features of both sides are not summed anew in a round; only the labels that changed sides move from one
+  to the other.
+* A label's score cannot change by more than its norm times the way that the direction between the centroids went.
+  Labels that cannot have come near the border are not scored again (`pick_doubtful`): after the first rounds, most.
+
+Every sum is taken in the order of the labels, within one label, or by blocks of a fixed size, never in the order of
+threads: the tree does not depend on how the work was spread.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+# Sums may be reassociated, so that they vectorise; NaN and infinity keep their meaning.
+_FAST = {"reassoc", "contract", "nsz"}
+BLOCK = 4096
+
+
+class Entries(NamedTuple):
+    """The features of the labels of a level; a label's place says where it stands in the level.
+
+    Args:
+        begin: where the sparse features of each place begin in ``indices`` and ``values``.
+        end: where they end.
+        indices: the sparse features, ascending within a label, numbered within a node from 0.
+        values: their values.
+        dense: the dense features, a row a label (not a place); no columns where there are none.
+        order: the label at each place.
+        private: the squared weight of features that no other label of the node has, where they were dropped.
+        norms: the norm of all features of each place.
+    """
+
+    begin: np.ndarray
+    end: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    dense: np.ndarray
+    order: np.ndarray
+    private: np.ndarray
+    norms: np.ndarray
+
+
+class Halving(NamedTuple):
+    """The state of 2-means on one node; its members are the labels that the centroids are made of.
+
+    Vectors of features hold the sparse ones first and the dense ones behind them.
+
+    Args:
+        rows: the place of each member.
+        left: whether it is on the left side.
+        goes: whether it goes to the left side in this round.
+        to_left: what has to be added of it to the left sums: 1, 0 or -1.
+        to_right: what has to be added of it to the right sums.
+        own: the direction along its private features.
+        scores: how far it lay in the direction of the left centroid when it was last scored.
+        known: how far the direction had turned by then.
+        todo: which members are to be scored.
+        left_sums: the sum of the features of the left side.
+        right_sums: the sum of the features of the right side.
+        direction: from the right centroid to the left one.
+        block_norms: the squared norms of the two sums, block by block.
+        block_turns: how far the direction turned, squared, block by block.
+    """
+
+    rows: np.ndarray
+    left: np.ndarray
+    goes: np.ndarray
+    to_left: np.ndarray
+    to_right: np.ndarray
+    own: np.ndarray
+    scores: np.ndarray
+    known: np.ndarray
+    todo: np.ndarray
+    left_sums: np.ndarray
+    right_sums: np.ndarray
+    direction: np.ndarray
+    block_norms: np.ndarray
+    block_turns: np.ndarray
+
+
+@njit(cache=True, nogil=True)
+def next_random(state: np.ndarray) -> np.uint64:
+    """The next number of SplitMix64; ``state`` is an array of one uint64."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def begin_halving(first: int, count: int, members: int, width: int, state: np.ndarray) -> Halving:
+    """Chooses the members among ``count`` places from ``first`` on, and two of them to point the first direction."""
+    rows = np.empty(members, np.int64)
+    taken = 0
+    for i in range(count):
+        if taken < members and next_random(state) % np.uint64(count - i) < np.uint64(members - taken):
+            rows[taken] = first + i
+            taken += 1
+    to_left, to_right = np.zeros(members, np.int8), np.zeros(members, np.int8)
+    a = np.int64(next_random(state) % np.uint64(members))
+    b = np.int64(next_random(state) % np.uint64(members - 1))
+    to_left[a] = 1
+    to_right[b + np.int64(b >= a)] = 1
+    blocks = (width + BLOCK - 1) // BLOCK
+    return Halving(
+        rows,
+        np.zeros(members, np.bool_),
+        np.zeros(members, np.bool_),
+        to_left,
+        to_right,
+        np.zeros(members, np.float32),
+        np.zeros(members, np.float32),
+        np.zeros(members, np.float64),
+        np.arange(members),
+        np.zeros(width, np.float32),
+        np.zeros(width, np.float32),
+        np.zeros(width, np.float32),
+        np.zeros((2, blocks), np.float32),
+        np.zeros(blocks, np.float32),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _first_at_least(indices: np.ndarray, low: int, high: int, bound: int) -> int:
+    while low < high:
+        middle = (low + high) >> 1
+        if indices[middle] < bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def add_rows(entries: Entries, halving: Halving, low: int, high: int) -> None:
+    """Adds to the sums what ``to_left`` and ``to_right`` say, for the features in ``[low, high)``."""
+    width = halving.direction.size
+    nr_sparse = width - entries.dense.shape[1]
+    whole = low == 0 and high == width
+    for i in range(halving.rows.size):
+        for side in range(2):
+            sign = halving.to_left[i] if side == 0 else halving.to_right[i]
+            if sign == 0:
+                continue
+            sums = halving.left_sums if side == 0 else halving.right_sums
+            weight = np.float32(sign)
+            row = halving.rows[i]
+            first, last = entries.begin[row], entries.end[row]
+            if not whole:
+                first = _first_at_least(entries.indices, first, last, low)
+                last = _first_at_least(entries.indices, first, last, high)
+            for k in range(first, last):
+                sums[entries.indices[k]] += weight * entries.values[k]
+            label = entries.order[row]
+            for j in range(max(low, nr_sparse), high):
+                sums[j] += weight * entries.dense[label, j - nr_sparse]
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def measure_blocks(halving: Halving, first: int, last: int) -> None:
+    """The squared norms of the sums, block by block."""
+    left_sums, right_sums = halving.left_sums, halving.right_sums
+    for block in range(first, last):
+        left = right = np.float32(0.0)
+        for f in range(block * BLOCK, min((block + 1) * BLOCK, left_sums.size)):
+            left += left_sums[f] * left_sums[f]
+            right += right_sums[f] * right_sums[f]
+        halving.block_norms[0, block] = left
+        halving.block_norms[1, block] = right
+
+
+@njit(cache=True, nogil=True)
+def centroid_weights(entries: Entries, halving: Halving, spherical: bool) -> tuple[float, float]:
+    """What the two sums are multiplied by to become centroids: one by their norm, or by their number of labels."""
+    left = right = 0.0
+    for block in range(halving.block_turns.size):
+        left += halving.block_norms[0, block]
+        right += halving.block_norms[1, block]
+    count = 0
+    for i in range(halving.rows.size):
+        if halving.left[i]:
+            count += 1
+            left += entries.private[halving.rows[i]]
+        else:
+            right += entries.private[halving.rows[i]]
+    if not spherical:
+        return 1.0 / max(count, 1), 1.0 / max(halving.rows.size - count, 1)
+    return 1.0 / np.sqrt(left) if left > 0.0 else 0.0, 1.0 / np.sqrt(right) if right > 0.0 else 0.0
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def turn_blocks(halving: Halving, by_left: float, by_right: float, first: int, last: int) -> None:
+    """Points the direction to the new left centroid, and notes how far it turned, block by block."""
+    left_sums, right_sums, direction = halving.left_sums, halving.right_sums, halving.direction
+    of_left, of_right = np.float32(by_left), np.float32(by_right)
+    for block in range(first, last):
+        way = np.float32(0.0)
+        for f in range(block * BLOCK, min((block + 1) * BLOCK, direction.size)):
+            new = of_left * left_sums[f] - of_right * right_sums[f]
+            way += (new - direction[f]) * (new - direction[f])
+            direction[f] = new
+        halving.block_turns[block] = way
+
+
+@njit(cache=True, nogil=True)
+def turn_private(entries: Entries, halving: Halving, by_left: float, by_right: float) -> float:
+    """Turns the direction along the private features too; returns how far it turned in all."""
+    way = 0.0
+    for block in range(halving.block_turns.size):
+        way += halving.block_turns[block]
+    for i in range(halving.rows.size):
+        new = np.float32(by_left if halving.left[i] else -by_right)
+        way += entries.private[halving.rows[i]] * (new - halving.own[i]) ** 2
+        halving.own[i] = new
+    return np.sqrt(way)
+
+
+@njit(cache=True, nogil=True)
+def _sparse_dot(first: int, last: int, indices: np.ndarray, values: np.ndarray, vector: np.ndarray) -> np.float32:
+    """Four sums side by side: LLVM's own vectors would gather, which takes twice as long as four loads."""
+    a = b = c = d = np.float32(0.0)
+    k = first
+    while k + 4 <= last:
+        a += values[k] * vector[indices[k]]
+        b += values[k + 1] * vector[indices[k + 1]]
+        c += values[k + 2] * vector[indices[k + 2]]
+        d += values[k + 3] * vector[indices[k + 3]]
+        k += 4
+    while k < last:
+        a += values[k] * vector[indices[k]]
+        k += 1
+    return (a + b) + (c + d)
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _dense_dot(dense: np.ndarray, label: int, vector: np.ndarray) -> np.float32:
+    total = np.float32(0.0)
+    first = vector.size - dense.shape[1]
+    for j in range(dense.shape[1]):
+        total += dense[label, j] * vector[first + j]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def score(entries: Entries, halving: Halving, low: int, high: int) -> None:
+    """Scores the members ``todo[low:high]``: how far they lie in the direction of the left centroid."""
+    for n in range(low, high):
+        i = halving.todo[n]
+        row = halving.rows[i]
+        total = _sparse_dot(entries.begin[row], entries.end[row], entries.indices, entries.values, halving.direction)
+        if entries.dense.shape[1] > 0:
+            total += _dense_dot(entries.dense, entries.order[row], halving.direction)
+        halving.scores[i] = total + entries.private[row] * halving.own[i]
+
+
+@njit(cache=True, nogil=True)
+def _kth_largest(numbers: np.ndarray, k: int) -> np.float32:
+    """The ``k``-th largest number, by Hoare's selection; the numbers change places."""
+    low, high, place = 0, numbers.size - 1, numbers.size - k
+    while low < high:
+        a, b, c = numbers[low], numbers[(low + high) >> 1], numbers[high]
+        pivot = max(min(a, b), min(max(a, b), c))
+        i, j = low, high
+        while i <= j:
+            while numbers[i] < pivot:
+                i += 1
+            while numbers[j] > pivot:
+                j -= 1
+            if i <= j:
+                numbers[i], numbers[j] = numbers[j], numbers[i]
+                i += 1
+                j -= 1
+        if place <= j:
+            high = j
+        elif place >= i:
+            low = i
+        else:
+            break
+    return numbers[place]
+
+
+@njit(cache=True, nogil=True)
+def pick_doubtful(entries: Entries, halving: Halving, turned: float, take: int) -> tuple[int, int]:
+    """Finds the members that may go either way, by what is known of their scores; ``goes`` is set for the sure ones.
+
+    Args:
+        entries: the features.
+        halving: the state; its ``todo`` receives the doubtful members, in order.
+        turned: how far the direction has turned since the beginning.
+        take: how many members go left.
+
+    Returns:
+        How many members are doubtful, and how many of them go left.
+    """
+    count = halving.rows.size
+    scores, goes, todo = halving.scores, halving.goes, halving.todo
+    slack, bounds = np.empty(count, np.float32), np.empty(count, np.float32)
+    for i in range(count):
+        # Rounding shall not make a member safe: hence a little more than the way.
+        way = 1.0001 * (turned - halving.known[i]) + 1e-6
+        slack[i] = entries.norms[halving.rows[i]] * way
+        bounds[i] = scores[i] - slack[i]
+    lowest = _kth_largest(bounds, take)
+    for i in range(count):
+        bounds[i] = scores[i] + slack[i]
+    highest = _kth_largest(bounds, take)
+    doubtful = 0
+    for i in range(count):
+        goes[i] = scores[i] - slack[i] > highest
+        if goes[i]:
+            take -= 1
+        elif scores[i] + slack[i] >= lowest:
+            todo[doubtful] = i
+            doubtful += 1
+    return doubtful, take
+
+
+@njit(cache=True, nogil=True)
+def settle(halving: Halving, doubtful: int, take: int, turned: float) -> None:
+    """Sends the ``take`` best of the doubtful members left, once they are scored; ties: the first ones."""
+    if doubtful == 0:
+        return
+    scores, goes, todo = halving.scores, halving.goes, halving.todo
+    numbers = np.empty(doubtful, np.float32)
+    for n in range(doubtful):
+        numbers[n] = scores[todo[n]]
+        halving.known[todo[n]] = turned
+    bound = _kth_largest(numbers, take) if take > 0 else np.float32(np.inf)
+    for n in range(doubtful):
+        if scores[todo[n]] > bound:
+            take -= 1
+    for n in range(doubtful):
+        i = todo[n]
+        goes[i] = scores[i] > bound
+        if scores[i] == bound and take > 0:
+            goes[i] = True
+            take -= 1
+
+
+@njit(cache=True, nogil=True)
+def change_sides(halving: Halving) -> int:
+    """Lets the members go where they go, and notes what that adds to the sums; returns how many changed sides."""
+    changed = 0
+    for i in range(halving.rows.size):
+        sign = np.int8(halving.goes[i]) - np.int8(halving.left[i])
+        halving.to_left[i] = sign
+        halving.to_right[i] = -sign
+        halving.left[i] = halving.goes[i]
+        changed += sign != 0
+    return changed

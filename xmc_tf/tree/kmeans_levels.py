@@ -1,0 +1,157 @@
+"""The nodes of one binary level of the tree, and how they become the nodes of the next one."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.features import Features
+from xmc_tf.tree.kmeans_kernels import Entries
+from xmc_tf.tree.kmeans_nodes import keep_shared, row_squares
+from xmc_tf.tree.threads import Workers, even_cuts
+
+
+@dataclass
+class Level:
+    """The nodes of one binary level: the labels of a node lie together, those without features behind the others.
+
+    Args:
+        starts: where the labels of each node begin.
+        empties: how many labels of each node have no features.
+        widths: how many sparse features each node has.
+        entries: the features of the labels.
+    """
+
+    starts: np.ndarray
+    empties: np.ndarray
+    widths: np.ndarray
+    entries: Entries
+    _spare: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
+    _owned: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
+
+    @property
+    def nr_nodes(self) -> int:
+        """How many nodes the level has."""
+        return self.starts.size - 1
+
+    @property
+    def filled(self) -> np.ndarray:
+        """How many labels of each node have features."""
+        return np.diff(self.starts) - self.empties
+
+    def work_before(self) -> np.ndarray:
+        """How many entries lie before each node, and behind the last: a measure of the work."""
+        lengths = self.entries.end - self.entries.begin + self.entries.dense.shape[1] + 8
+        return np.concatenate(([0], np.cumsum(lengths)))[self.starts]
+
+    def halve(self, left: np.ndarray) -> None:
+        """Puts the labels for which ``left`` is set into left children, the others into right ones."""
+        node = np.repeat(np.arange(self.nr_nodes), np.diff(self.starts))
+        places = np.argsort(2 * node + ~left, kind="stable")
+        begin, end, _, _, _, order, private, norms = self.entries
+        self.entries = self.entries._replace(
+            begin=begin[places],
+            end=end[places],
+            order=order[places],
+            private=private[places],
+            norms=norms[places],
+        )
+        starts = np.empty(2 * self.starts.size - 1, np.int64)
+        starts[0::2], starts[1::2] = self.starts, (self.starts[:-1] + self.starts[1:]) >> 1
+        empties = np.empty(2 * self.empties.size, np.int64)
+        empties[0::2], empties[1::2] = self.empties // 2, self.empties - self.empties // 2
+        self.starts, self.empties, self.widths = starts, empties, np.repeat(self.widths, 2)
+
+    def drop_unshared(self, workers: Workers) -> None:
+        """Keeps only the features that two labels of a node share, and numbers them anew."""
+        offsets = np.concatenate(([0], np.cumsum(self.entries.end - self.entries.begin)))
+        size = int(offsets[-1])
+        # Two pairs of arrays take turns: fresh memory costs as much as the work itself.
+        indices, values = self._spare or (np.empty(size, np.uint32), np.empty(size, np.float32))
+        workers.run(
+            lambda first, last: keep_shared(
+                first, last, self.starts, self.widths, offsets[self.starts], self.entries, indices, values
+            ),
+            even_cuts(self.work_before(), workers.parts),
+        )
+        self._spare, self._owned = self._owned, (indices, values)
+        self.entries = self.entries._replace(
+            indices=read_only(indices, np.uint32), values=read_only(values, np.float32)
+        )
+
+
+def first_level(features: Features, workers: Workers) -> Level:
+    """The root: all labels in one node.
+
+    Args:
+        features: the embeddings of the labels.
+        workers: who counts.
+
+    Returns:
+        The level of the root.
+
+    Raises:
+        InputError: an embedding holds NaN or infinity.
+    """
+    nr_labels = features.nr_rows
+    sparse = features.sparse
+    dense = read_only(np.zeros((nr_labels, 0)) if features.dense is None else features.dense, np.float32)
+    if sparse is None:
+        indptr, indices, values = np.zeros(nr_labels + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
+    else:
+        indptr, indices, values = sparse.indptr.astype(np.int64), sparse.indices, sparse.data
+    width = features.nr_sparse
+    if width >= 2**31:
+        used, indices = np.unique(indices, return_inverse=True)
+        width = used.size
+    values = read_only(values, np.float32)
+    squares = np.empty(nr_labels, np.float64)
+    work = indptr + np.arange(nr_labels + 1) * (dense.shape[1] + 8)
+    workers.run(
+        lambda low, high: row_squares(low, high, indptr, values, dense, squares), even_cuts(work, workers.parts)
+    )
+    _check_finite(squares, features)
+    # Scaled so that squares of sums fit a float32, whatever unit the features came in; the tree does not change by it.
+    largest = float(np.sqrt(squares.max()))
+    if largest > 0 and not 1e-9 < largest < 1e9:
+        factor = np.float32(1.0 / largest)
+        values, dense = read_only(values * factor, np.float32), read_only(dense * factor, np.float32)
+        squares /= largest**2
+    order = np.argsort(squares == 0, kind="stable")
+    return Level(
+        starts=np.array([0, nr_labels], np.int64),
+        empties=np.array([np.count_nonzero(squares == 0)], np.int64),
+        widths=np.array([width], np.int64),
+        entries=Entries(
+            begin=indptr[:-1][order],
+            end=indptr[1:][order],
+            indices=read_only(read_only(indices, np.int32).view(np.uint32), np.uint32),
+            values=values,
+            dense=dense,
+            order=order,
+            private=np.zeros(nr_labels, np.float32),
+            norms=np.sqrt(squares[order]).astype(np.float32),
+        ),
+    )
+
+
+def read_only(array: np.ndarray, kind: type) -> np.ndarray:
+    """A view that cannot be written to: a mapped file and own memory then share one compiled kernel."""
+    view = np.require(np.asarray(array), dtype=kind, requirements=["C", "A"]).view()
+    view.flags.writeable = False
+    return view
+
+
+def _check_finite(squares: np.ndarray, features: Features) -> None:
+    wrong = np.flatnonzero(~np.isfinite(squares))
+    if not wrong.size:
+        return
+    row = features.rows(wrong[:1])
+    numbers = np.concatenate([part.ravel() for part in (row.dense, row.sparse and row.sparse.data) if part is not None])
+    number = numbers[~np.isfinite(numbers)][0]
+    raise InputError(
+        f"the embedding of label {wrong[0]} holds {number}",
+        expected="finite numbers",
+        received=f"{number} in {wrong.size:,} of {squares.size:,} embeddings",
+        fix="look for it in the features of the documents and of the labels",
+    )

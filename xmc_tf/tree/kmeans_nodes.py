@@ -1,0 +1,211 @@
+"""2-means on many nodes, each by one thread, and the features that the nodes keep."""
+
+import numpy as np
+from numba import njit
+
+from xmc_tf.tree.kmeans_kernels import (
+    Entries,
+    Halving,
+    add_rows,
+    begin_halving,
+    centroid_weights,
+    change_sides,
+    measure_blocks,
+    pick_doubtful,
+    score,
+    settle,
+    turn_blocks,
+    turn_private,
+)
+
+
+@njit(cache=True, nogil=True)
+def split_nodes(
+    first: int,
+    last: int,
+    starts: np.ndarray,
+    empties: np.ndarray,
+    widths: np.ndarray,
+    shares: np.ndarray,
+    seeds: np.ndarray,
+    entries: Entries,
+    spherical: bool,
+    rounds: int,
+    result: np.ndarray,
+) -> None:
+    """Splits the nodes ``[first, last)`` of a level.
+
+    Args:
+        first: the first node.
+        last: the one behind the last.
+        starts: where the labels of each node begin.
+        empties: how many labels of each node have no features; they come last.
+        widths: how many sparse features each node has.
+        shares: how many labels of each node its centroids are made of.
+        seeds: the random state of each node.
+        entries: the features of the level's labels.
+        spherical: whether centroids are scaled to length 1.
+        rounds: the most rounds of 2-means.
+        result: receives for each place whether it goes left.
+    """
+    state = np.empty(1, np.uint64)
+    for node in range(first, last):
+        filled, take = place_evenly(starts[node], starts[node + 1], empties[node], result)
+        if filled < 2:
+            continue
+        state[0] = seeds[node]
+        width = widths[node] + entries.dense.shape[1]
+        halving = begin_halving(starts[node], filled, shares[node], width, state)
+        halve(entries, halving, half_of(take, shares[node], filled), spherical, rounds)
+        settle_all(entries, halving, starts[node], filled, take, result)
+
+
+@njit(cache=True, nogil=True)
+def half_of(take: int, members: int, filled: int) -> int:
+    """How many members go left where ``take`` of the ``filled`` labels do."""
+    return max(1, take * members // filled)
+
+
+@njit(cache=True, nogil=True)
+def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple[int, int]:
+    """Sends half of a node's labels left, and half of those without features, which are near nothing.
+
+    Returns:
+        How many labels have features, and how many of them go left.
+    """
+    filled = stop - start - empty
+    take = (stop - start) // 2 - empty // 2
+    for i in range(filled):
+        result[start + i] = i < take
+    for i in range(empty):
+        result[start + filled + i] = i < empty // 2
+    return filled, take
+
+
+@njit(cache=True, nogil=True)
+def halve(entries: Entries, halving: Halving, half: int, spherical: bool, rounds: int) -> None:
+    """2-means on one node by one thread; `halve_together` takes the same steps with many."""
+    width, blocks = halving.direction.size, halving.block_turns.size
+    add_rows(entries, halving, 0, width)
+    first_direction(halving)
+    score(entries, halving, 0, halving.rows.size)
+    first_sides(halving, half)
+    turned = 0.0
+    for _ in range(rounds):
+        add_rows(entries, halving, 0, width)
+        measure_blocks(halving, 0, blocks)
+        by_left, by_right = centroid_weights(entries, halving, spherical)
+        turn_blocks(halving, by_left, by_right, 0, blocks)
+        turned += turn_private(entries, halving, by_left, by_right)
+        doubtful, wanted = pick_doubtful(entries, halving, turned, half)
+        score(entries, halving, 0, doubtful)
+        settle(halving, doubtful, wanted, turned)
+        if change_sides(halving) == 0:
+            break
+
+
+@njit(cache=True, nogil=True)
+def first_direction(halving: Halving) -> None:
+    """Points from the one chosen member to the other, and clears the sums."""
+    for f in range(halving.direction.size):
+        halving.direction[f] = halving.left_sums[f] - halving.right_sums[f]
+        halving.left_sums[f] = 0
+        halving.right_sums[f] = 0
+    for i in range(halving.rows.size):
+        halving.own[i] = halving.to_left[i] - halving.to_right[i]
+
+
+@njit(cache=True, nogil=True)
+def first_sides(halving: Halving, half: int) -> None:
+    """Puts every member on a side, and into that side's sums."""
+    settle(halving, halving.rows.size, half, -np.inf)
+    for i in range(halving.rows.size):
+        halving.left[i] = halving.goes[i]
+        halving.to_left[i] = halving.goes[i]
+        halving.to_right[i] = not halving.goes[i]
+
+
+@njit(cache=True, nogil=True)
+def settle_all(entries: Entries, halving: Halving, start: int, filled: int, take: int, result: np.ndarray) -> None:
+    """Writes down the sides; where the members are a sample, all labels are split by the direction found on them."""
+    members = halving.rows.size
+    if members == filled:
+        for i in range(filled):  # numba compiles the assignment of a slice for seconds
+            result[start + i] = halving.left[i]
+        return
+    state = np.zeros(1, np.uint64)
+    everyone = begin_halving(start, filled, filled, halving.direction.size, state)
+    for f in range(halving.direction.size):
+        everyone.direction[f] = halving.direction[f]
+    for i in range(members):
+        everyone.own[halving.rows[i] - start] = halving.own[i]
+    score(entries, everyone, 0, filled)
+    settle(everyone, filled, take, 0.0)
+    for i in range(filled):
+        result[start + i] = everyone.goes[i]
+
+
+@njit(cache=True, nogil=True)
+def keep_shared(
+    first: int,
+    last: int,
+    starts: np.ndarray,
+    widths: np.ndarray,
+    offsets: np.ndarray,
+    entries: Entries,
+    new_indices: np.ndarray,
+    new_values: np.ndarray,
+) -> None:
+    """Lays the features of each node together, but only those that two of its labels share, numbered from 0.
+
+    So the sums over a node fit the cache. A feature of one label alone meets no label but its own: its square is folded
+    into that label's ``private`` weight. A node's features go to ``offsets[node]`` and behind; ``widths`` and the
+    ``begin``, ``end`` and ``private`` of the entries are changed in place.
+    """
+    indices, values = entries.indices, entries.values
+    widest = 0
+    for node in range(first, last):
+        widest = max(widest, widths[node])
+    number = np.empty(widest, np.int32)
+    for node in range(first, last):
+        write = offsets[node]
+        for f in range(widths[node]):
+            number[f] = 0
+        for row in range(starts[node], starts[node + 1]):
+            for k in range(entries.begin[row], entries.end[row]):
+                number[indices[k]] += 1
+        shared = 0
+        for f in range(widths[node]):
+            if number[f] > 1:
+                number[f] = shared
+                shared += 1
+            else:
+                number[f] = -1
+        widths[node] = shared
+        for row in range(starts[node], starts[node + 1]):
+            read, stop, own = entries.begin[row], entries.end[row], entries.private[row]
+            entries.begin[row] = write
+            for k in range(read, stop):
+                new = number[indices[k]]
+                if new >= 0:
+                    new_indices[write] = new
+                    new_values[write] = values[k]
+                    write += 1
+                else:
+                    own += values[k] * values[k]
+            entries.private[row] = own
+            entries.end[row] = write
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def row_squares(
+    low: int, high: int, indptr: np.ndarray, values: np.ndarray, dense: np.ndarray, squares: np.ndarray
+) -> None:
+    """The squared norm of each label's features; not finite where one of them is not."""
+    for row in range(low, high):
+        total = np.float64(0.0)
+        for k in range(indptr[row], indptr[row + 1]):
+            total += np.float64(values[k]) * np.float64(values[k])
+        for j in range(dense.shape[1]):
+            total += np.float64(dense[row, j]) * np.float64(dense[row, j])
+        squares[row] = total

@@ -1,0 +1,266 @@
+"""Label embeddings: what a label is like, taken from its documents, its own features, or both."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy.sparse import csr_matrix, hstack, issparse, sparray, spmatrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.features import Features, as_features
+from xmc_tf.tree.embedding_kernels import scale_rows, sum_dense, sum_sparse
+from xmc_tf.tree.kmeans_levels import read_only
+from xmc_tf.tree.threads import Workers, even_cuts
+
+Matrix: TypeAlias = csr_matrix | np.ndarray | Features
+METHODS = ("pifa", "pii", "pifa_lf_concat", "pifa_lf_convex_combine")
+
+# A range of labels has at most about that many entries before equal features are summed: 128 MB of scratch a thread.
+_CHUNK_ENTRIES = 16_000_000
+
+
+def label_embedding(
+    method: str,
+    X: spmatrix | sparray | np.ndarray | Features | None,
+    Y: spmatrix | sparray,
+    Z: spmatrix | sparray | np.ndarray | Features | None = None,
+    alpha: float | np.ndarray = 0.5,
+    threads: int = -1,
+) -> Matrix:
+    """Makes one embedding a label.
+
+    =========================  ==========================================================================
+    ``pifa``                   the sum of the features of a label's documents, scaled to length 1
+    ``pii``                    the label's documents themselves, scaled to length 1
+    ``pifa_lf_concat``         ``pifa`` and the label features ``Z`` side by side
+    ``pifa_lf_convex_combine``  ``alpha * pifa + (1 - alpha) * Z``
+    =========================  ==========================================================================
+
+    In the sums of ``pifa`` a document with many labels counts less: the rows of ``Y`` are scaled to length 1 first.
+    Neither ``Z`` nor what is combined with it is scaled.
+
+    Example:
+        >>> embeddings = label_embedding("pifa", X, Y)
+
+    Args:
+        method: one of the above.
+        X: documents × features: sparse, dense or both; may be None for ``pii``.
+        Y: documents × labels, sparse.
+        Z: labels × label features, for the methods with ``lf``.
+        alpha: the weight of ``pifa`` in the combination, from 0 to 1; one for all labels or one for each.
+        threads: how many threads to use; -1 for one a core. The result does not depend on it.
+
+    Returns:
+        Labels × features: CSR where all parts are sparse, an array where all are dense. ``pifa_lf_concat`` of a sparse
+        and a dense part gives `Features`, the dense part kept dense, as does ``X`` of both kinds.
+
+    Raises:
+        InputError: an unknown method, or matrices that do not fit together.
+    """
+    name = method.lower()
+    if name not in METHODS:
+        raise InputError(
+            "there is no such label embedding", expected=f"one of {', '.join(METHODS)}", received=repr(method)
+        )
+    labels = _label_matrix(Y)
+    if name == "pii":
+        return _unit_rows(_transposed(labels), threads)
+    if X is None:
+        raise InputError(f"{name} needs the features of the documents", expected="a matrix X", received="None")
+    features = as_features(X)
+    if features.nr_rows != labels.shape[0]:
+        raise InputError(
+            "the features and the labels are not of the same documents",
+            expected=f"{labels.shape[0]:,} rows in X, as in Y",
+            received=f"{features.nr_rows:,} rows",
+        )
+    if name == "pifa":
+        return _plain(_pifa(features, labels, threads))
+    own = _label_features(Z, labels.shape[1], name)
+    if name == "pifa_lf_concat":
+        return _plain(_side_by_side(_pifa(features, labels, threads), own))
+    _check_same_columns(features, own)
+    weights = _weights(alpha, labels.shape[1])
+    return _plain(_combined(_pifa(features, labels, threads), own, weights))
+
+
+def _label_matrix(Y: Any) -> csr_matrix:
+    if not issparse(Y):
+        raise InputError(
+            "the label matrix is not sparse",
+            expected="a scipy sparse matrix, documents × labels",
+            received=type(Y).__name__,
+            fix="scipy.sparse.csr_matrix(Y) makes it one",
+        )
+    as_csr = csr_matrix(Y, dtype=np.float32)
+    if not np.isfinite(np.sum(as_csr.data, dtype=np.float64)):
+        row = int(np.searchsorted(as_csr.indptr, np.flatnonzero(~np.isfinite(as_csr.data))[0], side="right") - 1)
+        raise InputError(
+            f"the labels of document {row} hold NaN or infinity", expected="finite numbers", received="others"
+        )
+    return as_csr
+
+
+def _transposed(labels: csr_matrix) -> csr_matrix:
+    """Labels × documents, the documents of each label in order."""
+    turned = labels.tocsc(copy=True).T
+    turned.sum_duplicates()
+    return turned
+
+
+def _unit_rows(matrix: csr_matrix, threads: int) -> csr_matrix:
+    """Scales the rows of a matrix of our own to length 1; empty ones stay empty."""
+    squares = np.concatenate(([0.0], np.cumsum(np.square(matrix.data, dtype=np.float64))))
+    factors = _inverse_norms(np.diff(squares[matrix.indptr]))
+    with Workers(threads) as workers:
+        workers.run(
+            lambda low, high: scale_rows(low, high, matrix.indptr.astype(np.int64), matrix.data, factors),
+            even_cuts(matrix.indptr, workers.parts),
+        )
+    return matrix
+
+
+def _inverse_norms(squares: np.ndarray) -> np.ndarray:
+    norms = np.sqrt(squares)
+    return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
+
+
+def _pifa(features: Features, labels: csr_matrix, threads: int) -> Features:
+    """The sums of the features of each label's documents, sparse and dense part scaled to length 1 together."""
+    sums = np.concatenate(([0.0], np.cumsum(np.square(labels.data, dtype=np.float64))))
+    weights = np.repeat(_inverse_norms(np.diff(sums[labels.indptr])), np.diff(labels.indptr)) * labels.data
+    turned = _transposed(csr_matrix((weights, labels.indices, labels.indptr), shape=labels.shape))
+    starts = turned.indptr.astype(np.int64)
+    rows, weights = read_only(turned.indices, np.int32), turned.data
+    squares = np.zeros(turned.shape[0])
+    sparse = dense = None
+    with Workers(threads) as workers:
+        if features.sparse is not None:
+            sparse = _sum_sparse(features.sparse, starts, rows, weights, squares, workers)
+        if features.dense is not None:
+            dense = np.zeros((turned.shape[0], features.nr_dense), np.float32)
+            given = read_only(features.dense, np.float32)
+            workers.run(
+                lambda low, high: sum_dense(low, high, starts, rows, weights, given, dense, squares),
+                even_cuts(starts, workers.parts),
+            )
+        factors = _inverse_norms(squares)
+        if sparse is not None:
+            begin = sparse.indptr.astype(np.int64)
+            workers.run(
+                lambda low, high: scale_rows(low, high, begin, sparse.data, factors), even_cuts(begin, workers.parts)
+            )
+    if dense is not None:
+        dense *= factors[:, None]
+    return Features(sparse, dense)
+
+
+def _sum_sparse(
+    X: csr_matrix, starts: np.ndarray, rows: np.ndarray, weights: np.ndarray, squares: np.ndarray, workers: Workers
+) -> csr_matrix:  # fmt: skip
+    """The sums of sparse rows, label by label, in ranges of labels of about the same work."""
+    begin = X.indptr.astype(np.int64)
+    lengths = np.diff(begin)[rows]
+    entries = np.concatenate(([0], np.cumsum(lengths)))[starts]
+    indices = read_only(read_only(X.indices, np.int32).view(np.uint32), np.uint32)
+    values = read_only(X.data, np.float32)
+
+    def sum_range(first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        # No more features can come out than go in, nor than the labels have room for.
+        most = int(np.minimum(np.diff(entries[first : last + 1]), X.shape[1]).sum())
+        ends = np.empty(last - first, np.int64)
+        out_indices, out_values = np.empty(most, np.int32), np.empty(most, np.float32)
+        sum_sparse(
+            first, last, X.shape[1], starts, rows, weights, begin, indices, values, ends, out_indices, out_values,
+            squares,
+        )  # fmt: skip
+        return ends, out_indices[: ends[-1]].copy(), out_values[: ends[-1]].copy()
+
+    parts = max(workers.parts, int(entries[-1] // _CHUNK_ENTRIES))
+    ranges = workers.run(sum_range, even_cuts(entries + np.arange(entries.size), parts))
+    bases = np.cumsum([0, *(ends[-1] for ends, _, _ in ranges)])
+    indptr = np.concatenate([[0], *(ends + base for (ends, _, _), base in zip(ranges, bases[:-1], strict=True))])
+    result = csr_matrix((starts.size - 1, X.shape[1]), dtype=np.float32)
+    result.indptr = indptr.astype(np.int32 if bases[-1] < 2**31 else np.int64)
+    result.indices = np.concatenate([part for _, part, _ in ranges])
+    result.data = np.concatenate([part for _, _, part in ranges])
+    result.has_canonical_format = True
+    return result
+
+
+def _label_features(Z: Any, nr_labels: int, method: str) -> Features:
+    if Z is None:
+        raise InputError(
+            f"{method} needs the features of the labels",
+            expected="a matrix Z, labels × label features",
+            received="None",
+            fix="give label features, or use pifa",
+        )
+    own = as_features(Z)
+    if own.nr_rows != nr_labels:
+        raise InputError(
+            "the label features and the label matrix are not of the same labels",
+            expected=f"{nr_labels:,} rows in Z, one a column of Y",
+            received=f"{own.nr_rows:,} rows",
+        )
+    return own
+
+
+def _side_by_side(a: Features, b: Features) -> Features:
+    sparse = [part.sparse for part in (a, b) if part.sparse is not None]
+    dense = [part.dense for part in (a, b) if part.dense is not None]
+    return Features(
+        sparse=csr_matrix(hstack(sparse, format="csr")) if sparse else None,
+        dense=np.ascontiguousarray(np.hstack(dense)) if dense else None,
+    )
+
+
+def _check_same_columns(features: Features, own: Features) -> None:
+    pairs = features.sparse is not None and features.dense is not None
+    own_pairs = own.sparse is not None and own.dense is not None
+    same_parts = (features.nr_sparse, features.nr_dense) == (own.nr_sparse, own.nr_dense)
+    if features.nr_features != own.nr_features or (not same_parts and (pairs or own_pairs)):
+        raise InputError(
+            "document and label features cannot be combined",
+            expected=f"{features.nr_sparse:,} sparse and {features.nr_dense:,} dense columns in Z, as in X",
+            received=f"{own.nr_sparse:,} sparse and {own.nr_dense:,} dense columns",
+            fix="make both by the same vectorizer and encoder, or use pifa_lf_concat",
+        )
+
+
+def _weights(alpha: Any, nr_labels: int) -> np.ndarray:
+    weights = np.asarray(alpha)
+    if weights.dtype.kind not in "fiu" or weights.shape not in ((), (nr_labels,)):
+        raise InputError(
+            "alpha is neither a number nor one number a label",
+            expected=f"a number or an array of {nr_labels:,}",
+            received=f"an array of shape {weights.shape}" if weights.dtype.kind in "fiu" else repr(alpha),
+        )
+    if not np.all((weights >= 0) & (weights <= 1)):
+        wrong = weights[~((weights >= 0) & (weights <= 1))] if weights.ndim else weights
+        raise InputError("alpha is out of range", expected="numbers from 0 to 1", received=str(np.atleast_1d(wrong)[0]))
+    return np.broadcast_to(weights.astype(np.float32), (nr_labels,))
+
+
+def _combined(a: Features, b: Features, weights: np.ndarray) -> Features:
+    """``weights * a + (1 - weights) * b``, part by part; dense where the two are of different kinds."""
+    ours, others = weights[:, None], (np.float32(1.0) - weights)[:, None]
+    if (a.sparse is None) != (b.sparse is None):
+        a, b = _all_dense(a), _all_dense(b)
+    sparse = dense = None
+    if a.sparse is not None and b.sparse is not None:
+        sparse = csr_matrix(a.sparse.multiply(ours) + b.sparse.multiply(others), dtype=np.float32)
+        sparse.sum_duplicates()
+    if a.dense is not None and b.dense is not None:
+        dense = ours * a.dense + others * b.dense
+    return Features(sparse, dense)
+
+
+def _all_dense(features: Features) -> Features:
+    return features if features.sparse is None else Features(dense=features.sparse.toarray())
+
+
+def _plain(features: Features) -> Matrix:
+    """The one part where there is only one."""
+    if features.dense is None:
+        return features.sparse
+    return features.dense if features.sparse is None else features

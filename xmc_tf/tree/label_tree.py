@@ -1,0 +1,241 @@
+"""The label tree: levels of contiguous children over one permutation of the labels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from scipy.sparse import csc_matrix, sparray, spmatrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.tree.renumbering import read_chain
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTree:
+    """A tree over labels, whose nodes are numbered so that the children of a node are neighbours.
+
+    Level 0 is the root, level ``depth`` are the labels. The children of node ``p`` of level ``t`` are the positions
+    ``[splits[t][p], splits[t][p + 1])`` of level ``t + 1``, and the label at position ``i`` of the last level is
+    ``labels[i]``. So whatever belongs to a cluster's labels can lie together: in memory, in a shard, in a file.
+
+    Example:
+        >>> tree = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
+        >>> tree.children(1, 1)
+        range(2, 5)
+        >>> tree.path(3)
+        (0, 1)
+
+    Args:
+        splits: for each level above the labels, where the children of its nodes begin, and where the last ones end.
+        labels: the label at each position of the last level; ascending within a parent.
+        node_order: for each level above the labels, the number each node had in the chain it was read from; left out
+            for trees of our own, where it is the node's own number.
+    """
+
+    splits: tuple[np.ndarray, ...]
+    labels: np.ndarray
+    node_order: tuple[np.ndarray, ...] = ()
+
+    def __post_init__(self) -> None:
+        splits = tuple(_frozen(level, f"the splits of level {t}") for t, level in enumerate(self.splits))
+        object.__setattr__(self, "splits", splits)
+        object.__setattr__(self, "labels", _frozen(self.labels, "the labels of the tree"))
+        _check_splits(self.splits, self.labels.size)
+        _check_labels(self.splits[-1], self.labels)
+        order = self.node_order or tuple(np.arange(size) for size in self.level_sizes[:-1])
+        order = tuple(_frozen(level, f"the node order of level {t}") for t, level in enumerate(order))
+        object.__setattr__(self, "node_order", order)
+        if [level.size for level in order] != list(self.level_sizes[:-1]):
+            raise InputError(
+                "the node order does not fit the tree",
+                expected=f"levels of {list(self.level_sizes[:-1])} nodes",
+                received=f"{[level.size for level in order]}",
+            )
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both trees group the same labels in the same way, whatever their nodes were called before."""
+        if not isinstance(other, LabelTree):
+            return NotImplemented
+        return (
+            self.depth == other.depth
+            and np.array_equal(self.labels, other.labels)
+            and all(np.array_equal(a, b) for a, b in zip(self.splits, other.splits, strict=True))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"LabelTree({' > '.join(f'{size:,}' for size in self.level_sizes)})"
+
+    @property
+    def depth(self) -> int:
+        """How many levels of splits there are: the length of the chain of matrices."""
+        return len(self.splits)
+
+    @property
+    def nr_labels(self) -> int:
+        """How many labels there are."""
+        return int(self.labels.size)
+
+    @property
+    def level_sizes(self) -> tuple[int, ...]:
+        """The number of nodes of each level, from the root (1) to the labels."""
+        return (*(level.size - 1 for level in self.splits), self.nr_labels)
+
+    @cached_property
+    def inverse(self) -> np.ndarray:
+        """The position of each label in the tree: ``inverse[labels[i]] == i``."""
+        inverse = np.empty_like(self.labels)
+        inverse[self.labels] = np.arange(self.nr_labels)
+        inverse.flags.writeable = False
+        return inverse
+
+    @property
+    def leaf_order(self) -> np.ndarray:
+        """The labels in the order of the tree: another name for ``labels``."""
+        return self.labels
+
+    def order_of(self, level: int) -> np.ndarray:
+        """The original numbers of the nodes of a level in the order of the tree; at the last level, the labels.
+
+        Args:
+            level: 0 for the root, ``depth`` for the labels.
+
+        Returns:
+            For each position of the level the number it has outside: the column of a foreign weight matrix, or the
+            label.
+        """
+        self._check_level(level, self.depth)
+        return self.labels if level == self.depth else self.node_order[level]
+
+    def children(self, level: int, node: int) -> range:
+        """The positions at ``level + 1`` of the children of a node."""
+        self._check_level(level, self.depth - 1)
+        self._check_node(level, node)
+        return range(int(self.splits[level][node]), int(self.splits[level][node + 1]))
+
+    def parent(self, level: int, node: int) -> int:
+        """The position at ``level - 1`` of the parent of a node."""
+        if level == 0:
+            raise InputError("the root has no parent", expected="a level of 1 or more", received="level 0")
+        self._check_level(level, self.depth)
+        self._check_node(level, node)
+        return int(np.searchsorted(self.splits[level - 1], node, side="right") - 1)
+
+    def path(self, label: int) -> tuple[int, ...]:
+        """The nodes above a label, from the root (always 0) to its leaf cluster."""
+        if not 0 <= label < self.nr_labels:
+            raise InputError(
+                f"the tree has no label {label}", expected=f"0 to {self.nr_labels - 1}", received=str(label)
+            )
+        node, nodes = int(self.inverse[label]), []
+        for level in range(self.depth, 0, -1):
+            node = self.parent(level, node)
+            nodes.append(node)
+        return tuple(reversed(nodes))
+
+    def labels_under(self, level: int, node: int) -> np.ndarray:
+        """All labels below a node, in the order of the tree; at the last level, the label itself."""
+        self._check_level(level, self.depth)
+        self._check_node(level, node)
+        first, last = node, node + 1
+        for splits in self.splits[level:]:
+            first, last = int(splits[first]), int(splits[last])
+        return self.labels[first:last]
+
+    def to_chain(self) -> list[csc_matrix]:
+        """The tree as matrices, child × parent, float32 CSC; the rows of the last one are label ids.
+
+        The nodes carry the tree's own numbers, whatever they were called where it was read from.
+        """
+        chain = []
+        for level, splits in enumerate(self.splits):
+            rows = self.labels if level == self.depth - 1 else np.arange(splits[-1])
+            kind = np.int32 if rows.size < 2**31 else np.int64
+            parts = np.ones(rows.size, np.float32), rows.astype(kind), splits.astype(kind)
+            chain.append(csc_matrix(parts, shape=(rows.size, splits.size - 1)))
+        return chain
+
+    @classmethod
+    def from_chain(cls, chain: Sequence[spmatrix | sparray]) -> Self:
+        """Reads a chain of cluster matrices, whatever the order of its nodes.
+
+        Args:
+            chain: matrices from the root down; entry (i, j) of matrix t says that node i of level t + 1 is a child of
+                node j of level t. The rows of the last one are the labels.
+
+        Returns:
+            The tree; ``node_order`` tells which column each node was.
+
+        Raises:
+            InputError: a node has several parents or none, or the matrices do not fit together.
+        """
+        splits, orders = read_chain(chain)
+        return cls(splits=tuple(splits), labels=orders[-1], node_order=tuple(orders[:-1]))
+
+    def _check_level(self, level: int, last: int) -> None:
+        if not 0 <= level <= last:
+            raise InputError("the tree has no such level", expected=f"0 to {last}", received=str(level))
+
+    def _check_node(self, level: int, node: int) -> None:
+        if not 0 <= node < self.level_sizes[level]:
+            raise InputError(
+                f"level {level} of the tree has no node {node}",
+                expected=f"0 to {self.level_sizes[level] - 1}",
+                received=str(node),
+            )
+
+
+def _frozen(values: np.ndarray | Sequence[int], name: str) -> np.ndarray:
+    """The numbers as an int64 array that nobody can change; a view where they already are one."""
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InputError(
+            f"{name} are no list of whole numbers",
+            expected="one dimension of integers",
+            received=f"{array.ndim} dimensions of {array.dtype}",
+        )
+    view = array.astype(np.int64, copy=False).view()
+    view.flags.writeable = False
+    return view
+
+
+def _check_splits(splits: tuple[np.ndarray, ...], nr_labels: int) -> None:
+    if not splits or nr_labels == 0:
+        raise InputError("the tree is empty", expected="one level and one label at least", received="none")
+    below = [level.size - 1 for level in splits[1:]] + [nr_labels]
+    if splits[0].size != 2:
+        raise InputError(
+            "the tree does not begin with one root", expected="1 root", received=f"{splits[0].size - 1} nodes"
+        )
+    for t, (level, size) in enumerate(zip(splits, below, strict=True)):
+        if level.size < 2 or level[0] != 0 or level[-1] != size or np.any(level[1:] < level[:-1]):
+            raise InputError(
+                f"the splits of level {t} do not cover the nodes below",
+                expected=f"numbers that rise from 0 to {size}",
+                received=f"{level[:8].tolist()}{'…' if level.size > 8 else ''}",
+            )
+
+
+def _check_labels(leaves: np.ndarray, labels: np.ndarray) -> None:
+    seen = np.zeros(labels.size, np.bool_)
+    inside = labels[(labels >= 0) & (labels < labels.size)]
+    seen[inside] = True
+    if not seen.all():
+        missing = int(np.flatnonzero(~seen)[0])
+        raise InputError(
+            f"label {missing} is not in the tree",
+            expected=f"each label of 0 to {labels.size - 1} once",
+            received="other labels twice, or out of range",
+        )
+    falls = np.flatnonzero(labels[1:] < labels[:-1]) + 1
+    inner = falls[~np.isin(falls, leaves)]
+    if inner.size:
+        cluster = int(np.searchsorted(leaves, inner[0], side="right") - 1)
+        raise InputError(
+            f"the labels of leaf cluster {cluster} are not in ascending order",
+            expected="ascending labels within a cluster, so that a tree has one form only",
+            received=f"{labels[inner[0] - 1]} before {labels[inner[0]]}",
+        )

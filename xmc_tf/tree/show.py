@@ -1,0 +1,238 @@
+"""The label tree for the eyes: as indented text, and as a drawing for Graphviz.
+
+python -m xmc_tf.tree.show model/            the upper levels, each cluster by its biggest labels
+python -m xmc_tf.tree.show tree/ --labels labels.txt --depth 3 --dot tree.dot
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.atomic import atomic_file
+from xmc_tf.common.cli import HelpFormatter, run
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import load_matrix, load_names
+from xmc_tf.tree.chain_io import CONFIG, load_chain
+from xmc_tf.tree.label_tree import LabelTree
+
+# Names longer than that would push the others of a cluster out of sight.
+_NAME_LENGTH = 40
+
+
+def show(
+    tree: LabelTree,
+    names: Sequence[str] | None = None,
+    max_children: int = 16,
+    depth: int = 2,
+    frequencies: np.ndarray | None = None,
+    words: int = 4,
+) -> str:
+    """Draws the tree as indented text, each cluster with the names of its biggest labels.
+
+    Example:
+        >>> print(show(tree, names, depth=1))
+        16,481 labels
+        ├─ 1,030 labels: Helsinki, architecture, buildings, towns …
+        …
+
+    Args:
+        tree: the tree.
+        names: the name of each label; None: their numbers.
+        max_children: at most that many children of a node are shown, and the number of the others.
+        depth: how many levels below the root are shown; the labels come after the last level of clusters.
+        frequencies: how many documents each label has: the biggest come first; None: the lowest numbers do.
+        words: how many labels stand for a cluster.
+
+    Returns:
+        The lines, without a line end after the last one.
+    """
+    call = _Namer(tree, names, frequencies, words)
+    depth = _whole("depth", depth, 0)
+    max_children = _whole("max_children", max_children, 1)
+
+    def below(level: int, node: int, margin: str) -> Iterator[str]:
+        if level == min(depth, tree.depth):
+            return
+        shown, hidden = call.children(level, node, max_children)
+        for n, child in enumerate(shown):
+            last = n == len(shown) - 1 and not hidden
+            yield f"{margin}{'└─' if last else '├─'} {call(level + 1, child)}"
+            yield from below(level + 1, child, margin + ("   " if last else "│  "))
+        if hidden:
+            yield f"{margin}└─ … and {hidden:,} more"
+
+    return "\n".join([call(0, 0), *below(0, 0, "")])
+
+
+def to_dot(
+    tree: LabelTree,
+    names: Sequence[str] | None = None,
+    depth: int = 2,
+    max_children: int = 16,
+    frequencies: np.ndarray | None = None,
+    words: int = 4,
+) -> str:
+    """Writes the tree in the language of Graphviz (``dot -Tsvg tree.dot > tree.svg``).
+
+    Args:
+        tree: the tree.
+        names: the name of each label; None: their numbers.
+        depth: how many levels below the root are drawn.
+        max_children: at most that many children of a node are drawn, and one box for the others.
+        frequencies: how many documents each label has.
+        words: how many labels stand for a cluster.
+
+    Returns:
+        The graph.
+    """
+    call = _Namer(tree, names, frequencies, words)
+    depth = _whole("depth", depth, 0)
+    max_children = _whole("max_children", max_children, 1)
+    lines = [
+        "digraph labels {",
+        "  rankdir=LR;",
+        '  node [shape=box, fontname="sans-serif"];',
+        f"  n0_0 [label={_quoted(call(0, 0))}];",
+    ]
+
+    def below(level: int, node: int) -> None:
+        if level == min(depth, tree.depth):
+            return
+        shown, hidden = call.children(level, node, max_children)
+        for child in shown:
+            lines.append(f"  n{level + 1}_{child} [label={_quoted(call(level + 1, child))}];")
+            lines.append(f"  n{level}_{node} -> n{level + 1}_{child};")
+            below(level + 1, child)
+        if hidden:
+            lines.append(f"  more{level}_{node} [label={_quoted(f'… and {hidden:,} more')}, style=dashed];")
+            lines.append(f"  n{level}_{node} -> more{level}_{node} [style=dashed];")
+
+    below(0, 0)
+    return "\n".join([*lines, "}"])
+
+
+class _Namer:
+    """What to call a node: a label by its name, a cluster by its size and its biggest labels."""
+
+    def __init__(
+        self, tree: LabelTree, names: Sequence[str] | None, frequencies: np.ndarray | None, words: int
+    ) -> None:
+        self.tree, self.names, self.words = tree, names, _whole("words", words, 1)
+        self.frequencies = frequencies
+        for what, given in (("names", names), ("frequencies", frequencies)):
+            if given is not None and len(given) != tree.nr_labels:
+                raise InputError(
+                    f"the {what} do not fit the tree",
+                    expected=f"{tree.nr_labels:,}, one a label",
+                    received=f"{len(given):,}",
+                )
+
+    def _biggest_first(self, labels: np.ndarray) -> np.ndarray:
+        """The positions of big labels first, then those of low numbers."""
+        if self.frequencies is None:
+            return np.argsort(labels, kind="stable")
+        return np.lexsort((labels, -np.asarray(self.frequencies, np.float64)[labels]))
+
+    def children(self, level: int, node: int, most: int) -> tuple[list[int], int]:
+        """The children to show, labels by their size, and how many are not shown; "1 more" would take as much room."""
+        children = self.tree.children(level, node)
+        shown = len(children) if len(children) <= most + 1 else most
+        if level + 1 < self.tree.depth:
+            return list(children[:shown]), len(children) - shown
+        labels = self.tree.labels[children.start : children.stop]
+        return (children.start + self._biggest_first(labels)[:shown]).tolist(), len(children) - shown
+
+    def __call__(self, level: int, node: int) -> str:
+        labels = self.tree.labels_under(level, node)
+        if level == self.tree.depth:
+            name = self._name(labels[0])
+            return name if self.frequencies is None else f"{name} ({int(self.frequencies[labels[0]]):,})"
+        count = f"{labels.size:,} label{'' if labels.size == 1 else 's'}"
+        if level == 0 or labels.size == 0:
+            return count
+        biggest = labels[self._biggest_first(labels)[: self.words]]
+        rest = " …" if labels.size > biggest.size else ""
+        return f"{count}: {', '.join(self._name(label) for label in biggest)}{rest}"
+
+    def _name(self, label: int) -> str:
+        name = str(label) if self.names is None else " ".join(self.names[label].split())
+        # A name is a line of a file that anybody may have written: no control codes on the user's terminal.
+        name = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+        return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
+
+
+def _whole(name: str, value: int, least: int) -> int:
+    if not isinstance(value, int) or value < least:
+        raise InputError(f"{name} is not right", expected=f"a whole number of {least} or more", received=repr(value))
+    return value
+
+
+def _quoted(text: str) -> str:
+    """A string of Graphviz: only the quote and the backslash mean something in it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m xmc_tf.tree.show",
+        description="Shows a label tree, each cluster by the names of its biggest labels.",
+        formatter_class=HelpFormatter,
+    )
+    parser.add_argument("tree", help="a tree's folder, a model's folder, or a matrix of labels × clusters (.npz)")
+    parser.add_argument("--labels", metavar="NAMES.txt", help="label names, one a line; a model brings its own")
+    parser.add_argument(
+        "-y", "--label-path", metavar="Y.npz", help="documents × labels: shows the most frequent labels first"
+    )
+    parser.add_argument("--depth", type=int, default=2, help="levels below the root")
+    parser.add_argument("--max-children", type=int, default=16, help="children shown of a node")
+    parser.add_argument("--words", type=int, default=4, help="labels named of a cluster")
+    parser.add_argument("--dot", metavar="FILE", help="write a drawing for Graphviz there instead")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command line."""
+    options = _parser().parse_args(argv)
+    given = Path(options.tree)
+    inside = given / "tree"
+    is_model = given.is_dir() and not (given / CONFIG).exists() and inside.is_dir()
+    tree = load_chain(inside if is_model else given)
+    labels = options.labels
+    if labels is None and is_model and (given / "labels.txt").exists():
+        labels = given / "labels.txt"
+    names = None if labels is None else load_names(labels, tree.nr_labels)
+    frequencies = None if options.label_path is None else _frequencies(Path(options.label_path), tree.nr_labels)
+    if options.dot is None:
+        draw: Callable[..., str] = show
+    else:
+        draw = to_dot
+    drawn = draw(
+        tree, names, depth=options.depth, max_children=options.max_children, frequencies=frequencies,
+        words=options.words,
+    )  # fmt: skip
+    if options.dot is None:
+        print(drawn)
+        return
+    with atomic_file(options.dot) as part:
+        part.write_text(drawn + "\n", encoding="utf-8")
+    print(f"{options.dot}: draw it with  dot -Tsvg {options.dot} -o tree.svg", file=sys.stderr)
+
+
+def _frequencies(path: Path, nr_labels: int) -> np.ndarray:
+    matrix = load_matrix(path, name="labels")
+    if matrix.shape[1] != nr_labels:
+        raise InputError(
+            f"{path} does not fit the tree",
+            expected=f"{nr_labels:,} columns, one a label",
+            received=f"{matrix.shape[1]:,}",
+        )
+    return np.bincount(csr_matrix(matrix).indices, minlength=nr_labels)
+
+
+if __name__ == "__main__":
+    run(main)
