@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -65,12 +65,12 @@ def build_chunks(levels: Sequence["Level"], nr_sparse: int, nr_dense: int, threa
     )  # fmt: skip
 
 
-def _arrays(level: "Level") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _arrays(level: "Level") -> tuple[Any, ...]:
     w = level.weights
     return kernel_view(w.indptr, np.int64), kernel_view(w.indices, np.int32), kernel_view(w.data, np.float32)
 
 
-def _children(level: "Level") -> tuple[np.ndarray, np.ndarray]:
+def _children(level: "Level") -> tuple[Any, ...]:
     return kernel_view(level.clusters.indptr, np.int64), kernel_view(level.clusters.indices, np.int32)
 
 

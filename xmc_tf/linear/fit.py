@@ -204,7 +204,7 @@ def _solve(instances: _Instances, problem: LevelProblem, task: _Task, seed: int)
             aligned_zeros(size), aligned_zeros(n), signs, cost, _LOSSES[params.solver_type], params.Cp, params.Cn,
             bias, params.eps, params.max_iter, params.threshold, limit, seed,
         )  # fmt: skip
-    used = int(columns.indptr[columns.count[0]])
+    used = int(columns.indptr[columns.filled[0]])
     return columns._replace(features=columns.features[:used].copy(), weights=columns.weights[:used].copy())
 
 

@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError("-B must be at least 1", received=str(arguments.max_pred_chunk))
     model = TextRanker.load(arguments.model_folder)
     documents = _documents(arguments, model)
-    Y = None if arguments.label_path is None else load_matrix(arguments.label_path, name="labels")
+    Y: Any = None if arguments.label_path is None else load_matrix(arguments.label_path, name="labels")
     if Y is not None:
         check_validation_input(Y, model.ranker.nr_labels, arguments.label_path)
         check_pair(documents, Y, "the documents", arguments.label_path)

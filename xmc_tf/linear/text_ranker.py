@@ -78,7 +78,7 @@ class TextRanker:
             )
         from xmc_tf.features import Tfidf
 
-        return Tfidf.load(self.folder / "features")
+        return Tfidf.load(Path(self.folder or ".") / "features")
 
     def features(self, texts: Sequence[str] | Sequence[bytes], threads: int = -1) -> Features:
         """The features of texts."""

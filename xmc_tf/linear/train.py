@@ -4,6 +4,7 @@ import argparse
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from scipy.sparse import spmatrix
 
@@ -150,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     Y = load_matrix(arguments.label_path, name="labels")
     texts = TextFile(arguments.text_path) if arguments.text_path else None
-    X = None if arguments.inst_path is None else load_features(arguments.inst_path)
+    X: Any = None if arguments.inst_path is None else load_features(arguments.inst_path)
     files = {
         "Y": arguments.label_path,
         "X": arguments.inst_path,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, spmatrix
@@ -131,7 +131,7 @@ class XLinear:
         n, k = X.nr_rows, int(beams[-1])
         nodes, scores = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
         found = np.zeros(n, np.int64)
-        arguments = (chunks, *query, *start, beams, self._posts(post_processor))
+        arguments: tuple[Any, ...] = (chunks, *query, *start, beams, self._posts(post_processor))
         block = max(1, min(_BLOCK, _BLOCK_NODES // max(int(beams.max()), self.levels[0].clusters.shape[1])))
         if count == 1 or n < 2 * count:
             search(*arguments, 0, n, block, nodes, scores, found)
@@ -184,7 +184,7 @@ class XLinear:
         save_xlinear(self, folder)
 
     @classmethod
-    def load(cls, folder: str | Path, nr_dense: int = 0) -> Self:
+    def load(cls, folder: str | Path, nr_dense: int = 0) -> "XLinear":
         """Reads an XLinear folder, ours or PECOS's.
 
         Args:

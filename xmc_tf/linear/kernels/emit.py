@@ -11,17 +11,17 @@ class Columns(NamedTuple):
 
     Attributes:
         labels: which label each column is.
-        indptr: where each column begins; ``indptr[count]`` is the end.
+        indptr: where each column begins; ``indptr[filled[0]]`` is the end.
         features: row of each weight in the level's W (the bias is the last one).
         weights: the weights.
-        count: in ``count[0]``, how many columns there are.
+        filled: in ``filled[0]``, how many columns there are.
     """
 
     labels: np.ndarray
     indptr: np.ndarray
     features: np.ndarray
     weights: np.ndarray
-    count: np.ndarray
+    filled: np.ndarray
 
 
 @njit(cache=True, nogil=True)
@@ -39,13 +39,13 @@ def new_columns(capacity):
 @njit(cache=True, nogil=True)
 def _with_room(columns, more):
     """The same columns with room for ``more`` further weights."""
-    used = columns.indptr[columns.count[0]]
+    used = columns.indptr[columns.filled[0]]
     if used + more <= len(columns.weights):
         return columns
     size = max(used + more, 2 * len(columns.weights))
     features, weights = np.empty(size, np.int32), np.empty(size, np.float32)
     features[:used], weights[:used] = columns.features[:used], columns.weights[:used]
-    return Columns(columns.labels, columns.indptr, features, weights, columns.count)
+    return Columns(columns.labels, columns.indptr, features, weights, columns.filled)
 
 
 @njit(cache=True, nogil=True)
@@ -58,7 +58,7 @@ def emit_column(columns, label, lane, problem, nr_sparse, nr_dense, w, alpha, si
     shared = len(problem.names)
     most = shared + nr_dense + 1 + len(problem.private_names)
     columns = _with_room(columns, most)
-    begin = columns.indptr[columns.count[0]]
+    begin = columns.indptr[columns.filled[0]]
     names, values = columns.features[begin:], columns.weights[begin:]
     found = 0
     for local in range(shared):
@@ -91,7 +91,7 @@ def emit_column(columns, label, lane, problem, nr_sparse, nr_dense, w, alpha, si
     by_name = np.argsort(names[:found], kind="mergesort")
     sorted_names, sorted_values = names[:found][by_name], values[:found][by_name]
     names[:found], values[:found] = sorted_names, sorted_values
-    columns.labels[columns.count[0]] = label
-    columns.count[0] += 1
-    columns.indptr[columns.count[0]] = begin + found
+    columns.labels[columns.filled[0]] = label
+    columns.filled[0] += 1
+    columns.indptr[columns.filled[0]] = begin + found
     return columns
