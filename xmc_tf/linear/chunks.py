@@ -30,15 +30,17 @@ def build_chunks(levels: Sequence["Level"], nr_sparse: int, nr_dense: int, threa
     children = np.concatenate([level.clusters.indices for level in levels]).astype(np.int32, copy=False)
     rows, words = (np.zeros(int(level_start[-1]), np.int64) for _ in range(2))
     with ThreadPoolExecutor(threads) as pool:
+        job: tuple[Any, ...]
         jobs = []
         for t, level in enumerate(levels):
             own = slice(int(level_start[t]), int(level_start[t + 1]))
             for first, last in _ranges(counts[t], threads):
-                jobs.append(pool.submit(
+                job = (
                     measure, *_arrays(level)[:2], *_children(level), nr_sparse, first, last, rows[own], words[own],
-                ))  # fmt: skip
-        for job in jobs:
-            job.result()
+                )  # fmt: skip
+                jobs.append(pool.submit(*job))
+        for future in jobs:
+            future.result()
         # Two thirds full at the most: short probes, and little memory for the many small chunks.
         bits = np.ceil(np.log2(np.maximum(1.5 * rows, 2))).astype(np.int64)
         table_start = np.concatenate([[0], np.cumsum(1 << bits)])
@@ -52,13 +54,14 @@ def build_chunks(levels: Sequence["Level"], nr_sparse: int, nr_dense: int, threa
             own = slice(int(level_start[t]), int(level_start[t + 1]))
             base = slice(int(child_start[own.start]), int(child_start[own.stop]))
             for first, last in _ranges(counts[t], threads):
-                jobs.append(pool.submit(
+                job = (
                     fill, *_arrays(level), *_children(level), nr_sparse, nr_dense, first, last,
                     level.bias, bias[base], dense[base], table_start[own],
                     64 - bits[own], table, stream_start[own], stream, stream.view(np.float32),
-                ))  # fmt: skip
-        for job in jobs:
-            job.result()
+                )  # fmt: skip
+                jobs.append(pool.submit(*job))
+        for future in jobs:
+            future.result()
     return Chunks(
         level_start, child_start, children, bias, dense, table_start, 64 - bits, table, stream_start, stream,
         stream.view(np.float32), int(padded(int(child_counts.max(initial=1)))),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, cast
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, spmatrix
@@ -132,15 +132,16 @@ class XLinear:
         nodes, scores = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
         found = np.zeros(n, np.int64)
         arguments: tuple[Any, ...] = (chunks, *query, *start, beams, self._posts(post_processor))
+        kernel = cast(Any, search)
         block = max(1, min(_BLOCK, _BLOCK_NODES // max(int(beams.max()), self.levels[0].clusters.shape[1])))
         if count == 1 or n < 2 * count:
-            search(*arguments, 0, n, block, nodes, scores, found)
+            kernel(*arguments, 0, n, block, nodes, scores, found)
         else:
             # More pieces than threads, since some texts are long; whole blocks where there are enough.
             step = min(block, max(1, math.ceil(n / (4 * count))))
             with ThreadPoolExecutor(count) as pool:
                 jobs = [
-                    pool.submit(search, *arguments, at, min(at + step, n), block, nodes, scores, found)
+                    pool.submit(kernel, *arguments, at, min(at + step, n), block, nodes, scores, found)
                     for at in range(0, n, step)
                 ]
                 for job in jobs:
