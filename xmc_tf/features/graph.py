@@ -77,6 +77,8 @@ class TfidfGraph(tf.Module):
 
     def _count(self, features: tf.Tensor, splits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Row, feature and count of all features that each row holds, sorted, without those that are none."""
+        # The op refuses to count no rows at all: one without words is put after the last.
+        splits = tf.concat([splits, splits[-1:]], axis=0)
         counted = tf.raw_ops.RaggedCountSparseOutput(
             splits=splits * self._params.ngram_max,
             values=tf.reshape(features, [-1]),

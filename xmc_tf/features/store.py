@@ -35,9 +35,7 @@ def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_doc
         "nr_documents": nr_documents,
         "nr_features": len(vocabulary),
         "params": params.to_json(),
-        "files": {
-            name: {"bytes": len(content), "crc32": zlib.crc32(content)} for name, content in contents.items()
-        },
+        "files": {name: {"bytes": len(content), "crc32": zlib.crc32(content)} for name, content in contents.items()},
     }
     with atomic_folder(folder) as part:
         for name, content in contents.items():
@@ -83,9 +81,7 @@ def _read_header(folder: Path) -> dict[str, Any]:
     try:
         header = json.loads(path.read_bytes())
     except ValueError as error:
-        raise InputError(
-            f"{path} is not JSON", expected="the file as it was saved", received=str(error)
-        ) from None
+        raise InputError(f"{path} is not JSON", expected="the file as it was saved", received=str(error)) from None
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise _at_odds(path, f'"format": "{_FORMAT}"')
     if header.get("version") != _VERSION:

@@ -137,9 +137,7 @@ def _splitter(params: TfidfParams) -> Callable[[list[bytes]], tuple[tf.Tensor, .
     return lambda batch: traced(tf.constant(batch, tf.string))
 
 
-def _sparse(
-    sizes: list[np.ndarray], ids: list[np.ndarray], weights: list[np.ndarray], nr_features: int
-) -> csr_matrix:
+def _sparse(sizes: list[np.ndarray], ids: list[np.ndarray], weights: list[np.ndarray], nr_features: int) -> csr_matrix:
     """Puts batches of rows together; lets go of each as soon as it can: they are the whole matrix again."""
     starts = np.concatenate([[0], *sizes]).cumsum()
     ids[:] = [np.concatenate([np.zeros(0, np.int32), *ids])]

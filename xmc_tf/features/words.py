@@ -29,6 +29,9 @@ def split_words(text: tf.Tensor, lowercase: bool, min_length: int) -> tuple[tf.T
     Returns:
         The words of all texts one after the other, and int64 [n + 1]: where each text's words begin.
     """
+    # The ops for unicode take a string to end at its first NUL.
+    text = tf.strings.regex_replace(text, r"\x00", " ")
+    # Either replaces bytes that are not UTF-8 by U+FFFD, which is in no word.
     text = _lower(text) if lowercase else tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
     # The op behind `tensorflow_text.regex_split`, which would check the op's own output with further ops and
     # branches: a quarter of a second when the graph is built.
@@ -41,9 +44,7 @@ def split_words(text: tf.Tensor, lowercase: bool, min_length: int) -> tuple[tf.T
 
 
 def _lower(text: tf.Tensor) -> tf.Tensor:
-    """Makes all letters small, in every locale the same, and replaces bytes that are not UTF-8 by U+FFFD."""
-    # The op for unicode takes a string to end at its first NUL.
-    text = tf.strings.regex_replace(text, r"\x00", " ")
+    """Makes all letters small, in every locale the same."""
     text = tf.strings.lower(text)  # A to Z, whatever the locale: in Turkish unicode's small I has no dot
     for capital, small in _CAPITALS_OF_LOCALES.items():
         text = tf.strings.regex_replace(text, capital, small)

@@ -1,0 +1,184 @@
+"""Fitting: streamed, the same on any number of threads, clear about what it cannot use."""
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.features.texts import HARD, random_corpus
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TextFile
+from xmc_tf.features import Tfidf
+from xmc_tf.features.batches import in_order, text_batches
+from xmc_tf.features.counts import NgramCounter
+from xmc_tf.params import TfidfParams
+
+
+def same(left: Tfidf, right: Tfidf) -> bool:
+    return all(
+        np.array_equal(getattr(left.graph(), name).numpy(), getattr(right.graph(), name).numpy())
+        for name in ("keys", "columns", "idf")
+    )
+
+
+@pytest.fixture(scope="module")
+def corpus() -> list[str]:
+    # More than two batches, so that threads have something to share.
+    return random_corpus(5000, seed=5, words=2000, length=8) + [text.decode("utf-8", "replace") for text in HARD]
+
+
+def test_threads_and_kinds_of_text_change_nothing(corpus, tmp_path):
+    lines = [text.replace("\n", " ") for text in corpus]
+    path = tmp_path / "texts.txt"
+    path.write_bytes(b"".join(line.encode() + b"\n" for line in lines))
+    fitted = Tfidf.fit(lines, threads=1)
+    rows = fitted.transform(lines, threads=1)
+    for texts in (TextFile(path), [line.encode() for line in lines], np.array(lines, dtype=object)):
+        again = Tfidf.fit(texts, threads=3)
+        assert same(again, fitted)
+        assert again.names == fitted.names
+        assert again.nr_documents == len(lines)
+        weighed = again.transform(texts, threads=3)
+        assert np.array_equal(weighed.indptr, rows.indptr)
+        assert np.array_equal(weighed.indices, rows.indices)
+        assert np.array_equal(weighed.data, rows.data)
+
+
+def test_a_text_alone_weighs_what_it_weighs_among_others(corpus):
+    tfidf = Tfidf.fit(corpus)
+    rows = tfidf.transform(corpus)
+    for i in range(0, len(corpus), 97):
+        alone = tfidf.transform(corpus[i : i + 1])
+        assert np.array_equal(alone.indices, rows[i].indices)
+        assert np.array_equal(alone.data, rows[i].data)
+
+
+def test_memory_grows_with_the_ngrams_and_not_with_the_documents(monkeypatch):
+    sizes = []
+
+    class Watched(NgramCounter):
+        def counted(self):
+            sizes.append((len(self._entries), len(self._slots), len(self._words)))
+            return super().counted()
+
+    monkeypatch.setattr("xmc_tf.features.counts.NgramCounter", Watched)
+    texts = random_corpus(1000, seed=6)
+    for times in (4, 40):
+        Tfidf.fit(texts * times)
+    assert sizes[0] == sizes[1]
+
+
+@given(st.lists(st.sampled_from([0, 1, 5000, 300_000, 1 << 20, 2_000_000]), max_size=12), st.integers(0, 3))
+def test_batches_are_small_and_lose_nothing(sizes, many):
+    texts = [b"x" * size for size in sizes] + [b""] * (1999 * many)
+    batches = list(text_batches(texts))
+    assert [text for batch in batches for text in batch] == texts
+    assert all(len(batch) == 1 or sum(map(len, batch)) <= 1 << 20 for batch in batches)
+    assert all(1 <= len(batch) <= 2000 for batch in batches)
+
+
+def test_results_come_in_order_and_the_reading_does_not_run_ahead():
+    read = []
+
+    def numbers():
+        for i in range(100):
+            read.append(i)
+            yield i
+
+    for i, (number, result) in enumerate(in_order(lambda n: n * n, numbers(), threads=3)):
+        assert (number, result) == (i, i * i)
+        assert len(read) <= i + 10
+
+
+def test_a_failure_in_a_thread_is_raised():
+    def work(number: int) -> int:
+        if number == 5:
+            raise RuntimeError("five")
+        return number
+
+    with pytest.raises(RuntimeError, match="five"):
+        list(in_order(work, iter(range(20)), threads=2))
+
+
+rows_of_keys = st.lists(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 8), max_size=6), max_size=12)
+
+
+@given(st.lists(rows_of_keys, max_size=4))
+def test_the_counter_counts(batches):
+    """Against dictionaries; the pairs' keys are made of two words' keys, as those of the graph are."""
+    counter = NgramCounter(capacity=1)
+    total: Counter[tuple[int, ...]] = Counter()
+    documents: Counter[tuple[int, ...]] = Counter()
+    spread = 0x5851F42D4C957F2D
+
+    def key(ngram: tuple[int, ...]) -> int:
+        value = ngram[0] if len(ngram) == 1 else (ngram[0] * spread + ngram[1]) * spread + spread
+        return (value + 2**63) % 2**64 - 2**63
+
+    nr_rows = 0
+    for rows in batches:
+        words = [word for row in rows for word in row]
+        pairs = [(first, second) for first, second in zip(words, [*words, 0][1:], strict=True)]
+        keys = np.array([[key((word,)), key(pair)] for word, pair in zip(words, pairs, strict=True)], np.int64)
+        new = counter.add(keys.reshape(-1, 2), np.cumsum([0, *map(len, rows)]))
+        counter.add_words([str(words[i]).encode() for i in new])
+        for row in rows:
+            ngrams = [(word,) for word in row] + list(pairwise(row))
+            total.update(ngrams)
+            documents.update(set(ngrams))
+        nr_rows += len(rows)
+
+    counted = counter.counted()
+    words = counted.words.decode().split("\n")[:-1]
+    names = [
+        (int(words[word]),) if prefix < 0 else (int(words[counted.word[prefix]]), int(words[word]))
+        for prefix, word in zip(counted.prefix, counted.word, strict=True)
+    ]
+    assert counter.nr_rows == nr_rows
+    assert counted.keys.tolist() == [key(name) for name in names]
+    assert dict(zip(names, counted.total.tolist(), strict=True)) == dict(total)
+    assert dict(zip(names, counted.documents.tolist(), strict=True)) == dict(documents)
+
+
+def test_nothing_reaches_min_df():
+    with pytest.raises(InputError) as caught:
+        Tfidf.fit(["one apple", "two pears", "one plum"], TfidfParams(min_df=3))
+    message = str(caught.value)
+    assert "no feature is left" in message
+    assert "min_df = 3" in message
+    assert "no word is in more than 2 of them" in message
+    assert "set min_df to 2" in message
+
+
+@pytest.mark.parametrize("texts", [[], ["", "..."], ["a b", "c d"]])
+def test_no_words(texts):
+    with pytest.raises(InputError, match=rf"no word in {len(texts)} documents.*\n.*\n.*min_word_length"):
+        Tfidf.fit(texts)
+
+
+def test_what_is_no_sequence_of_texts():
+    with pytest.raises(InputError, match=r"single text.*\n.*\n.*\[text\]"):
+        Tfidf.fit("a text")
+    with pytest.raises(InputError, match=r"text 2 is no text\n.*str or bytes\n.*float"):
+        Tfidf.fit(["a text", b"another", float("nan")])
+    with pytest.raises(InputError, match=r"threads.*\n.*-1.*\n.*0"):
+        Tfidf.fit(["a text"], threads=0)
+
+
+def test_no_texts_are_no_rows():
+    tfidf = Tfidf.fit(["some words", "some words"])
+    rows = tfidf.transform([])
+    assert rows.shape == (0, 3)
+    assert rows.dtype == np.float32
+
+
+def test_long_work_shows_progress(monkeypatch, capsys):
+    monkeypatch.setattr("xmc_tf.common.progress.time.monotonic", iter(range(0, 10**6, 20)).__next__)
+    texts = random_corpus(100, seed=7)
+    Tfidf.fit(texts).transform(texts)
+    shown = capsys.readouterr().err
+    assert "TF-IDF: counting words: 100%, 100 of 100 documents" in shown
+    assert "TF-IDF: weighing words: 100%, 100 of 100 documents" in shown
