@@ -2,19 +2,18 @@
 
 import argparse
 import json
-import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import scipy.sparse as smat
 
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix, load_names
 from xmc_tf.metrics import ENSEMBLES, as_truth, ensemble, inverse_propensity
 from xmc_tf.metrics.compare import compare
+from xmc_tf.metrics.files import load_prediction
 from xmc_tf.metrics.measures import check_ks, check_shapes
 from xmc_tf.metrics.report import write_report
 
@@ -113,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         frequency = np.bincount(training.indices, minlength=training.shape[1])
         gains = inverse_propensity(frequency, training.shape[0], args.propensity_a, args.propensity_b)
 
-    matrices = _predictions(args.pred_path)
+    matrices = [load_prediction(path) for path in args.pred_path]
     for path, matrix in zip(args.pred_path, matrices, strict=True):
         check_shapes(truth, matrix, path)
     systems = list(zip(names, matrices, strict=True))
@@ -151,17 +150,6 @@ def short_names(paths: Sequence[str]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return list(paths)
-
-
-def _predictions(paths: Sequence[str]) -> list[smat.spmatrix | np.ndarray]:
-    # Predictions lie sorted by score, and the loader would remark on every one that its labels are not sorted.
-    logger = logging.getLogger("xmc_tf.data")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        return [load_matrix(path, name="the prediction") for path in paths]
-    finally:
-        logger.setLevel(level)
 
 
 def _cut_offs(text: str) -> tuple[int, ...]:

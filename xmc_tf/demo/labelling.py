@@ -23,7 +23,7 @@ _EMPTY = frozenset(
         """
         abstract all and any are arg args base can class core default for from func function generic get has
         have helper impl into internal its kwargs main method mixin module name names new non not obj object
-        old one only per set that the this two type types use used using util utils value values via was with
+        old one only per pre set that the this two type types use used using util utils value values via was with
         """,
     )
 )

@@ -1,0 +1,76 @@
+"""The demonstration from end to end, on a small package in place of the installed ones."""
+
+import io
+import re
+from functools import partial
+
+import pytest
+
+from tests.demo.test_corpus import write_package
+from xmc_tf.demo import __main__ as demo
+from xmc_tf.demo import corpus, screen
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    source = write_package(tmp_path / "source")
+    monkeypatch.setattr(corpus, "package_folders", lambda packages: {"pack": source})
+    monkeypatch.setattr(corpus, "collect", partial(corpus.collect, least=3, largest_share=0.5))
+    return str(tmp_path / "work")
+
+
+def test_from_raw_texts_to_label_names(small, capsys, monkeypatch):
+    demo.main(["--work", small, "--no-ask"])
+    out = capsys.readouterr().out
+    table = {line.strip().split("  ")[0]: re.findall(r"\d+\.\d\d", line) for line in out.splitlines()}
+    baseline, ours = table["always the most frequent labels"], table["XR-Linear"]
+    assert len(ours) == 3
+    assert float(ours[0]) > 2 * float(baseline[0])
+    assert out.count("✓") >= 3
+    assert "5  Texts of our own" in out
+    assert "xmc_tf.evaluate" in out.split("What next")[1]
+    assert "\x1b" not in out
+
+    # Again: the data are there, and this time somebody types.
+    monkeypatch.setattr("sys.stdin", io.StringIO("Sorts a matrix\n\nnever read\n"))
+    demo.main(["--work", small, "--ask"])
+    again = capsys.readouterr().out
+    assert f"already in {small}" in again
+    assert "about: matrix" in again.split("text>")[1]
+    assert again.count("text>") == 2
+
+
+def test_a_failing_step_ends_the_demo_with_its_exit_code(tmp_path, capfd):
+    with pytest.raises(SystemExit) as stop:
+        demo._train(tmp_path, tmp_path / "model")
+    assert stop.value.code == 2
+    assert "does not exist" in capfd.readouterr().err
+
+
+def test_typing_ends_with_the_input(monkeypatch, capsys):
+    class Ranker:
+        def best(self, texts, k):
+            return [[("about: it", 0.5)]]
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("one text\n"))
+    demo._try(Ranker(), ask=True)
+    assert "about: it  " in capsys.readouterr().out
+
+
+def test_rows_to_show_come_from_all_over_the_file():
+    texts = ["x" * 10] * 50 + ["y" * 120] + ["x" * 10] * 49
+    assert demo.telling_rows(texts) == [16, 50, 83]
+    assert demo.telling_rows(["a"]) == [0, 0, 0]
+
+
+def test_commands_are_folded_before_options():
+    command = "python -m some.module --first " + "x" * 40 + " --second " + "y" * 40
+    folded = screen.folded(command)
+    assert folded.replace(" \\\n   ", "") == command
+    assert all(len(line) < 88 for line in folded.splitlines())
+    assert folded.splitlines()[1].strip().startswith("--second")
+
+
+def test_a_text_without_labels_says_so(capsys):
+    screen.ranking([])
+    assert "No label" in capsys.readouterr().out

@@ -1,0 +1,220 @@
+"""``python -m xmc_tf.demo``: from raw texts to label names, on data that every installation has."""
+
+import argparse
+import logging
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as smat
+
+from xmc_tf.common import cli
+from xmc_tf.data import TextFile, load_matrix, load_names
+from xmc_tf.demo import screen
+from xmc_tf.demo.corpus import PACKAGES, build, is_built
+from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.metrics import format_table, measure, percent
+from xmc_tf.metrics.files import load_prediction
+
+_KS = (1, 3, 5)
+_SHOWN = 6
+_WELL_KNOWN = ("tensorflow", "keras", "transformers", "numpy", "scipy", "numba")
+_TEXTS = (
+    "Computes the gradient of the loss with respect to the weights of a layer.",
+    "Sorts the elements of an array along an axis and returns their indices.",
+    "The server answered the HTTP request with an error.",
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's options."""
+    parser = argparse.ArgumentParser(
+        prog="python -m xmc_tf.demo",
+        description="Builds a data set out of the documentation of the installed packages, trains on it,\n"
+        "shows how good the predictions are, and predicts labels for texts that you type.",
+        formatter_class=cli.HelpFormatter,
+    )
+    parser.add_argument("--work", default="demo-work", metavar="DIR", help="where data and model are kept")
+    parser.add_argument(
+        "--ask",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="ask for texts at the end; without either, where there is a terminal",
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The whole demonstration."""
+    args = parser().parse_args(argv)
+    # Warnings still show; the steps' own log lines would only repeat what the demo says.
+    logging.getLogger("xmc_tf").setLevel(logging.WARNING)
+    data, model = Path(args.work, "data"), Path(args.work, "model")
+    print(screen.styled("xmc_tf: texts in, the best few of thousands of labels out", "bold"))
+    _data(data)
+    _train(data, model)
+    _measure(data, model, Path(args.work, "pred.npz"))
+    ranker = TextRanker.load(model)
+    _examples(data, Path(args.work, "pred.npz"))
+    _try(ranker, sys.stdin.isatty() if args.ask is None else args.ask)
+    _what_next(data, model, Path(args.work))
+
+
+def _data(data: Path) -> None:
+    screen.heading(1, "Data")
+    screen.paragraph(
+        f"The documentation of {len(PACKAGES)} installed packages: {', '.join(_WELL_KNOWN)} and others. The prose of "
+        "a docstring is the text; where the object lives, what it is, and what its name and signature speak of "
+        "are the labels."
+    )
+    if is_built(data):
+        took = f"already in {data}"
+    else:
+        start = time.monotonic()
+        build(data)
+        took = f"built in {time.monotonic() - start:.0f} s: {data}"
+    labels = _rows(data / "Y.trn.npz", "training labels")
+    test = _rows(data / "Y.tst.npz", "test labels")
+    frequency = np.sort(np.asarray(labels.sum(axis=0)).ravel())
+    screen.block(
+        f"\n{labels.shape[0]:,} texts to train on, {test.shape[0]:,} others to test with   ({took})\n"
+        f"{labels.shape[1]:,} labels, {labels.nnz / labels.shape[0]:.1f} to a text; a label has "
+        f"{frequency[0]:.0f} to {frequency[-1]:.0f} training texts, half of them "
+        f"{frequency[len(frequency) // 2]:.0f} or fewer"
+    )
+
+
+def _train(data: Path, model: Path) -> None:
+    screen.heading(2, "Training")
+    screen.paragraph("TF-IDF features, a tree over the labels, and a linear ranker for every node of it.")
+    arguments = ["-t", f"{data}/X.trn.txt", "-y", f"{data}/Y.trn.npz", "-m", f"{model}"]
+    _call("xmc_tf.linear.train", [*arguments, "--labels", f"{data}/labels.txt"])
+
+
+def _measure(data: Path, model: Path, path: Path) -> None:
+    screen.heading(3, "Predicting")
+    screen.paragraph("Labels for the test texts, which training has not seen.")
+    _call("xmc_tf.linear.predict", ["-t", f"{data}/X.tst.txt", "-m", f"{model}", "-o", f"{path}"])
+    truth = _rows(data / "Y.tst.npz", "test labels")
+    training = _rows(data / "Y.trn.npz", "training labels")
+    systems = {
+        "always the most frequent labels": most_frequent(training, truth.shape[0], max(_KS)),
+        "XR-Linear": smat.csr_matrix(load_prediction(path)),
+    }
+    rows = []
+    for name, prediction in systems.items():
+        overall = measure(truth, prediction, _KS, name=name)[0]
+        rows.append([name, *(percent(overall.at("P", k)) for k in _KS)])
+    print()
+    screen.block(format_table(["% of the first k labels that are right", *(f"P@{k}" for k in _KS)], rows))
+
+
+def most_frequent(training: smat.csr_matrix, documents: int, k: int) -> smat.csr_matrix:
+    """The prediction that gives every document the ``k`` labels that training texts have most often."""
+    frequency = np.bincount(training.tocsr().indices, minlength=training.shape[1])
+    best = np.argsort(-frequency, kind="stable")[:k]
+    indices = np.tile(best, documents)
+    return smat.csr_matrix(
+        (frequency[indices].astype(np.float32), indices, np.arange(documents + 1) * len(best)),
+        shape=(documents, training.shape[1]),
+    )
+
+
+def _examples(data: Path, path: Path) -> None:
+    screen.heading(4, "Three of them")
+    names = load_names(data / "labels.txt")
+    texts = TextFile(data / "X.tst.txt")
+    truth = _rows(data / "Y.tst.npz", "test labels")
+    prediction = smat.csr_matrix(load_prediction(path))
+    for number in telling_rows(texts):
+        true = [names[label] for label in truth[number].indices]
+        row = prediction[number]
+        best = np.argsort(-row.data, kind="stable")[:_SHOWN]
+        screen.paragraph(f"“{texts[number]}”", most_lines=3)
+        screen.ranking([(names[row.indices[i]], float(row.data[i])) for i in best], true)
+        missed = [name for name in true if name not in {names[row.indices[i]] for i in best}]
+        if missed:
+            screen.paragraph(f"not among them: {', '.join(missed)}", "     ")
+        print()
+
+
+def telling_rows(texts: Sequence[str] | TextFile, count: int = 3) -> list[int]:
+    """Rows to show, spread over the file: in each part the next one of a length that is easy to read."""
+    rows = []
+    for part in range(count):
+        begin, end = ((2 * part + 1) * len(texts) // (2 * count), (part + 1) * len(texts) // count)
+        fitting = (i for i in range(begin, end) if 90 <= len(texts[i]) <= 260)
+        rows += [next(fitting, begin)] if begin < len(texts) else []
+    return rows
+
+
+def _try(ranker: TextRanker, ask: bool) -> None:
+    screen.heading(5, "Your turn" if ask else "Texts of our own")
+    if not ask:
+        for text in _TEXTS:
+            screen.paragraph(f"“{text}”")
+            screen.ranking(ranker.best([text], k=_SHOWN)[0])
+            print()
+        return
+    screen.paragraph("Type what some function or class might say about itself; an empty line ends it. For example:")
+    screen.paragraph(_TEXTS[0], "     ")
+    while True:
+        try:
+            text = input("\n   text> ").strip()
+        except EOFError:
+            print()
+            return
+        if not text:
+            return
+        screen.ranking(ranker.best([text], k=_SHOWN)[0])
+
+
+def _what_next(data: Path, model: Path, work: Path) -> None:
+    print(f"\n{screen.styled('What next', 'title')}\n")
+    for about, command in (
+        (
+            "all measures, by how frequent a label is, and a report for the browser",
+            f"xmc_tf.evaluate -y {data}/Y.tst.npz -p {work}/pred.npz --train-labels {data}/Y.trn.npz "
+            f"--labels {data}/labels.txt --report {work}/report",
+        ),
+        (
+            "your own texts, one a line, with this model",
+            f"xmc_tf.linear.predict -t mine.txt -m {model} -o mine.npz",
+        ),
+        (
+            "your own data: texts, labels as a scipy matrix, the labels' names",
+            "xmc_tf.linear.train -t X.txt -y Y.npz -m model --labels labels.txt",
+        ),
+    ):
+        screen.paragraph(f"{about}:")
+        screen.block(screen.folded(f"{_python()} -m {command}") + "\n", "     ")
+
+
+def _rows(path: Path, name: str) -> smat.csr_matrix:
+    return smat.csr_matrix(load_matrix(path, name=name))
+
+
+def _call(module: str, arguments: list[str]) -> None:
+    """Shows a command line, runs it, and says how long it took; where it fails, so does the demo."""
+    print()
+    screen.block(screen.styled(screen.folded(f"$ {_python()} -m {module} {shlex.join(arguments)}"), "soft"))
+    start = time.monotonic()
+    failed = subprocess.run([sys.executable, "-m", module, *arguments]).returncode
+    if failed:
+        sys.exit(failed)
+    screen.block(f"done in {time.monotonic() - start:.1f} s")
+
+
+def _python() -> str:
+    """How the user can call this Python: relative to where they are, where it lies below."""
+    relative = os.path.relpath(sys.executable)
+    return sys.executable if relative.startswith("..") else relative
+
+
+if __name__ == "__main__":
+    cli.run(main)
