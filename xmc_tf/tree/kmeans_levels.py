@@ -146,8 +146,10 @@ def _check_finite(squares: np.ndarray, features: Features) -> None:
     wrong = np.flatnonzero(~np.isfinite(squares))
     if not wrong.size:
         return
-    row = features.rows(wrong[:1])
-    numbers = np.concatenate([part.ravel() for part in (row.dense, row.sparse and row.sparse.data) if part is not None])
+    first = features.rows(wrong[:1])
+    parts = [] if first.sparse is None else [first.sparse.data]
+    parts += [] if first.dense is None else [first.dense.ravel()]
+    numbers = np.concatenate(parts)
     number = numbers[~np.isfinite(numbers)][0]
     raise InputError(
         f"the embedding of label {wrong[0]} holds {number}",

@@ -72,9 +72,9 @@ def _check_parents(matrix: csc_matrix, t: int, *, is_last: bool) -> None:
         return
     child = int(wrong[0])
     columns = csc_matrix(matrix).tocsr()[child].indices
-    name = "label" if is_last else f"node {'of level ' + str(t + 1)}"
+    name = f"label {child}" if is_last else f"node {child} of level {t + 1}"
     raise InputError(
-        f"{name} {child} has {'no parent' if not columns.size else f'{columns.size} parents'} in matrix {t} of the"
+        f"{name} has {'no parent' if not columns.size else f'{columns.size} parents'} in matrix {t} of the"
         " cluster chain",
         expected="exactly one parent for each node",
         received=f"parents {columns[:8].tolist()}" if columns.size else "an empty row",

@@ -1,0 +1,153 @@
+"""Cluster chains on disk: what the peer writes is read, what is written is the peer's, what is broken is named."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+
+from tests.tree.cases import sparse, trees
+from xmc_tf.common.errors import InputError
+from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.tree import LabelTree, build_tree, load_chain, save_chain
+
+TREE = build_tree(sparse(60), HierarchicalKMeansParams(nr_splits=2, max_leaf_size=16, threads=1))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    save_chain(tmp_path / "tree", TREE)
+    return tmp_path / "tree"
+
+
+def test_the_files_are_the_peers(folder):
+    """Names, formats and types as PECOS's loaders want them: uncompressed CSC, f4 data, i4 indices."""
+    assert json.loads((folder / "config.json").read_text()) == {"len": TREE.depth}
+    assert sorted(entry.name for entry in folder.iterdir()) == ["C0.npz", "C1.npz", "C2.npz", "config.json"]
+    for t, C in enumerate(TREE.to_chain()):
+        with np.load(folder / f"C{t}.npz") as file:
+            assert set(file) == {"indices", "indptr", "format", "shape", "data"}
+            assert file["format"].item() == b"csc"
+            assert [file[part].dtype.str for part in ("indices", "indptr", "data")] == ["<i4", "<i4", "<f4"]
+        read = sp.load_npz(folder / f"C{t}.npz")
+        assert read.shape == C.shape
+        assert (read != C).nnz == 0
+
+
+@given(trees())
+def test_round_trip(tmp_path_factory, tree):
+    path = tmp_path_factory.mktemp("chain") / "tree"
+    save_chain(path, tree)
+    assert load_chain(path) == tree
+
+
+def test_a_chain_as_scipy_writes_it(tmp_path):
+    """Compressed, CSR, 64-bit and of doubles: as somebody makes it by hand."""
+    (tmp_path / "config.json").write_text('{"len": 2, "more": true}')
+    sp.save_npz(tmp_path / "C0.npz", sp.csr_matrix(np.ones((2, 1))), compressed=True)
+    sp.save_npz(tmp_path / "C1.npz", sp.coo_matrix(np.array([[0, 1], [1, 0], [0, 1]])))
+    tree = load_chain(tmp_path)
+    assert tree == LabelTree(splits=([0, 2], [0, 1, 3]), labels=[1, 0, 2])
+
+
+def test_matrices_are_checked_before_they_are_written(tmp_path):
+    save_chain(tmp_path / "tree", TREE.to_chain())
+    assert load_chain(tmp_path / "tree") == TREE
+    with pytest.raises(InputError, match="label 0 has 2 parents"):
+        save_chain(tmp_path / "other", [sp.csc_matrix(np.ones((2, 1))), sp.csc_matrix(np.ones((3, 2)))])
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_old_tree_is_replaced_whole(folder):
+    save_chain(folder, LabelTree(splits=([0, 3],), labels=[0, 1, 2]))
+    assert sorted(entry.name for entry in folder.iterdir()) == ["C0.npz", "config.json"]
+    assert load_chain(folder).level_sizes == (1, 3)
+
+
+def code_matrix(path, clusters):
+    """Each label in the cluster given."""
+    ones = np.ones(len(clusters), np.float32)
+    sp.save_npz(path, sp.csr_matrix((ones, (np.arange(len(clusters)), clusters)), shape=(len(clusters), 37)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("nr_splits", "min_codes", "sizes"),
+    [
+        (16, None, (1, 3, 37, 90)),
+        (4, None, (1, 3, 10, 37, 90)),
+        (4, 10, (1, 10, 37, 90)),
+        (4, 1, (1, 37, 90)),
+        (64, None, (1, 37, 90)),
+    ],
+)
+def test_a_bare_matrix_gets_levels_above_it(tmp_path, nr_splits, min_codes, sizes):
+    path = code_matrix(tmp_path / "code.npz", np.random.default_rng(0).permutation(90) % 37)
+    tree = load_chain(path, nr_splits=nr_splits, min_codes=min_codes)
+    assert tree.level_sizes == sizes
+    assert all(np.array_equal(order, np.arange(order.size)) for order in tree.node_order)
+
+
+def test_clusters_without_labels_are_kept(tmp_path):
+    tree = load_chain(code_matrix(tmp_path / "code.npz", [3, 3, 5]))
+    assert tree.level_sizes == (1, 3, 37, 3)
+    assert tree.labels_under(2, 3).tolist() == [0, 1]
+
+
+def test_a_single_cluster_is_the_root(tmp_path):
+    sp.save_npz(tmp_path / "code.npz", sp.csc_matrix(np.ones((4, 1))))
+    assert load_chain(tmp_path / "code.npz").level_sizes == (1, 4)
+
+
+def test_faults_of_the_folder_are_named(folder, tmp_path):
+    def broken(change):
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy)
+        change(copy)
+        with pytest.raises(InputError) as error:
+            load_chain(copy)
+        return str(error.value).replace(str(copy), "FOLDER")
+
+    def other_shape(copy):
+        sp.save_npz(copy / "C2.npz", sp.csc_matrix(np.ones((60, 1))))
+
+    message = broken(lambda copy: (copy / "C2.npz").unlink())
+    assert "FOLDER/C2.npz is missing" in message
+    assert "C0.npz to C2.npz" in message
+    message = broken(other_shape)
+    assert "FOLDER/C2.npz does not fit C1.npz" in message
+    assert "4 columns" in message
+    assert "60 × 1" in message
+    assert "FOLDER/config.json is not JSON" in broken(lambda copy: (copy / "config.json").write_text("{len: 3}"))
+    assert "FOLDER/config.json is not JSON" in broken(lambda copy: (copy / "config.json").write_bytes(b"\xff\xfe"))
+    for text in ("{}", "[3]", '{"len": 0}', '{"len": true}', '{"len": "3"}'):
+        assert "does not say how deep" in broken(lambda copy, text=text: (copy / "config.json").write_text(text))
+    assert "more matrices than config.json says" in broken(lambda copy: (copy / "config.json").write_text('{"len": 2}'))
+    assert "holds no label tree" in broken(lambda copy: (copy / "config.json").unlink())
+    assert "FOLDER/C1.npz" in broken(lambda copy: (copy / "C1.npz").write_bytes(b"PK\x03\x04 cut off"))
+    assert "does not begin with one root" in broken(
+        lambda copy: sp.save_npz(copy / "C0.npz", sp.csc_matrix(np.ones((2, 2))))
+    )
+
+
+def test_faults_of_the_clusters_are_named_with_the_file(tmp_path):
+    two = np.eye(3)
+    two[1, 2] = 1
+    sp.save_npz(tmp_path / "two.npz", sp.csc_matrix(two))
+    with pytest.raises(InputError, match=r"two\.npz: label 1 has 2 parents"):
+        load_chain(tmp_path / "two.npz")
+    two[1] = 0
+    sp.save_npz(tmp_path / "none.npz", sp.csc_matrix(two))
+    with pytest.raises(InputError, match=r"none\.npz: label 1 has no parent"):
+        load_chain(tmp_path / "none.npz")
+
+
+def test_what_is_no_matrix_is_refused(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        load_chain(tmp_path / "nowhere")
+    np.save(tmp_path / "code.npy", np.eye(3, dtype=np.float32))
+    with pytest.raises(InputError, match=r"code\.npy is not a sparse matrix"):
+        load_chain(tmp_path / "code.npy")

@@ -1,0 +1,281 @@
+"""Balanced 2-means: every label once, exact halves, a fixed point, the same tree for any number of threads."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix, vstack
+
+from tests.tree.cases import dense, embeddings, sparse
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.features import Features, as_features
+from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.tree import build_tree, kmeans
+from xmc_tf.tree.kmeans import sample_rate
+
+KINDS = ["sparse", "dense", "both"]
+
+
+def params(**given):
+    return HierarchicalKMeansParams(**{"max_leaf_size": 5, "threads": 1, **given})
+
+
+def as_array(given):
+    """All features of the labels, side by side, in double precision."""
+    features = as_features(given)
+    parts = [] if features.sparse is None else [features.sparse.toarray()]
+    parts += [] if features.dense is None else [features.dense]
+    return np.hstack(parts).astype(np.float64)
+
+
+def leaf_sets(tree):
+    return [tree.labels_under(tree.depth - 1, node).tolist() for node in range(tree.level_sizes[-2])]
+
+
+def binary_nodes(tree):
+    """The labels of each pair of siblings of a tree of two children a node."""
+    for level in range(tree.depth - 1):
+        for node in range(tree.level_sizes[level]):
+            left, right = tree.children(level, node)
+            yield tree.labels_under(level + 1, left), tree.labels_under(level + 1, right)
+
+
+def towards_left(features, left, right, spherical):
+    """How much nearer each label is to the left centroid than to the right one, computed afresh."""
+    a, b = features[left].sum(axis=0), features[right].sum(axis=0)
+    if spherical:
+        a, b = a / max(np.linalg.norm(a), 1e-30), b / max(np.linalg.norm(b), 1e-30)
+    else:
+        a, b = a / left.size, b / right.size
+    return features[left] @ (a - b), features[right] @ (a - b)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("spherical", [True, False])
+@pytest.mark.parametrize("rows", [37, 300])
+def test_halves_stay_as_they_are_when_sorted_again(kind, spherical, rows):
+    """The definition of the result, without any of the ways in which it is found faster."""
+    given = embeddings(kind, rows, seed=rows)
+    tree = build_tree(given, params(nr_splits=2, spherical=spherical, kmeans_max_iter=200))
+    features = as_array(given)
+    filled = np.any(features != 0, axis=1)
+    for left, right in binary_nodes(tree):
+        left, right = left[filled[left]], right[filled[right]]
+        if left.size and right.size:
+            near, far = towards_left(features, left, right, spherical)
+            assert near.min() >= far.max() - 1e-5
+
+
+@given(
+    rows=st.integers(1, 70),
+    leaf=st.integers(1, 20),
+    nr_splits=st.integers(2, 9),
+    kind=st.sampled_from(KINDS),
+    density=st.sampled_from([0.0, 0.02, 0.2]),
+    seed=st.integers(0, 3),
+)
+def test_every_label_once_and_siblings_of_equal_size(rows, leaf, nr_splits, kind, density, seed):
+    part = sparse(rows, density=density, seed=seed)
+    given = {"sparse": part, "dense": dense(rows), "both": Features(part, dense(rows))}[kind]
+    tree = build_tree(given, params(max_leaf_size=leaf, nr_splits=nr_splits, seed=seed))
+    assert sorted(tree.labels.tolist()) == list(range(rows))
+    sizes = np.diff(tree.splits[-1])
+    assert sizes.min() >= 1
+    assert sizes.max() - sizes.min() <= 1
+    assert sizes.max() <= max(leaf, 2)
+    binary = build_tree(given, params(max_leaf_size=leaf, nr_splits=2, seed=seed))
+    assert all(abs(left.size - right.size) <= 1 for left, right in binary_nodes(binary))
+    # Grouping changes the levels above the leaves only.
+    assert leaf_sets(binary) == leaf_sets(tree)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("do_sample", [False, True])
+@pytest.mark.parametrize("together", [0, 10**9])
+def test_the_number_of_threads_changes_nothing(kind, do_sample, together, monkeypatch):
+    monkeypatch.setattr(kmeans, "_WIDE_ENTRIES", together)  # all threads on each node, or a thread a node
+    given = embeddings(kind, 700)
+    one = build_tree(given, params(do_sample=do_sample, threads=1))
+    for threads in (2, 3, 7):
+        assert build_tree(given, params(do_sample=do_sample, threads=threads)) == one
+
+
+@settings(max_examples=20)
+@given(rows=st.integers(2, 60), threads=st.integers(2, 5), seed=st.integers(0, 100), kind=st.sampled_from(KINDS))
+def test_threads_on_one_node_agree_with_one_thread(rows, threads, seed, kind):
+    given = embeddings(kind, rows, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kmeans, "_WIDE_ENTRIES", 0)
+        together = build_tree(given, params(threads=threads, seed=seed))
+    assert together == build_tree(given, params(seed=seed))
+
+
+def test_more_features_than_a_block_holds_are_summed_alike_by_any_threads(monkeypatch):
+    given = sparse(500, columns=20_000, density=0.01)
+    one = build_tree(given, params())
+    monkeypatch.setattr(kmeans, "_WIDE_ENTRIES", 0)
+    assert build_tree(given, params(threads=3)) == one
+
+
+def test_the_seed_decides():
+    given = sparse(200)
+    assert build_tree(given, params(seed=1)) == build_tree(given, params(seed=1))
+    assert build_tree(given, params(seed=1)) != build_tree(given, params(seed=2))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_clusters_that_are_there_are_found(kind):
+    rng = np.random.default_rng(3)
+    topic = rng.permutation(np.repeat(np.arange(4), 25))
+    near = np.eye(4, dtype=np.float32)[topic]
+    noise = 0.1 * rng.random((100, 4)).astype(np.float32)
+    given = {
+        "sparse": csr_matrix(near + noise),
+        "dense": near + noise,
+        "both": Features(csr_matrix(near), noise),
+    }[kind]
+    tree = build_tree(given, params(max_leaf_size=25))
+    assert {frozenset(topic[leaf].tolist()) for leaf in leaf_sets(tree)} == {frozenset([i]) for i in range(4)}
+
+
+def test_spherical_centroids_have_length_one_and_others_have_not():
+    given = np.array([[9, 1]] * 5 + [[0, 1]] * 4 + [[1, 1.2]], np.float32)
+    by_angle = build_tree(given, params(max_leaf_size=5, nr_splits=2, spherical=True))
+    assert sorted(leaf_sets(by_angle)) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    rows = sparse(200, density=0.3)
+    assert build_tree(rows, params(spherical=True)) != build_tree(rows, params(spherical=False))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_labels_without_features_are_spread_evenly(seed):
+    rng = np.random.default_rng(seed)
+    empty = np.zeros(64, bool)
+    empty[rng.choice(64, 21, replace=False)] = True
+    given = sparse(64, density=0.5, seed=seed).toarray()
+    given[empty] = 0
+    tree = build_tree(csr_matrix(given), params(max_leaf_size=8))
+    counts = [int(empty[leaf].sum()) for leaf in leaf_sets(tree)]
+    assert len(counts) == 8
+    assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("given", [csr_matrix((50, 8), dtype=np.float32), np.zeros((50, 3), np.float32)])
+def test_no_features_at_all_still_give_a_tree(given):
+    tree = build_tree(given, params(max_leaf_size=5))
+    assert tree.level_sizes == (1, 16, 50)
+
+
+def test_entries_that_are_zero_are_no_features():
+    part = sparse(40, density=0.5)
+    part.data[part.indptr[3] : part.indptr[9]] = 0
+    without = part.copy()
+    without.eliminate_zeros()
+    assert build_tree(part, params()) == build_tree(without, params())
+
+
+def test_labels_that_are_all_alike_are_split_by_their_number():
+    tree = build_tree(np.ones((8, 3), np.float32), params(max_leaf_size=2))
+    assert tree.labels.tolist() == list(range(8))
+
+
+def test_opposite_labels_whose_sums_cancel():
+    given = np.array([[1, 0], [-1, 0], [1, 0], [-1, 0]], np.float32)
+    assert sorted(build_tree(given, params(max_leaf_size=2)).labels.tolist()) == [0, 1, 2, 3]
+
+
+def test_one_leaf_needs_no_clustering():
+    assert build_tree(sparse(1), params()).level_sizes == (1, 1)
+    assert build_tree(sparse(5), params(max_leaf_size=5)).level_sizes == (1, 5)
+    assert build_tree(sparse(6), params(max_leaf_size=5)).level_sizes == (1, 2, 6)
+
+
+def test_leaves_of_one_label():
+    assert build_tree(sparse(32), params(max_leaf_size=1, nr_splits=32)).level_sizes == (1, 32, 32)
+    assert np.diff(build_tree(sparse(33), params(max_leaf_size=1)).splits[-1]).tolist() == [1] * 31 + [2]
+
+
+@pytest.mark.parametrize("factor", [1e-25, 1e25])
+def test_the_unit_of_the_features_does_not_matter(factor):
+    part = sparse(120, density=0.3)
+    scaled = part.copy()
+    scaled.data = (scaled.data.astype(np.float64) * factor).astype(np.float32)
+    # Scaling rounds, which could turn a tie: the leaves must be as good, and with numbers of two digits are the same.
+    part.data, scaled.data = np.ceil(part.data * 4), np.ceil(part.data * 4) * np.float32(factor)
+    same = [build_tree(given, params(kmeans_max_iter=50)) for given in (part, scaled)]
+    assert same[0].level_sizes == same[1].level_sizes
+    assert _cohesion(part, same[1]) > 0.95 * _cohesion(part, same[0])
+
+
+def _cohesion(given, tree):
+    """The mean cosine between a label and the centroid of its leaf."""
+    features = as_array(given)
+    features /= np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-30)
+    return sum(np.linalg.norm(features[leaf].sum(axis=0)) for leaf in leaf_sets(tree)) / len(features)
+
+
+def test_leaves_hold_together_better_than_by_chance():
+    rng = np.random.default_rng(0)
+    topics = rng.random((20, 60)) * (rng.random((20, 60)) < 0.2)
+    given = csr_matrix((topics[rng.integers(0, 20, 400)] * (rng.random((400, 60)) < 0.5)).astype(np.float32))
+    good = _cohesion(given, build_tree(given, params(max_leaf_size=20)))
+    chance = _cohesion(given, build_tree(csr_matrix(given[rng.permutation(400)]), params(max_leaf_size=20)))
+    assert good > 1.3 * chance
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_find_nearly_as_good_leaves(kind):
+    given = embeddings(kind, 600)
+    full = build_tree(given, params(max_leaf_size=20))
+    some = build_tree(given, params(max_leaf_size=20, do_sample=True, min_sample_rate=0.3))
+    assert some != full
+    assert _cohesion(given, some) > 0.9 * _cohesion(given, full)
+
+
+def test_sampling_rates_begin_low_and_end_high():
+    given = params(do_sample=True, min_sample_rate=0.2, max_sample_rate=0.8, warmup_ratio=0.4)
+    rates = [sample_rate(given, level, 5) for level in range(5)]
+    assert rates == pytest.approx([0.2, 0.2, 0.4, 0.6, 0.8])
+    assert [sample_rate(params(), level, 5) for level in range(5)] == [1.0] * 5
+    always_low = params(do_sample=True, min_sample_rate=0.2, warmup_ratio=1.0)
+    assert [sample_rate(always_low, level, 3) for level in range(3)] == [0.2] * 3
+
+
+def test_what_the_caller_gave_is_left_alone_and_may_be_read_only():
+    given = sparse(90)
+    for array in (given.data, given.indices, given.indptr):
+        array.flags.writeable = False
+    values = given.data.copy()
+    tree = build_tree(given, params())
+    assert np.array_equal(given.data, values)
+    wide = given.copy()
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    assert build_tree(wide, params()) == tree
+
+
+def test_columns_beyond_two_billion_are_numbered_anew():
+    given = sparse(60)
+    far = csr_matrix((60, 2**33), dtype=np.float32)
+    far.data, far.indptr, far.indices = given.data, given.indptr.astype(np.int64), given.indices + np.int64(2**32)
+    assert leaf_sets(build_tree(far, params())) == leaf_sets(build_tree(given, params()))
+
+
+def test_no_labels_are_refused():
+    with pytest.raises(InputError, match="no labels to build a tree of"):
+        build_tree(np.zeros((0, 3), np.float32))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+@pytest.mark.parametrize("where", ["sparse", "dense"])
+def test_numbers_that_are_none_are_named_with_their_label(number, where):
+    part, full = sparse(30, density=0.5), dense(30)
+    if where == "sparse":
+        part.data[part.indptr[7]] = number
+    else:
+        full[7, 2] = number
+    with pytest.raises(InputError, match=f"embedding of label 7 holds {number}"):
+        build_tree(Features(part, full), params())
+
+
+def test_many_equal_blocks_do_not_hang_the_selection():
+    given = vstack([sparse(3, density=0.9)] * 200).tocsr()
+    assert build_tree(given, params()).nr_labels == 600

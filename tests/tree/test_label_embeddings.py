@@ -1,0 +1,183 @@
+"""Label embeddings against their definition, for each kind of features."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix, issparse
+
+from tests.tree.cases import dense, sparse
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.features import Features
+from xmc_tf.tree import label_embedding, label_embeddings
+
+
+def unit_rows(matrix):
+    norms = np.linalg.norm(matrix, axis=1, keepdims=True)
+    return np.divide(matrix, norms, out=np.zeros_like(matrix), where=norms > 0)
+
+
+def pifa(X, Y):
+    """The definition, in dense double precision."""
+    return unit_rows(unit_rows(Y.toarray().astype(np.float64)).T @ X.astype(np.float64))
+
+
+def labels(rows=50, columns=12, seed=1):
+    matrix = sparse(rows, columns, density=0.15, seed=seed)
+    matrix.data = np.ceil(matrix.data * 3)  # weights of 1 to 3
+    return matrix
+
+
+X, Y = sparse(50), labels()
+
+
+@given(
+    rows=st.integers(1, 40),
+    columns=st.sampled_from([1, 63, 64, 65, 5000]),
+    nr_labels=st.integers(1, 20),
+    threads=st.integers(1, 3),
+    seed=st.integers(0, 5),
+)
+def test_pifa_of_sparse_features(rows, columns, nr_labels, threads, seed):
+    features = sparse(rows, columns, density=min(0.3, 60 / columns), seed=seed)
+    truth = labels(rows, nr_labels, seed)
+    result = label_embedding("pifa", features, truth, threads=threads)
+    assert issparse(result)
+    assert result.format == "csr"
+    assert result.dtype == np.float32
+    assert result.shape == (nr_labels, columns)
+    for row in range(nr_labels):  # checked by hand: the flag says so already
+        inside = result.indices[result.indptr[row] : result.indptr[row + 1]]
+        assert np.all(inside[1:] > inside[:-1])
+    np.testing.assert_allclose(result.toarray(), pifa(features.toarray(), truth), atol=1e-6)
+
+
+def test_pifa_of_dense_features():
+    result = label_embedding("pifa", dense(50), Y)
+    assert isinstance(result, np.ndarray)
+    assert result.flags.c_contiguous
+    np.testing.assert_allclose(result, pifa(dense(50), Y), atol=1e-6)
+
+
+def test_pifa_of_both_scales_them_together_and_keeps_the_dense_part_dense():
+    result = label_embedding("pifa", Features(X, dense(50)), Y)
+    assert isinstance(result, Features)
+    expected = pifa(np.hstack([X.toarray(), dense(50)]), Y)
+    np.testing.assert_allclose(np.hstack([result.sparse.toarray(), result.dense]), expected, atol=1e-6)
+
+
+def test_ranges_of_labels_fit_together(monkeypatch):
+    monkeypatch.setattr(label_embeddings, "_CHUNK_ENTRIES", 20)
+    np.testing.assert_allclose(label_embedding("pifa", X, Y).toarray(), pifa(X.toarray(), Y), atol=1e-6)
+
+
+@pytest.mark.parametrize("features", [X, dense(50), Features(X, dense(50))])
+def test_the_number_of_threads_changes_nothing(features):
+    one, three = (label_embedding("pifa", features, Y, threads=threads) for threads in (1, 3))
+    for a, b in zip(as_parts(one), as_parts(three), strict=True):
+        assert np.array_equal(a, b)
+
+
+def as_parts(result):
+    if isinstance(result, Features):
+        return [*as_parts(result.sparse), *as_parts(result.dense)]
+    return [result.indptr, result.indices, result.data] if issparse(result) else [result]
+
+
+def test_pii_is_the_documents_of_a_label():
+    result = label_embedding("pii", None, Y)
+    assert result.format == "csr"
+    assert result.has_sorted_indices
+    np.testing.assert_allclose(result.toarray(), unit_rows(Y.toarray().T), atol=1e-6)
+
+
+def test_pii_leaves_the_labels_alone():
+    turned = Y.tocsc()
+    values = turned.data.copy()
+    label_embedding("pii", None, turned)
+    assert np.array_equal(turned.data, values)
+
+
+def test_labels_without_documents_have_empty_embeddings():
+    truth = csr_matrix(np.array([[1, 0, 0], [0, 0, 1]], np.float32))
+    features = csr_matrix(np.array([[3, 0], [0, 0]], np.float32))
+    assert label_embedding("pifa", features, truth).toarray().tolist() == [[1, 0], [0, 0], [0, 0]]
+    assert label_embedding("pifa", features.toarray(), truth).tolist() == [[1, 0], [0, 0], [0, 0]]
+    assert label_embedding("pii", None, truth).toarray().tolist() == [[1, 0], [0, 0], [0, 1]]
+
+
+def test_no_documents_at_all():
+    result = label_embedding("pifa", csr_matrix((0, 7), dtype=np.float32), csr_matrix((0, 3), dtype=np.float32))
+    assert result.shape == (3, 7)
+    assert result.nnz == 0
+
+
+def test_concat_puts_label_features_behind():
+    own = sparse(12, 9, seed=4)
+    result = label_embedding("pifa_lf_concat", X, Y, own)
+    np.testing.assert_allclose(result.toarray(), np.hstack([pifa(X.toarray(), Y), own.toarray()]), atol=1e-6)
+    result = label_embedding("pifa_lf_concat", dense(50), Y, dense(12, 3))
+    np.testing.assert_allclose(result, np.hstack([pifa(dense(50), Y), dense(12, 3)]), atol=1e-6)
+
+
+def test_concat_of_sparse_and_dense_keeps_each_as_it_is():
+    result = label_embedding("pifa_lf_concat", X, Y, dense(12, 3))
+    assert isinstance(result, Features)
+    np.testing.assert_allclose(result.sparse.toarray(), pifa(X.toarray(), Y), atol=1e-6)
+    np.testing.assert_array_equal(result.dense, dense(12, 3))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1, np.linspace(0, 1, 12)])
+@pytest.mark.parametrize("kinds", ["sparse sparse", "sparse dense", "dense sparse", "dense dense"])
+def test_convex_combination(alpha, kinds):
+    ours, own = sparse(50, 8, density=0.4), sparse(12, 8, density=0.5, seed=2)
+    weights = np.broadcast_to(np.asarray(alpha, float), 12)[:, None]
+    expected = weights * pifa(ours.toarray(), Y) + (1 - weights) * own.toarray()
+    first, second = kinds.split()
+    result = label_embedding(
+        "pifa_lf_convex_combine",
+        ours if first == "sparse" else ours.toarray(),
+        Y,
+        own if second == "sparse" else own.toarray(),
+        alpha=alpha,
+    )
+    assert issparse(result) == (kinds == "sparse sparse")
+    np.testing.assert_allclose(result.toarray() if issparse(result) else result, expected, atol=1e-6)
+
+
+def test_convex_combination_of_both_kinds_goes_part_by_part():
+    ours, own = Features(X, dense(50, 3)), Features(sparse(12, seed=5), dense(12, 3, seed=5))
+    result = label_embedding("pifa_lf_convex_combine", ours, Y, own, alpha=0.25)
+    expected = 0.25 * pifa(np.hstack([X.toarray(), dense(50, 3)]), Y)
+    expected += 0.75 * np.hstack([own.sparse.toarray(), own.dense])
+    np.testing.assert_allclose(np.hstack([result.sparse.toarray(), result.dense]), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tfidf", X, Y), "no such label embedding"),
+        (("pifa", X, Y.toarray()), "label matrix is not sparse"),
+        (("pifa", None, Y), "pifa needs the features"),
+        (("pifa", sparse(49), Y), "not of the same documents"),
+        (("pifa_lf_concat", X, Y), "needs the features of the labels"),
+        (("pifa_lf_concat", X, Y, sparse(11)), "not of the same labels"),
+        (("pifa_lf_convex_combine", X, Y, sparse(12, 9)), "cannot be combined"),
+        (("pifa_lf_convex_combine", Features(X, dense(50)), Y, dense(12, 46)), "cannot be combined"),
+        (("pifa_lf_convex_combine", X, Y, sparse(12), 1.5), "alpha is out of range"),
+        (("pifa_lf_convex_combine", X, Y, sparse(12), np.full(12, np.nan)), "alpha is out of range"),
+        (("pifa_lf_convex_combine", X, Y, sparse(12), np.full(11, 0.5)), "neither a number nor one number a label"),
+        (("pifa_lf_convex_combine", X, Y, sparse(12), "half"), "neither a number nor one number a label"),
+    ],
+)
+def test_what_does_not_fit_is_said(arguments, message):
+    with pytest.raises(InputError, match=message):
+        label_embedding(*arguments)
+
+
+def test_labels_that_are_no_numbers_are_named():
+    truth = Y.copy()
+    truth.data[truth.indptr[4]] = np.nan
+    row = int(np.searchsorted(truth.indptr, truth.indptr[4], side="right") - 1)
+    with pytest.raises(InputError, match=f"labels of document {row} hold NaN"):
+        label_embedding("pii", None, truth)

@@ -1,0 +1,174 @@
+"""The tree for the eyes: what is shown, what is left out, and that no name breaks the drawing."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tree.cases import trees
+from xmc_tf.common.errors import InputError
+from xmc_tf.tree import LabelTree, save_chain
+from xmc_tf.tree.show import main, show, to_dot
+
+TREE = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
+NAMES = ["apple", "boat", "cherry", "date", "engine"]
+
+
+def test_clusters_are_called_by_their_labels():
+    assert show(TREE, NAMES, words=2).splitlines() == [
+        "5 labels",
+        "├─ 2 labels: boat, engine",
+        "│  ├─ boat",
+        "│  └─ engine",
+        "└─ 3 labels: apple, cherry …",
+        "   ├─ apple",
+        "   ├─ cherry",
+        "   └─ date",
+    ]
+
+
+def test_frequent_labels_come_first():
+    text = show(TREE, NAMES, words=2, frequencies=np.array([1, 5, 1, 2000, 7]))
+    assert text.splitlines() == [
+        "5 labels",
+        "├─ 2 labels: engine, boat",
+        "│  ├─ engine (7)",
+        "│  └─ boat (5)",
+        "└─ 3 labels: date, apple …",
+        "   ├─ date (2,000)",
+        "   ├─ apple (1)",
+        "   └─ cherry (1)",
+    ]
+
+
+def test_depth_and_children_are_limited():
+    wide = LabelTree(splits=([0, 2], [0, 60, 61]), labels=np.arange(61))
+    assert show(wide, depth=0) == "61 labels"
+    assert show(wide, depth=1, words=1).splitlines() == ["61 labels", "├─ 60 labels: 0 …", "└─ 1 label: 60"]
+    lines = show(wide, max_children=2).splitlines()
+    assert "│  └─ … and 58 more" in lines
+    assert len(lines) == 7
+
+
+def test_one_more_is_shown_rather_than_counted():
+    tree = LabelTree(splits=([0, 3],), labels=[0, 1, 2])
+    assert "more" not in show(tree, max_children=2)
+
+
+def test_a_large_tree_is_a_page_by_default():
+    leaves = np.arange(257) * 64
+    tree = LabelTree(splits=([0, 16], np.arange(17) * 16, leaves), labels=np.arange(leaves[-1]))
+    assert len(show(tree).splitlines()) <= 300
+    assert len(to_dot(tree).splitlines()) <= 600
+
+
+def test_clusters_without_labels_are_shown():
+    tree = LabelTree(splits=([0, 2], [0, 0, 1]), labels=[0])
+    assert show(tree).splitlines() == ["1 label", "├─ 0 labels", "└─ 1 label: 0", "   └─ 0"]
+
+
+def test_names_stay_on_their_line():
+    names = ["two\nlines", "\x1b[31mred", "a" * 100, " spaces \t inside ", "plain"]
+    text = show(TREE, names)
+    assert "two lines" in text
+    assert "\x1b" not in text
+    assert "a" * 39 + "…" in text
+    assert "spaces inside" in text
+
+
+@given(trees(), st.data())
+def test_any_names_make_one_line_a_node(tree, data):
+    names = [data.draw(st.text(min_size=1, max_size=8)) for _ in range(tree.nr_labels)]
+    text = show(tree, names, max_children=1000, depth=99)
+    assert len(text.split("\n")) == sum(tree.level_sizes)
+
+
+# A string of Graphviz: anything but quotes and backslashes, or those behind a backslash.
+STRING = r'"(?:[^"\\]|\\["\\])*"'
+NODE = rf"  \w+ \[label={STRING}(?:, style=dashed)?\];"
+EDGE = r"  \w+ -> \w+(?: \[style=dashed\])?;"
+
+
+@given(trees(), st.data())
+def test_drawings_are_well_formed_whatever_the_names(tree, data):
+    letters = st.text(st.sampled_from('"\\n;{}<>-a\n'), min_size=1, max_size=8)
+    names = [data.draw(letters) for _ in range(tree.nr_labels)]
+    lines = to_dot(tree, names, depth=99, max_children=3).split("\n")
+    assert lines[0] == "digraph labels {"
+    assert lines[-1] == "}"
+    assert all(re.fullmatch(f"{NODE}|{EDGE}", line) for line in lines[3:-1])
+    defined = set(re.findall(r"^  (\w+) \[label", "\n".join(lines), re.MULTILINE))
+    used = set(re.findall(r"^  (\w+) -> (\w+)", "\n".join(lines), re.MULTILINE))
+    assert {name for pair in used for name in pair} <= defined
+
+
+def test_drawing_of_a_small_tree():
+    assert to_dot(LabelTree(splits=([0, 2],), labels=[0, 1]), ['say "hi"', "back\\slash"]).splitlines() == [
+        "digraph labels {",
+        "  rankdir=LR;",
+        '  node [shape=box, fontname="sans-serif"];',
+        '  n0_0 [label="2 labels"];',
+        '  n1_0 [label="say \\"hi\\""];',
+        "  n0_0 -> n1_0;",
+        '  n1_1 [label="back\\\\slash"];',
+        "  n0_0 -> n1_1;",
+        "}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"names": ["one"]}, "names do not fit the tree"),
+        ({"frequencies": np.ones(6)}, "frequencies do not fit the tree"),
+        ({"depth": -1}, "depth is not right"),
+        ({"max_children": 0}, "max_children is not right"),
+        ({"words": 0}, "words is not right"),
+    ],
+)
+def test_what_does_not_fit_is_said(options, message):
+    for draw in (show, to_dot):
+        with pytest.raises(InputError, match=message):
+            draw(TREE, **options)
+
+
+@pytest.fixture
+def model(tmp_path):
+    save_chain(tmp_path / "model" / "tree", TREE)
+    (tmp_path / "model" / "labels.txt").write_text("\n".join(NAMES) + "\n")
+    return tmp_path / "model"
+
+
+def test_command_line_takes_a_model_with_its_names(model, capsys):
+    main([str(model), "--depth", "1"])
+    assert capsys.readouterr().out == show(TREE, NAMES, depth=1) + "\n"
+
+
+def test_command_line_takes_a_tree_names_and_labels(model, tmp_path, capsys):
+    Y = sp.csr_matrix(np.array([[0, 1, 0, 1, 0], [0, 0, 0, 1, 0]], np.float32))
+    sp.save_npz(tmp_path / "Y.npz", Y)
+    main([str(model / "tree"), "--labels", str(model / "labels.txt"), "-y", str(tmp_path / "Y.npz"), "--words", "1"])
+    assert capsys.readouterr().out == show(TREE, NAMES, frequencies=np.array([0, 1, 0, 2, 0]), words=1) + "\n"
+
+
+def test_command_line_writes_a_drawing(model, tmp_path, capsys):
+    main([str(model), "--dot", str(tmp_path / "tree.dot")])
+    assert (tmp_path / "tree.dot").read_text() == to_dot(TREE, NAMES) + "\n"
+    assert capsys.readouterr().out == ""
+
+
+def test_command_line_says_what_is_wrong(model, tmp_path):
+    sp.save_npz(tmp_path / "Y.npz", sp.csr_matrix(np.ones((2, 4), np.float32)))
+    with pytest.raises(InputError, match="does not fit the tree"):
+        main([str(model), "-y", str(tmp_path / "Y.npz")])
+    command = [sys.executable, "-m", "xmc_tf.tree.show", str(tmp_path / "nothing")]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    assert finished.returncode == 2
+    assert "does not exist" in finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert "Warning" not in finished.stderr
