@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, spmatrix
@@ -132,20 +132,18 @@ class XLinear:
         nodes, scores = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
         found = np.zeros(n, np.int64)
         arguments: tuple[Any, ...] = (chunks, *query, *start, beams, self._posts(post_processor))
-        kernel = cast(Any, search)
         block = max(1, min(_BLOCK, _BLOCK_NODES // max(int(beams.max()), self.levels[0].clusters.shape[1])))
         if count == 1 or n < 2 * count:
-            kernel(*arguments, 0, n, block, nodes, scores, found)
+            search(*arguments, 0, n, block, nodes, scores, found)
         else:
             # More pieces than threads, since some texts are long; whole blocks where there are enough.
             step = min(block, max(1, math.ceil(n / (4 * count))))
             with ThreadPoolExecutor(count) as pool:
-                jobs = [
-                    pool.submit(kernel, *arguments, at, min(at + step, n), block, nodes, scores, found)
-                    for at in range(0, n, step)
+                calls: list[tuple[Any, ...]] = [
+                    (search, *arguments, at, min(at + step, n), block, nodes, scores, found) for at in range(0, n, step)
                 ]
-                for job in jobs:
-                    job.result()
+                for future in [pool.submit(*call) for call in calls]:
+                    future.result()
         return _ranked_csr(nodes, scores, found, self.nr_labels)
 
     def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
