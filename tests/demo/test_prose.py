@@ -16,6 +16,7 @@ from xmc_tf.demo.prose import prose
         ("Adds.\n\n```python\nadd(1)\n```\nTwice.", "Adds. Twice."),
         ("Adds.\n\n.. versionadded:: 1.2\n   Really.\n\nTwice.", "Adds. Twice."),
         ("Adds::\n\n    add(1, 2)\n\nTwice.", "Adds: Twice."),
+        ("Sorts `.npy` files .", "Sorts .npy files."),
         ("Adds.\n\n* one\n* two", "Adds. one two"),
         ("Adds :math:`x + y`, `a`, https://a.b/c [1]_ or [this](http://x.y).", "Adds, a, or this."),
         ("*Very* **good** that `**kwargs` and `a * b` stay.", "Very good that **kwargs and a * b stay."),

@@ -60,6 +60,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     _train(data, model)
     _measure(data, model, Path(args.work, "pred.npz"))
     ranker = TextRanker.load(model)
+    # The first text loads what reads texts, seconds that nobody should wait for after typing.
+    ranker.best(_TEXTS[:1])
     _examples(data, Path(args.work, "pred.npz"))
     _try(ranker, sys.stdin.isatty() if args.ask is None else args.ask)
     _what_next(data, model, Path(args.work))

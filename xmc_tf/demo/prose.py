@@ -54,7 +54,7 @@ def prose(docstring: str, hidden: tuple[str, ...] = (), packages: tuple[str, ...
     text = _without_names(text, hidden, packages)
     text = _EMPHASIS.sub(r"\2", text).replace("`", "").replace("\\", "")
     text = re.sub(r"::(?=\s|$)", ":", text)
-    text = re.sub(r"\s+([.,;:)])", r"\1", _SPACE.sub(" ", text))
+    text = re.sub(r"\s+([.,;:)])(?!\w)", r"\1", _SPACE.sub(" ", text))
     return text.strip()
 
 
