@@ -20,7 +20,7 @@ from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import Features, as_features, load_names
+from xmc_tf.data import Features, as_features
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.params import (
@@ -126,7 +126,7 @@ class TextRanker:
             return cls(ranker, LabelTree.from_chain([level.clusters for level in ranker.levels]))
         facts = _read_facts(folder)
         ranker = XLinear.load(folder / "ranker", nr_dense=int(facts.get("nr_dense", 0)))
-        names = load_names(folder / "labels.txt", ranker.nr_labels) if (folder / "labels.txt").exists() else None
+        names = _read_names(folder / "labels.txt", ranker.nr_labels)
         return cls(ranker, load_chain(folder / "tree"), names, facts, folder)
 
     @classmethod
@@ -243,6 +243,18 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     if not isinstance(facts, dict):
         raise InputError(f"{path} does not hold a model's parameters", fix="copy the model again")
     return facts
+
+
+def _read_names(path: Path, count: int) -> list[str] | None:
+    """The names that training checked and kept; only their number is looked at again."""
+    if not path.exists():
+        return None
+    names = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    if len(names) != count:
+        raise InputError(
+            f"{path} does not belong to this model", expected=f"{count:,} names", received=f"{len(names):,}"
+        )
+    return names
 
 
 def _versions() -> dict[str, str]:

@@ -1,0 +1,37 @@
+"""Keeping a library's chatter off the screen while it loads."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def muted_stderr() -> Iterator[None]:
+    """Holds back what is written to standard error, by compiled code too; shows it after all if the block fails.
+
+    TensorFlow logs the absence of graphics cards as errors while it is imported, before any setting is read.
+    """
+    if os.environ.get("XMC_TF_CHATTER"):
+        yield
+        return
+    sys.stderr.flush()
+    try:
+        terminal = os.dup(2)
+    except OSError:  # there is no standard error to keep clean
+        yield
+        return
+    with tempfile.TemporaryFile() as held_back:
+        os.dup2(held_back.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            sys.stderr.flush()
+            held_back.seek(0)
+            os.write(terminal, held_back.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(terminal, 2)
+            os.close(terminal)
