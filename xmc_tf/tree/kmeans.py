@@ -105,9 +105,9 @@ def _split_level(
     filled = level.filled
     shares = np.minimum(filled, np.maximum(2, np.ceil(rate * filled).astype(np.int64)))
     before = level.work_before()
+    # Either way takes the same steps on the same numbers: it only decides which thread does what.
     entries, spherical, rounds = level.entries, params.spherical, params.kmeans_max_iter
-    few = level.nr_nodes < 2 * workers.threads
-    if workers.threads == 1 or not few or before[-1] <= _WIDE_ENTRIES * level.nr_nodes:
+    if level.nr_nodes >= workers.threads or before[-1] <= _WIDE_ENTRIES * level.nr_nodes:
         workers.run(
             lambda first, last: split_nodes(
                 first, last, level.starts, level.empties, level.widths, shares, seeds, entries, spherical, rounds, left
@@ -117,9 +117,9 @@ def _split_level(
         return
     for node in range(level.nr_nodes):
         start, share = int(level.starts[node]), int(shares[node])
-        filled, take = place_evenly(start, int(level.starts[node + 1]), int(level.empties[node]), left)
-        if filled > 1:
+        count, take = place_evenly(start, int(level.starts[node + 1]), int(level.empties[node]), left)
+        if count > 1:
             width = int(level.widths[node]) + entries.dense.shape[1]
-            halving = begin_halving(start, filled, share, width, seeds[node : node + 1].copy())
-            halve_together(entries, halving, half_of(take, share, filled), spherical, rounds, workers)
-            settle_all(entries, halving, start, filled, take, left)
+            halving = begin_halving(start, count, share, width, seeds[node : node + 1].copy())
+            halve_together(entries, halving, half_of(take, share, count), spherical, rounds, workers)
+            settle_all(entries, halving, start, count, take, left)

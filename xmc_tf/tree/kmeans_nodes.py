@@ -1,4 +1,8 @@
-"""2-means on many nodes, each by one thread, and the features that the nodes keep."""
+"""2-means on many nodes, each by one thread, and the features that the nodes keep.
+
+The kernels called here are compiled into these, and numba's cache on disk looks at the date of this file only: after a
+change of `kmeans_kernels`, touch this file too.
+"""
 
 import numpy as np
 from numba import njit

@@ -18,6 +18,10 @@ from xmc_tf.tree.kmeans_kernels import (
 from xmc_tf.tree.kmeans_nodes import first_direction, first_sides
 from xmc_tf.tree.threads import Workers, even_cuts
 
+# Less than that is done before another thread has woken up. It decides who does the work, never what comes of it.
+_LABELS_OF_A_TASK = 200
+_BLOCKS_OF_A_TASK = 64
+
 
 def halve_together(
     entries: Entries, halving: Halving, half: int, spherical: bool, rounds: int, workers: Workers
@@ -32,12 +36,15 @@ def halve_together(
         rounds: the most rounds.
         workers: the threads.
     """
+    members, width, threads = halving.rows.size, halving.direction.size, workers.threads
     lengths = entries.end[halving.rows] - entries.begin[halving.rows] + entries.dense.shape[1] + 8
-    feature_cuts = _feature_cuts(entries, halving, workers.parts)
-    block_cuts = even_cuts(np.arange(halving.block_turns.size + 1), workers.parts)
+    feature_cuts = _feature_cuts(entries, halving, threads)
+    whole, blocks = np.array([0, width]), halving.block_turns.size
+    block_cuts = even_cuts(np.arange(blocks + 1), min(threads, 1 + blocks // _BLOCKS_OF_A_TASK))
 
-    def add() -> None:
-        workers.run(lambda low, high: add_rows(entries, halving, low, high), feature_cuts)
+    def add(moved: int) -> None:
+        cuts = feature_cuts if moved > _LABELS_OF_A_TASK else whole
+        workers.run(lambda low, high: add_rows(entries, halving, low, high), cuts)
 
     def turn() -> float:
         workers.run(lambda first, last: measure_blocks(halving, first, last), block_cuts)
@@ -47,20 +54,22 @@ def halve_together(
 
     def score_first(count: int) -> None:
         before = np.concatenate(([0], np.cumsum(lengths[halving.todo[:count]])))
-        workers.run(lambda low, high: score(entries, halving, low, high), even_cuts(before, workers.parts))
+        parts = min(2 * threads, 1 + count // _LABELS_OF_A_TASK)
+        workers.run(lambda low, high: score(entries, halving, low, high), even_cuts(before, parts))
 
-    add()
+    add(members)
     first_direction(halving)
-    score_first(halving.rows.size)
+    score_first(members)
     first_sides(halving, half)
-    turned = 0.0
+    turned, moved = 0.0, members
     for _ in range(rounds):
-        add()
+        add(moved)
         turned += turn()
         doubtful, wanted = pick_doubtful(entries, halving, turned, half)
         score_first(doubtful)
         settle(halving, doubtful, wanted, turned)
-        if change_sides(halving) == 0:
+        moved = change_sides(halving)
+        if moved == 0:
             break
 
 
