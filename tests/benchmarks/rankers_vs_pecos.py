@@ -61,9 +61,8 @@ def main() -> None:
 
 def _run(side: str, peer: str, job: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """One job of one side in a process of its own, so that its memory is its own."""
-    command = (
-        [sys.executable, "-m", "tests.benchmarks.sides.our_side"] if side == "ours" else [peer, str(_SIDES / "peer_side.py")]
-    )
+    ours = [sys.executable, "-m", "tests.benchmarks.sides.our_side"]
+    command = ours if side == "ours" else [peer, str(_SIDES / "peer_side.py")]
     print(f"{side}: {job}", file=sys.stderr)
     run = subprocess.run(
         [*command, job, json.dumps(arguments)], cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=True,

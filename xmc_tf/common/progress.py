@@ -59,7 +59,7 @@ class Progress:
 
     def _show(self) -> None:
         share = min(self.done / max(self.total, 1), 1.0)
-        # Below that share a guess at the end says more of the start (compiling, the largest piece first) than of the rest.
+        # Before that a guess at the end says more of the start (compiling, the largest piece) than of the rest.
         left = f", {_span(self.elapsed / share - self.elapsed)} left" if share > 0.05 else ""
         counts = f"{self.done:,} of {self.total:,} {self.unit}".rstrip()
         if self._terminal:
