@@ -1,0 +1,50 @@
+"""All figures that this machine can measure, one JSON line each.
+
+    python -m tests.benchmarks [--peer PYTHON] [--data DIR] [--features DIR] [--only NAME]
+
+Without a peer or data, what needs them is named and left out. ``make bench BENCH_ARGS="--peer … --data …"`` calls it.
+"""
+
+import argparse
+import subprocess
+import sys
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", help="a Python that has libpecos")
+    parser.add_argument("--data", help="a folder of X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz")
+    parser.add_argument("--features", help="X.trn.npz, X.tst.npz and a tree hlt/ for them, in the peer's format")
+    parser.add_argument("--only", help="run the one figure of that name")
+    a = parser.parse_args()
+    figures = {
+        "tfidf_speed": [f"{a.data}/X.trn.txt"] if a.data else None,
+        "cold_start": [],
+        "rankers_vs_pecos": _peer_arguments(a),
+        "rankers_vs_pecos_dense": [*_peer_arguments(a), "--dense", "384"] if _peer_arguments(a) else None,
+        "text_to_labels_vs_pecos": ["--peer", a.peer, "--data", a.data] if a.peer and a.data else None,
+    }
+    failed = 0
+    for name, arguments in figures.items():
+        if a.only not in (None, name):
+            continue
+        if arguments is None:
+            print(f"{name}: needs more flags, see --help", file=sys.stderr)
+            continue
+        module = name.removesuffix("_dense")
+        failed += (
+            subprocess.run([sys.executable, "-m", f"tests.benchmarks.{module}", *arguments], check=False).returncode
+            != 0
+        )
+    sys.exit(1 if failed else 0)
+
+
+def _peer_arguments(a: argparse.Namespace) -> list[str] | None:
+    """What the comparison of rankers needs, where all of it is given."""
+    if not (a.peer and a.data and a.features):
+        return None
+    return ["--peer", a.peer, "--data", a.data, "--features", a.features]
+
+
+if __name__ == "__main__":
+    main()
