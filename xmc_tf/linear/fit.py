@@ -189,7 +189,8 @@ def _solve(instances: _Instances, problem: LevelProblem, task: _Task, seed: int)
     )  # fmt: skip
     n, size = len(rows), len(cluster.names) + 1 + instances.dense.shape[1]
     signs = np.zeros((n, WIDTH), np.int8)
-    cost = aligned_zeros(n if problem.costs is not None and n > 1 else 1)
+    # The kernels take a single row for "no costs", so a single instance with one gets a row more.
+    cost = aligned_zeros(1 if problem.costs is None else max(n, 2))
     y_cost = _NOTHING if problem.costs is None else kernel_view(problem.costs.data, np.float32)
     y_indptr, y_indices = kernel_view(Y.indptr, np.int64), kernel_view(Y.indices, np.int32)
     limit = params.nonzeros_limit or 0

@@ -110,26 +110,54 @@ def user_matching(user: Mapping[int, spmatrix] | None, chain: Sequence[csc_matri
         user: keyed by how many levels above the labels the nodes of the matrix are: 0 for labels themselves,
             1 for leaf clusters. What is given for a level also marks its ancestors.
         chain: cluster matrices, the top first.
+
+    Returns:
+        For each level (documents × parents of the level), None where nothing is known.
     """
     depth = len(chain)
+    given = {height: matrix for height, matrix in (user or {}).items() if matrix is not None}
+    widths = [chain[-1].shape[0], *(clusters.shape[1] for clusters in reversed(chain))]
+    _check_user_negatives(given, widths)
     levels: list[csc_matrix | None] = [None] * depth
-    below: csc_matrix | None = None
-    for height in range(depth):
-        given = (user or {}).get(height)
-        if given is not None and below is not None:
-            below = sorted_csc(below + given)
-        elif given is not None:
-            below = sorted_csc(given)
+    below = _binary(given.get(0))
+    for height in range(1, depth + 1):
+        here = _binary(given.get(height))
         if below is not None:
-            if below.shape[1] != chain[depth - 1 - height].shape[0]:
-                raise InputError(
-                    f"the user's negatives {height} levels above the labels do not fit the tree",
-                    expected=f"{chain[depth - 1 - height].shape[0]:,} columns",
-                    received=f"{below.shape[1]:,} columns",
-                )
-            below = sorted_csc(below @ chain[depth - 1 - height])
-            levels[depth - 1 - height] = below
+            marked = sorted_csc(below @ chain[depth - height])
+            here = marked if here is None else sorted_csc(marked + here)
+        levels[depth - height] = below = here
     return levels
+
+
+def _check_user_negatives(given: Mapping[int, spmatrix], widths: Sequence[int]) -> None:
+    for height, matrix in given.items():
+        if not 0 <= height < len(widths):
+            raise InputError(
+                f"the user's negatives are for {height} levels above the labels, where there is none",
+                expected=f"0 to {len(widths) - 1}",
+                received=str(height),
+            )
+        if matrix.shape[1] != widths[height]:
+            raise InputError(
+                f"the user's negatives {height} levels above the labels do not fit the tree",
+                expected=f"{widths[height]:,} columns",
+                received=f"{matrix.shape[1]:,} columns",
+            )
+    if len(rows := {matrix.shape[0] for matrix in given.values()}) > 1:
+        raise InputError(
+            "the user's negatives are not of the same documents",
+            expected="as many rows in each matrix",
+            received=", ".join(f"{count:,}" for count in sorted(rows)),
+        )
+
+
+def _binary(matrix: spmatrix | None) -> csc_matrix | None:
+    """1 where the matrix has an entry, so that sums cannot cancel."""
+    if matrix is None:
+        return None
+    ones = sorted_csc(matrix).astype(np.float32, copy=True)
+    ones.data[:] = 1
+    return ones
 
 
 def sorted_csc(matrix: spmatrix) -> csc_matrix:
@@ -162,7 +190,8 @@ def _scaled(matrix: csc_matrix, norm: str) -> csc_matrix:
 
 
 def _check_relevance(R: csc_matrix, Y: csc_matrix) -> None:
-    if R.shape != Y.shape or R.nnz != Y.nnz or not np.array_equal(R.indices, Y.indices):
+    same = R.shape == Y.shape and np.array_equal(R.indptr, Y.indptr) and np.array_equal(R.indices, Y.indices)
+    if not same:
         raise InputError(
             "the relevance matrix does not belong to the labels",
             expected=f"an entry above zero for each of the {Y.nnz:,} positives of Y ({Y.shape[0]:,} × {Y.shape[1]:,})",
