@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmc_tf.common.errors import InputError
 from xmc_tf.linear.kernels.layout import Chunks
 
 if TYPE_CHECKING:
@@ -40,6 +41,14 @@ def selected_paths(levels: Sequence["Level"], chunks: Chunks, selected: csr_matr
     for level in reversed(levels):
         query, node = nodes_below[0]
         parent_of, _ = _places(level)
+        if (outside := node[parent_of[node] < 0]).size:
+            raise InputError(
+                f"label {outside[0]:,} is not in the tree"
+                if level is levels[-1]
+                else "a label's cluster is not in the tree",
+                expected="labels that the model can predict",
+                fix="leave it out of the selected outputs; this model was pruned",
+            )
         above = query * np.int64(level.clusters.shape[1]) + parent_of[node]
         keys, rank = np.unique(above, return_inverse=True)
         parent_rank.insert(0, rank)
@@ -63,10 +72,10 @@ def selected_paths(levels: Sequence["Level"], chunks: Chunks, selected: csr_matr
 
 
 def _places(level: "Level") -> tuple[np.ndarray, np.ndarray]:
-    """Of each node of a level: its parent, and its position among its siblings."""
+    """Of each node of a level: its parent, and its position among its siblings; -1 for one outside the tree."""
     clusters = level.clusters
-    parent = np.empty(clusters.shape[0], np.int64)
-    child = np.empty(clusters.shape[0], np.int64)
+    parent = np.full(clusters.shape[0], -1, np.int64)
+    child = np.full(clusters.shape[0], -1, np.int64)
     counts = np.diff(clusters.indptr)
     parent[clusters.indices] = np.repeat(np.arange(clusters.shape[1]), counts)
     child[clusters.indices] = np.arange(len(clusters.indices)) - np.repeat(clusters.indptr[:-1], counts)

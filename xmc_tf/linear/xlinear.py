@@ -127,7 +127,7 @@ class XLinear:
         count = thread_count(threads)
         chunks = self.chunks(X.nr_dense, count)
         query = _kernel_form(X)
-        start = _NO_CODES if codes is None else _code_arrays(codes)
+        start = _NO_CODES if codes is None else _code_arrays(codes, (X.nr_rows, self.levels[0].clusters.shape[1]))
         n, k = X.nr_rows, int(beams[-1])
         nodes, scores = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
         found = np.zeros(n, np.int64)
@@ -218,8 +218,17 @@ def _kernel_form(X: Features) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
     return kernel_view(m.indptr, np.int64), kernel_view(m.indices, np.int32), kernel_view(m.data, np.float32), dense
 
 
-def _code_arrays(codes: spmatrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _code_arrays(codes: spmatrix, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    if codes.shape != shape:
+        raise InputError(
+            "the codes to start from do not fit",
+            expected=f"{shape[0]:,} documents × {shape[1]:,} parents of the first level",
+            received=f"{codes.shape[0]:,} × {codes.shape[1]:,}",
+        )
     m = csr_matrix(codes)
+    if not m.has_canonical_format:
+        m = m.copy()
+        m.sum_duplicates()
     return m.indptr.astype(np.int64), m.indices.astype(np.int32), m.data.astype(np.float32)
 
 
@@ -235,5 +244,6 @@ def _ranked_csr(nodes: np.ndarray, scores: np.ndarray, found: np.ndarray, nr_lab
         indices, data = nodes[keep], scores[keep]
     result = csr_matrix((n, nr_labels), dtype=np.float32)
     # Set directly: scipy's checks of a fresh triple would cost more than the search of one query.
-    result.indptr, result.indices, result.data = indptr.astype(np.int32), indices, data
+    result.indptr = indptr.astype(np.int32) if indptr[-1] < 2**31 else indptr
+    result.indices, result.data = indices, data
     return result

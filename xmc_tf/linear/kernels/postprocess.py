@@ -6,6 +6,7 @@
 
 import math
 
+import numpy as np
 from numba import njit
 
 NOOP, SIGMOID, LOG_SIGMOID, HINGE, LOG_HINGE = 0, 10, 20, 30, 40
@@ -34,10 +35,12 @@ def squash(code, raw):
 def least_raw(code, worst, parent):
     """A raw score below which a node's chained score is below ``worst``: most need not be squashed to be dropped.
 
-    A little lower than it could be, so that rounding drops nothing that should stay.
+    A little lower than it could be, so that rounding drops nothing that should stay: neither that of the score, which
+    makes neighbours the same and leaves it to their numbers who stays, nor that of squashing.
     """
     if code == NOOP:
-        return worst
+        return np.float64(worst)
+    worst = worst - 1e-6 * abs(worst) - 1e-40
     if additive(code):
         own = worst - parent
         if own >= 0.0:
@@ -46,7 +49,10 @@ def least_raw(code, worst, parent):
     else:
         if parent <= 0.0 or worst <= 0.0 or worst >= parent:
             return -math.inf
-        share = worst / parent if code == SIGMOID else -math.log(worst / parent)
+        share = worst / parent
+        if share < 1e-35:  # a share of so few bits says little about the raw score
+            return -math.inf
+        share = share if code == SIGMOID else -math.log(share)
     if code in (SIGMOID, LOG_SIGMOID):
         raw = math.log(share / (1.0 - share)) if share < 1.0 else -math.inf
     else:

@@ -1,0 +1,231 @@
+"""Beam search against its definition."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csc_matrix, csr_matrix
+
+from tests.linear.cases import chains, features, full_matrix, random_chain, random_model, sparse_rows
+from tests.linear.searching import assert_same_ranking, beam_search, rows_of
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, as_features
+from xmc_tf.linear import XLinear
+from xmc_tf.params import POST_PROCESSORS
+
+posts = pytest.mark.parametrize("post", POST_PROCESSORS)
+
+
+def model_for(X, chain, **wishes):
+    return random_model(chain, X.nr_sparse, X.nr_dense, **wishes)
+
+
+@posts
+@settings(max_examples=10)
+@given(chain=chains(), kind=st.sampled_from(["sparse", "dense", "both"]), bias=st.sampled_from([0.0, 1.0, 3.0]))
+def test_a_wide_beam_finds_every_label(post, chain, kind, bias):
+    X = features(kind, 6)
+    model = model_for(X, chain, bias=bias)
+    labels = model.nr_labels
+    predicted = model.predict(X, beam_size=1000, only_topk=labels + 5, post_processor=post, threads=1)
+    for x, row in zip(full_matrix(X), rows_of(predicted), strict=True):
+        assert sorted(label for label, _ in row) == list(range(labels))
+        assert_same_ranking(row, beam_search(model, x, 1000, labels, post))
+
+
+@posts
+@settings(max_examples=10)
+@given(chain=chains(), kind=st.sampled_from(["sparse", "both"]), beam=st.integers(1, 4), top=st.integers(1, 6))
+def test_a_narrow_beam_drops_what_the_definition_drops(post, chain, kind, beam, top):
+    X = features(kind, 6, seed=1)
+    model = model_for(X, chain, seed=beam)
+    predicted = model.predict(X, beam_size=beam, only_topk=top, post_processor=post, threads=1)
+    for x, row in zip(full_matrix(X), rows_of(predicted), strict=True):
+        assert_same_ranking(row, beam_search(model, x, beam, top, post))
+
+
+@settings(max_examples=30)
+@given(chain=chains(), data=st.data())
+def test_each_level_may_have_a_post_processor_of_its_own(chain, data):
+    names = data.draw(st.lists(st.sampled_from(POST_PROCESSORS), min_size=len(chain), max_size=len(chain)))
+    X = features("both", 5, seed=2)
+    model = model_for(X, chain, posts=names)
+    predicted = model.predict(X, beam_size=3, only_topk=4, threads=1)
+    for x, row in zip(full_matrix(X), rows_of(predicted), strict=True):
+        assert_same_ranking(row, beam_search(model, x, 3, 4))
+
+
+@settings(max_examples=40)
+@given(chain=chains(), beam=st.integers(1, 5), top=st.integers(1, 8), post=st.sampled_from(POST_PROCESSORS))
+def test_ties_go_to_the_lower_number(chain, beam, top, post):
+    """Weights of whole numbers make scores that are exactly the same."""
+    X = as_features(csr_matrix(np.array([[1, 0, 1], [0, 1, 0], [0, 0, 0]], np.float32)))
+    model = random_model(chain, 3, seed=top)
+    for level in model.levels:
+        level.weights.data = np.sign(level.weights.data)
+    predicted = model.predict(X, beam_size=beam, only_topk=top, post_processor=post, threads=1)
+    for x, row in zip(full_matrix(X), rows_of(predicted), strict=True):
+        assert [label for label, _ in row] == [label for label, _ in beam_search(model, x, beam, top, post)]
+        assert row == sorted(row, key=lambda pair: (-pair[1], pair[0]))
+
+
+@pytest.mark.parametrize("kind", ["sparse", "both"])
+def test_a_batch_is_its_queries_one_by_one_on_any_number_of_threads(kind):
+    X = features(kind, 50)
+    model = model_for(X, random_chain(60, [4, 15]))
+    whole = model.predict(X, beam_size=3, only_topk=5, threads=1)
+    for threads in (2, 3):
+        again = model.predict(X, beam_size=3, only_topk=5, threads=threads)
+        assert rows_of(again) == rows_of(whole)
+    alone = [model.predict(X.rows(slice(i, i + 1)), beam_size=3, only_topk=5, threads=1) for i in range(50)]
+    assert [rows_of(one)[0] for one in alone] == rows_of(whole)
+
+
+def test_small_blocks_change_nothing(monkeypatch):
+    X = features("both", 30)
+    model = model_for(X, random_chain(60, [4, 15]))
+    whole = model.predict(X, beam_size=3, only_topk=5, threads=1)
+    monkeypatch.setattr("xmc_tf.linear.xlinear._BLOCK", 7)
+    assert rows_of(model.predict(X, beam_size=3, only_topk=5, threads=1)) == rows_of(whole)
+
+
+def test_no_query_at_all():
+    X = features("both", 3)
+    model = model_for(X, random_chain(10, [3]))
+    assert model.predict(X.rows(slice(0, 0))).shape == (0, 10)
+
+
+def test_queries_without_features_have_the_scores_of_the_bias():
+    chain = random_chain(9, [3])
+    X = as_features(csr_matrix((2, 20), dtype=np.float32))
+    model = random_model(chain, 20)
+    predicted = model.predict(X, beam_size=9, only_topk=9, post_processor="noop", threads=1)
+    np.testing.assert_allclose(predicted.toarray()[1], model.levels[-1].weights[20].toarray()[0], rtol=1e-6)
+
+
+def test_features_that_no_label_knows_change_nothing():
+    chain, X = random_chain(30, [5]), sparse_rows(10, 20)
+    model = random_model(chain, 50)
+    for level in model.levels:
+        keep = (level.weights.tocoo().row < 20) | (level.weights.tocoo().row == 50)
+        coo = level.weights.tocoo()
+        object.__setattr__(
+            level,
+            "weights",
+            csc_matrix((coo.data[keep], (coo.row[keep], coo.col[keep])), shape=coo.shape),
+        )
+    known = csr_matrix((X.data, X.indices, X.indptr), shape=(10, 50))
+    stranger = known + csr_matrix((np.ones(10, np.float32), (range(10), range(30, 40))), shape=(10, 50))
+    assert rows_of(model.predict(as_features(stranger))) == rows_of(model.predict(as_features(known)))
+
+
+def test_dense_features_may_come_as_sparse_ones():
+    both = features("both", 10)
+    model = model_for(both, random_chain(30, [5]))
+    as_one = csr_matrix(full_matrix(both).astype(np.float32))
+    ours, theirs = model.predict(both), model.predict(as_features(as_one))
+    for left, right in zip(rows_of(ours), rows_of(theirs), strict=True):
+        assert_same_ranking(left, right)
+    assert rows_of(model.predict(both)) == rows_of(ours)  # the weights are arranged anew each time
+
+
+@posts
+@settings(max_examples=5)
+@given(chain=chains(), kind=st.sampled_from(["sparse", "both"]))
+def test_selected_outputs(post, chain, kind):
+    X = features(kind, 6, seed=4)
+    model = model_for(X, chain)
+    rng = np.random.default_rng(0)
+    selected = csr_matrix(rng.random((6, model.nr_labels)) < 0.4, dtype=np.float32)
+    scored = model.predict_selected(X, selected, post_processor=post)
+    assert np.array_equal(scored.indptr, selected.indptr)
+    assert np.array_equal(scored.indices, selected.sorted_indices().indices)
+    for x, row in zip(full_matrix(X), rows_of(scored), strict=True):
+        every = dict(beam_search(model, x, 1000, model.nr_labels, post))
+        np.testing.assert_allclose(
+            [score for _, score in row], [every[label] for label, _ in row], rtol=1e-4, atol=1e-5
+        )
+
+
+def test_codes_say_where_to_start_and_with_which_scores():
+    X = features("sparse", 8)
+    chain = random_chain(40, [6])[1:]
+    model = model_for(X, chain)
+    rng = np.random.default_rng(1)
+    codes = csr_matrix(np.where(rng.random((8, 6)) < 0.4, rng.random((8, 6)), 0).astype(np.float32))
+    for post in ("l3-hinge", "log-sigmoid", "noop"):
+        predicted = model.predict(X, codes=codes, only_topk=7, post_processor=post)
+        for x, row, start in zip(full_matrix(X), rows_of(predicted), rows_of(codes), strict=True):
+            assert_same_ranking(row, beam_search(model, x, 10, 7, post, dict(start))) if start else None
+            assert bool(row) == bool(start)
+    everywhere = rows_of(model.predict(X, only_topk=7))
+    assert everywhere == rows_of(model.predict(X, only_topk=7, codes=csr_matrix(np.ones((8, 6), np.float32))))
+
+
+def test_codes_in_any_form():
+    X = features("sparse", 2)
+    model = model_for(X, random_chain(40, [6])[1:])
+    tidy = csr_matrix(np.array([[0, 0.5, 0, 0, 0.25, 0], [1, 0, 0, 0, 0, 0]], np.float32))
+    untidy = csr_matrix((np.array([0.25, 0.25, 0.25, 1]), [4, 1, 1, 0], [0, 3, 4]), shape=(2, 6))
+    assert rows_of(model.predict(X, codes=untidy)) == rows_of(model.predict(X, codes=tidy.tocsc()))
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        ({"codes": csr_matrix((8, 7), dtype=np.float32)}, ["8 documents × 6", "8 × 7"]),
+        ({"codes": csr_matrix((7, 6), dtype=np.float32)}, ["7 × 6"]),
+        ({"beam_size": 0}, ["at least 1"]),
+        ({"only_topk": -1}, ["at least 1"]),
+        ({"post_processor": "l5-hinge"}, ["unknown post-processor 'l5-hinge'", "log-l4-hinge"]),
+    ],
+)
+def test_impossible_wishes(wishes, words):
+    X = features("sparse", 8)
+    model = model_for(X, [*random_chain(40, [6, 10])[1:]])
+    with pytest.raises(InputError) as caught:
+        model.predict(X, **wishes)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_features_and_selected_outputs_that_do_not_fit():
+    X = features("sparse", 8)
+    model = random_model(random_chain(40, [6]), X.nr_sparse + 1)
+    with pytest.raises(InputError, match=r"expected: 31 columns, as in training\n  received: 30 columns"):
+        model.predict(X)
+    wide = Features(sparse_rows(8, 31))
+    with pytest.raises(InputError, match=r"8 documents × 40 labels\n  received: 8 × 41"):
+        model.predict_selected(wide, csr_matrix((8, 41), dtype=np.float32))
+
+
+def test_selected_labels_that_the_tree_does_not_hold():
+    """A model that was pruned has labels without a parent: the search never meets them."""
+    X, chain = features("sparse", 4), random_chain(12, [3])
+    pruned = chain[1].tolil()
+    pruned[5] = 0
+    model = random_model([chain[0], csc_matrix(pruned.tocsc(), dtype=np.float32)], X.nr_sparse)
+    assert not model.predict(X, beam_size=3, only_topk=12).toarray()[:, 5].any()
+    with pytest.raises(InputError, match="label 5 is not in the tree"):
+        model.predict_selected(X, csr_matrix(np.ones((4, 12), np.float32)))
+
+
+def test_predictions_are_a_matrix_like_any_other():
+    """Rows are in order of score; scipy must know that they are not in order of label."""
+    X = features("sparse", 8)
+    predicted = model_for(X, random_chain(40, [6])).predict(X, only_topk=9)
+    assert isinstance(predicted, csr_matrix)
+    assert not predicted.has_sorted_indices
+    assert predicted.dtype == np.float32
+    sorted_by_label = predicted.sorted_indices()
+    np.testing.assert_array_equal(predicted.toarray(), sorted_by_label.toarray())
+    assert (predicted + sorted_by_label - 2 * predicted).nnz == 0
+
+
+def test_only_the_model_says_where_the_caller_does_not():
+    X = features("sparse", 8)
+    model = model_for(X, random_chain(40, [6]), posts="sigmoid")
+    assert isinstance(model, XLinear)
+    predicted = model.predict(X)
+    assert np.diff(predicted.indptr).tolist() == [20] * 8
+    assert rows_of(predicted) == rows_of(model.predict(X, beam_size=20, only_topk=20, post_processor="sigmoid"))
