@@ -40,7 +40,8 @@ def _picture(sparse: dict[str, Any], dense: dict[str, Any] | None) -> str:
     title = f"Linear rankers on {data}: same features, same tree, same machine"
     height = 84 + _ROW * len(rows)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" font-size="14">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}"'
+        ' font-family="sans-serif" font-size="14">',
         f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
         _text(16, 28, title, 'font-weight="bold"'),
         f'<rect x="{_LEFT}" y="42" width="12" height="12" fill="{_OURS}"/>' + _text(_LEFT + 18, 53, "xmc_tf"),

@@ -6,7 +6,7 @@ with muted_stderr():  # the first import in a process decides what is seen of it
     import tensorflow  # noqa: F401
     import tensorflow_text  # noqa: F401
 
-from xmc_tf.features.graph import TfidfGraph  # noqa: E402 - after the quiet import
-from xmc_tf.features.tfidf import Tfidf  # noqa: E402
+from xmc_tf.features.graph import TfidfGraph
+from xmc_tf.features.tfidf import Tfidf
 
 __all__ = ["Tfidf", "TfidfGraph"]

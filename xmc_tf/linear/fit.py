@@ -22,6 +22,7 @@ from xmc_tf.linear.kernels.emit import Columns
 from xmc_tf.linear.kernels.gather import gather
 from xmc_tf.linear.kernels.lanes import WIDTH, aligned_zeros
 from xmc_tf.linear.kernels.primal import solve_primal
+from xmc_tf.linear.modes import trained_levels, whole_chain
 from xmc_tf.linear.problems import (
     LevelProblem,
     cost_chain,
@@ -74,7 +75,7 @@ class _Instances:
 def train_rankers(
     X: Features,
     Y: spmatrix,
-    chain: Sequence[csc_matrix] | None = None,
+    chain: Sequence[spmatrix] | None = None,
     *,
     R: spmatrix | None = None,
     params: RankerParams | None = None,
@@ -92,23 +93,26 @@ def train_rankers(
     Args:
         X: features of the training documents.
         Y: (documents × labels); where it has entries, the label is positive.
-        chain: cluster matrices of the tree, the top first; None: one-versus-all, without a tree.
+        chain: cluster matrices of the tree, the top first; None: one-versus-all, without a tree. Where the first has
+            several columns, levels are put above it, as ``params`` say.
         R: relevance of the positives, for cost-sensitive training.
-        params: losses, negatives, thresholds.
+        params: losses, negatives, thresholds, and which part of the tree is trained. A "ranker" predicts from the
+            ``codes`` that a matcher gives it.
         pred_params: what the model uses where prediction is not told otherwise.
         user_negatives: see :func:`~xmc_tf.linear.problems.user_matching`.
         threads: how many; -1: one a core. The model does not depend on it.
         seed: of the orders in which the solvers visit the instances.
     """
     params, pred_params = params or RankerParams(), pred_params or RankerPredParams()
-    chain = [sorted_csc(c) for c in chain] if chain else [_single_cluster(Y.shape[1])]
-    depth = len(chain)
+    tree = whole_chain(chain, Y.shape[1], params)
+    part = trained_levels(params, len(tree))
+    labels = label_chain(Y, tree)[part]
+    costs = cost_chain(Y, R, tree, params.rel_mode, params.rel_norm)[part]
+    users = user_matching(user_negatives, tree)[part]
+    chain, depth = tree[part], len(tree[part])
     level_params: Sequence[LinearLevelParams] = per_level(params.hlm_args.model_chain, depth)
     level_pred: Sequence[LinearLevelPredParams] = per_level(pred_params.hlm_args.model_chain, depth)
     schemes: Sequence[str] = per_level(params.hlm_args.neg_mining_chain, depth)
-    labels = label_chain(Y, chain)
-    costs = cost_chain(Y, R, chain, params.rel_mode, params.rel_norm)
-    users = user_matching(user_negatives, chain)
     instances = _Instances(X)
     model = XLinear([], X.nr_sparse, X.nr_dense)
     waiting: list[LevelProblem] = []
@@ -120,6 +124,7 @@ def train_rankers(
             predicted = model.predict(X, threads=threads)
         matched = None
         if chain[t].shape[1] > 1:
+            # The first level of a ranker has several parents, and no labels of theirs yet.
             teacher = labels[t - 1] if t > 0 else sorted_csc(labels[0] @ chain[0])
             matched = matched_instances(schemes[t], teacher, predicted, users[t])
         covered = matched is None or "tfn" in schemes[t]
@@ -244,7 +249,3 @@ def _assemble(parts: list[Columns], nr_rows: int, problem: LevelProblem) -> csc_
     weights = csc_matrix((data, indices, indptr), shape=(nr_rows, nr_labels))
     weights.has_sorted_indices = True
     return weights
-
-
-def _single_cluster(nr_labels: int) -> csc_matrix:
-    return csc_matrix(np.ones((nr_labels, 1), np.float32))

@@ -22,6 +22,7 @@ from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features
 from xmc_tf.linear.fit import train_rankers
+from xmc_tf.linear.modes import trained_levels, whole_chain
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.params import (
     HierarchicalKMeansParams,
@@ -123,7 +124,8 @@ class TextRanker:
         folder = Path(folder)
         if not (folder / "params.json").exists() and (folder / "param.json").exists():
             ranker = XLinear.load(folder)
-            return cls(ranker, LabelTree.from_chain([level.clusters for level in ranker.levels]))
+            clusters = [level.clusters for level in ranker.levels]
+            return cls(ranker, LabelTree.from_chain(whole_chain(clusters, ranker.nr_labels, RankerParams())))
         facts = _read_facts(folder)
         ranker = XLinear.load(folder / "ranker", nr_dense=int(facts.get("nr_dense", 0)))
         names = _read_names(folder / "labels.txt", ranker.nr_labels)
@@ -165,12 +167,15 @@ class TextRanker:
             seed: of the solvers' visiting orders.
         """
         chain = tree.to_chain()
-        levels = override_levels(pred_params.hlm_args.model_chain, len(chain), **(wishes or {}))
+        part = chain[trained_levels(params, len(chain))]
+        levels = override_levels(pred_params.hlm_args.model_chain, len(part), **(wishes or {}))
         pred_params = RankerPredParams.from_json({"hlm_args": {"model_chain": [level.to_json() for level in levels]}})
         ranker = train_rankers(
             X, Y, chain, R=R, params=params, pred_params=pred_params, user_negatives=user_negatives,
             threads=threads, seed=seed,
         )  # fmt: skip
+        if params.mode == "matcher":  # what it predicts are nodes of the tree, which have no names
+            tree, names = LabelTree.from_chain(part), None
         facts = {
             "model": "XLinear",
             "train_params": params.to_json(),

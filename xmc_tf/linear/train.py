@@ -169,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         tfidf = Tfidf.fit(texts, tfidf_params, threads=threads)
         X = as_features(tfidf.transform(texts, threads=threads))
     _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*Y.shape, X.nr_features)))
-    tree = _tree(arguments, X, Y, tree_params)
+    tree = _tree(arguments, X, Y, tree_params, params.shallow)
     model = TextRanker.train(
         X, Y, tree, params=params, pred_params=pred_params, names=names, tfidf=tfidf,
         R=_optional(arguments.rel_path, "relevance"),
@@ -216,10 +216,13 @@ def _parameters(arguments: argparse.Namespace) -> tuple[RankerParams, RankerPred
     )
 
 
-def _tree(arguments: argparse.Namespace, X: Features, Y: spmatrix, params: HierarchicalKMeansParams) -> LabelTree:
+def _tree(
+    arguments: argparse.Namespace, X: Features, Y: spmatrix, params: HierarchicalKMeansParams, shallow: bool
+) -> LabelTree:
     """The tree that is given, or one built of label features or of PIFA."""
     if arguments.code_path:
-        tree = load_chain(arguments.code_path, nr_splits=params.nr_splits, min_codes=params.min_codes)
+        min_codes = 1 if shallow else params.min_codes  # 1: the root right above the given clusters
+        tree = load_chain(arguments.code_path, nr_splits=params.nr_splits, min_codes=min_codes)
         if tree.nr_labels != Y.shape[1]:
             raise InputError(
                 f"{arguments.code_path} is a tree over other labels",
