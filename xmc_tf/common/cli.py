@@ -12,7 +12,12 @@ from xmc_tf.common.errors import InputError
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults, and keeps the paragraphs of a description as they are written."""
+    """Shows defaults where there are any, and keeps the paragraphs of a description as they are written."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default is None or action.default is False or action.default == []:
+            return action.help
+        return super()._get_help_string(action)
 
 
 def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> None:

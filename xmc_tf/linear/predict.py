@@ -38,7 +38,12 @@ A matrix of scores for a file of texts or of features:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    out = argparse.ArgumentParser("xmc_tf.linear.predict", description=_DESCRIPTION, formatter_class=cli.HelpFormatter)
+    out = argparse.ArgumentParser(
+        prog="python -m xmc_tf.linear.predict",
+        usage="%(prog)s -m MODEL [-t TEXTS | -x FEATURES | -q TEXT] [options]",
+        description=_DESCRIPTION,
+        formatter_class=cli.HelpFormatter,
+    )
     out.add_argument("-m", "--model-folder", required=True, metavar="DIR", help="the model")
     source = out.add_mutually_exclusive_group(required=True)
     source.add_argument(

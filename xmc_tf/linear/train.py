@@ -46,7 +46,12 @@ From features, sparse or dense or both side by side:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    out = argparse.ArgumentParser("xmc_tf.linear.train", description=_DESCRIPTION, formatter_class=cli.HelpFormatter)
+    out = argparse.ArgumentParser(
+        prog="python -m xmc_tf.linear.train",
+        usage="%(prog)s [-t TEXTS | -x FEATURES] -y LABELS -m MODEL [options]",
+        description=_DESCRIPTION,
+        formatter_class=cli.HelpFormatter,
+    )
     out.add_argument("--generate-params-skeleton", action="store_true", help="print a parameter file with all defaults")
     out.add_argument("--params-path", metavar="JSON", help="parameter file; replaces the flags for what it holds")
 
