@@ -16,7 +16,7 @@ from scipy.sparse import csc_matrix, spmatrix
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
-from xmc_tf.data.features import Features
+from xmc_tf.data import Features, check_pair
 from xmc_tf.linear.kernels.dual import HINGE, LOGISTIC, SQUARED_HINGE, solve_dual
 from xmc_tf.linear.kernels.emit import Columns
 from xmc_tf.linear.kernels.gather import gather
@@ -103,6 +103,7 @@ def train_rankers(
         threads: how many; -1: one a core. The model does not depend on it.
         seed: of the orders in which the solvers visit the instances.
     """
+    check_pair(X, Y)
     params, pred_params = params or RankerParams(), pred_params or RankerPredParams()
     tree = whole_chain(chain, Y.shape[1], params)
     part = trained_levels(params, len(tree))

@@ -1,0 +1,62 @@
+"""The same model whatever the number of threads, and from one seed."""
+
+import numpy as np
+import pytest
+
+from tests.linear.cases import features, full_matrix, label_matrix, random_chain, ranker_params
+from tests.linear.objectives import LOSSES, objective
+from xmc_tf.linear import train_rankers
+
+
+def bytes_of(model):
+    return [
+        array.tobytes()
+        for level in model.levels
+        for array in (level.weights.indptr, level.weights.indices, level.weights.data)
+    ]
+
+
+@pytest.mark.parametrize("solver", list(LOSSES))
+@pytest.mark.parametrize("schemes", ["tfn", ["tfn", "tfn+man", "tfn"]])
+def test_threads_do_not_matter(solver, schemes):
+    X, Y, chain = features("both", 80), label_matrix(80, 150), random_chain(150, [2, 5])
+    params = ranker_params(schemes, solver_type=solver)
+    first, *others = (bytes_of(train_rankers(X, Y, chain, params=params, threads=n)) for n in (1, 2, 3, 1))
+    for other in others:
+        assert other == first
+
+
+@pytest.mark.parametrize("solver", list(LOSSES))
+def test_seeds_change_the_order_and_not_the_optimum(solver):
+    X, Y = features("private", 60), label_matrix(60, 5)
+    params = ranker_params(solver_type=solver, threshold=0.0, eps=1e-4, newton_eps=1e-4, max_iter=2000)
+    models = [train_rankers(X, Y, params=params, threads=1, seed=seed) for seed in (0, 0, 7)]
+    assert bytes_of(models[0]) == bytes_of(models[1])
+    if "DUAL" in solver:
+        assert bytes_of(models[0]) != bytes_of(models[2])
+    full = np.hstack([full_matrix(X), np.ones((60, 1))])
+    for label in range(5):
+        signs = np.where(Y[:, [label]].toarray().ravel() > 0, 1.0, -1.0)
+        values = [
+            objective(model.levels[0].weights[:, [label]].toarray().ravel(), full, signs, np.ones(60), LOSSES[solver])
+            for model in models
+        ]
+        assert values[0] == pytest.approx(values[2], rel=5e-3)
+
+
+def test_tasks_may_be_cut_anywhere(monkeypatch):
+    """Which labels share the lanes changes the visiting order's start, and nothing beyond the solver's accuracy."""
+    X, Y = features("both", 60), label_matrix(60, 40)
+    params = ranker_params(threshold=0.0, eps=1e-6, max_iter=2000)
+    whole = train_rankers(X, Y, params=params, threads=1).levels[0].weights.toarray()
+    monkeypatch.setattr("xmc_tf.linear.fit._LABELS_PER_TASK", 5)
+    cut = train_rankers(X, Y, params=params, threads=1).levels[0].weights.toarray()
+    np.testing.assert_allclose(cut, whole, atol=1e-4)
+
+
+def test_the_order_of_the_input_matrices_does_not_matter():
+    """CSR or CSC, sorted or not: the same entries give the same model."""
+    X, Y, chain = features("sparse", 50), label_matrix(50, 30), random_chain(30, [4])
+    first = bytes_of(train_rankers(X, Y, chain, threads=1))
+    upside_down = Y.tocsr()[::-1][::-1]
+    assert bytes_of(train_rankers(X, upside_down, [clusters.tocsr() for clusters in chain], threads=1)) == first

@@ -1,0 +1,66 @@
+"""Which levels of a tree are trained: all, those above a cut (a matcher), or those below it (a ranker)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.sparse import csc_matrix, spmatrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.linear.problems import sorted_csc
+from xmc_tf.params import RankerParams
+from xmc_tf.tree.grouping import upper_splits
+
+
+def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: RankerParams) -> list[csc_matrix]:
+    """The cluster matrices from a single root down.
+
+    Args:
+        chain: matrices of a tree, the top first. Where the first has several columns, the levels above are made: each
+            ``nr_splits`` neighbours get one parent, until ``min_codes`` are left (``shallow``: at once) for the root.
+            None: all labels are the root's children.
+        nr_labels: columns of Y.
+        params: how a tree is completed.
+    """
+    if not chain:
+        return [_grouped(np.array([0, nr_labels]))]
+    matrices = [sorted_csc(clusters) for clusters in chain]
+    for t, clusters in enumerate(matrices):
+        below = nr_labels if t + 1 == len(matrices) else matrices[t + 1].shape[1]
+        if clusters.shape[0] != below:
+            raise InputError(
+                f"matrix {t} of the cluster chain does not fit "
+                + ("the labels" if t + 1 == len(matrices) else "the next"),
+                expected=f"{below:,} rows",
+                received=f"{clusters.shape[0]:,} × {clusters.shape[1]:,}",
+            )
+    min_codes = 1 if params.shallow else params.min_codes  # 1: no level between them and the root
+    return [*map(_grouped, upper_splits(matrices[0].shape[1], params.nr_splits, min_codes)), *matrices]
+
+
+def trained_levels(params: RankerParams, depth: int) -> slice:
+    """The levels that ``mode`` and ``ranker_level`` choose.
+
+    Args:
+        params: "full-model", "matcher" (all but the last ``ranker_level`` levels) or "ranker" (those alone).
+        depth: how many levels the tree has.
+    """
+    if params.mode == "full-model":
+        return slice(0, depth)
+    most = depth - 1 if params.mode == "matcher" else depth
+    if params.ranker_level > most:
+        raise InputError(
+            f"the tree has no {params.mode} with ranker_level {params.ranker_level}",
+            expected=f"ranker_level from 1 to {most}, for {depth} levels" if most else "a tree of two levels or more",
+            received=str(params.ranker_level),
+            fix="lower ranker_level, or train the full model",
+        )
+    cut = depth - params.ranker_level
+    return slice(0, cut) if params.mode == "matcher" else slice(cut, depth)
+
+
+def _grouped(splits: np.ndarray) -> csc_matrix:
+    """The matrix child × parent of neighbours with one parent."""
+    children = np.arange(splits[-1], dtype=np.int32)
+    return csc_matrix(
+        (np.ones(len(children), np.float32), children, splits.astype(np.int32)), shape=(len(children), len(splits) - 1)
+    )
