@@ -6,6 +6,7 @@ ranker/<level>.model/           param.json, W.npz (features + bias row × nodes)
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ _CLASS = "pecos.xmc.base###MLModel"
 
 
 def save_xlinear(model: XLinear, folder: str | Path) -> None:
-    """Writes the model's folder, whole or not at all."""
+    """Writes the model's folder, whole or not at all; an older model there is replaced."""
+    refuse_to_overwrite(Path(folder))
     with atomic_folder(folder) as part:
         _write(part / "param.json", {"__meta__": {"class_fullname": "pecos.xmc.xlinear.model###XLinearModel"}})
         last = model.levels[-1].clusters
@@ -49,6 +51,18 @@ def save_xlinear(model: XLinear, folder: str | Path) -> None:
             save_matrix(here / "C.npz", level.clusters.astype(np.float32))
 
 
+def refuse_to_overwrite(folder: Path) -> None:
+    """A model replaces a model or goes where nothing is; never anything else of the user's."""
+    if not folder.exists() or (folder / "params.json").exists() or (folder / "param.json").exists():
+        return
+    if not folder.is_dir() or any(folder.iterdir()):
+        raise InputError(
+            f"{folder} is there already and is no model",
+            expected="a new folder, an empty one, or an older model to replace",
+            fix="give another name to -m",
+        )
+
+
 def load_xlinear(folder: str | Path, nr_dense: int = 0) -> XLinear:
     """Reads a model's folder; weights stay memory-mapped where the file allows it."""
     folder = Path(folder)
@@ -59,9 +73,12 @@ def load_xlinear(folder: str | Path, nr_dense: int = 0) -> XLinear:
     for t in range(depth):
         here = folder / "ranker" / f"{t}.model"
         param = _read(here / "param.json", folder)
-        bias = max(float(param.get("bias", -1.0)), 0.0)
-        weights = _csc(here / "W.npz", (nr_features + (bias > 0), _whole_number(param, "nr_labels", here)))
-        clusters = _csc(here / "C.npz", (weights.shape[1], _whole_number(param, "nr_codes", here)))
+        bias = _bias(param, here / "param.json")
+        weights = _csc(
+            here / "W.npz", (nr_features + (bias > 0), _whole_number(param, "nr_labels", here / "param.json"))
+        )
+        clusters = _csc(here / "C.npz", (weights.shape[1], _whole_number(param, "nr_codes", here / "param.json")))
+        _check_parents(clusters, here / "C.npz")
         if levels and levels[-1].clusters.shape[0] != clusters.shape[1]:
             raise InputError(
                 f"{here}: its parents are not the nodes of the level above",
@@ -69,8 +86,7 @@ def load_xlinear(folder: str | Path, nr_dense: int = 0) -> XLinear:
                 received=f"{clusters.shape[1]:,}",
                 fix="the folder mixes two models: copy it again",
             )
-        pred_params = LinearLevelPredParams.from_json(param.get("pred_kwargs") or {})
-        levels.append(Level(weights, clusters, bias, pred_params))
+        levels.append(Level(weights, clusters, bias, _pred_params(param, here / "param.json")))
     if not levels:
         raise InputError(f"{folder}: the model has no levels", fix="train it again")
     return XLinear(levels, nr_features - nr_dense, nr_dense)
@@ -114,6 +130,32 @@ def _whole_number(param: dict[str, Any], key: str, place: Path) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(f"{place}: {key} is {value!r}", expected="a whole number from 1 on")
     return value
+
+
+def _bias(param: dict[str, Any], place: Path) -> float:
+    value = param.get("bias", -1.0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InputError(f"{place}: bias is {value!r}", expected="a number, 0 or less for none")
+    return max(float(value), 0.0)
+
+
+def _pred_params(param: dict[str, Any], place: Path) -> LinearLevelPredParams:
+    try:
+        return LinearLevelPredParams.from_json(param.get("pred_kwargs") or {})
+    except InputError as error:
+        raise InputError(
+            f"{place}: pred_kwargs: {error.problem}", expected=error.expected, received=error.received, fix=error.fix
+        ) from None
+
+
+def _check_parents(clusters: csc_matrix, path: Path) -> None:
+    """No node may have two parents, or it would be found twice. None at all is how models are pruned."""
+    if len(clusters.indices) and (parents := np.bincount(clusters.indices)).max() > 1:
+        raise InputError(
+            f"{path}: node {int(parents.argmax()):,} (row, counted from 0) has {parents.max():,} parents",
+            expected="at most one entry in each row",
+            fix="the file is no tree's: copy the model again",
+        )
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ from scipy.sparse import csr_matrix, spmatrix
 from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features
+from xmc_tf.linear.disk import refuse_to_overwrite
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.linear.modes import trained_levels, whole_chain
 from xmc_tf.linear.xlinear import XLinear
@@ -72,6 +73,11 @@ class TextRanker:
         if self.given_tfidf is not None:
             return self.given_tfidf
         if not self.reads_text:
+            if self.facts.get("tfidf_params"):
+                raise InputError(
+                    f"{self.folder}: features/ is missing, by which this model reads text",
+                    fix="the folder was copied in part: copy it again",
+                )
             raise InputError(
                 "this model was trained on features and cannot read text",
                 expected="features as in training (-x)",
@@ -219,18 +225,6 @@ def train_on_text(
     )  # fmt: skip
 
 
-def refuse_to_overwrite(folder: Path) -> None:
-    """A model replaces a model or goes where nothing is; never anything else of the user's."""
-    if not folder.exists() or (folder / "params.json").exists() or (folder / "param.json").exists():
-        return
-    if not folder.is_dir() or any(folder.iterdir()):
-        raise InputError(
-            f"{folder} is there already and is no model",
-            expected="a new folder, an empty one, or an older model to replace",
-            fix="give another name to -m",
-        )
-
-
 def _read_facts(folder: Path) -> dict[str, Any]:
     path = folder / "params.json"
     if not path.exists():
@@ -260,6 +254,13 @@ def _read_names(path: Path, count: int) -> list[str] | None:
             f"{path} does not belong to this model", expected=f"{count:,} names", received=f"{len(names):,}"
         )
     return names
+
+
+def _nr_dense(facts: dict[str, Any], folder: Path) -> int:
+    value = facts.get("nr_dense", 0)
+    if not isinstance(value, int) or value < 0:
+        raise InputError(f"{folder / 'params.json'}: nr_dense is {value!r}", expected="a whole number from 0 on")
+    return value
 
 
 def _versions() -> dict[str, str]:

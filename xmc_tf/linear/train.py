@@ -19,7 +19,8 @@ from xmc_tf.data import (
     load_matrix,
     load_names,
 )
-from xmc_tf.linear.text_ranker import TextRanker, refuse_to_overwrite
+from xmc_tf.linear.disk import refuse_to_overwrite
+from xmc_tf.linear.text_ranker import TextRanker
 from xmc_tf.params import (
     HierarchicalKMeansParams,
     LinearLevelParams,
