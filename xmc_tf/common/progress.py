@@ -21,9 +21,7 @@ class Progress:
         every_s: seconds between lines where standard error is no terminal.
     """
 
-    def __init__(
-        self, title: str, total: int, unit: str = "", quiet_s: float = 2.0, every_s: float = 15.0
-    ) -> None:
+    def __init__(self, title: str, total: int, unit: str = "", quiet_s: float = 2.0, every_s: float = 15.0) -> None:
         self.title, self.total, self.unit = title, total, unit
         self.done = 0
         self._terminal = sys.stderr.isatty()

@@ -7,8 +7,8 @@ The memory that it takes grows with the different n-grams and not with the docum
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from xmc_tf.common.compiled import njit
 from xmc_tf.common.errors import InputError
 
 # What is known of one n-gram, together in half a cache line since all of it is touched at once.

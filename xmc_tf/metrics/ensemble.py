@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy.sparse as smat
-from numba import njit
 
+from xmc_tf.common.compiled import njit
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.measures import check_shapes
 

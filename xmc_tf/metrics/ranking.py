@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as smat
-from numba import njit
 
+from xmc_tf.common.compiled import njit
 from xmc_tf.common.errors import InputError
 
 NO_LABEL = -1

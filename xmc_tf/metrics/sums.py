@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as smat
-from numba import njit
+
+from xmc_tf.common.compiled import njit
 
 _HITS, _RECALL, _NDCG, _GAIN, _BEST_GAIN, _PSNDCG, _BEST_PSNDCG, _PREDICTED = range(8)
 

@@ -2,8 +2,10 @@
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from xmc_tf.common.compiled import njit
 
 
 @intrinsic

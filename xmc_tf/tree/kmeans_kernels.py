@@ -14,7 +14,8 @@ threads: the tree does not depend on how the work was spread.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from xmc_tf.common.compiled import njit
 
 # Sums may be reassociated, so that they vectorise; NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract", "nsz"}

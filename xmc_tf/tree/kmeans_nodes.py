@@ -5,8 +5,8 @@ change of `kmeans_kernels`, touch this file too.
 """
 
 import numpy as np
-from numba import njit
 
+from xmc_tf.common.compiled import njit
 from xmc_tf.tree.kmeans_kernels import (
     Entries,
     Halving,

@@ -15,8 +15,8 @@ References:
 import math
 
 import numpy as np
-from numba import njit
 
+from xmc_tf.common.compiled import njit
 from xmc_tf.linear.kernels.emit import emit_column, new_columns
 from xmc_tf.linear.kernels.lanes import (
     WIDTH,
@@ -149,7 +149,8 @@ def solve_dual(
     finished = 0
     while finished < len(labels):
         state = _shuffle(order, state)
-        highest, lowest = splat(-1e30), splat(1e30)
+        # The logistic gradients are sizes, of which the largest decides.
+        highest, lowest = splat(-1e30), splat(0.0 if loss == LOGISTIC else 1e30)
         bias_weight = load(w, bias_row)
         for s in range(n):
             i = order[s]

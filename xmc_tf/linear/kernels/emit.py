@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from xmc_tf.common.compiled import njit
 
 
 class Columns(NamedTuple):

@@ -12,7 +12,8 @@ works on a copy in which
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from xmc_tf.common.compiled import njit
 
 
 class ClusterProblem(NamedTuple):

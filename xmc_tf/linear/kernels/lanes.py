@@ -17,9 +17,11 @@ from collections.abc import Callable
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
+
+from xmc_tf.common.compiled import njit
 
 WIDTH = 16
 _ALIGNMENT = 64

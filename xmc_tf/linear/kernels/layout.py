@@ -10,8 +10,8 @@ The idea of sharing one look-up among siblings is masked sparse chunk multiplica
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from xmc_tf.common.compiled import njit
 from xmc_tf.linear.kernels.lanes import WIDTH
 
 FREE = np.int32(-1)  # a slot without a feature

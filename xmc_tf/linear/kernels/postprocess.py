@@ -7,7 +7,8 @@
 import math
 
 import numpy as np
-from numba import njit
+
+from xmc_tf.common.compiled import njit
 
 NOOP, SIGMOID, LOG_SIGMOID, HINGE, LOG_HINGE = 0, 10, 20, 30, 40
 

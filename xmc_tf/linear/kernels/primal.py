@@ -8,8 +8,8 @@ Reference:
 """
 
 import numpy as np
-from numba import njit
 
+from xmc_tf.common.compiled import njit
 from xmc_tf.linear.kernels.dual import _open_lane
 from xmc_tf.linear.kernels.emit import emit_column, new_columns
 from xmc_tf.linear.kernels.lanes import (

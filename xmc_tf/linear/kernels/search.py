@@ -1,8 +1,8 @@
 """Beam search: level by level, only the children of the best nodes so far are scored."""
 
 import numpy as np
-from numba import njit
 
+from xmc_tf.common.compiled import njit
 from xmc_tf.linear.kernels.lanes import WIDTH, fma, load_at, splat, store_at
 from xmc_tf.linear.kernels.layout import HASH
 from xmc_tf.linear.kernels.postprocess import NOOP, additive, chain, least_raw, neutral, squash

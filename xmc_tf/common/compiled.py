@@ -1,0 +1,58 @@
+"""Compiled kernels, kept on disk between runs under a name that changes whenever any of the package's code does.
+
+Numba remembers a compiled function by its own file's date and size. It does not see that a function that it calls has
+changed in another file, and after an update the old machine code would go on running, or fail in odd ways
+(``tests/common/test_compiled.py``). So the kernels are kept in a folder named after a digest of the sources:
+``$XMC_TF_CACHE/kernels/<digest>``, by default below ``~/.cache/xmc_tf``.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import config
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+def njit(**options: Any) -> Callable[[Callable], Any]:
+    """``numba.njit(**options)``, its cache in a folder of this very code.
+
+    Example:
+        >>> @njit(cache=True, nogil=True)
+        ... def total(values):
+        ...     return values.sum()
+    """
+
+    def decorate(function: Callable) -> Any:
+        # Where a function is kept is decided when it is decorated; other packages keep theirs where they did.
+        others = config.CACHE_DIR
+        config.CACHE_DIR = str(kernel_folder())
+        try:
+            return numba.njit(**options)(function)
+        finally:
+            config.CACHE_DIR = others
+
+    return decorate
+
+
+@cache
+def kernel_folder() -> Path:
+    """Where this version's compiled kernels are kept."""
+    home = os.environ.get("XMC_TF_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "xmc_tf")
+    return Path(home, "kernels", source_digest(_PACKAGE))
+
+
+def source_digest(folder: Path) -> str:
+    """A short digest of the Python files below a folder that hold compiled code, names included."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        source = path.read_bytes()
+        if b"njit" in source or b"@intrinsic" in source:
+            digest.update(f"{path.relative_to(folder)}\0".encode())
+            digest.update(source)
+    return digest.hexdigest()[:16]
