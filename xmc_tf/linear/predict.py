@@ -4,12 +4,14 @@ import argparse
 import json
 import logging
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common import cli
+from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import (
     Features,
@@ -102,6 +104,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     cli.set_verbosity(arguments.verbose_level)
     if arguments.max_pred_chunk < 1:
         raise InputError("-B must be at least 1", received=str(arguments.max_pred_chunk))
+    if arguments.save_pred_path and not arguments.save_pred_path.endswith((".npz", ".jsonl")):
+        raise InputError(
+            f"-o {arguments.save_pred_path}: predictions are not written in this form",
+            expected="a name that ends in .npz (a matrix) or in .jsonl (a line a document)",
+            received=Path(arguments.save_pred_path).suffix or "no ending",
+        )
     model = TextRanker.load(arguments.model_folder)
     documents = _documents(arguments, model)
     Y: Any = None if arguments.label_path is None else load_matrix(arguments.label_path, name="labels")
@@ -170,7 +178,7 @@ def _give(arguments: argparse.Namespace, model: TextRanker, predicted: csr_matri
             for line in _lines(model, predicted):
                 print("\n".join(f"{score:9.4f}  {name}" for name, score in line) or "      (no label)", end="\n\n")
     elif path.endswith(".jsonl"):
-        with open(path, "w", encoding="utf-8") as file:
+        with atomic_file(path) as part, part.open("w", encoding="utf-8") as file:
             for line in _lines(model, predicted):
                 file.write(
                     json.dumps({"labels": [n for n, _ in line], "scores": [s for _, s in line]}, ensure_ascii=False)

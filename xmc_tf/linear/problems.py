@@ -65,7 +65,7 @@ def cost_chain(
     below = sorted_csc(Y if R is None else R).astype(np.float32, copy=True)
     if R is None:
         below.data[:] = 1.0
-    _check_relevance(below, sorted_csc(Y))
+    check_relevance(below, sorted_csc(Y))
     costs: list[csc_matrix | None] = [_scaled(below, norm)]
     for clusters in reversed(chain[1:]):
         below = sorted_csc(below @ clusters)
@@ -189,7 +189,8 @@ def _scaled(matrix: csc_matrix, norm: str) -> csc_matrix:
     return scaled
 
 
-def _check_relevance(R: csc_matrix, Y: csc_matrix) -> None:
+def check_relevance(R: csc_matrix, Y: csc_matrix) -> None:
+    """Refuses relevance that is not of these labels; both as :func:`sorted_csc` gives them."""
     same = R.shape == Y.shape and np.array_equal(R.indptr, Y.indptr) and np.array_equal(R.indices, Y.indices)
     if not same:
         raise InputError(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scipy.sparse import spmatrix
+from scipy.sparse import csc_matrix, spmatrix
 
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
@@ -14,12 +14,14 @@ from xmc_tf.data import (
     Features,
     TextFile,
     as_features,
+    check_pair,
     check_training_input,
     load_features,
     load_matrix,
     load_names,
 )
 from xmc_tf.linear.disk import refuse_to_overwrite
+from xmc_tf.linear.problems import check_relevance, sorted_csc
 from xmc_tf.linear.text_ranker import TextRanker
 from xmc_tf.params import (
     HierarchicalKMeansParams,
@@ -31,7 +33,7 @@ from xmc_tf.params import (
     add_arguments,
     from_arguments,
     linear_skeleton,
-    load_linear_params,
+    load_blocks,
 )
 from xmc_tf.tree import LabelTree, build_tree, label_embedding, load_chain
 
@@ -151,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     cli.set_verbosity(arguments.verbose_level)
     _sort_out_t(arguments)
     _require(arguments)
-    params, pred_params, tree_params = _parameters(arguments)
+    params, pred_params, tree_params, wishes = _parameters(arguments)
     tfidf_params = from_arguments(TfidfParams, arguments)
     names = load_names(arguments.labels) if arguments.labels else None
 
@@ -165,6 +167,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "names": arguments.labels,
     }
     check_training_input(Y=Y, X=X, texts=texts, names=names, files={k: v for k, v in files.items() if v})
+    R = _relevance(arguments.rel_path, Y, params.rel_mode)
+    negatives = _user_negatives(arguments, Y)
     folder = Path(arguments.model_folder)
     refuse_to_overwrite(folder)
     threads, tfidf = arguments.threads, None
@@ -178,10 +182,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     tree = _tree(arguments, X, Y, tree_params, params.shallow)
     model = TextRanker.train(
         X, Y, tree, params=params, pred_params=pred_params, names=names, tfidf=tfidf,
-        R=_optional(arguments.rel_path, "relevance"),
-        user_negatives=_user_negatives(arguments),
+        R=R,
+        user_negatives=_in_order(negatives, tree, arguments.usn_match_path),
         recorded={"indexer_params": tree_params.to_json(), "tfidf_params": tfidf_params.to_json() if tfidf else None},
-        wishes={name: getattr(arguments, name) for name in ("beam_size", "only_topk", "post_processor")},
+        wishes=wishes,
         threads=threads, seed=arguments.seed,
     )  # fmt: skip
     model.save(folder)
@@ -211,15 +215,20 @@ def _require(arguments: argparse.Namespace) -> None:
         )
 
 
-def _parameters(arguments: argparse.Namespace) -> tuple[RankerParams, RankerPredParams, HierarchicalKMeansParams]:
-    """From the parameter file where there is one, else from the flags."""
-    if arguments.params_path:
-        return load_linear_params(arguments.params_path)
-    return (
-        from_arguments(RankerParams, arguments),
-        from_arguments(RankerPredParams, arguments),
-        from_arguments(HierarchicalKMeansParams, arguments),
-    )
+def _parameters(
+    arguments: argparse.Namespace,
+) -> tuple[RankerParams, RankerPredParams, HierarchicalKMeansParams, dict[str, Any]]:
+    """From the parameter file what it holds, else from the flags; and the flags that choose between levels."""
+    wishes = {name: getattr(arguments, name) for name in ("beam_size", "only_topk", "post_processor")}
+    classes: dict[str, Any] = {
+        "train_params": RankerParams,
+        "pred_params": RankerPredParams,
+        "indexer_params": HierarchicalKMeansParams,
+    }
+    held: dict[str, Any] = load_blocks(arguments.params_path, **classes) if arguments.params_path else {}
+    blocks = {key: held.get(key) or from_arguments(cls, arguments) for key, cls in classes.items()}
+    # The file says level by level what the flags say for all.
+    return *blocks.values(), {} if held.get("pred_params") else wishes
 
 
 def _tree(
@@ -251,14 +260,51 @@ def _tree(
     return tree
 
 
-def _optional(path: str | None, name: str) -> spmatrix | None:
-    return None if path is None else load_matrix(path, name=name)
+def _relevance(path: str | None, Y: spmatrix, mode: str) -> spmatrix | None:
+    if path is None:
+        return None
+    if mode == "disable":
+        _LOG.warning("%s has no effect without --rel-mode induce or ranker-only", path)
+        return None
+    R = load_matrix(path, name="relevance")
+    try:
+        check_relevance(sorted_csc(R), sorted_csc(Y))
+    except InputError as error:
+        raise InputError(
+            f"{path}: {error.problem}", expected=error.expected, received=error.received, fix=error.fix
+        ) from None
+    return R
 
 
-def _user_negatives(arguments: argparse.Namespace) -> dict[int, spmatrix]:
+def _user_negatives(arguments: argparse.Namespace, Y: spmatrix) -> dict[int, spmatrix]:
     """The user's own negatives, keyed by how many levels above the labels they are."""
-    given = {0: _optional(arguments.usn_label_path, "negatives"), 1: _optional(arguments.usn_match_path, "negatives")}
-    return {height: matrix for height, matrix in given.items() if matrix is not None}
+    given = {}
+    for height, path in ((0, arguments.usn_label_path), (1, arguments.usn_match_path)):
+        if path is not None:
+            given[height] = csc_matrix(load_matrix(path, name="negatives"))
+            check_pair(Y, given[height], arguments.label_path, path)
+    if 0 in given and given[0].shape[1] != Y.shape[1]:
+        raise InputError(
+            f"{arguments.usn_label_path} is not of these labels",
+            expected=f"{Y.shape[1]:,} columns, as in {arguments.label_path}",
+            received=f"{given[0].shape[1]:,} columns",
+        )
+    return given
+
+
+def _in_order(negatives: dict[int, spmatrix], tree: LabelTree, path: str | None) -> dict[int, spmatrix]:
+    """Negatives of clusters with their columns in the order of the tree, which has numbered the clusters anew."""
+    if 1 not in negatives:
+        return negatives
+    order = tree.node_order[-1]
+    if negatives[1].shape[1] != len(order):
+        raise InputError(
+            f"{path} is not of this tree's leaf clusters",
+            expected=f"{len(order):,} columns, one a cluster",
+            received=f"{negatives[1].shape[1]:,} columns",
+            fix="give the tree that they are made for with --code-path",
+        )
+    return {**negatives, 1: negatives[1][:, order]}
 
 
 if __name__ == "__main__":

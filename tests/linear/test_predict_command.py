@@ -1,0 +1,139 @@
+"""``xmc_tf.linear.predict``: matrices, lines and names out of matrices and texts."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.linear.command_data import run_predict, run_train, shell
+from tests.linear.searching import rows_of
+from xmc_tf.data import load_features, load_matrix, save_matrix
+from xmc_tf.linear import predict
+from xmc_tf.linear.text_ranker import TextRanker
+
+
+def predictions(model, corpus, tmp_path, *flags, source=None):
+    run_predict("-m", model, *(source or ["-x", corpus / "X.npz"]), "-o", tmp_path / "p.npz", *flags)
+    return sp.load_npz(tmp_path / "p.npz")
+
+
+def test_a_matrix_in_order_of_score(model, corpus, tmp_path):
+    ours = predictions(model, corpus, tmp_path, "-k", 5, "-b", 2, "-pp", "sigmoid")
+    expected = TextRanker.load(model).predict(
+        load_features([corpus / "X.npz"]), only_topk=5, beam_size=2, post_processor="sigmoid"
+    )
+    assert rows_of(ours) == rows_of(expected)
+    assert ours.shape == (90, 12)
+    assert all(row == sorted(row, key=lambda pair: -pair[1]) for row in rows_of(ours))
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 89, 90])
+def test_chunks_change_nothing(model, corpus, tmp_path, chunk):
+    whole = predictions(model, corpus, tmp_path)
+    again = predictions(model, corpus, tmp_path, "-B", chunk, "-n", 1)
+    assert rows_of(again) == rows_of(whole)
+
+
+def test_texts_in_chunks(text_model, corpus, tmp_path):
+    source = ["-t", corpus / "X.txt"]
+    whole = predictions(text_model, corpus, tmp_path, source=source)
+    assert rows_of(predictions(text_model, corpus, tmp_path, "-B", 40, source=source)) == rows_of(whole)
+    Y = load_matrix(corpus / "Y.npz").toarray()
+    assert np.mean([Y[i, row[0][0]] for i, row in enumerate(rows_of(whole))]) > 0.95
+
+
+def test_a_line_a_document_with_names(model, corpus, tmp_path):
+    run_predict("-m", model, "-x", corpus / "X.npz", "-o", tmp_path / "p.jsonl", "-k", 2)
+    lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text(encoding="utf-8").splitlines()]
+    names = (corpus / "labels.txt").read_text().splitlines()
+    rows = rows_of(predictions(model, corpus, tmp_path, "-k", 2))
+    assert [line["labels"] for line in lines] == [[names[label] for label, _ in row] for row in rows]
+    np.testing.assert_allclose([line["scores"] for line in lines], [[s for _, s in row] for row in rows], atol=1e-6)
+
+
+def test_names_on_the_screen(text_model, capsys):
+    run_predict("-m", text_model, "-q", "forests of the forest", "-q", "station stations", "-k", 2)
+    first, second, rest = capsys.readouterr().out.split("\n\n")
+    assert first.splitlines()[0].endswith("  forest 1")
+    assert second.splitlines()[0].endswith("  station 1")
+    assert len(first.splitlines()) == 2
+    assert rest == ""
+
+
+def test_texts_without_a_known_word_have_an_answer(text_model, capsys):
+    run_predict("-m", text_model, "-q", "", "-q", "\ufffd ??", "-k", 3)
+    assert len(capsys.readouterr().out.strip().splitlines()) == 7
+
+
+def test_precision_and_recall(model, corpus, tmp_path, capsys):
+    run_predict("-m", model, "-x", corpus / "X.npz", "-y", corpus / "Y.npz")
+    out = capsys.readouterr().out
+    Y, rows = load_matrix(corpus / "Y.npz").toarray(), rows_of(predictions(model, corpus, tmp_path))
+    hits = 100 * np.mean([Y[i, row[0][0]] for i, row in enumerate(rows)])
+    (precision,) = [line.split() for line in out.splitlines() if line.startswith("precision")]
+    assert precision[1] == f"{hits:.2f}"
+    assert len(precision) == 1 + 4  # at 1, 3, 5 and 10 of the 12 labels
+    assert "library" not in out
+
+
+def test_selected_outputs(model, corpus, tmp_path):
+    selected = sp.random(90, 12, 0.3, "csc", np.float32, random_state=1)
+    save_matrix(tmp_path / "S.npz", selected)
+    ours = predictions(model, corpus, tmp_path, "-so", tmp_path / "S.npz", "-B", 50)
+    assert np.array_equal(ours.toarray() > 0, selected.toarray() > 0)
+    every = predictions(model, corpus, tmp_path, "-k", 12, "-b", 100).toarray()
+    np.testing.assert_allclose(ours.toarray(), np.where(selected.toarray() > 0, every, 0), rtol=1e-5)
+
+
+def test_a_bare_folder_of_rankers(model, corpus, tmp_path):
+    ours = predictions(model / "ranker", corpus, tmp_path)
+    assert rows_of(ours) == rows_of(predictions(model, corpus, tmp_path))
+
+
+def test_the_shell(model, corpus, tmp_path):
+    code, _, error = shell("predict", "-m", model, "-x", corpus / "X.npz", "-o", tmp_path / "p.npz")
+    assert code == 0, error
+    assert rows_of(sp.load_npz(tmp_path / "p.npz")) == rows_of(predictions(model, corpus, tmp_path))
+    code, out, error = shell("predict", "-m", tmp_path / "none", "-x", corpus / "X.npz")
+    assert code == 2
+    assert error.startswith("error: ")
+    assert "Traceback" not in error + out
+
+
+def test_features_need_no_tensorflow(model, corpus):
+    """Asked in a process of its own: here another test may have brought it."""
+    import subprocess
+    import sys
+
+    program = (
+        "import sys; from xmc_tf.linear import predict; "
+        f"predict.main(['-m', {str(model)!r}, '-x', {str(corpus / 'X.npz')!r}, '-n', '1']); "
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL, timeout=120).returncode == 0
+
+
+def test_a_model_moves_with_its_folder(text_model, corpus, tmp_path, capsys):
+    shutil.copytree(text_model, tmp_path / "elsewhere")
+    run_predict("-m", tmp_path / "elsewhere", "-q", "harbour harbours", "-k", 1)
+    assert "harbour 1" in capsys.readouterr().out
+
+
+def test_other_names_than_numbers_are_not_needed(corpus, tmp_path, capsys):
+    run_train("-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / "m")
+    run_predict("-m", tmp_path / "m", "-x", corpus / "X.npz", "-k", 1)
+    (first, *_), row = capsys.readouterr().out.splitlines(), rows_of(predictions(tmp_path / "m", corpus, tmp_path))[0]
+    assert first.split() == [f"{row[0][1]:.4f}", str(row[0][0])]
+
+
+def test_an_interrupted_answer_leaves_no_half_file(model, corpus, tmp_path, monkeypatch):
+    def broken(*_):
+        yield [("a", 1.0)]
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(predict, "_lines", broken)
+    with pytest.raises(OSError, match="No space"):
+        run_predict("-m", model, "-x", corpus / "X.npz", "-o", tmp_path / "p.jsonl")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,219 @@
+"""``xmc_tf.linear.train``: every way to say what is wanted."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse import csc_matrix
+
+from tests.linear.cases import random_chain
+from tests.linear.command_data import facts, run_train, shell
+from tests.linear.searching import rows_of
+from xmc_tf.data import as_features, load_features, load_matrix, save_matrix
+from xmc_tf.linear import XLinear, train_rankers
+from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.params import RankerParams
+from xmc_tf.tree import LabelTree, load_chain, save_chain
+
+
+@pytest.fixture
+def basics(corpus, tmp_path):
+    """-x, -y and -m."""
+    return ["-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / "m"]
+
+
+def weights_of(model):
+    return [level.weights.toarray() for level in model.levels]
+
+
+def test_the_folder_is_whole(model):
+    top = {path.name for path in model.iterdir()}
+    assert top == {"params.json", "labels.txt", "tree", "ranker"}
+    said = facts(model)
+    assert said["nr_documents"] == 90
+    assert (said["nr_labels"], said["nr_features"], said["nr_dense"], said["seed"]) == (12, 30, 0, 0)
+    assert said["indexer_params"]["nr_splits"] == 2
+    assert said["train_params"]["hlm_args"]["neg_mining_chain"] == "tfn"
+    assert {"python", "numpy", "numba", "xmc_tf"} <= set(said["versions"])
+    assert str(model) not in (model / "params.json").read_text()  # nothing absolute
+    assert LabelTree.from_chain([level.clusters for level in TextRanker.load(model).ranker.levels]).nr_labels == 12
+
+
+def test_what_the_command_trains_is_what_the_function_trains(model, corpus):
+    X, Y = load_features([corpus / "X.npz"]), load_matrix(corpus / "Y.npz")
+    ours = train_rankers(X, Y, load_chain(model / "tree").to_chain(), threads=1)
+    for left, right in zip(weights_of(ours), weights_of(TextRanker.load(model).ranker), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_sparse_and_dense_side_by_side(corpus, tmp_path):
+    flags = ["-x", corpus / "X.npz", corpus / "E.npy", "-y", corpus / "Y.npz", "-m", tmp_path / "m"]
+    run_train(*flags)
+    again = TextRanker.load(tmp_path / "m").ranker
+    assert (again.nr_sparse, again.nr_dense, facts(tmp_path / "m")["nr_dense"]) == (30, 7, 7)
+
+
+@pytest.mark.parametrize("flag", ["-t", "--threshold"])
+def test_a_number_after_t_is_a_threshold(basics, tmp_path, flag):
+    run_train(*basics, flag, "0.05")
+    assert facts(tmp_path / "m")["train_params"]["hlm_args"]["model_chain"]["threshold"] == 0.05
+    data = TextRanker.load(tmp_path / "m").ranker.levels[-1].weights.data
+    assert 0.05 <= np.abs(data).min() < 0.1
+
+
+def test_both_meanings_of_t_at_once(corpus, tmp_path):
+    run_train("-t", corpus / "X.txt", "-y", corpus / "Y.npz", "-m", tmp_path / "m", "-t", "0.25")
+    assert facts(tmp_path / "m")["train_params"]["hlm_args"]["model_chain"]["threshold"] == 0.25
+    assert TextRanker.load(tmp_path / "m").reads_text
+    assert facts(tmp_path / "m")["tfidf_params"]["ngram_max"] == 2
+
+
+def test_flags_reach_the_parameters(basics, tmp_path):
+    run_train(
+        *basics, "-s", "L2R_LR_DUAL", "--Cp", 2, "--Cn", 0.5, "--bias", 0, "-ns", "tfn+man", "-z", 3, "-b", 4,
+        "-k", 7, "-pp", "sigmoid", "-n", 1, "--max-leaf-size", 3, "--nr-splits", 2, "--seed", 5,
+    )  # fmt: skip
+    said = facts(tmp_path / "m")
+    level = said["train_params"]["hlm_args"]["model_chain"]
+    assert (level["solver_type"], level["Cp"], level["Cn"], level["bias"]) == ("L2R_LR_DUAL", 2, 0.5, 0)
+    assert said["train_params"]["hlm_args"]["neg_mining_chain"] == "tfn+man"
+    assert said["seed"] == 5
+    ranker = TextRanker.load(tmp_path / "m").ranker
+    assert ranker.depth == 3
+    assert [level.pred_params.only_topk for level in ranker.levels] == [4, 4, 7]
+    assert {level.pred_params.post_processor for level in ranker.levels} == {"sigmoid"}
+    assert max(np.diff(ranker.levels[-1].weights.indptr)) == 3
+    assert ranker.levels[0].weights.shape[0] == 30
+
+
+def test_a_tree_in_a_folder_and_in_one_matrix(basics, corpus, tmp_path):
+    """A folder may number its nodes as it likes; a matrix gets the levels above it."""
+    chain = random_chain(12, [2, 5], seed=4)
+    save_matrix(tmp_path / "leaves.npz", chain[-1])
+    for t, clusters in enumerate(chain):
+        (tmp_path / "tree").mkdir(exist_ok=True)
+        save_matrix(tmp_path / "tree" / f"C{t}.npz", clusters)
+    (tmp_path / "tree" / "config.json").write_text('{"len": 3}')
+    parents = {}
+    for given in ("tree", "leaves.npz"):
+        run_train(*basics, "-c", tmp_path / given, "--nr-splits", 2, "--min-codes", 2)
+        ranker = TextRanker.load(tmp_path / "m").ranker
+        parents[given] = ranker.levels[-1].clusters.toarray()
+        together = parents[given] @ parents[given].T
+        np.testing.assert_array_equal(together, (chain[-1] @ chain[-1].T).toarray())
+        assert ranker.depth == (3 if given == "tree" else 4)
+    run_train(*basics, "--code-path", tmp_path / "m" / "tree")  # our own folder, which is replaced meanwhile
+    np.testing.assert_array_equal(TextRanker.load(tmp_path / "m").ranker.levels[-1].clusters.toarray(), parents[given])
+
+
+def test_negatives_of_clusters_are_those_of_the_trees_own_columns(basics, corpus, tmp_path):
+    """Reading a tree may number its clusters anew; the user's columns go along."""
+    chain = random_chain(12, [2, 5], seed=4)
+    save_chain(tmp_path / "tree", chain)  # by node, not by position
+    for t, clusters in enumerate(chain):
+        save_matrix(tmp_path / "tree" / f"C{t}.npz", clusters)
+    matched = csc_matrix((np.random.default_rng(1).random((90, 5)) < 0.3).astype(np.float32))
+    save_matrix(tmp_path / "M.npz", matched)
+    run_train(*basics, "-c", tmp_path / "tree", "-um", tmp_path / "M.npz", "-ns", "usn")
+    X, Y = load_features([corpus / "X.npz"]), load_matrix(corpus / "Y.npz")
+    params = RankerParams.from_json({"hlm_args": {"neg_mining_chain": "usn"}})
+    ours = train_rankers(X, Y, chain, params=params, user_negatives={1: matched})
+    model = TextRanker.load(tmp_path / "m").ranker
+    np.testing.assert_array_equal(model.levels[-1].weights.toarray(), ours.levels[-1].weights.toarray())
+
+
+def test_negatives_of_labels_and_relevance_are_taken(basics, corpus, tmp_path, caplog):
+    def weights(*flags):
+        run_train(*basics, "-c", corpus / "C.npz", *flags)
+        return weights_of(TextRanker.load(tmp_path / "m").ranker)[-1]
+
+    plain = weights()
+    save_matrix(tmp_path / "M.npz", sp.csr_matrix(np.ones((90, 12), np.float32)))
+    assert not np.array_equal(weights("-uy", tmp_path / "M.npz", "-ns", "usn+tfn"), plain)
+    assert not np.array_equal(weights("-r", corpus / "R.npz", "--rel-mode", "induce", "--rel-norm", "l1"), plain)
+    assert "has no effect" not in caplog.text
+    np.testing.assert_array_equal(weights("-r", corpus / "R.npz"), plain)
+    assert "R.npz has no effect without --rel-mode" in caplog.text
+
+
+def test_label_features_make_another_tree(basics, tmp_path):
+    save_matrix(tmp_path / "Z.npy", np.eye(12, dtype=np.float32)[:, :4] + 0.01)
+    run_train(*basics, "-f", tmp_path / "Z.npy", "--max-leaf-size", 3)
+    assert load_chain(tmp_path / "m" / "tree").nr_labels == 12
+
+
+def test_a_parameter_file_in_the_peers_form(basics, tmp_path):
+    """It replaces the flags for the blocks that it holds, and for no other."""
+    level = {"__meta__": {"class_fullname": "pecos.xmc.base###MLModel.PredParams"}, "post_processor": "sigmoid"}
+    (tmp_path / "p.json").write_text(
+        json.dumps({
+            "__meta__": {"class_fullname": "x"},
+            "train_params": {
+                "mode": "full-model",
+                "hlm_args": {"neg_mining_chain": ["tfn", "tfn+man"], "model_chain": {"Cp": 3, "threshold": 0.01}},
+            },
+            "pred_params": {"hlm_args": {"model_chain": [{**level, "only_topk": 2}, {**level, "only_topk": 3}]}},
+        })
+    )  # fmt: skip
+    run_train(*basics, "--params-path", tmp_path / "p.json", "--max-leaf-size", 6, "--Cp", 9, "-k", 9)
+    said, ranker = facts(tmp_path / "m"), TextRanker.load(tmp_path / "m").ranker
+    assert said["train_params"]["hlm_args"]["model_chain"]["Cp"] == 3
+    assert said["train_params"]["hlm_args"]["neg_mining_chain"] == ["tfn", "tfn+man"]
+    assert [level.pred_params.only_topk for level in ranker.levels] == [2, 3]
+    assert {level.pred_params.post_processor for level in ranker.levels} == {"sigmoid"}
+    assert said["indexer_params"]["max_leaf_size"] == 6
+    assert ranker.depth == 2
+
+
+def test_a_shallow_tree(basics, corpus, tmp_path):
+    (tmp_path / "p.json").write_text('{"train_params": {"shallow": true}}')
+    depths = []
+    for more in ([], ["--params-path", tmp_path / "p.json"]):
+        run_train(*basics, "-c", corpus / "C.npz", "--nr-splits", 2, *more)
+        depths.append(TextRanker.load(tmp_path / "m").ranker.depth)
+    assert depths == [4, 2]
+
+
+def test_the_skeleton_is_a_parameter_file(basics, tmp_path, capsys):
+    run_train("--generate-params-skeleton")
+    (tmp_path / "p.json").write_text(capsys.readouterr().out)
+    run_train(*basics, "--params-path", tmp_path / "p.json")
+    by_file = facts(tmp_path / "m")
+    assert by_file["train_params"] == RankerParams().to_json()
+
+
+def test_one_seed_one_model(basics, tmp_path):
+    models = []
+    for threads in (1, 2):
+        run_train(*basics, "-n", threads, "--max-leaf-size", 3)
+        models.append({
+            str(path.relative_to(tmp_path)): path.read_bytes()
+            for path in (tmp_path / "m").rglob("*")
+            if path.is_file() and path.name != "params.json"
+        })  # fmt: skip
+    assert models[0] == models[1]
+
+
+def test_text_in_names_out(text_model, corpus):
+    model = TextRanker.load(text_model)
+    assert model.reads_text
+    assert {path.name for path in text_model.iterdir()} == {"params.json", "labels.txt", "tree", "features", "ranker"}
+    ((best, score), *_), (other, *_) = model.best(["the library libraries", b"a kitchen kitchens"], k=3)
+    assert best == "library 1"
+    assert other[0] == "kitchen 1"
+    assert 0 < score <= 1
+
+
+def test_the_ranker_of_a_text_model_is_one_of_its_own(text_model):
+    ranker = XLinear.load(text_model / "ranker")
+    x = as_features(sp.csr_matrix((1, ranker.nr_features), dtype=np.float32))
+    assert rows_of(ranker.predict(x)) == rows_of(TextRanker.load(text_model).predict(x))
+
+
+def test_the_shell_says_what_is_wrong_and_exits_with_2(corpus, tmp_path):
+    code, out, error = shell("train", "-x", corpus / "X.npz", "-y", corpus / "X.npz", "-m", tmp_path / "m", "-n", 1)
+    assert code == 2, error
+    assert "error: " in error
+    assert "Traceback" not in error + out
+    assert not (tmp_path / "m").exists()
