@@ -1,0 +1,238 @@
+"""Which rank holds which rows: contiguous ranges, balanced, and what moves when the number of ranks changes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+
+# Fractional weights are rounded to whole multiples of their sum / 2^52: sums are then exact, whatever their order.
+_RESOLUTION = 2**52
+
+
+class Overlap(NamedTuple):
+    """Rows that one rank held and another one gets: ``[start, stop)``."""
+
+    source: int
+    target: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Contiguous ranges of rows over ranks: rank r holds ``[bounds[r], bounds[r + 1])``, which may be empty.
+
+    Example:
+        >>> partition = Partition(np.array([0, 4, 4, 10]))
+        >>> partition.range(2), partition.owner([3, 4])
+        ((4, 10), array([0, 2]))
+
+    Args:
+        bounds: ``[size + 1]``, from 0 to the number of rows, never falling.
+    """
+
+    bounds: np.ndarray
+
+    def __post_init__(self) -> None:
+        given = np.asarray(self.bounds)
+        whole = given.dtype.kind in "iu" and given.ndim == 1 and len(given) > 1
+        if not whole or given[0] != 0 or (given[1:] < given[:-1]).any():
+            raise InputError(
+                "these are no bounds of ranges",
+                expected="a list of whole numbers that begins with 0 and never falls, one more than there are ranks",
+                received=f"{given.dtype} of shape {given.shape}: {np.array2string(given, threshold=12)}",
+            )
+        bounds = given.astype(np.int64)
+        bounds.flags.writeable = False
+        object.__setattr__(self, "bounds", bounds)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Partition) and np.array_equal(self.bounds, other.bounds)
+
+    def __hash__(self) -> int:
+        return hash(self.bounds.tobytes())
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return len(self.bounds) - 1
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of all ranks together."""
+        return int(self.bounds[-1])
+
+    def range(self, rank: int) -> tuple[int, int]:
+        """The first row of a rank, and the one after its last."""
+        if not 0 <= rank < self.size:
+            raise InputError(f"there is no rank {rank}", expected=f"a rank from 0 to {self.size - 1}")
+        return int(self.bounds[rank]), int(self.bounds[rank + 1])
+
+    def owner(self, ids: np.ndarray | Sequence[int] | int) -> np.ndarray:
+        """The ranks that hold these rows, in the shape of ``ids``.
+
+        Raises:
+            InputError: when a row is not in the partition; the message names the first few.
+        """
+        ids = np.asarray(ids)
+        if ids.size and ids.dtype.kind not in "iu":
+            raise InputError("rows are asked for by number", expected="whole numbers", received=f"{ids.dtype}")
+        outside = ids[(ids < 0) | (ids >= self.rows)]
+        if outside.size:
+            few = ", ".join(str(row) for row in outside.ravel()[:5])
+            raise InputError(
+                f"{outside.size} rows that do not exist: {few}{', …' if outside.size > 5 else ''}",
+                expected=f"rows from 0 to {self.rows - 1}",
+            )
+        # Where ranges are empty several begin at the same row; the last of them is the one that has it.
+        return np.searchsorted(self.bounds, ids, side="right") - 1
+
+    def overlaps(self, other: "Partition") -> list[Overlap]:
+        """What each rank of ``other`` takes over from which rank of this partition, in the order of the rows.
+
+        Example:
+            >>> even_rows(6, 2).overlaps(even_rows(6, 3))
+            [Overlap(source=0, target=0, start=0, stop=2), Overlap(source=0, target=1, start=2, stop=3),
+             Overlap(source=1, target=1, start=3, stop=4), Overlap(source=1, target=2, start=4, stop=6)]
+        """
+        if self.rows != other.rows:
+            raise InputError(
+                "two partitions are over different numbers of rows",
+                expected=f"{self.rows} rows",
+                received=f"{other.rows} rows",
+            )
+        cuts = np.union1d(self.bounds, other.bounds)
+        starts, stops = cuts[:-1], cuts[1:]
+        pieces = zip(self.owner(starts), other.owner(starts), starts, stops, strict=True)
+        return [Overlap(*map(int, piece)) for piece in pieces]
+
+
+def even_rows(rows: int, size: int) -> Partition:
+    """Ranges of the same length, or of one row more.
+
+    Args:
+        rows: how many there are; 0 is allowed.
+        size: number of ranks; those beyond the number of rows get none.
+    """
+    _check_size(size)
+    if rows < 0:
+        raise InputError("a number of rows below zero", received=str(rows))
+    return Partition(np.array([rows * rank // size for rank in range(size + 1)], dtype=np.int64))
+
+
+def balanced(
+    weights: np.ndarray | Sequence[float], size: int, boundaries: np.ndarray | Sequence[int] | None = None
+) -> Partition:
+    """Ranges whose largest share of the weight is as small as it can be; within that, as even as can be.
+
+    Example:
+        >>> balanced([8, 1, 1, 1, 1], size=2).bounds
+        array([0, 1, 5])
+
+    Args:
+        weights: one a row, not negative: the bytes, the work, the visits.
+        size: number of ranks.
+        boundaries: rows at which ranges may begin (the clusters' first rows); 0 and the end always may. Everywhere
+            if not given.
+    """
+    _check_size(size)
+    whole = _whole_weights(np.asarray(weights))
+    rows = len(whole)
+    cuts = np.arange(rows + 1) if boundaries is None else _cuts(np.asarray(boundaries), rows)
+    if not whole.any():
+        whole = np.ones(rows, dtype=np.int64)
+    # The weight before each place where a range may begin.
+    before = np.zeros(len(cuts), dtype=np.int64)
+    if rows:
+        np.cumsum(whole if boundaries is None else np.add.reduceat(whole, cuts[:-1]), out=before[1:])
+    return Partition(cuts[_spread(before, size, _smallest_largest_share(before, size))])
+
+
+def _check_size(size: int) -> None:
+    if size < 1:
+        raise InputError("rows are spread over ranks", expected="at least one rank", received=str(size))
+
+
+def _whole_weights(weights: np.ndarray) -> np.ndarray:
+    """The weights as whole numbers whose sum fits 63 bits."""
+    if weights.ndim != 1 or weights.dtype.kind not in "iufb":
+        raise InputError("weights of rows", expected="one number a row", received=f"{weights.dtype}{weights.shape}")
+    wrong = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
+    if wrong.size:
+        raise InputError(
+            f"the weight of row {wrong[0]}", expected="a number of at least 0", received=str(weights[wrong[0]])
+        )
+    total = float(weights.sum(dtype=np.float64))
+    if weights.dtype.kind != "f" and total < 2**62:
+        return weights.astype(np.int64)
+    if not np.isfinite(total):
+        weights, total = weights / weights.max(), float((weights / weights.max()).sum())
+    return np.rint(weights * (_RESOLUTION / total)).astype(np.int64) if total else np.zeros(len(weights), np.int64)
+
+
+def _cuts(boundaries: np.ndarray, rows: int) -> np.ndarray:
+    """Where ranges may begin: the given rows, the first one, and the end."""
+    if boundaries.ndim != 1 or (boundaries.size and boundaries.dtype.kind not in "iu"):
+        raise InputError("boundaries", expected="a list of row numbers", received=f"{boundaries.dtype}")
+    if boundaries.size and (boundaries.min() < 0 or boundaries.max() > rows):
+        raise InputError(
+            "boundaries outside of the rows",
+            expected=f"row numbers from 0 to {rows}",
+            received=f"from {boundaries.min()} to {boundaries.max()}",
+        )
+    return np.union1d(boundaries.astype(np.int64), [0, rows])
+
+
+def _smallest_largest_share(before: np.ndarray, size: int) -> int:
+    """The smallest weight that, as a limit, lets ``size`` ranges hold everything.
+
+    Halving, but exact and in few steps: a limit that is too small rises to the least at which anything changes, one
+    that suffices falls to what it was used for.
+    """
+    total = int(before[-1])
+    low, high = max(-(-total // size), int(np.diff(before).max(initial=0))), total
+    while low < high:
+        limit = (low + high) // 2
+        at, largest, least_more = 0, 0, total
+        for _ in range(size):
+            stop = _reach(before, at, limit)
+            largest = max(largest, int(before[stop] - before[at]))
+            if stop + 1 < len(before):
+                least_more = min(least_more, int(before[stop + 1] - before[at]))
+            at = stop
+        if at + 1 == len(before):
+            high = min(largest, limit)
+        else:
+            low = max(least_more, limit + 1)
+    return high
+
+
+def _reach(before: np.ndarray, start: int, limit: int) -> int:
+    """How far a range that begins at ``start`` gets."""
+    return int(np.searchsorted(before, before[start] + limit, side="right")) - 1
+
+
+def _spread(before: np.ndarray, size: int, limit: int) -> np.ndarray:
+    """Cuts that keep every share within ``limit`` and, as far as that allows, near to one another."""
+    # From the right: where a rank must begin at the earliest for it and those after it to hold the rest.
+    earliest = np.zeros(size + 1, dtype=np.int64)
+    earliest[size] = len(before) - 1
+    for rank in range(size - 1, 0, -1):
+        earliest[rank] = np.searchsorted(before, before[earliest[rank + 1]] - limit, side="left")
+    cuts = np.zeros(size + 1, dtype=np.int64)
+    cuts[size] = len(before) - 1
+    total = int(before[-1])
+    for rank in range(1, size):
+        # An equal share of what is left: after a huge row the others are spread as if it were not there.
+        begun = int(before[cuts[rank - 1]])
+        ideal = begun + (total - begun) // (size - rank + 1)
+        nearest = int(np.searchsorted(before, ideal))
+        if nearest and ideal - before[nearest - 1] < before[min(nearest, len(before) - 1)] - ideal:
+            nearest -= 1
+        # At least one piece, as long as there are any: no rank is idle beside one that is not.
+        low, high = max(earliest[rank], cuts[rank - 1] + 1), _reach(before, int(cuts[rank - 1]), limit)
+        cuts[rank] = min(max(nearest, low), high)
+    return cuts
