@@ -93,17 +93,13 @@ def test_features(X, Y):
 
 def test_prediction_input(X):
     check_prediction_input(X, 5)
-    with pytest.raises(
-        InputError, match=r"do not fit the model(.|\n)*expected: 7 features(.|\n)*received: 5"
-    ):
+    with pytest.raises(InputError, match=r"do not fit the model(.|\n)*expected: 7 features(.|\n)*received: 5"):
         check_prediction_input(X, 7)
 
 
 def test_validation_input(Y):
     check_validation_input(Y, 4)
-    with pytest.raises(
-        InputError, match=r"do not fit the training's labels(.|\n)*5 labels(.|\n)*received: 4"
-    ):
+    with pytest.raises(InputError, match=r"do not fit the training's labels(.|\n)*5 labels(.|\n)*received: 4"):
         check_validation_input(Y, 5)
     with pytest.raises(InputError, match="not a sparse matrix"):
         check_labels(None)
@@ -142,9 +138,7 @@ def test_features_side_by_side(X):
 
 
 def test_features_are_put_in_order_without_touching_the_callers():
-    X = sp.csr_matrix(
-        (np.ones(2, np.float32), np.array([1, 0], np.int32), np.array([0, 2], np.int32)), shape=(1, 2)
-    )
+    X = sp.csr_matrix((np.ones(2, np.float32), np.array([1, 0], np.int32), np.array([0, 2], np.int32)), shape=(1, 2))
     X.indices.flags.writeable = False  # as a mapped one would be
     assert as_features(X).sparse.indices.tolist() == [0, 1]
     assert X.indices.tolist() == [1, 0]

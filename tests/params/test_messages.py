@@ -74,9 +74,7 @@ def test_bad_value(tmp_path, key, value, words):
 
 def test_bad_entry_of_a_chain(tmp_path):
     chain = {"ranker_params": {"hlm_args": {"neg_mining_chain": ["tfn", "tfm"]}}}
-    assert "train_params.ranker_params.hlm_args.neg_mining_chain[1]" in message_of(
-        tmp_path, {"train_params": chain}
-    )
+    assert "train_params.ranker_params.hlm_args.neg_mining_chain[1]" in message_of(tmp_path, {"train_params": chain})
     chain = {"ranker_params": {"hlm_args": {"model_chain": []}}}
     assert "model_chain is an empty list" in message_of(tmp_path, {"train_params": chain})
     chain = {"ranker_params": {"hlm_args": {"model_chain": [3]}}}

@@ -72,9 +72,7 @@ def check_training_input(
     called = _called(files)
     check_labels(Y, called["Y"])
     if X is None and texts is None:
-        raise InputError(
-            "there is nothing to learn from", expected="texts, features or both", received="neither"
-        )
+        raise InputError("there is nothing to learn from", expected="texts, features or both", received="neither")
     if texts is not None:
         check_pair(texts, Y, called["texts"], called["Y"])
     if X is not None:
@@ -178,9 +176,7 @@ def check_features(X: Any, name: str = "the features X") -> None:
 def check_code_matrix(C: Any, nr_labels: int, name: str = "the code matrix C") -> None:
     """Checks a label-to-cluster matrix: a row a label, each label in exactly one cluster."""
     if not issparse(C) or C.format not in ("csr", "csc"):
-        raise InputError(
-            f"{name} is not a sparse matrix", expected="labels by clusters, CSC", received=_kind(C)
-        )
+        raise InputError(f"{name} is not a sparse matrix", expected="labels by clusters, CSC", received=_kind(C))
     _check_sparse(C, name, "clusters")
     if C.shape[0] != nr_labels:
         raise InputError(
@@ -224,9 +220,7 @@ def _entries(matrix: Any, axis: int) -> np.ndarray:
 
 
 def _called(files: Mapping[str, Any] | None) -> dict[str, str]:
-    return {
-        key: f"{name} ({files[key]})" if files and files.get(key) else name for key, name in _CALLED.items()
-    }
+    return {key: f"{name} ({files[key]})" if files and files.get(key) else name for key, name in _CALLED.items()}
 
 
 def _kind(thing: Any) -> str:

@@ -20,9 +20,7 @@ _LARGEST_INT32 = np.iinfo(np.int32).max
 _MEMBERS = ("format", "shape", "data", "indices", "indptr", "row", "col", "coords")
 
 
-def load_matrix(
-    path: str | Path, *, name: str = "matrix", mmap: bool = True
-) -> csr_matrix | csc_matrix | np.ndarray:
+def load_matrix(path: str | Path, *, name: str = "matrix", mmap: bool = True) -> csr_matrix | csc_matrix | np.ndarray:
     """Reads a matrix, checks it, and brings it into the one form that the rest expects.
 
     Example:
@@ -121,11 +119,7 @@ def _padded_head(array: np.ndarray, start: int) -> bytes:
 
 
 def _sparse(arrays: dict[str, np.ndarray], what: str) -> csr_matrix | csc_matrix:
-    form = (
-        arrays["format"].tobytes().replace(b"\0", b"").decode("ascii", "replace")
-        if "format" in arrays
-        else ""
-    )
+    form = arrays["format"].tobytes().replace(b"\0", b"").decode("ascii", "replace") if "format" in arrays else ""
     needed = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr")}.get(
         form, ("coords",) if "coords" in arrays else ("row", "col")
     )
@@ -146,9 +140,7 @@ def _sparse(arrays: dict[str, np.ndarray], what: str) -> csr_matrix | csc_matrix
     shape = _shape(arrays["shape"], what)
     data = _values(arrays["data"], what)
     if data.ndim != 1:
-        raise InputError(
-            f"{what}: data is not a list of values", expected="one dimension", received=f"{data.ndim}"
-        )
+        raise InputError(f"{what}: data is not a list of values", expected="one dimension", received=f"{data.ndim}")
     if form == "coo":
         return _from_coo(arrays, data, shape, what)
     return _compressed(form, data, arrays["indices"], arrays["indptr"], shape, what)
@@ -160,9 +152,7 @@ def _compressed(
     nr_major, nr_minor = shape if form == "csr" else shape[::-1]
     for key, array in (("indices", indices), ("indptr", indptr)):
         if array.dtype.kind not in "iu":
-            raise InputError(
-                f"{what}: {key} are not whole numbers", expected="integers", received=str(array.dtype)
-            )
+            raise InputError(f"{what}: {key} are not whole numbers", expected="integers", received=str(array.dtype))
     if indices.shape != data.shape:
         raise InputError(
             f"{what} is not a matrix: its arrays do not fit together",
@@ -186,9 +176,7 @@ def _compressed(
     return matrix
 
 
-def _from_coo(
-    arrays: dict[str, np.ndarray], data: np.ndarray, shape: tuple[int, int], what: str
-) -> csr_matrix:
+def _from_coo(arrays: dict[str, np.ndarray], data: np.ndarray, shape: tuple[int, int], what: str) -> csr_matrix:
     places = tuple(arrays["coords"]) if "coords" in arrays else (arrays["row"], arrays["col"])
     for axis, place in zip(("row", "column"), places, strict=False):
         if place.dtype.kind not in "iu" or place.shape != data.shape or len(places) != 2:
@@ -207,13 +195,9 @@ def _from_coo(
                 fix="save it again with the right shape",
             )
     if shape[0] > _LARGEST_INT32:  # a row costs memory even when it is empty
-        raise InputError(
-            f"{what} has too many rows", expected=f"at most {_LARGEST_INT32:,}", received=f"{shape[0]:,}"
-        )
+        raise InputError(f"{what} has too many rows", expected=f"at most {_LARGEST_INT32:,}", received=f"{shape[0]:,}")
     index = np.int32 if max(*shape, len(data)) <= _LARGEST_INT32 else np.int64
-    matrix = coo_matrix(
-        (data, tuple(np.asarray(place, dtype=index) for place in places)), shape=shape
-    ).tocsr()
+    matrix = coo_matrix((data, tuple(np.asarray(place, dtype=index) for place in places)), shape=shape).tocsr()
     matrix.sum_duplicates()
     return matrix
 

@@ -108,18 +108,14 @@ def read_npz(
     except (zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, OverflowError) as error:
         raise _damaged(what, str(error)) from None
     except NotImplementedError as error:
-        raise InputError(
-            f"{what} cannot be read", expected="an .npz as numpy writes it", received=str(error)
-        ) from None
+        raise InputError(f"{what} cannot be read", expected="an .npz as numpy writes it", received=str(error)) from None
     except ValueError as error:
         if isinstance(error, InputError):
             raise
         raise _damaged(what, str(error)) from None
 
 
-def _read_member(
-    path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str, mmap: bool
-) -> np.ndarray:
+def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str, mmap: bool) -> np.ndarray:
     what = f"{what}, member {info.filename}"
     if info.header_offset < 0:
         raise _damaged(what, "the archive's directory places it before the beginning of the file")
@@ -207,9 +203,7 @@ def _map(path: Path, start: int, header: _Header) -> np.ndarray:
         return _read_only(np.empty(header.shape, header.dtype))
     order: Literal["C", "F"] = "F" if header.fortran else "C"
     mapped = np.memmap(path, header.dtype, "r", start + header.length, header.shape, order)
-    return np.asarray(
-        mapped
-    )  # a plain array over the mapping: the class of its own only makes slicing slower
+    return np.asarray(mapped)  # a plain array over the mapping: the class of its own only makes slicing slower
 
 
 def _read_data(file: IO[bytes], header: _Header, what: str) -> np.ndarray:

@@ -74,9 +74,7 @@ def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str) -> Non
             )
 
 
-def _position(
-    matrix: csr_matrix | csc_matrix | np.ndarray, start: int, place: tuple[int, ...]
-) -> tuple[int, int]:
+def _position(matrix: csr_matrix | csc_matrix | np.ndarray, start: int, place: tuple[int, ...]) -> tuple[int, int]:
     if isinstance(matrix, np.ndarray):
         return start + place[0], place[1]
     entry = start + place[0]

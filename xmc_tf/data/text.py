@@ -151,9 +151,7 @@ class TextFile:
                 self.name, self.path, f"{len(wrong):,}", f"{len(self):,}", f"{wrong[0] + 1:,}",
             )  # fmt: skip
         if empty:
-            _LOG.info(
-                "%s: %s: %s of %s lines are empty", self.name, self.path, f"{empty:,}", f"{len(self):,}"
-            )
+            _LOG.info("%s: %s: %s of %s lines are empty", self.name, self.path, f"{empty:,}", f"{len(self):,}")
         return len(wrong)
 
     def _line(self, index: int) -> bytes:

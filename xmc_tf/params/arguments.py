@@ -33,9 +33,7 @@ def add_arguments(
         defaults: other defaults than the class's, as the peer's command lines have some.
     """
     known = {field.name: field for field in dataclasses.fields(cls)}
-    for name in names or [
-        name for name, shape in shapes(cls).items() if not dataclasses.is_dataclass(shape.type)
-    ]:
+    for name in names or [name for name, shape in shapes(cls).items() if not dataclasses.is_dataclass(shape.type)]:
         field, shape = known[name], shapes(cls)[name]
         parser.add_argument(
             *(flags or {}).get(name, (f"--{name.replace('_', '-')}",)),

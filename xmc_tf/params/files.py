@@ -116,9 +116,7 @@ def _read_json(path: Path) -> dict[str, Any]:
             f"{path}: {error} is given twice in one block", expected="each key once", fix="remove one"
         ) from None
     if not isinstance(data, dict):
-        raise InputError(
-            f"{path} holds no parameters", expected="a JSON object {...}", received=type(data).__name__
-        )
+        raise InputError(f"{path} holds no parameters", expected="a JSON object {...}", received=type(data).__name__)
     return data
 
 

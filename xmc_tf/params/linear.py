@@ -85,9 +85,7 @@ class RankerParams(Params):
     rel_mode: str = knob(
         "disable", choices=choices.RELEVANCE_MODES, help="where the relevance of a label weighs its loss"
     )
-    rel_norm: str = knob(
-        "no-norm", choices=choices.RELEVANCE_NORMS, help="how relevance is scaled per document"
-    )
+    rel_norm: str = knob("no-norm", choices=choices.RELEVANCE_NORMS, help="how relevance is scaled per document")
     hlm_args: LinearChainParams = field(
         default_factory=LinearChainParams, metadata={"help": "parameters of the levels"}
     )

@@ -16,9 +16,7 @@ class MatcherParams(Params):
     retired: ClassVar[tuple[str, ...]] = ("save_emb_dir",)
 
     model_shortcut: str = knob("bert-base-cased", help="pre-trained encoder: a name or a folder")
-    negative_sampling: str = knob(
-        "tfn", parse=choices.matcher_negatives, help="negatives: tfn, man or their sum"
-    )
+    negative_sampling: str = knob("tfn", parse=choices.matcher_negatives, help="negatives: tfn, man or their sum")
     loss_function: str = knob("squared-hinge", choices=choices.LOSSES, help="loss of the label head")
     bootstrap_method: str = knob("linear", choices=choices.BOOTSTRAPS, help="where the label head begins")
     lr_schedule: str = knob("linear", choices=choices.SCHEDULES, help="course of the learning rate")
@@ -43,9 +41,7 @@ class MatcherParams(Params):
     warmup_steps: int = knob(0, low=0, help="steps in which the learning rate grows from 0")
     logging_steps: int = knob(50, low=1, help="steps between lines of the log")
     save_steps: int = knob(100, low=1, help="steps between checkpoints")
-    cost_sensitive_ranker: bool = knob(
-        False, help="weigh clusters by how many of a document's labels they hold"
-    )
+    cost_sensitive_ranker: bool = knob(False, help="weigh clusters by how many of a document's labels they hold")
     pre_tokenize: bool = knob(True, help="tokenize all documents before training")
     pre_tensorize_labels: bool = knob(True, help="make the label batches before training")
     use_gpu: bool = knob(True, help="use GPUs where there are any")

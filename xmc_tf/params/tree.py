@@ -23,9 +23,7 @@ class HierarchicalKMeansParams(Params):
     threads: int = knob(-1, low=1, also=(-1,), help="threads; -1 for one a core")
     do_sample: bool = knob(False, help="cluster on samples of the labels at the upper levels")
     max_sample_rate: float = knob(1.0, above=0, high=1, help="share of the labels sampled at the last level")
-    min_sample_rate: float = knob(
-        0.1, above=0, high=1, help="share of the labels sampled at the first levels"
-    )
+    min_sample_rate: float = knob(0.1, above=0, high=1, help="share of the labels sampled at the first levels")
     warmup_ratio: float = knob(0.4, low=0, high=1, help="share of the levels that stay at min_sample_rate")
 
     def check_together(self) -> None:

@@ -229,7 +229,7 @@ def shown(value: Any) -> str:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that ``name`` is most likely a slip of."""
     by_lower = {entry.lower(): entry for entry in known}
-    close = difflib.get_close_matches(
-        name.lower().replace("-", "_"), by_lower, n=1
-    ) or difflib.get_close_matches(name.lower(), by_lower, n=1)
+    close = difflib.get_close_matches(name.lower().replace("-", "_"), by_lower, n=1) or difflib.get_close_matches(
+        name.lower(), by_lower, n=1
+    )
     return by_lower[close[0]] if close else None
