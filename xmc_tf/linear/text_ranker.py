@@ -133,9 +133,9 @@ class TextRanker:
             clusters = [level.clusters for level in ranker.levels]
             return cls(ranker, LabelTree.from_chain(whole_chain(clusters, ranker.nr_labels, RankerParams())))
         facts = _read_facts(folder)
-        ranker = XLinear.load(folder / "ranker", nr_dense=int(facts.get("nr_dense", 0)))
-        names = _read_names(folder / "labels.txt", ranker.nr_labels)
-        return cls(ranker, load_chain(folder / "tree"), names, facts, folder)
+        ranker, tree = XLinear.load(folder / "ranker", nr_dense=_nr_dense(facts, folder)), load_chain(folder / "tree")
+        _check_parts(folder, facts, ranker, tree)
+        return cls(ranker, tree, _read_names(folder / "labels.txt", ranker.nr_labels), facts, folder)
 
     @classmethod
     def train(
@@ -248,12 +248,32 @@ def _read_names(path: Path, count: int) -> list[str] | None:
     """The names that training checked and kept; only their number is looked at again."""
     if not path.exists():
         return None
-    names = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    try:
+        names = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8: {error}", fix="copy the model again") from None
     if len(names) != count:
         raise InputError(
             f"{path} does not belong to this model", expected=f"{count:,} names", received=f"{len(names):,}"
         )
     return names
+
+
+def _check_parts(folder: Path, facts: dict[str, Any], ranker: XLinear, tree: LabelTree) -> None:
+    """Refuses parts that were copied together from two models."""
+    found = (
+        ("ranker", "nr_labels", ranker.nr_labels),
+        ("ranker", "nr_features", ranker.nr_features),
+        ("tree", "nr_labels", tree.nr_labels),
+    )
+    for part, key, number in found:
+        if number != facts.get(key, number):
+            raise InputError(
+                f"{folder / part} does not belong to {folder / 'params.json'}",
+                expected=f"{key} {facts[key]}",
+                received=str(number),
+                fix="the folder mixes two models: copy it again",
+            )
 
 
 def _nr_dense(facts: dict[str, Any], folder: Path) -> int:

@@ -220,6 +220,10 @@ def _parameters(
 ) -> tuple[RankerParams, RankerPredParams, HierarchicalKMeansParams, dict[str, Any]]:
     """From the parameter file what it holds, else from the flags; and the flags that choose between levels."""
     wishes = {name: getattr(arguments, name) for name in ("beam_size", "only_topk", "post_processor")}
+    if arguments.beam_size < 1:
+        raise InputError(
+            "--beam-size is out of range", expected="a whole number from 1 on", received=str(arguments.beam_size)
+        )
     classes: dict[str, Any] = {
         "train_params": RankerParams,
         "pred_params": RankerPredParams,

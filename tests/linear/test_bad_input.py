@@ -1,0 +1,345 @@
+"""Bad input ends a command line with exit code 2 and a message that says what to do; read here message by message."""
+
+import json
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.linear.command_data import run_predict, run_train
+from xmc_tf.common import cli
+from xmc_tf.linear import predict, train
+
+
+def message(capsys, main, *flags):
+    """What standard error says of a command that must exit with 2, and that nothing else is there."""
+    with pytest.MonkeyPatch.context() as patch:
+        # What succeeds ends its process at once: here that would be pytest's.
+        patch.setattr(cli, "_end_at_once", lambda: pytest.fail("the command succeeded"))
+        with pytest.raises(SystemExit) as left:
+            cli.run(main, [str(flag) for flag in flags])
+    captured = capsys.readouterr()
+    assert left.value.code == 2
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+def save(path, matrix, **options):
+    sp.save_npz(path, sp.csr_matrix(matrix, dtype=np.float32), **options)
+    return path
+
+
+def with_entry(path, out, row, column, value):
+    full = sp.load_npz(path).toarray()
+    full[row, column] = value
+    return save(out, full)
+
+
+def pickled(path):
+    np.savez(path, data=np.array([{"a": 1}], dtype=object), format=b"csr")
+    return path
+
+
+def bomb(path):
+    """A small archive that says to unfold to four gigabytes."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("data.npy", bytes(1 << 20))
+        archive.filelist[0].file_size = (1 << 32) - 2
+    return path
+
+
+def shorten(path, out, share=0.5):
+    data = path.read_bytes()
+    out.write_bytes(data[: int(len(data) * share)])
+    return out
+
+
+def text(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+# Each: which flag gets which file, made from the corpus c in folder d, and words of the message.
+TRAINING = {
+    "rows of X and Y": ("-x", lambda c, d: save(d / "X.npz", np.ones((89, 30))), ["X.npz", "Y.npz", "90", "89"]),
+    "NaN in X": (
+        "-x",
+        lambda c, d: with_entry(c / "X.npz", d / "X.npz", 7, 3, np.nan),
+        ["X.npz: row 7, column 3 (counted from 0) is nan", "finite numbers"],
+    ),
+    "infinity in dense X": (
+        "-x",
+        lambda c, d: np.save(d / "X.npy", np.full((90, 2), np.inf)) or d / "X.npy",
+        ["X.npy: row 0, column 0", "inf"],
+    ),
+    "X without columns": ("-x", lambda c, d: save(d / "X.npz", np.ones((90, 0))), ["X.npz", "at least one"]),
+    "X is text": ("-x", lambda c, d: c / "X.txt", ["X.txt is not a matrix", "(-t)"]),
+    "X is missing": ("-x", lambda c, d: c / "X1.npz", ["X1.npz does not exist", "did you mean", "X.npz?"]),
+    "X is a folder": ("-x", lambda c, d: d, ["is a folder", "a file"]),
+    "X holds pickles": ("-x", lambda c, d: pickled(d / "X.npz"), ["pickled Python objects, which are never loaded"]),
+    "X is a zip bomb": ("-x", lambda c, d: bomb(d / "X.npz"), ["X.npz", "unfolds to 4,294,967,294 bytes", "zip bomb"]),
+    "X is cut short": ("-x", lambda c, d: shorten(c / "X.npz", d / "X.npz"), ["X.npz", "damaged, cut short"]),
+    "ids out of range": (
+        "-x",
+        lambda c, d: (
+            np.savez(
+                d / "X.npz",
+                format=b"csr",
+                shape=(90, 3),
+                data=np.ones(90),
+                indices=np.full(90, 3),
+                indptr=np.arange(91),
+            )
+            or d / "X.npz"
+        ),
+        ["X.npz", "indices from 0 to 2", "3 in row 0"],
+    ),
+    "Y is negative": (
+        "-y",
+        lambda c, d: with_entry(c / "Y.npz", d / "Y.npz", 5, 2, -1),
+        ["Y.npz): row 5, column 2 (counted from 0) is -1", "above 0"],
+    ),
+    "Y is empty": ("-y", lambda c, d: save(d / "Y.npz", np.zeros((90, 12))), ["no label at all", "no entry"]),
+    "Y is dense": ("-y", lambda c, d: np.save(d / "Y.npy", np.ones((90, 2))) or d / "Y.npy", ["not a sparse matrix"]),
+    "no Y": ("-y", lambda c, d: "", ["lacks -y", "--help"]),
+    "no model": ("-m", lambda c, d: "", ["lacks -m"]),
+    "no X": ("-x", lambda c, d: None, ["one of -t (texts) and -x (features)"]),
+    "model is no model": ("-m", lambda c, d: text(d / "thesis.tex", "x").parent, ["and is no model", "another name"]),
+    "names too few": ("--labels", lambda c, d: text(d / "n.txt", "a\nb\n"), ["n.txt", "12 labels", "2 names"]),
+    "a name is empty": ("--labels", lambda c, d: text(d / "n.txt", "a\n\nb\n"), ["n.txt, line 2 is empty"]),
+    "a name is not UTF-8": ("--labels", lambda c, d: text(d / "n.txt", b"a\n\xff\n"), ["line 2 is not UTF-8", "iconv"]),
+    "tree of other labels": (
+        "-c",
+        lambda c, d: save(d / "C.npz", np.eye(13, 4) + np.eye(13, 4, -4) + np.eye(13, 4, -8) + np.eye(13, 4, -12)),
+        ["C.npz is a tree over other labels", "12 labels", "13 labels"],
+    ),
+    "a label in two clusters": ("-c", lambda c, d: save(d / "C.npz", np.ones((12, 2))), ["C.npz", "label"]),
+    "label features of others": (
+        "-f",
+        lambda c, d: save(d / "Z.npz", np.ones((11, 4))),
+        ["Z.npz is not of these labels", "12 rows", "11 rows"],
+    ),
+    "relevance of others": (
+        ("--rel-mode", "induce", "-r"),
+        lambda c, d: save(d / "R.npz", np.ones((90, 12))),
+        ["R.npz: the relevance matrix does not belong to the labels"],
+    ),
+    "negatives of other clusters": (
+        "-um",
+        lambda c, d: save(d / "M.npz", np.ones((90, 7))),
+        ["M.npz is not of this tree's leaf clusters", "7 columns", "--code-path"],
+    ),
+    "negatives of other documents": ("-um", lambda c, d: save(d / "M.npz", np.ones((9, 1))), ["M.npz", "90", "9"]),
+    "negatives of other labels": ("-uy", lambda c, d: save(d / "M.npz", np.ones((90, 7))), ["12 columns", "7 columns"]),
+    "a solver that is none": ("-s", lambda c, d: "SVM", ["invalid choice: 'SVM'", "L2R_LR_DUAL"]),
+    "negatives that are none": ("-ns", lambda c, d: "tfn+all", ["tfn, man, usn", "tfn+all"]),
+    "an impossible Cp": ("--Cp", lambda c, d: "-1", ["--Cp is out of range", "above 0", "-1"]),
+    "a threshold that is no number": ("--threshold", lambda c, d: "much", ["--threshold", "much"]),
+    "no such threads": ("-n", lambda c, d: "0", ["--threads", "at least 1, or -1"]),
+    "a beam of none": ("-b", lambda c, d: "0", ["--beam-size", "from 1 on", "0"]),
+    "unknown parameter": (
+        "--params-path",
+        lambda c, d: text(d / "p.json", '{"train_params": {"hlm_args": {"model_chain": {"treshold": 1}}}}'),
+        ["p.json: train_params.hlm_args.model_chain.treshold", "did you mean", "threshold"],
+    ),
+    "parameters of text": ("--params-path", lambda c, d: text(d / "p.json", "a: 1"), ["p.json, line 1", "not JSON"]),
+}
+
+
+@pytest.mark.parametrize("case", list(TRAINING))
+def test_training(case, corpus, tmp_path, capsys):
+    flag, make, words = TRAINING[case]
+    flags = {"-x": corpus / "X.npz", "-y": corpus / "Y.npz", "-m": tmp_path / "new" / "m"}
+    more = [flag] if isinstance(flag, str) else list(flag)
+    given = make(corpus, tmp_path)
+    flags.pop(more[-1], None)
+    arguments = [part for pair in flags.items() for part in pair]
+    arguments += [] if given is None else [*more, given]
+    said = message(capsys, train.main, *arguments)
+    for word in words:
+        assert word in said
+    assert not (tmp_path / "new").exists()
+
+
+TEXTS = {
+    "texts and labels": (lambda c, d: text(d / "X.txt", "a b\n" * 89), ["X.txt", "Y.npz", "89", "90"]),
+    "no text": (lambda c, d: text(d / "X.txt", ""), ["X.txt is empty", "one document a line"]),
+    "a matrix for a text": (lambda c, d: c / "X.npz", ["X.npz is no text", "-x"]),
+    "gzip": (lambda c, d: text(d / "X.txt", b"\x1f\x8b12345"), ["a gzip file", "gunzip"]),
+    "UTF-16": (lambda c, d: text(d / "X.txt", "a\n".encode("utf-16")), ["text in UTF-16", "iconv"]),
+    "no words": (lambda c, d: text(d / "X.txt", "! ?\n" * 90), ["no word in 90 documents"]),
+    "missing": (lambda c, d: d / "X.txt", ["X.txt does not exist"]),
+}
+
+
+@pytest.mark.parametrize("case", list(TEXTS))
+def test_texts_for_training(case, corpus, tmp_path, capsys):
+    make, words = TEXTS[case]
+    said = message(capsys, train.main, "-t", make(corpus, tmp_path), "-y", corpus / "Y.npz", "-m", tmp_path / "m")
+    for word in words:
+        assert word in said
+    assert not (tmp_path / "m").exists()
+
+
+def test_both_texts_and_features(corpus, tmp_path, capsys):
+    said = message(
+        capsys, train.main, "-t", corpus / "X.txt", "-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / "m"
+    )
+    assert "both -t and -x are given" in said
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (["E.npy", "X.npz"], ["cannot be set side by side", "dense, sparse"]),
+        (["X.npz", "X.npz"], ["sparse, sparse"]),
+        (["X.npz", "E.npy", "E.npy"], ["cannot be set side by side"]),
+        (["X.npz", "short.npy"], ["not of the same documents", "90", "3"]),
+    ],
+)
+def test_features_side_by_side(files, words, corpus, tmp_path, capsys):
+    np.save(tmp_path / "short.npy", np.ones((3, 2), np.float32))
+    paths = [tmp_path / name if name == "short.npy" else corpus / name for name in files]
+    said = message(capsys, train.main, "-x", *paths, "-y", corpus / "Y.npz", "-m", tmp_path / "m")
+    for word in words:
+        assert word in said
+
+
+def test_texts_that_are_hard_and_not_bad(corpus, tmp_path, capsys):
+    """Empty lines, a line of a megabyte, broken UTF-8, documents and labels without each other."""
+    lines = (corpus / "X.txt").read_bytes().splitlines()
+    lines[:4] = [b"", b"long " * 200_000, b"broken \xff\xc3 library", b"   \t"]
+    text(tmp_path / "X.txt", b"\n".join(lines))
+    full = sp.load_npz(corpus / "Y.npz").toarray()
+    full[10], full[:, 4] = 0, 0
+    save(tmp_path / "Y.npz", full)
+    run_train("-t", tmp_path / "X.txt", "-y", tmp_path / "Y.npz", "-m", tmp_path / "m")
+    run_predict("-m", tmp_path / "m", "-t", tmp_path / "X.txt", "-o", tmp_path / "p.npz")
+    predicted = sp.load_npz(tmp_path / "p.npz")
+    assert predicted.shape == (90, 12)
+    assert np.isfinite(predicted.data).all()
+    assert (np.diff(predicted.indptr) > 0).all()
+
+
+PREDICTION = {
+    "other features": ("-x", lambda c, d: save(d / "X.npz", np.ones((3, 31))), ["X.npz", "30 features", "31"]),
+    "NaN": ("-x", lambda c, d: with_entry(c / "X.npz", d / "X.npz", 1, 2, np.nan), ["row 1, column 2", "is nan"]),
+    "no such file": ("-x", lambda c, d: d / "X.npz", ["X.npz does not exist"]),
+    "texts for a model of features": ("-t", lambda c, d: c / "X.txt", ["trained on features and cannot read text"]),
+    "labels of other documents": ("-y", lambda c, d: save(d / "Y.npz", np.ones((4, 12))), ["Y.npz", "90", "4"]),
+    "other labels": ("-y", lambda c, d: save(d / "Y.npz", np.ones((90, 13))), ["Y.npz", "12 labels", "13"]),
+    "selected of other documents": ("-so", lambda c, d: save(d / "S.npz", np.ones((4, 12))), ["S.npz", "90", "4"]),
+    "selected of other labels": ("-so", lambda c, d: save(d / "S.npz", np.ones((90, 9))), ["12 labels", "90 × 9"]),
+    "post-processor": ("-pp", lambda c, d: "softmax", ["invalid choice: 'softmax'", "log-l4-hinge"]),
+    "no labels wanted": ("-k", lambda c, d: "0", ["at least 1"]),
+    "no beam": ("-b", lambda c, d: "-3", ["at least 1"]),
+    "no chunk": ("-B", lambda c, d: "0", ["-B must be at least 1"]),
+    "a form of output": ("-o", lambda c, d: d / "p.csv", ["p.csv", ".npz (a matrix) or in .jsonl", "received: .csv"]),
+}
+
+
+@pytest.mark.parametrize("case", list(PREDICTION))
+def test_prediction(case, model, corpus, tmp_path, capsys):
+    flag, make, words = PREDICTION[case]
+    flags = {"-m": model, "-x": corpus / "X.npz", flag: make(corpus, tmp_path)}
+    if flag == "-t":
+        flags.pop("-x")
+    said = message(capsys, predict.main, *(part for pair in flags.items() for part in pair))
+    for word in words:
+        assert word in said
+
+
+def edit(path, **changes):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+LEVELS = "ranker/ranker"  # the peer's folder has one of that name within
+
+
+def other_ranker(m):
+    shutil.rmtree(m / LEVELS / "1.model")
+    shutil.copytree(m / LEVELS / "0.model", m / LEVELS / "1.model")
+
+
+MODELS = {
+    "nothing there": (lambda m: shutil.rmtree(m), ["is no model: params.json is missing", "did not finish"]),
+    "half copied": (lambda m: (m / "params.json").unlink(), ["params.json is missing", "copied in part"]),
+    "any folder": (
+        lambda m: [shutil.rmtree(m), m.mkdir(), (m / "x").touch()],
+        ["is no model", "the folder that training wrote"],
+    ),
+    "half a JSON": (lambda m: shorten(m / "params.json", m / "params.json"), ["params.json is not JSON"]),
+    "odd JSON": (lambda m: (m / "params.json").write_text("[]"), ["params.json does not hold"]),
+    "odd value": (lambda m: edit(m / "params.json", nr_dense="7"), ["params.json: nr_dense is '7'"]),
+    "no rankers": (lambda m: shutil.rmtree(m / "ranker"), ["no folder of rankers", "ranker/param.json is missing"]),
+    "no tree": (lambda m: shutil.rmtree(m / "tree"), ["tree"]),
+    "half a tree": (lambda m: (m / "tree" / "C1.npz").unlink(), ["C1.npz"]),
+    "no features": (lambda m: shutil.rmtree(m / "features"), ["features/ is missing", "copied in part"]),
+    "half a feature file": (
+        lambda m: [shorten(path, path) for path in (m / "features").iterdir() if path.suffix != ".json"],
+        ["features"],
+    ),
+    "names cut": (lambda m: (m / "labels.txt").write_text("a\nb\n"), ["labels.txt", "12 names", "received: 2"]),
+    "names that are none": (lambda m: (m / "labels.txt").write_bytes(b"\xff\n" * 12), ["labels.txt is not UTF-8"]),
+    "ranker of another": (
+        other_ranker,
+        ["ranker/1.model", "its parents are not the nodes of the level above", "mixes two models"],
+    ),
+    "another's parameters": (
+        lambda m: edit(m / "params.json", nr_labels=99),
+        ["does not belong to", "nr_labels 99", "12", "mixes two models"],
+    ),
+    "a weight file cut": (
+        lambda m: shorten(m / LEVELS / "0.model" / "W.npz", m / LEVELS / "0.model" / "W.npz", 0.9),
+        ["0.model/W.npz", "damaged"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", list(MODELS))
+def test_damaged_models(case, corpus, tmp_path, capsys, request):
+    text_model = request.getfixturevalue("two_level_text_model")
+    harm, words = MODELS[case]
+    shutil.copytree(text_model, tmp_path / "m")
+    harm(tmp_path / "m")
+    said = message(capsys, predict.main, "-m", tmp_path / "m", "-q", "a forest")
+    for word in words:
+        assert word in said
+
+
+@pytest.fixture(scope="module")
+def two_level_text_model(corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "two"
+    flags = ["-t", corpus / "X.txt", "-y", corpus / "Y.npz", "-m", folder, "--labels", corpus / "labels.txt"]
+    run_train(*flags, "-c", corpus / "C.npz")
+    return folder
+
+
+def test_training_again_replaces_the_model_and_a_failure_leaves_it(corpus, tmp_path, monkeypatch):
+    flags = ["-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / "m"]
+    run_train(*flags, "--labels", corpus / "labels.txt")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("xmc_tf.linear.disk.save_matrix", full_disk)
+        with pytest.raises(OSError, match="No space"):
+            run_train(*flags)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    run_train(*flags)
+    assert not (tmp_path / "m" / "labels.txt").exists()
+
+
+def test_a_full_disk_is_a_failure_and_not_the_users_input(corpus, tmp_path, capsys, monkeypatch):
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("xmc_tf.linear.disk.save_matrix", full_disk)
+    with pytest.raises(SystemExit) as left:
+        cli.run(train.main, ["-x", str(corpus / "X.npz"), "-y", str(corpus / "Y.npz"), "-m", str(tmp_path / "m")])
+    assert left.value.code == 1
+    assert "failed: [Errno 28] No space left on device" in capsys.readouterr().err

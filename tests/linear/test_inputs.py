@@ -1,0 +1,118 @@
+"""Mapped, read-only and otherwise typed inputs: the same answer, no copies of the large arrays, no new compilation."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_matrix, csr_matrix
+
+from tests.linear.cases import dense_rows, label_matrix, random_chain, small_model, sparse_rows
+from tests.linear.searching import rows_of
+from xmc_tf.common.kernels import kernel_view
+from xmc_tf.data import Features, as_features, load_features, load_matrix, save_matrix
+from xmc_tf.linear import XLinear, train_rankers
+from xmc_tf.linear.fit import _Instances
+from xmc_tf.linear.kernels import dual, gather, layout, primal, search
+
+KERNELS = (
+    gather.gather, dual.solve_dual, primal.solve_primal, layout.measure, layout.fill, search.search, search.score_paths
+)  # fmt: skip
+X, DENSE, Y, CHAIN = sparse_rows(50), dense_rows(50), label_matrix(50, 30), random_chain(30, [4])
+
+
+def versions():
+    """How many versions of each kernel are compiled."""
+    return [len(kernel.signatures) for kernel in KERNELS]
+
+
+def answer(features, labels=Y, chain=CHAIN):
+    model = train_rankers(features, labels, chain, threads=2)
+    weights = [level.weights.toarray().tobytes() for level in model.levels]
+    selected = model.predict_selected(features, csr_matrix(labels))
+    return weights, rows_of(model.predict(features, threads=2)), rows_of(selected)
+
+
+def read_only(matrix):
+    for array in (matrix.data, matrix.indices, matrix.indptr) if hasattr(matrix, "indptr") else (matrix,):
+        array.flags.writeable = False
+    return matrix
+
+
+def with_int64(matrix):
+    out = matrix.copy()
+    out.indices, out.indptr = out.indices.astype(np.int64), out.indptr.astype(np.int64)
+    return out
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return answer(Features(X, DENSE))
+
+
+@pytest.mark.parametrize("kind", ["mapped", "compressed", "read-only", "int64", "float64", "csc", "fortran"])
+def test_same_answer_and_same_kernels(kind, expected, tmp_path):
+    before = versions()
+    if kind in ("mapped", "compressed"):
+        import scipy.sparse as sp
+
+        save = save_matrix if kind == "mapped" else sp.save_npz
+        save(tmp_path / "X.npz", X)
+        save(tmp_path / "Y.npz", Y)
+        save_matrix(tmp_path / "E.npy", DENSE)
+        given = answer(load_features([tmp_path / "X.npz", tmp_path / "E.npy"]), load_matrix(tmp_path / "Y.npz"))
+    elif kind == "read-only":
+        chain = [read_only(clusters.copy()) for clusters in CHAIN]
+        given = answer(Features(read_only(X.copy()), read_only(DENSE.copy())), read_only(Y.copy()), chain)
+    elif kind == "int64":
+        given = answer(Features(with_int64(X), DENSE), with_int64(Y), [with_int64(clusters) for clusters in CHAIN])
+    elif kind == "float64":
+        chain = [clusters.astype(bool) for clusters in CHAIN]
+        given = answer(as_features((X.astype(np.float64), DENSE.astype(np.float64))), Y.astype(np.int64), chain)
+    elif kind == "csc":
+        given = answer(as_features((csc_matrix(X), DENSE)), Y.tocsr())
+    else:
+        given = answer(as_features((X, np.asfortranarray(DENSE))))
+    assert given == expected
+    assert versions() == before
+
+
+def test_mapped_features_are_not_copied(tmp_path):
+    save_matrix(tmp_path / "X.npz", X)
+    save_matrix(tmp_path / "E.npy", DENSE)
+    features = load_features([tmp_path / "X.npz", tmp_path / "E.npy"])
+    instances = _Instances(features)
+    assert np.shares_memory(instances.data, features.sparse.data)
+    assert np.shares_memory(instances.indices, features.sparse.indices)
+    assert np.shares_memory(instances.dense, features.dense)
+    assert not features.sparse.data.flags.writeable
+
+
+def test_mapped_weights_are_not_copied_at_load(tmp_path):
+    model, X, _ = small_model("sparse")
+    model.save(tmp_path / "m")
+    before = versions()
+    again = XLinear.load(tmp_path / "m")
+    assert all(not level.weights.data.flags.writeable for level in again.levels)
+    assert rows_of(again.predict(X, threads=1)) == rows_of(model.predict(X, threads=1))
+    assert versions() == before
+
+
+def test_a_view_for_kernels_is_the_same_memory_and_keeps_it_alive():
+    array = read_only(np.arange(5, dtype=np.float32))
+    view = kernel_view(array, np.float32)
+    assert np.shares_memory(view, array)
+    assert view.flags.writeable
+    assert not array.flags.writeable
+    del array
+    assert view.tolist() == [0, 1, 2, 3, 4]
+    converted = kernel_view(np.arange(5), np.int32)
+    assert converted.dtype == np.int32
+
+
+def test_the_users_arrays_are_left_alone():
+    given = [X.copy(), DENSE.copy(), Y.copy(), *[clusters.copy() for clusters in CHAIN]]
+    answer(Features(given[0], given[1]), given[2], given[3:])
+    for matrix, original in zip(given, [X, DENSE, Y, *CHAIN], strict=True):
+        if isinstance(matrix, np.ndarray):
+            np.testing.assert_array_equal(matrix, original)
+        else:
+            np.testing.assert_array_equal(matrix.data, original.data)
+            np.testing.assert_array_equal(matrix.indices, original.indices)
