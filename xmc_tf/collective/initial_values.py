@@ -1,0 +1,127 @@
+"""First values of a sharded table: they depend on the seed and on the row's number, never on the number of workers.
+
+Rows are drawn in blocks of fixed size, each block from a generator that is seeded with the block's number. A rank
+draws the blocks that its range touches and keeps its rows of them.
+"""
+
+import math
+import zlib
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from xmc_tf.common.errors import InputError
+
+BLOCK_ROWS = 1024
+
+# (seed of the block, number of rows) -> values [rows, dim]
+Draw: TypeAlias = Callable[[tf.Tensor, int], tf.Tensor]
+
+# A name of Keras, one of its initializers, a matrix to take the rows from (a memory map will do), or a function
+# from the numbers of rows to their values.
+Initializer: TypeAlias = str | tf_keras.initializers.Initializer | np.ndarray | Callable[[np.ndarray], np.ndarray]
+
+
+def first_values(
+    initializer: Initializer, name: str, rows: int, dim: int, seed: int
+) -> Callable[[int, int], tf.Tensor] | None:
+    """What gives the first values of the rows ``[start, stop)``; None where they are zeros.
+
+    Args:
+        initializer: see ``Initializer``.
+        name: the table's; two tables with one seed begin with different values.
+        rows: the whole table's, on which initializers that scale with the fan-in depend.
+        dim: width of a row.
+        seed: the same on all ranks.
+
+    Raises:
+        InputError: for an initializer whose values cannot be had row by row.
+    """
+    if isinstance(initializer, np.ndarray):
+        return _rows_of(initializer, name, rows, dim)
+    if isinstance(initializer, str):
+        initializer = tf_keras.initializers.get(initializer)
+    if isinstance(initializer, tf_keras.initializers.Zeros):
+        return None
+    if isinstance(initializer, tf_keras.initializers.Initializer):
+        return _in_blocks(_draw(initializer, name, rows, dim), _table_seed(name, seed, initializer), rows)
+    return lambda start, stop: tf.cast(initializer(np.arange(start, stop)), tf.float32)
+
+
+def _rows_of(matrix: np.ndarray, name: str, rows: int, dim: int) -> Callable[[int, int], tf.Tensor]:
+    """Takes the values out of a matrix that the user has."""
+    if matrix.shape != (rows, dim):
+        raise InputError(
+            f"first values of table {name!r} have another shape",
+            expected=f"({rows}, {dim})",
+            received=str(matrix.shape),
+        )
+    return lambda start, stop: tf.constant(np.asarray(matrix[start:stop], dtype=np.float32))
+
+
+def _table_seed(name: str, seed: int, initializer: tf_keras.initializers.Initializer) -> int:
+    """One number from the user's seed, the table's name, and the seed given to the initializer itself."""
+    own = initializer.get_config().get("seed") or 0
+    return zlib.crc32(f"{name}/{seed}/{own}".encode()) & 0x7FFFFFFF
+
+
+def _in_blocks(draw: Draw, table_seed: int, rows: int) -> Callable[[int, int], tf.Tensor]:
+    """Draws whole blocks and cuts out what is asked for."""
+
+    def values(start: int, stop: int) -> tf.Tensor:
+        first, last = start // BLOCK_ROWS, -(-stop // BLOCK_ROWS)
+        drawn = [draw(tf.constant([table_seed, block], tf.int32), BLOCK_ROWS) for block in range(first, last)]
+        whole = tf.concat(drawn, axis=0) if len(drawn) != 1 else drawn[0]
+        offset = first * BLOCK_ROWS
+        return whole[start - offset : min(stop, rows) - offset]
+
+    return values
+
+
+def _draw(initializer: tf_keras.initializers.Initializer, name: str, rows: int, dim: int) -> Draw:
+    """The stateless twin of one of Keras' initializers."""
+    config = initializer.get_config()
+    if isinstance(initializer, tf_keras.initializers.RandomUniform):
+        return _uniform(dim, config["minval"], config["maxval"])
+    if isinstance(initializer, tf_keras.initializers.RandomNormal):
+        return _normal(dim, config["mean"], config["stddev"], truncated=False)
+    if isinstance(initializer, tf_keras.initializers.TruncatedNormal):
+        return _normal(dim, config["mean"], config["stddev"], truncated=True)
+    if isinstance(initializer, tf_keras.initializers.Ones):
+        return lambda _, count: tf.ones([count, dim])
+    if isinstance(initializer, tf_keras.initializers.Constant):
+        return lambda _, count: tf.fill([count, dim], tf.cast(config["value"], tf.float32))
+    if isinstance(initializer, tf_keras.initializers.VarianceScaling):
+        return _variance_scaling(initializer, rows, dim)
+    raise InputError(
+        f"table {name!r}: {type(initializer).__name__} cannot give the values of some rows alone",
+        expected="RandomUniform, RandomNormal, TruncatedNormal, VarianceScaling (Glorot, He, LeCun), Zeros, Ones or "
+        "Constant of tf_keras, a matrix, or a function from row numbers to values",
+        received=type(initializer).__name__,
+    )
+
+
+def _uniform(dim: int, low: float, high: float) -> Draw:
+    return lambda seed, count: tf.random.stateless_uniform([count, dim], seed, low, high, alg="philox")
+
+
+def _normal(dim: int, mean: float, stddev: float, truncated: bool) -> Draw:
+    draw = tf.random.stateless_truncated_normal if truncated else tf.random.stateless_normal
+    return lambda seed, count: draw([count, dim], seed, mean, stddev, alg="philox")
+
+
+def _variance_scaling(initializer: tf_keras.initializers.VarianceScaling, rows: int, dim: int) -> Draw:
+    """Keras' rule, with the fans of the whole table rather than of a shard."""
+    scale, mode, distribution = initializer.scale, initializer.mode, initializer.distribution
+    fan = {"fan_in": rows, "fan_out": dim, "fan_avg": (rows + dim) / 2}[mode]
+    variance = scale / max(1.0, fan)
+    if distribution == "uniform":
+        limit = math.sqrt(3.0 * variance)
+        return _uniform(dim, -limit, limit)
+    if distribution == "untruncated_normal":
+        return _normal(dim, 0.0, math.sqrt(variance), truncated=False)
+    # What is cut off at two standard deviations has lost variance: the constant gives it back.
+    return _normal(dim, 0.0, math.sqrt(variance) / 0.87962566103423978, truncated=True)
