@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 
 from xmc_tf.common.errors import InputError
 
+_on_failure: list[Callable[[int], object]] = []
+
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Shows defaults where there are any, and keeps the paragraphs of a description as they are written."""
@@ -45,6 +47,14 @@ def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None
         _end_at_once()
 
 
+def on_failure(action: Callable[[int], object]) -> None:
+    """Has ``action(code)`` called when a command line has failed and said so, before the process ends.
+
+    One of several ranks ends the others this way, who would wait for it.
+    """
+    _on_failure.append(action)
+
+
 def set_verbosity(level: int) -> None:
     """0: warnings only, 1: what is being done, 2 and more: everything."""
     logging.getLogger("xmc_tf").setLevel({0: logging.WARNING, 1: logging.INFO}.get(level, logging.DEBUG))
@@ -64,5 +74,7 @@ def _end_at_once() -> None:
 
 def _leave(code: int, message: str) -> None:
     sys.stdout.flush()
-    print(message, file=sys.stderr)
+    print(message, file=sys.stderr, flush=True)
+    for action in _on_failure:
+        action(code)
     sys.exit(code)

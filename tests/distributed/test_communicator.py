@@ -1,0 +1,48 @@
+"""The same calls with the same answers over Horovod, over MPI with and without Horovod's launcher, and alone."""
+
+import pytest
+
+from tests.distributed.launch import horovodrun, mpiexec, python
+
+pytestmark = pytest.mark.distributed
+
+
+def check(run, size, kind, tensorflow):
+    assert [rank.result for rank in run.ranks] == [
+        {"rank": rank, "size": size, "kind": kind, "tensorflow": tensorflow} for rank in range(size)
+    ]
+    assert run.leftovers == 0
+    # Which world, and why, is said once.
+    assert f"rank 0 of {size}: " in run.ranks[0].output
+    assert all("xmc_tf.collective" not in rank.output for rank in run.ranks[1:])
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_horovod_over_gloo(world):
+    run = horovodrun("communicator_calls.py", world=world, engine="gloo")
+    check(run, world, "HorovodWorld", tensorflow=True)
+    assert "Horovod over Gloo (HOROVOD_RANK=0" in run.ranks[0].output
+
+
+def test_horovod_over_mpi():
+    run = horovodrun("communicator_calls.py", world=3, engine="mpi", env={"XMC_TF_COMMUNICATOR": "horovod"})
+    check(run, 3, "HorovodWorld", tensorflow=True)
+    assert "Horovod over MPI" in run.ranks[0].output
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_mpi_without_tensorflow(world):
+    run = mpiexec("communicator_calls.py", world=world)
+    check(run, world, "MpiWorld", tensorflow=False)
+    assert "mpi4py over Open MPI" in run.ranks[0].output
+
+
+def test_under_horovods_launcher_with_mpi_no_tensorflow_is_needed():
+    check(horovodrun("communicator_calls.py", engine="mpi"), 2, "MpiWorld", tensorflow=False)
+
+
+def test_alone():
+    run = python("communicator_calls.py")
+    check(run, 1, "Solo", tensorflow=False)
+    assert "a world of one (not started by horovodrun or mpiexec)" in run.ranks[0].output
+    check(mpiexec("communicator_calls.py", world=1), 1, "Solo", tensorflow=False)

@@ -1,0 +1,116 @@
+"""Every call of the communicator, with values that tell who sent what to whom; the answers are known."""
+
+import json
+import logging
+import sys
+
+import numpy as np
+import pytest
+
+from xmc_tf.collective import exchange
+from xmc_tf.collective.communicator import choose
+from xmc_tf.common.errors import InputError
+
+logging.basicConfig(level=logging.INFO)
+world = choose()
+rank, size = world.rank, world.size
+ranks = range(size)
+assert choose() is world
+assert 0 <= world.local_rank < size
+assert world.allgather(world.host) == [world.host] * size
+
+
+def objects():
+    """Values of any kind and length, from and to every rank."""
+    world.barrier()
+    for root in ranks:
+        value = {"from": root, "data": b"x" * 5000 * root}
+        assert world.broadcast(value if rank == root else None, root) == value
+        assert world.gather((rank, "a" * rank), root) == ([(r, "a" * r) for r in ranks] if rank == root else [])
+        assert world.scatter([f"{root} to {r}" for r in ranks] if rank == root else None, root) == f"{root} to {rank}"
+    assert world.allgather([rank] * rank) == [[r] * r for r in ranks]
+    assert world.alltoall([(rank, r, "x" * (rank + r)) for r in ranks]) == [(r, rank, "x" * (rank + r)) for r in ranks]
+
+
+def rows(source, target, dtype, width=3):
+    """What ``source`` sends to ``target``: each row says from whom, to whom and which it is; there may be none."""
+    count = (3 * source + 2 * target) % 5
+    return np.array([[source, target, i][:width] for i in range(count)], dtype=dtype).reshape(count, width)
+
+
+def arrays():
+    """Rows and sums of every type."""
+    for dtype in (np.float32, np.float64, np.float16, np.int64, np.int8, np.uint64, bool, "S3", "datetime64[s]"):
+        sent = [rows(rank, r, np.int64).astype(dtype) for r in ranks]
+        received, counts = world.alltoall_array(np.concatenate(sent), [len(part) for part in sent])
+        expected = [rows(r, rank, np.int64).astype(dtype) for r in ranks]
+        np.testing.assert_array_equal(received, np.concatenate(expected))
+        assert received.dtype == dtype
+        assert counts.tolist() == [len(part) for part in expected]
+        gathered = world.allgather_array(rows(rank, 0, np.int64).astype(dtype))
+        np.testing.assert_array_equal(gathered, np.concatenate([rows(r, 0, np.int64).astype(dtype) for r in ranks]))
+        root = size - 1
+        whole = np.arange(24).reshape(2, 3, 4).astype(dtype)
+        np.testing.assert_array_equal(world.broadcast_array(whole if rank == root else None, root), whole)
+    for dtype in (np.float32, np.float64, np.float16, np.int64, np.int32, np.int16, np.uint8):
+        mine = (np.arange(6).reshape(2, 3) * (rank + 1)).astype(dtype)
+        for op, together in (("sum", np.add), ("max", np.maximum), ("min", np.minimum)):
+            expected = together.reduce([(np.arange(6).reshape(2, 3) * (r + 1)).astype(dtype) for r in ranks])
+            got = world.allreduce_array(mine, op)
+            np.testing.assert_array_equal(got, expected.astype(dtype), err_msg=f"{dtype} {op}")
+            assert got.dtype == dtype
+    assert world.allreduce_array(np.int64(2)).shape == ()
+    assert world.allreduce_array(np.int64(2)) == 2 * size
+    assert world.allreduce_array(np.zeros((0, 4))).shape == (0, 4)
+    nothing, counts = world.alltoall_array(np.zeros((0, 7), np.float32), [0] * size)
+    assert nothing.shape == (0, 7)
+    assert counts.tolist() == [0] * size
+    assert world.allgather_array(np.zeros((0, 7))).shape == (0, 7)
+    assert world.broadcast_array(np.zeros((0, 7)) if rank == 0 else None).shape == (0, 7)
+    # A view with gaps and one in the other order are moved as what they show.
+    matrix = np.arange(4 * size * 6).reshape(4 * size, 6)
+    received, _ = world.alltoall_array(matrix[::2, ::-1], [2] * size)
+    np.testing.assert_array_equal(received, np.tile(matrix[::2, ::-1][2 * rank : 2 * rank + 2], (size, 1)))
+
+
+def mistakes():
+    """What all ranks get wrong together leaves them able to go on."""
+    with pytest.raises(InputError, match="add up to the 3 rows"):
+        world.alltoall_array(np.zeros((3, 2)), [1] + [0] * (size - 1))
+    with pytest.raises(InputError, match=f"no rank {size}"):
+        world.broadcast(1, size)
+    with pytest.raises(InputError, match="one for each rank"):
+        world.alltoall([1] * (size + 1))
+    with pytest.raises(InputError, match="cannot be moved"):
+        world.allreduce_array(np.array([None]))
+    if size > 1:
+        width = 3 if rank == 1 else 2
+        calls = (world.allgather_array, world.allreduce_array, lambda array: world.alltoall_array(array, [1] * size))
+        for call in calls:
+            with pytest.raises(InputError, match="differ in type or shape") as error:
+                call(np.zeros((size, width)))
+            others = "1" if rank != 1 else ", ".join(str(r) for r in ranks if r != 1)
+            assert f"something else on rank {others}" in str(error.value)
+
+
+def random_lengths():
+    """Messages of random lengths, some longer than others by far, in however many rounds."""
+    random = np.random.default_rng(5)
+    counts = random.integers(0, 9, (size, size))
+    data = [random.standard_normal((counts[r].sum(), 3)) for r in ranks]
+    received, arrived = world.alltoall_array(data[rank], counts[rank])
+    starts = np.cumsum(counts, axis=1) - counts
+    pieces = [data[r][starts[r, rank] : starts[r, rank] + counts[r, rank]] for r in ranks]
+    np.testing.assert_array_equal(received, np.concatenate(pieces))
+    assert arrived.tolist() == counts[:, rank].tolist()
+
+
+for limit in (1 << 30, 1000):
+    exchange.CHUNK_BYTES = limit
+    objects()
+    arrays()
+for limit in (1 << 30, 600, 7 * size):
+    exchange.CHUNK_BYTES = limit
+    random_lengths()
+mistakes()
+print(json.dumps({"rank": rank, "size": size, "kind": type(world).__name__, "tensorflow": "tensorflow" in sys.modules}))

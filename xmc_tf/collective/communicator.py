@@ -1,0 +1,179 @@
+"""Who talks to whom: one small interface over a world of one, Horovod and MPI, picked by how the process started."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import TracebackType
+from typing import Any, Literal, Protocol, TypeVar
+
+import numpy as np
+
+from xmc_tf.common import cli
+from xmc_tf.common.errors import InputError
+
+Value = TypeVar("Value")
+Operation = Literal["sum", "max", "min"]
+
+log = logging.getLogger(__name__)
+
+
+class Communicator(Protocol):
+    """This process among those that were started together.
+
+    Every call but ``abort`` is made by all ranks, in the same order. Objects travel pickled, arrays as they are, in
+    pieces that stay below what MPI can count (``exchange.CHUNK_BYTES``).
+    """
+
+    @property
+    def rank(self) -> int:
+        """This process's number among all, from 0; the global one, whatever the host."""
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+
+    @property
+    def local_rank(self) -> int:
+        """This process's number among those on its host."""
+
+    @property
+    def host(self) -> str:
+        """The host's name."""
+
+    def barrier(self) -> None:
+        """Returns when all ranks have called it."""
+
+    def broadcast(self, value: Value, root: int = 0) -> Value:
+        """Gives every rank the value that ``root`` has; what the others pass does not matter."""
+
+    def gather(self, value: Value, root: int = 0) -> list[Value]:
+        """Gives ``root`` every rank's value, in the order of the ranks, and an empty list to the others."""
+
+    def allgather(self, value: Value) -> list[Value]:
+        """Gives every rank every rank's value, in the order of the ranks."""
+
+    def scatter(self, values: Sequence[Value] | None, root: int = 0) -> Value:
+        """Gives each rank its one of the values that ``root`` has."""
+
+    def alltoall(self, values: Sequence[Value]) -> list[Value]:
+        """Sends ``values[r]`` to rank r and gives what each rank has sent here."""
+
+    def broadcast_array(self, array: np.ndarray | None, root: int = 0) -> np.ndarray:
+        """Gives every rank the array that ``root`` has; the others may pass None."""
+
+    def allreduce_array(self, array: np.ndarray, op: Operation = "sum") -> np.ndarray:
+        """Gives every rank the sum (largest, smallest) of the ranks' arrays, which have one shape."""
+
+    def allgather_array(self, array: np.ndarray) -> np.ndarray:
+        """Gives every rank the rows of all ranks, in the order of the ranks; their numbers may differ."""
+
+    def alltoall_array(
+        self, array: np.ndarray, send_counts: np.ndarray | Sequence[int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Sends the first ``send_counts[0]`` rows to rank 0, the next ``send_counts[1]`` to rank 1, and so on.
+
+        Returns:
+            The rows that came, in the order of the ranks, and how many came from each.
+        """
+
+    def abort(self, code: int = 1) -> None:
+        """Ends this process and all others, at once and without their consent."""
+
+
+Kind = Literal["solo", "horovod", "mpi"]
+
+
+def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
+    """What kind of world these variables speak of, and which of them says so."""
+    forced = environment.get("XMC_TF_COMMUNICATOR")
+    if forced:
+        if forced not in ("solo", "horovod", "mpi"):
+            raise InputError("XMC_TF_COMMUNICATOR", expected="solo, horovod or mpi", received=repr(forced))
+        return forced, f"XMC_TF_COMMUNICATOR={forced}"  # type: ignore[return-value]
+    if "HOROVOD_RANK" in environment:
+        rank, size = environment["HOROVOD_RANK"], environment.get("HOROVOD_SIZE", "?")
+        return ("solo" if size == "1" else "horovod"), f"HOROVOD_RANK={rank}, HOROVOD_SIZE={size}"
+    for rank_name, size_name in (
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+        ("PMIX_RANK", "PMIX_SIZE"),
+    ):
+        if rank_name in environment:
+            size = environment.get(size_name, "?")
+            return ("solo" if size == "1" else "mpi"), f"{rank_name}={environment[rank_name]}, {size_name}={size}"
+    return "solo", "not started by horovodrun or mpiexec"
+
+
+@cache
+def choose() -> Communicator:
+    """This process's communicator, by how it was started; the same object on every call.
+
+    ``horovodrun --gloo`` gives Horovod's world, ``mpiexec`` and ``horovodrun --mpi`` that of MPI (Horovod's too, where
+    Horovod is used), anything else a world of one. ``XMC_TF_COMMUNICATOR`` (solo, horovod, mpi) overrules. All ranks
+    have to call it for the first time together.
+
+    From then on an error that ends one of several ranks ends them all: MPI would have them wait for one another
+    forever.
+
+    Raises:
+        InputError: when the process is one of several, but nothing through which they could talk can be imported.
+    """
+    kind, reason = how_started(os.environ)
+    communicator = _BACKENDS[kind](reason)
+    level = logging.INFO if communicator.rank == 0 else logging.DEBUG
+    log.log(level, "rank %d of %d: %s (%s)", communicator.rank, communicator.size, communicator, reason)
+    if communicator.size > 1:
+        _end_together(communicator)
+    return communicator
+
+
+def _solo(reason: str) -> Communicator:
+    from xmc_tf.collective.solo import Solo
+
+    return Solo()
+
+
+def _horovod(reason: str) -> Communicator:
+    try:
+        from xmc_tf.collective.horovod_backend import HorovodWorld
+
+        return HorovodWorld()
+    except ImportError as error:
+        raise _alone_among_many(reason, "Horovod with its TensorFlow part", error) from error
+
+
+def _mpi(reason: str) -> Communicator:
+    try:
+        from xmc_tf.collective.mpi_backend import MpiWorld
+
+        return MpiWorld()
+    except ImportError as error:
+        raise _alone_among_many(reason, "mpi4py", error) from error
+
+
+def _alone_among_many(reason: str, package: str, error: ImportError) -> InputError:
+    # Going on as a world of one would make every rank train, and overwrite, the whole model.
+    return InputError(
+        f"this is one of several processes ({reason}), but they cannot talk to one another",
+        expected=f"{package}, installed for {sys.executable}",
+        received=f"{type(error).__name__}: {error}",
+        fix="install xmc_tf with its extra 'distributed', or start one process without horovodrun or mpiexec",
+    )
+
+
+_BACKENDS: dict[Kind, Callable[[str], Communicator]] = {"solo": _solo, "horovod": _horovod, "mpi": _mpi}
+
+
+def _end_together(communicator: Communicator) -> None:
+    """Makes an error that nobody catches, and the failure of a command line, end all ranks."""
+    before = sys.excepthook
+
+    def abort_after(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
+        before(kind, error, trace)
+        sys.stderr.flush()
+        communicator.abort(1)
+
+    sys.excepthook = abort_after
+    cli.on_failure(communicator.abort)
