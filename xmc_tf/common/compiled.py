@@ -7,6 +7,7 @@ changed in another file, and after an update the old machine code would go on ru
 """
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable
 from functools import cache
@@ -16,6 +17,7 @@ from typing import Any
 import numba
 from numba.core import config
 
+_LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -38,6 +40,12 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
             config.CACHE_DIR = others
 
     return decorate
+
+
+def announce_compiling() -> None:
+    """Says why the first run takes longer: nothing of this version has been compiled on this machine."""
+    if not kernel_folder().exists():
+        _LOG.info("compiling for this processor, once: half a minute more; kept in %s", kernel_folder().parent)
 
 
 @cache

@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common import cli
 from xmc_tf.common.atomic import atomic_file
+from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import (
     Features,
@@ -102,6 +103,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Predicts, and saves or prints."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
+    announce_compiling()
     if arguments.max_pred_chunk < 1:
         raise InputError("-B must be at least 1", received=str(arguments.max_pred_chunk))
     if arguments.save_pred_path and not arguments.save_pred_path.endswith((".npz", ".jsonl")):

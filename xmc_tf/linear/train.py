@@ -9,6 +9,7 @@ from typing import Any
 from scipy.sparse import csc_matrix, spmatrix
 
 from xmc_tf.common import cli
+from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import (
     Features,
@@ -151,6 +152,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(linear_skeleton())
         return
     cli.set_verbosity(arguments.verbose_level)
+    announce_compiling()
     _sort_out_t(arguments)
     _require(arguments)
     params, pred_params, tree_params, wishes = _parameters(arguments)
