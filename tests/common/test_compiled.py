@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from xmc_tf.common.compiled import kernel_folder, source_digest
+from xmc_tf.common.compiled import source_digest
 
 PACKAGE = Path(__file__).parents[2] / "xmc_tf"
 ASK = "from pack.outer import outer; print(outer(1))"
@@ -63,10 +63,9 @@ def test_the_digest_follows_compiled_code_alone(tmp_path):
     assert source_digest(tmp_path) != before
 
 
-def test_kernels_lie_outside_the_code(monkeypatch, tmp_path):
-    monkeypatch.setenv("XMC_TF_CACHE", str(tmp_path))
-    kernel_folder.cache_clear()
-    try:
-        assert kernel_folder().parent == tmp_path / "kernels"
-    finally:
-        kernel_folder.cache_clear()
+def test_kernels_lie_outside_the_code_and_the_first_run_says_so(tmp_path):
+    command = [sys.executable, "-m", "xmc_tf.linear.predict", "-m", str(tmp_path), "-q", "x"]
+    environment = {**os.environ, "XMC_TF_CACHE": str(tmp_path / "cache")}
+    first, second = (subprocess.run(command, env=environment, capture_output=True, text=True).stderr for _ in range(2))
+    assert f"kept in {tmp_path}/cache/kernels" in first
+    assert "compiling" not in second

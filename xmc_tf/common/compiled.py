@@ -44,15 +44,22 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
 
 def announce_compiling() -> None:
     """Says why the first run takes longer: nothing of this version has been compiled on this machine."""
-    if not kernel_folder().exists():
-        _LOG.info("compiling for this processor, once: half a minute more; kept in %s", kernel_folder().parent)
+    folder, was_there = _folder_as_found()
+    if not was_there:
+        _LOG.info("compiling for this processor, once: half a minute more; kept in %s", folder.parent)
+
+
+def kernel_folder() -> Path:
+    """Where this version's compiled kernels are kept."""
+    return _folder_as_found()[0]
 
 
 @cache
-def kernel_folder() -> Path:
-    """Where this version's compiled kernels are kept."""
+def _folder_as_found() -> tuple[Path, bool]:
+    """The folder, and whether it was there before Numba made it for the first function that is kept in it."""
     home = os.environ.get("XMC_TF_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "xmc_tf")
-    return Path(home, "kernels", source_digest(_PACKAGE))
+    folder = Path(home, "kernels", source_digest(_PACKAGE))
+    return folder, folder.exists()
 
 
 def source_digest(folder: Path) -> str:
