@@ -48,6 +48,16 @@ SIDEWAYS = {
 
 # These run on clusters that have no TensorFlow.
 WITHOUT_TENSORFLOW = ["common", "params", "data", "metrics", "tree", "linear"]
+# So do these, with whose help they talk to one another; the rest of their package is TensorFlow's.
+MODULES_WITHOUT_TENSORFLOW = [
+    "collective.communicator",
+    "collective.exchange",
+    "collective.launching",
+    "collective.mpi_backend",
+    "collective.partition",
+    "collective.solo",
+    "launch",
+]
 BRING_TENSORFLOW = {"tensorflow", "tensorflow_text", "tf_keras", "keras", "transformers", "horovod"}
 
 
@@ -118,6 +128,12 @@ def why_not(module, target):
     return None
 
 
+def without_tensorflow(module):
+    """Whether the module has to work on a machine that has no TensorFlow."""
+    names = [*WITHOUT_TENSORFLOW, *MODULES_WITHOUT_TENSORFLOW]
+    return any(module == name or module.startswith(f"{name}.") for name in names)
+
+
 def test_every_module_has_its_place():
     homeless = [module for module, _ in modules() if module and part_of(module) is None]
     assert not homeless, f"not in LAYERS of {Path(__file__).name}: {homeless}"
@@ -185,7 +201,7 @@ def test_parts_without_tensorflow_name_none_of_its_kin():
     wrong = [
         f"{one.place} imports {one.target}"
         for module, path in modules()
-        if part_of(module) in WITHOUT_TENSORFLOW
+        if without_tensorflow(module)
         for one in imports(module, path)
         if one.target.split(".")[0] in BRING_TENSORFLOW
     ]
@@ -197,7 +213,7 @@ def test_parts_without_tensorflow_do_not_load_it():
         f"{PACKAGE}.{module}"
         for module, _ in modules()
         # Command lines too: they answer --help, and predict for those who have features, without it.
-        if module.split(".")[0] in WITHOUT_TENSORFLOW and not module.endswith("__main__")
+        if without_tensorflow(module) and not module.endswith("__main__")
     ]
     assert {f"{PACKAGE}.{part}" for part in ("linear", "tree", "data", "params")} <= set(names)
     code = (

@@ -46,3 +46,23 @@ def test_alone():
     check(run, 1, "Solo", tensorflow=False)
     assert "a world of one (not started by horovodrun or mpiexec)" in run.ranks[0].output
     check(mpiexec("communicator_calls.py", world=1), 1, "Solo", tensorflow=False)
+
+
+@pytest.mark.parametrize("launcher", ["mpiexec", "gloo"])
+def test_an_error_on_one_rank_ends_all(launcher):
+    def start(how):
+        options = {"timeout": 60, "check": False}
+        if launcher == "mpiexec":
+            return mpiexec("communicator_trouble.py", how, **options)
+        return horovodrun("communicator_trouble.py", how, engine=launcher, **options)
+
+    raised = start("raise")
+    assert raised.returncode == 1, raised.describe()
+    assert "RuntimeError: rank 1 has had enough" in raised.ranks[1].output
+    assert raised.leftovers == 0
+    given = start("input")
+    # Horovod's launcher ends with 1, whatever its workers end with.
+    assert given.returncode == (2 if launcher == "mpiexec" else 1), given.describe()
+    assert "error: rank 1 was given nonsense" in given.ranks[1].output
+    assert "Traceback" not in given.ranks[1].output
+    assert given.leftovers == 0

@@ -1,0 +1,105 @@
+"""Which world a process belongs to, and the world of one."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from xmc_tf.collective import communicator
+from xmc_tf.collective.communicator import choose, how_started
+from xmc_tf.collective.solo import Solo
+from xmc_tf.common.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("environment", "kind", "reason"),
+    [
+        ({}, "solo", "not started by"),
+        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "4"}, "horovod", "HOROVOD_RANK=1, HOROVOD_SIZE=4"),
+        ({"HOROVOD_RANK": "0", "HOROVOD_SIZE": "1"}, "solo", "HOROVOD_SIZE=1"),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, "mpi", "OMPI_COMM_WORLD_RANK=1"),
+        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, "solo", "OMPI_COMM_WORLD_SIZE=1"),
+        ({"PMI_RANK": "3", "PMI_SIZE": "8"}, "mpi", "PMI_RANK=3, PMI_SIZE=8"),
+        ({"PMIX_RANK": "3"}, "mpi", "PMIX_RANK=3"),
+        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "4", "XMC_TF_COMMUNICATOR": "solo"}, "solo", "XMC_TF_COMMUNICATOR=solo"),
+        # Settings of Horovod's that are no sign of its launcher.
+        ({"HOROVOD_CYCLE_TIME": "1", "OMPI_MCA_btl": "self"}, "solo", "not started by"),
+    ],
+)
+def test_the_world_is_told_by_what_started_the_process(environment, kind, reason):
+    told, why = how_started(environment)
+    assert told == kind
+    assert reason in why
+
+
+def test_a_world_that_does_not_exist_is_refused():
+    with pytest.raises(InputError, match=r"solo, horovod or mpi[^$]*'nccl'"):
+        how_started({"XMC_TF_COMMUNICATOR": "nccl"})
+
+
+@pytest.mark.parametrize(("variable", "package"), [("HOROVOD", "horovod.tensorflow"), ("OMPI_COMM_WORLD", "mpi4py")])
+def test_one_of_many_that_cannot_talk_says_why_instead_of_going_on_alone(monkeypatch, variable, package):
+    monkeypatch.setenv(f"{variable}_RANK", "1")
+    monkeypatch.setenv(f"{variable}_SIZE", "2")
+    monkeypatch.setitem(sys.modules, package, None)  # an import of it fails
+    for backend in ("mpi_backend", "horovod_backend"):
+        monkeypatch.delitem(sys.modules, f"xmc_tf.collective.{backend}", raising=False)
+    with pytest.raises(InputError) as error:
+        choose.__wrapped__()
+    assert f"{variable}_RANK=1, {variable}_SIZE=2" in str(error.value)
+    assert f"import of {package}" in str(error.value)  # Python's own words about what is missing
+    assert "distributed" in error.value.fix
+
+
+def test_alone_every_call_gives_back_what_was_given():
+    world = Solo()
+    assert (world.rank, world.size, world.local_rank) == (0, 1, 0)
+    value = {"a": 1}
+    world.barrier()
+    assert world.broadcast(value) is value
+    assert world.gather(value) == world.allgather(value) == world.alltoall([value]) == [value]
+    assert world.scatter([value]) is value
+    array = np.arange(6.0).reshape(3, 2)
+    for result in (
+        world.broadcast_array(array),
+        world.allreduce_array(array, "max"),
+        world.allgather_array(array),
+        world.alltoall_array(array, [3])[0],
+    ):
+        np.testing.assert_array_equal(result, array)
+        assert not np.shares_memory(result, array)
+    assert world.alltoall_array(array, [3])[1].tolist() == [3]
+
+
+def test_alone_the_checks_are_those_of_many():
+    world = Solo()
+    with pytest.raises(InputError, match="add up to the 3 rows"):
+        world.alltoall_array(np.zeros((3, 2)), [2])
+    with pytest.raises(InputError, match="no rank 1"):
+        world.gather(1, root=1)
+    with pytest.raises(InputError, match="one for each rank"):
+        world.scatter(None)
+    with pytest.raises(InputError, match="complex"):
+        world.allreduce_array(np.zeros(2, complex))
+    with pytest.raises(InputError, match="sum, max or min"):
+        world.allreduce_array(np.zeros(2), "mean")
+    with pytest.raises(InputError, match="an array on rank 0"):
+        world.broadcast_array(None)
+    with pytest.raises(InputError, match="at least one dimension"):
+        world.allgather_array(np.float32(1))
+    with pytest.raises(SystemExit) as end:
+        world.abort(3)
+    assert end.value.code == 3
+
+
+def test_choosing_needs_neither_horovod_nor_mpi_nor_tensorflow():
+    code = (
+        "import sys\n"
+        "for name in ('horovod', 'mpi4py', 'tensorflow'):\n"
+        "    sys.modules[name] = None\n"
+        f"from {communicator.__name__} import choose\n"
+        "assert str(choose()) == 'a world of one'\n"
+        "assert choose() is choose()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

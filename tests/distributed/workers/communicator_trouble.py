@@ -1,0 +1,23 @@
+"""Rank 1 goes wrong as it is told, in a command line, while the others wait for it: raise|input|exit."""
+
+import sys
+import time
+
+from xmc_tf.collective.communicator import choose
+from xmc_tf.common import cli
+from xmc_tf.common.errors import InputError
+
+
+def main(argv=None):
+    """Waits for everybody, but for rank 1."""
+    world = choose()
+    world.barrier()
+    if world.rank == 1:
+        time.sleep(1)
+        if sys.argv[1] == "raise":
+            raise RuntimeError("rank 1 has had enough")
+        raise InputError("rank 1 was given nonsense")
+    world.barrier()
+
+
+cli.run(main)
