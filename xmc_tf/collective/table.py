@@ -1,5 +1,8 @@
 """A table of which every rank holds a contiguous range of the rows."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import tensorflow as tf
@@ -49,7 +52,7 @@ class ShardedTable:
     def slot(self, name: str, value: float = 0.0) -> tf.Variable:
         """The slot of that name, made when it is first asked for, filled with ``value``."""
         if name not in self.slots:
-            with tf.init_scope():
+            with tf.init_scope(), _not_replicated():
                 self.slots[name] = tf.Variable(
                     tf.fill([self.local_rows, self.dim], tf.constant(value, tf.float32)),
                     trainable=False,
@@ -99,7 +102,7 @@ def make_table(
         )
     values = first_values(initializer, name, rows, dim, seed)
     start, stop = int(partition.bounds[rank]), int(partition.bounds[rank + 1])
-    with tf.init_scope():
+    with tf.init_scope(), _not_replicated():
         variable = tf.Variable(tf.zeros([stop - start, dim]), trainable=trainable, name=name)
         if values is not None:
             # In place and in pieces: the table is never in memory twice.
@@ -114,3 +117,21 @@ def make_table(
 def table_of(variable: tf.Variable) -> ShardedTable | None:
     """The table of which ``variable`` holds the local rows, if it does; that is how optimizers know."""
     return getattr(variable, "sharded_table", None)
+
+
+_NOT_REPLICATED: ContextVar[bool] = ContextVar("not_replicated", default=False)
+
+
+@contextmanager
+def _not_replicated() -> Iterator[None]:
+    """Variables made in the block are this rank's own."""
+    token = _NOT_REPLICATED.set(True)
+    try:
+        yield
+    finally:
+        _NOT_REPLICATED.reset(token)
+
+
+def replicated_here() -> bool:
+    """Whether a variable made at this moment is to have the same value on all ranks."""
+    return not _NOT_REPLICATED.get()
