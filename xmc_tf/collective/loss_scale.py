@@ -1,0 +1,40 @@
+"""Loss scaling for half precision: the loss is made larger so that small gradients do not vanish.
+
+The scale doubles after many steps that were well and halves when a gradient overflows; such a step is left out. Whether
+one overflowed is decided over all ranks (``gradients.norm_and_finiteness``), so that scales never part.
+"""
+
+import tensorflow as tf
+
+# fp32 holds no 2^128: a scale beyond that would turn every loss into infinity.
+_LARGEST = 2.0**100
+
+
+class LossScale(tf.Module):
+    """The current scale and how it changes.
+
+    Args:
+        initial: the first scale.
+        growth_steps: after so many good steps in a row it doubles; None keeps the scale as it is.
+    """
+
+    def __init__(self, initial: float = 2.0**15, growth_steps: int | None = 2000) -> None:
+        super().__init__(name="loss_scale")
+        self._growth_steps = growth_steps
+        with tf.init_scope():
+            self.value = tf.Variable(initial, dtype=tf.float32, trainable=False, name="value")
+            self.good_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="good_steps")
+
+    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
+        """The loss to differentiate."""
+        return loss * tf.cast(self.value, loss.dtype)
+
+    def update(self, finite: tf.Tensor) -> None:
+        """Takes notice of a step: ``finite`` is the same on all ranks."""
+        if self._growth_steps is None:
+            return
+        good = tf.where(finite, self.good_steps + 1, tf.zeros([], tf.int64))
+        grow = good >= self._growth_steps
+        larger = tf.where(grow, tf.minimum(self.value * 2.0, _LARGEST), self.value)
+        self.value.assign(tf.where(finite, larger, tf.maximum(self.value / 2.0, 1.0)))
+        self.good_steps.assign(tf.where(grow, tf.zeros([], tf.int64), good))
