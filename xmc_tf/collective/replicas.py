@@ -1,0 +1,60 @@
+"""Are the replicas one? A comparison bit by bit over all ranks."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.table import table_of
+from xmc_tf.common.errors import InputError
+
+
+def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communicator) -> int:
+    """Compares replicated variables over all ranks, bit by bit; all ranks call it together.
+
+    Only digests travel. The local rows of sharded tables, which differ by their nature, are passed over.
+
+    Example:
+        >>> check_replicas_equal(model.trainable_variables, strategy.communicator)
+        14
+
+    Args:
+        variables: in the same order on all ranks.
+        communicator: over which to compare.
+
+    Returns:
+        How many variables were compared.
+
+    Raises:
+        InputError: on all ranks, naming the variables that differ and the ranks that differ from rank 0.
+    """
+    replicated = [variable for variable in variables if table_of(variable) is None]
+    mine = [(variable.name, tuple(variable.shape), _digest(variable)) for variable in replicated]
+    every = communicator.allgather(mine)
+    if any(len(one) != len(every[0]) for one in every):
+        raise InputError(
+            "ranks have different numbers of replicated variables",
+            received=", ".join(f"{len(one)} on rank {rank}" for rank, one in enumerate(every)),
+            fix="build the same model on all ranks",
+        )
+    differing = []
+    for number, (name, shape, digest) in enumerate(every[0]):
+        # Not by name: Keras counts layers up, and a rank may have made another model before.
+        others = [rank for rank, one in enumerate(every) if one[number][1:] != (shape, digest)]
+        if others:
+            differing.append(f"{name} {shape}: on ranks {others}")
+    if differing:
+        raise InputError(
+            f"{len(differing)} of {len(replicated)} replicated variables differ from rank 0's",
+            received="\n            ".join(differing[:10]),
+            fix="make the model inside strategy.scope(), and update it through strategy.optimizer(...) alone",
+        )
+    return len(replicated)
+
+
+def _digest(variable: tf.Variable) -> str:
+    """Of the bytes, so that -0.0 and 0.0 differ and a NaN equals itself."""
+    values = np.ascontiguousarray(variable.numpy())
+    return hashlib.blake2b(values.view(np.uint8).reshape(-1).data, digest_size=16).hexdigest()
