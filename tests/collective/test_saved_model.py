@@ -1,0 +1,211 @@
+"""An exported model of sharded tables is an ordinary SavedModel: plain TensorFlow loads it and answers the same."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from tests.collective.threads import all_well, on_ranks
+from xmc_tf.collective import saved_model
+from xmc_tf.collective.lookup import lookup
+from xmc_tf.collective.partition import Partition
+from xmc_tf.collective.saved_model import Signature, export_saved_model
+from xmc_tf.collective.table import make_table
+from xmc_tf.common.errors import InputError
+
+ROWS, DIM = 29, 4
+VALUES = np.random.default_rng(3).standard_normal((ROWS, DIM)).astype(np.float32)
+BOUNDS = np.array([0, 11, 11, 29], dtype=np.int64)
+
+LOAD = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+model = tf.saved_model.load(sys.argv[1])
+given = json.loads(sys.argv[2])
+answers = model.signatures["serving_default"](**{name: tf.constant(value, tf.int64) for name, value in given.items()})
+assert not {"xmc_tf", "horovod"} & {name.split(".")[0] for name in sys.modules}
+print(json.dumps({
+    "answers": {name: value.numpy().tolist() for name, value in answers.items()},
+    "variables": sorted([list(one.shape), one.name] for one in model.tables.values()),
+}))
+"""
+
+
+def part_of(communicator, values=VALUES, name="items", bounds=BOUNDS):
+    rows, dim = values.shape
+    return make_table(name, rows, dim, rank=communicator.rank, partition=Partition(bounds), initializer=values)
+
+
+def ask_plain_tensorflow(folder, tmp_path, **given):
+    """What a process that has never heard of this package answers."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(exist_ok=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    result = subprocess.run(
+        [sys.executable, "-c", LOAD, str(folder), json.dumps(given)],
+        cwd=elsewhere,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def scorer(table, weight):
+    return lambda ids: {"score": lookup(table, ids) * weight, "mean": lookup(table, ids[None], "mean")}
+
+
+def export(folder, size=3, block_bytes=100, communicator_of=lambda one: one):
+    bounds = BOUNDS if size == 3 else np.array([0, ROWS], dtype=np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saved_model, "BLOCK_BYTES", block_bytes)
+
+        def work(communicator):
+            table = part_of(communicator, bounds=bounds)
+            weight = tf.Variable(2.0, name="weight")
+            signatures = {"serving_default": Signature(scorer(table, weight), [tf.TensorSpec([None], tf.int64, "ids")])}
+            return export_saved_model(folder, signatures, [table], communicator_of(communicator))
+
+        all_well(on_ranks(size, work))
+
+
+def check(folder, tmp_path):
+    ids = [0, 10, 11, 28, 28]
+    got = ask_plain_tensorflow(folder, tmp_path, ids=ids)
+    np.testing.assert_allclose(got["answers"]["score"], 2 * VALUES[ids], rtol=1e-6)
+    np.testing.assert_allclose(got["answers"]["mean"][0], VALUES[ids].mean(axis=0), rtol=1e-5)
+    assert [shape for shape, _ in got["variables"]] == [[ROWS, DIM]]
+
+
+def test_every_rank_writes_its_rows_and_plain_tensorflow_reads_one_variable(tmp_path):
+    export(tmp_path / "served" / "1")
+    check(tmp_path / "served" / "1", tmp_path)
+    # 7 blocks: 6 rows at a time of 11 and of 18, and the graph's own.
+    files = sorted(path.name for path in (tmp_path / "served/1/variables").iterdir())
+    assert len(files) == 1 + 2 + 3 + 1
+    assert {path.name for path in (tmp_path / "served").iterdir()} == {"1"}
+
+
+def test_rows_of_hosts_that_do_not_see_the_folder_pass_through_rank_0(tmp_path, monkeypatch):
+    """Ranks 1 and 2 look for the folder in vain, as on another host without a shared disk."""
+
+    class Elsewhere:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+        def broadcast(self, value, root=0):
+            got = self.inner.broadcast(value, root)
+            return f"/nowhere{got}" if isinstance(got, str) and self.inner.rank > 0 else got
+
+    export(tmp_path / "served", communicator_of=Elsewhere)
+    check(tmp_path / "served", tmp_path)
+
+
+def test_one_process(tmp_path):
+    export(tmp_path / "served", size=1, block_bytes=1 << 20)
+    check(tmp_path / "served", tmp_path)
+
+
+def test_the_graph_holds_stock_operations_only_and_no_rows(tmp_path):
+    export(tmp_path / "served")
+    content = (tmp_path / "served" / "saved_model.pb").read_bytes()
+    assert b"Horovod" not in content
+    for row in VALUES:
+        assert row.tobytes() not in content
+
+
+def test_a_lookup_table_in_the_model_is_taken_along(tmp_path):
+    class Named(tf.Module):
+        def __init__(self, table):
+            super().__init__()
+            self.sharded = table
+            keys = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([3, 28], tf.int64))
+            self.names = tf.lookup.StaticHashTable(keys, default_value=0)
+
+        def __call__(self, texts):
+            return lookup(self.sharded, self.names.lookup(texts))
+
+    def work(communicator, track=True):
+        model = Named(part_of(communicator))
+        signature = Signature(model, {"texts": tf.TensorSpec([None], tf.string)})
+        signature = Signature(lambda inputs: model(inputs["texts"]), signature.inputs)
+        export_saved_model(
+            tmp_path / "served", {"serving_default": signature}, [model.sharded], communicator, track=[model] * track
+        )
+
+    all_well(on_ranks(3, work))
+    loaded = tf.saved_model.load(str(tmp_path / "served"))
+    answers = loaded.signatures["serving_default"](texts=tf.constant(["b", "a", "?"]))
+    np.testing.assert_array_equal(answers["outputs"], VALUES[[28, 3, 0]])
+    results = on_ranks(3, lambda one: work(one, track=False))
+    assert all("does not own" in str(result) and isinstance(result, InputError) for result in results), results
+
+
+def test_a_function_used_in_training_is_traced_anew(tmp_path):
+    def work(communicator):
+        table = part_of(communicator, bounds=np.array([0, ROWS], dtype=np.int64))
+        call = tf.function(lambda ids: lookup(table, ids), input_signature=[tf.TensorSpec([None], tf.int64, "ids")])
+        call(tf.constant([1], tf.int64))
+        signatures = {"serving_default": Signature(call, call.input_signature)}
+        export_saved_model(tmp_path / "served", signatures, [table], communicator)
+
+    all_well(on_ranks(1, work))
+    loaded = tf.saved_model.load(str(tmp_path / "served"))
+    assert len(loaded.tables) == 1
+
+
+def test_a_keras_model_without_a_table(tmp_path):
+    first = tf_keras.Input([2], name="first")
+    second = tf_keras.Input([2], name="second")
+    model = tf_keras.Model({"first": first, "second": second}, tf_keras.layers.Dense(1, name="score")(first + second))
+
+    all_well(on_ranks(1, lambda one: export_saved_model(tmp_path / "served", model, [], one)))
+    loaded = tf.saved_model.load(str(tmp_path / "served"))
+    inputs = {"first": tf.constant([[1.0, 2.0]]), "second": tf.constant([[3.0, 4.0]])}
+    np.testing.assert_allclose(loaded.signatures["serving_default"](**inputs)["score"], model(inputs))
+
+
+def test_a_model_that_does_not_say_its_inputs_is_refused(tmp_path):
+    class Silent(tf_keras.Model):
+        def call(self, inputs):
+            return inputs
+
+    results = on_ranks(2, lambda one: export_saved_model(tmp_path / "served", Silent(), [], one))
+    assert all("does not say what it is called with" in str(result) for result in results)
+    assert not (tmp_path / "served").exists()
+
+
+def test_a_full_disk_is_said_on_every_rank_and_leaves_the_former_export(tmp_path, monkeypatch):
+    export(tmp_path / "served")
+    before = sorted(path.name for path in (tmp_path / "served").rglob("*"))
+    fine = saved_model._write_slice
+
+    def full(part, table, keys, low, rows):
+        if low >= 11:
+            raise OSError("No space left on device")
+        fine(part, table, keys, low, rows)
+
+    monkeypatch.setattr(saved_model, "_write_slice", full)
+
+    def work(communicator):
+        table = part_of(communicator)
+        signature = Signature(lambda ids: lookup(table, ids), [tf.TensorSpec([None], tf.int64, "ids")])
+        export_saved_model(tmp_path / "served", {"serving_default": signature}, [table], communicator)
+
+    results = on_ranks(3, work)
+    assert all(isinstance(result, OSError) and "rank 2 on host2" in str(result) for result in results)
+    assert sorted(path.name for path in (tmp_path / "served").rglob("*")) == before
+    assert [path.name for path in Path(tmp_path).glob(".served*")] == []
