@@ -1,0 +1,131 @@
+"""``xmc_tf.launch``: cores, output, and what becomes of the others when one rank fails."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.distributed.launch import ENVIRONMENT, REPOSITORY, WORKERS, is_running, python, wait_for
+
+pytestmark = pytest.mark.distributed
+
+WORKER = str(WORKERS / "launched.py")
+
+
+def launched(*arguments, size=2, controller="gloo", **options):
+    options = {"timeout": 90, "check": False} | options
+    return python("module:xmc_tf.launch", "--np", str(size), "--controller", controller, *arguments, **options)
+
+
+def waiting_pids(folder, size=2):
+    """The workers' process ids, once all of them are waiting."""
+    found = []
+
+    def all_wait():
+        output = folder / "0.out"
+        text = output.read_text() if output.exists() else ""
+        found[:] = [(int(rank), int(pid)) for rank, pid in re.findall(r"\[(\d+)\] pid (\d+) waits", text)]
+        return len(found) == size
+
+    wait_for(all_wait, what="the ranks' start")
+    return dict(found)
+
+
+@pytest.mark.parametrize("controller", ["gloo", "mpi"])
+def test_each_rank_has_its_cores_threads_and_arguments_and_its_lines_carry_its_number(controller):
+    environment = {k: v for k, v in (os.environ | ENVIRONMENT).items() if "NUM_" not in k or "THREADS" not in k}
+    command = [sys.executable, "-m", "xmc_tf.launch", "--np", "2", "--controller", controller, WORKER, "place"]
+    run = subprocess.run(
+        [*command, "-m", "--np", "two words"], env=environment, cwd=REPOSITORY, capture_output=True, timeout=90
+    )
+    out, err = run.stdout.decode(), run.stderr.decode()
+    assert run.returncode == 0, err
+    places = {}
+    for rank, text in re.findall(r"^\[(\d)\] (\{.*\})$", out, re.MULTILINE):
+        places[int(rank)] = json.loads(text)
+        assert places[int(rank)]["rank"] == int(rank)
+    assert set(places) == {0, 1}
+    available = os.sched_getaffinity(0)
+    assert set(places[0]["cores"]) | set(places[1]["cores"]) == available
+    if len(available) > 1:
+        assert not set(places[0]["cores"]) & set(places[1]["cores"])
+    for place in places.values():
+        assert place["threads"] == [str(len(place["cores"]) if len(available) > 1 else 1)]
+    for rank in range(2):
+        assert f"[{rank}] to the errors ['-m', '--np', 'two words']" in err
+        assert f"[{rank}] no end, \ufffd no UTF-8" in out
+    assert len(out.splitlines()) == 4
+
+
+def test_what_the_user_has_set_stays():
+    # The tests' launcher sets one thread for all.
+    run = launched("--no-pin", WORKER, "place", size=3)
+    assert run.returncode == 0, run.describe()
+    places = [json.loads(text) for text in re.findall(r"\[\d\] (\{.*\})", run.ranks[0].output)]
+    assert [place["threads"] for place in places] == [["1"]] * 3
+    assert all(set(place["cores"]) == os.sched_getaffinity(0) for place in places)
+
+
+@pytest.mark.parametrize(
+    ("controller", "how", "status"), [("gloo", "raise", 1), ("mpi", "raise", 1), ("gloo", "exit", 7)]
+)
+def test_a_failing_rank_stops_its_siblings_and_is_quoted(controller, how, status):
+    run = launched(WORKER, how, controller=controller)
+    assert run.returncode == status, run.describe()
+    assert run.leftovers == 0
+    assert run.seconds < 40
+    said = run.ranks[0].output
+    end = said[said.index("\nfailed: ") :]
+    assert re.search(rf"failed: rank 1 \(pid \d+ on \S+\) ended with exit status {status}", end)
+    if how == "raise":
+        assert end.count("    line ") < 20  # the end of what it said, not all of it
+        assert "    line 99\n" in end
+        assert "    RuntimeError: rank 1 has had enough" in end
+        assert said.count("RuntimeError: rank 1 has had enough") == 2
+    else:
+        assert "it had said nothing" in end
+
+
+@pytest.mark.parametrize(("controller", "how"), [("gloo", "wait"), ("mpi", "wait"), ("gloo", "deaf")])
+def test_sigkill_stops_the_others_and_names_the_rank(controller, how):
+    pids = {}
+
+    def kill_rank_1(folder):
+        pids.update(waiting_pids(folder))
+        os.kill(pids[1], signal.SIGKILL)
+        wait_for(lambda: not is_running(pids[0]), seconds=30, what="the end of rank 0")
+
+    run = launched(WORKER, how, controller=controller, during=kill_rank_1)
+    assert run.returncode == 128 + 9, run.describe()
+    assert f"failed: rank 1 (pid {pids[1]} on " in run.ranks[0].output
+    assert "was ended by signal 9 (SIGKILL); if nobody killed it, its host was out of memory" in run.ranks[0].output
+    assert run.leftovers == 0
+
+
+def test_of_two_that_fail_the_one_that_complained_first_is_named():
+    run = launched(WORKER, "both")
+    assert run.returncode == 6, run.describe()
+    assert "failed: rank 1" in run.ranks[0].output
+
+
+def test_nothing_outlives_the_ranks():
+    run = launched(WORKER, "orphan")
+    assert run.returncode == 0, run.describe()
+    assert run.leftovers == 0
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_stopping_the_launcher_stops_the_ranks(number, status):
+    def stop(folder):
+        pids = waiting_pids(folder)
+        os.kill(int((folder / "0.pid").read_text()), number)
+        wait_for(lambda: not any(map(is_running, pids.values())), seconds=20, what="the end of all ranks")
+
+    run = launched(WORKER, "wait", during=stop)
+    assert run.returncode == status, run.describe()
+    assert "Traceback" not in run.ranks[0].output
+    assert run.leftovers == 0

@@ -1,0 +1,81 @@
+"""How the ranks ended, which of them failed first, and how to say it."""
+
+import signal
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+TAIL_LINES = 20
+
+# Nothing that another rank does makes a process end by one of these.
+_OWN_FAULT = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
+
+
+@dataclass
+class RankState:
+    """What the launcher knows of one rank.
+
+    Args:
+        rank: its number.
+        host: where it runs.
+        pid: of the worker itself.
+        cores: those it may use.
+        tail: its last lines.
+        last_line_at: when the last of them came.
+        status: how it ended, below zero for a signal; None while it runs, or when its agent was lost.
+        ended_at: when that was known; None while it runs.
+        stopped: whether it was told to stop before it ended.
+    """
+
+    rank: int
+    host: str
+    pid: int
+    cores: list[int]
+    last_line_at: float
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+    status: int | None = None
+    ended_at: float | None = None
+    stopped: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended, of itself, with something else than 0."""
+        return self.ended_at is not None and self.status != 0 and not self.stopped
+
+    @property
+    def exit_code(self) -> int:
+        """Its status as a shell would give it; 1 where it was lost."""
+        if self.status is None:
+            return 1
+        return 128 - self.status if self.status < 0 else self.status
+
+    def describe(self) -> str:
+        """One sentence, and the last lines."""
+        who = f"rank {self.rank} (pid {self.pid} on {self.host})"
+        if self.status is None:
+            what = "was lost: its host went away, or what watches over it was killed"
+        elif self.status < 0:
+            number = signal.Signals(-self.status)
+            what = f"was ended by signal {-self.status} ({number.name})"
+            if number == signal.SIGKILL:
+                what += "; if nobody killed it, its host was out of memory"
+        else:
+            what = f"ended with exit status {self.status}"
+        if not self.tail:
+            return f"{who} {what}; it had said nothing"
+        lines = "\n".join(f"    {line}" for line in self.tail)
+        return f"{who} {what}; its last lines:\n{lines}"
+
+
+def first_failure(ranks: Iterable[RankState]) -> RankState | None:
+    """The rank that failed and not just followed another one that did.
+
+    Who ends first is no sure sign: a process that raises takes its time to end, and on its way tells the others, who
+    may be quicker. It is the one that complained first.
+    """
+
+    def order(state: RankState) -> tuple[bool, float]:
+        killed = state.status is not None and -state.status in _OWN_FAULT
+        return not killed, state.ended_at or 0.0 if killed or state.status is None else state.last_line_at
+
+    return min((state for state in ranks if state.failed), key=order, default=None)

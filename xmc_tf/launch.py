@@ -1,0 +1,169 @@
+"""``python -m xmc_tf.launch``: the same program on several ranks of this machine."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from xmc_tf.collective.communicator import how_started
+from xmc_tf.collective.launching.command import THIS_HOST, Host, check_installed, ranks_command
+from xmc_tf.collective.launching.watch import Watch, show_line
+from xmc_tf.common import cli
+from xmc_tf.common.errors import InputError
+
+_DESCRIPTION = """Runs a Python module or script on N ranks of this machine, under horovodrun.
+
+Each rank gets its share of the cores, and as many threads (OMP_NUM_THREADS, NUMBA_NUM_THREADS,
+TF_NUM_INTRAOP_THREADS and TF_NUM_INTEROP_THREADS, where you have not set them). What the ranks print comes
+line by line with the rank in front: standard output to standard output, errors to errors.
+
+When a rank fails, the others are stopped, the last lines of the one that failed first are shown again, and
+the exit status is its own (128 + n for signal n). Ctrl-C stops all ranks."""
+
+_EXAMPLES = """examples:
+  python -m xmc_tf.launch --np 2 -m xmc_tf.check
+  python -m xmc_tf.launch --np 4 train.py --epochs 3
+  python -m xmc_tf.launch --np 4 --controller mpi -m xmc_tf.linear.train -x X.npz -y Y.npz -m model
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's options."""
+    parser = argparse.ArgumentParser(
+        prog="python -m xmc_tf.launch",
+        usage="%(prog)s --np N [options] (-m MODULE | SCRIPT) [argument ...]",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=cli.HelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--np", type=int, required=True, metavar="N", help="number of ranks")
+    add(
+        "--controller",
+        choices=["gloo", "mpi"],
+        default="gloo",
+        help="what coordinates the ranks; mpi also gives them the world of mpi4py, which works without TensorFlow",
+    )
+    add("--threads", type=int, metavar="N", help="threads of each rank, instead of one for each of its cores")
+    add("--no-pin", action="store_true", help="let every rank run on all cores")
+    add(
+        "--stall-timeout",
+        type=int,
+        metavar="S",
+        help="end the run when a rank has kept Horovod's others waiting for that many seconds",
+    )
+    add("--start-timeout", type=int, default=60, metavar="S", help="seconds for all ranks to be there")
+    add("-v", "--verbose", action="store_true", help="also show which rank runs where, and the command below")
+    what = parser.add_argument_group("what to run; everything after it is passed on")
+    what.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="a module, as python -m")
+    what.add_argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="a file")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Starts the ranks, waits, and ends with the status of the first that failed."""
+    args = parser().parse_args(argv)
+    worker = _worker(args.module, args.script)
+    for option, value in (("--np", args.np), ("--threads", args.threads), ("--start-timeout", args.start_timeout)):
+        if value is not None and value < 1:
+            raise InputError(option, expected="a number of at least 1", received=str(value))
+    kind, reason = how_started({name: value for name, value in os.environ.items() if name != "XMC_TF_COMMUNICATOR"})
+    if kind != "solo":
+        raise InputError(
+            f"the launcher has itself been started as one of several ranks ({reason})",
+            fix="start it once, or run the program itself under horovodrun or mpiexec",
+        )
+    check_installed(args.controller)
+    agent = [*(["--threads", str(args.threads)] if args.threads else []), *(["--no-pin"] if args.no_pin else [])]
+    hosts = [Host(THIS_HOST, args.np)]
+    command = ranks_command(hosts, args.controller, worker, start_timeout=args.start_timeout, agent=agent)
+    if args.verbose:
+        print(" ".join(command), file=sys.stderr)
+    watch = Watch(args.np, "127.0.0.1", show_line)
+    try:
+        code = _run(watch, command, _environment(watch, args.stall_timeout), args.start_timeout)
+    finally:
+        watch.close()
+    if args.verbose:
+        for state in sorted(watch.ranks.values(), key=lambda state: state.rank):
+            where = f"rank {state.rank}: pid {state.pid} on {state.host}, cores {state.cores}"
+            print(f"{where}, exit status {state.exit_code}", file=sys.stderr)
+    if code:
+        sys.exit(code)
+
+
+def _worker(module: list[str] | None, script: list[str]) -> list[str]:
+    """The command of one rank."""
+    if module:
+        return [sys.executable, "-m", *module]
+    script = script[1:] if script[:1] == ["--"] else script
+    if not script:
+        raise InputError("nothing to run", expected="-m MODULE or SCRIPT after the options", fix="see --help")
+    if not Path(script[0]).is_file():
+        hint = f"use -m {script[0]} for a module" if not script[0].endswith(".py") else "check the name"
+        raise InputError(f"there is no script {script[0]}", fix=hint)
+    return [sys.executable, *script]
+
+
+def _environment(watch: Watch, stall_timeout: int | None) -> dict[str, str]:
+    # Beside the interpreter lies the mpirun that Horovod's MPI needs.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    stall = {}
+    if stall_timeout:
+        stall = {
+            "HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(1, min(60, stall_timeout // 2))),
+            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(stall_timeout),
+        }
+    return {**os.environ, **stall, **watch.environment, "PATH": path}
+
+
+def _run(watch: Watch, command: list[str], environment: dict[str, str], start_timeout: int) -> int:
+    """Runs the command to its end and says what went wrong; gives the exit status."""
+    launcher = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # Ctrl-C is for us, who pass it on
+    )
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        watch.follow(launcher, start_timeout)
+    except KeyboardInterrupt as interrupt:
+        watch.stop()
+        watch.follow(launcher, start_timeout)
+        print("\nstopped; all ranks have ended", file=sys.stderr)
+        return 143 if interrupt.args else 130
+    failure, missing = watch.first_failure(), watch.missing()
+    if failure is not None:
+        others = "; the others were stopped" if watch.size > 1 else ""
+        print(f"\nfailed: {failure.describe()}{others}", file=sys.stderr)
+        return failure.exit_code
+    if missing or launcher.returncode:
+        _explain(watch, missing, launcher.returncode, start_timeout)
+        return 1
+    return 0
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt(number)
+
+
+def _explain(watch: Watch, missing: list[int], status: int, start_timeout: int) -> None:
+    """Says what is known when the ranks' own words do not."""
+    if missing:
+        names = ", ".join(map(str, missing))
+        print(f"\nfailed: nothing was heard of rank {names} within {start_timeout} s", file=sys.stderr)
+    else:
+        print(f"\nfailed: horovodrun ended with status {status}", file=sys.stderr)
+    for line in watch.launcher_tail:
+        print(f"    {line}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    cli.run(main)
