@@ -65,11 +65,12 @@ def test_the_first_failure_is_the_cause_not_the_first_end():
 
 def test_how_a_rank_ended_is_said_in_full():
     killed = state(3, -9)
-    killed.tail.extend(["step 7", "step 8"])
+    killed.errors.append("a warning")
+    killed.output.extend(f"step {number}" for number in range(9))
     assert killed.exit_code == 137
     assert killed.describe() == (
         "rank 3 (pid 103 on host) was ended by signal 9 (SIGKILL); if nobody killed it, its host was out of memory; "
-        "its last lines:\n    step 7\n    step 8"
+        "its last lines:\n    step 4\n    step 5\n    step 6\n    step 7\n    step 8\n    a warning"
     )
     lost = state(2, None)
     assert lost.failed

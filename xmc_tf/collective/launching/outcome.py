@@ -5,7 +5,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-TAIL_LINES = 20
+# Apart, since the two come by different ways and may overtake one another: an error is not to be pushed out.
+OUTPUT_LINES, ERROR_LINES = 5, 20
 
 # Nothing that another rank does makes a process end by one of these.
 _OWN_FAULT = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
@@ -20,7 +21,8 @@ class RankState:
         host: where it runs.
         pid: of the worker itself.
         cores: those it may use.
-        tail: its last lines.
+        output: the last lines of its standard output.
+        errors: the last lines of its standard error.
         last_line_at: when the last of them came.
         status: how it ended, below zero for a signal; None while it runs, or when its agent was lost.
         ended_at: when that was known; None while it runs.
@@ -32,7 +34,8 @@ class RankState:
     pid: int
     cores: list[int]
     last_line_at: float
-    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+    output: deque[str] = field(default_factory=lambda: deque(maxlen=OUTPUT_LINES))
+    errors: deque[str] = field(default_factory=lambda: deque(maxlen=ERROR_LINES))
     status: int | None = None
     ended_at: float | None = None
     stopped: bool = False
@@ -61,9 +64,9 @@ class RankState:
                 what += "; if nobody killed it, its host was out of memory"
         else:
             what = f"ended with exit status {self.status}"
-        if not self.tail:
+        if not self.output and not self.errors:
             return f"{who} {what}; it had said nothing"
-        lines = "\n".join(f"    {line}" for line in self.tail)
+        lines = "\n".join(f"    {line}" for line in [*self.output, *self.errors])
         return f"{who} {what}; its last lines:\n{lines}"
 
 

@@ -117,7 +117,7 @@ class Watch:
                 connection.sendall(messages.pack(messages.STOP))
         elif rank is not None and message["kind"] == messages.LINE:
             state = self.ranks[rank]
-            state.tail.append(message["text"])
+            (state.output if message["stream"] == "out" else state.errors).append(message["text"])
             state.last_line_at = time.monotonic()
             self._show(rank, message["stream"], message["text"])
         elif rank is not None and message["kind"] == messages.END:
