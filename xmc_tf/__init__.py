@@ -11,3 +11,20 @@ os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 __version__ = "0.1.0"
+
+# Public name -> the module that defines it.
+_LAZY = {"CollectiveStrategy": "xmc_tf.collective.strategy"}
+
+
+def __getattr__(name: str) -> object:
+    """Loads a public name when it is first asked for."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    """What is there and what would load."""
+    return sorted([*globals(), *_LAZY])

@@ -31,13 +31,15 @@ class Accumulator(tf.Module):
         if self._replicated is None:
             self._build(replicated, row_gradients)
         assert self._replicated is not None
+        first = tf.equal(self.count, 0)
         for held, gradient in zip(self._replicated, replicated, strict=True):
-            held.assign_add(gradient / self.every)
+            held.assign(tf.where(first, tf.zeros_like(held), held) + gradient / self.every)
         for rows, values, new in zip(self._rows, self._values, row_gradients, strict=True):
+            kept = tf.where(first, 0, tf.size(rows))
             both = merge_rows(
                 RowGradient(
-                    tf.concat([rows.read_value(), tf.cast(new.rows, tf.int64)], axis=0),
-                    tf.concat([values.read_value(), new.values / self.every], axis=0),
+                    tf.concat([rows[:kept], tf.cast(new.rows, tf.int64)], axis=0),
+                    tf.concat([values[:kept], new.values / self.every], axis=0),
                 )
             )
             rows.assign(both.rows)
@@ -49,20 +51,16 @@ class Accumulator(tf.Module):
         return self.count >= self.every
 
     def take(self) -> tuple[list[tf.Tensor], list[RowGradient]]:
-        """Gives what is held, and holds nothing any more."""
-        replicated = [held.read_value() for held in self._replicated or []]
-        sharded = [
+        """Gives what is held; the next batch begins anew.
+
+        What is held is not cleared: from the assignment of something empty inside a condition TensorFlow's graph
+        optimizer concludes that it is always empty (world_training.check_accumulation).
+        """
+        self.count.assign(0)
+        return [held.read_value() for held in self._replicated or []], [
             RowGradient(rows.read_value(), values.read_value())
             for rows, values in zip(self._rows, self._values, strict=True)
         ]
-        with tf.control_dependencies([*replicated, *(part for one in sharded for part in one)]):
-            for held in self._replicated or []:
-                held.assign(tf.zeros_like(held))
-            for rows, values in zip(self._rows, self._values, strict=True):
-                rows.assign(tf.zeros([0], tf.int64))
-                values.assign(tf.zeros([0, values.shape[1]]))
-            self.count.assign(0)
-        return replicated, sharded
 
     def _build(self, replicated: Sequence[tf.Tensor], row_gradients: Sequence[RowGradient]) -> None:
         shapes = [(gradient.shape, gradient.dtype) for gradient in replicated]

@@ -47,6 +47,8 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         loss_scale: for fp16; with it, ``apply_gradients`` takes the gradients of ``get_scaled_loss(loss)``.
     """
 
+    loss_scale: LossScale | None = None  # Keras has a property of that name, which could not be set
+
     def __init__(
         self,
         inner: tf_keras.optimizers.Optimizer,
@@ -93,6 +95,11 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         """What the replicated part keeps; what belongs to a table is in ``table.slots``."""
         return self.inner.variables
 
+    @property
+    def inner_optimizer(self) -> tf_keras.optimizers.Optimizer:
+        """``inner``, by the name that Keras has for it."""
+        return self.inner
+
     def get_config(self) -> dict:
         """The inner optimizer's: a model that is saved knows nothing of ranks."""
         return {**self.inner.get_config(), "global_clipnorm": self.norm_limit}
@@ -100,6 +107,10 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
     def get_scaled_loss(self, loss: tf.Tensor) -> tf.Tensor:
         """The loss to differentiate; without loss scaling, itself."""
         return loss if self.loss_scale is None else self.loss_scale.scaled(loss)
+
+    def get_unscaled_gradients(self, grads: Sequence[Gradient | None]) -> Sequence[Gradient | None]:
+        """The same gradients, for loops written for Keras' loss scaling: ``apply_gradients`` does the unscaling."""
+        return grads
 
     def compute_gradients(
         self, loss: tf.Tensor | Callable, var_list: Any, tape: tf.GradientTape | None = None

@@ -64,7 +64,7 @@ class PairScorer:
         instances, flat = _pairs(ids)
         if self._decided(table, ids, instances, flat) == "rows":
             rows = lookup(table, flat, wire=self.wire)
-            return _like(ids, tf.reduce_sum(tf.gather(vectors, instances) * rows, axis=1))
+            return _like(ids, tf.reduce_sum(_spread(vectors, instances) * rows, axis=1))
         sent = _send(table, vectors, instances, flat, self.wire)
         back = _exchange(table, _score(table, sent), sent.pairs_in, sent.pairs_out, "scores")
         return _like(ids, tf.gather(back, tf.math.invert_permutation(sent.order)))
@@ -91,7 +91,7 @@ class PairScorer:
         wanted, factors = _flat_like(ids, targets), None if weights is None else _flat_like(ids, weights)
         if self._decided(table, ids, instances, flat) == "rows":
             rows = lookup(table, flat, wire=self.wire)
-            of_pairs = _weighed(loss(tf.reduce_sum(tf.gather(vectors, instances) * rows, axis=1), wanted), factors)
+            of_pairs = _weighed(loss(tf.reduce_sum(_spread(vectors, instances) * rows, axis=1), wanted), factors)
             return tf.math.unsorted_segment_sum(of_pairs, instances, tf.shape(vectors)[0])
         sent = _send(table, vectors, instances, flat, self.wire)
         wanted = _to_owners(table, wanted, sent, "targets")
@@ -154,7 +154,7 @@ def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf
     groups_out = tf.math.bincount(tf.boolean_mask(owners, first), minlength=table.size, maxlength=table.size)
     instance_of_group = tf.boolean_mask(ordered_instances, first)
     moved = exchange(
-        tf.gather(vectors, instance_of_group),
+        _spread(vectors, instance_of_group),
         groups_out,
         groups_in,
         rank=table.rank,
@@ -168,7 +168,17 @@ def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf
 def _score(table: ShardedTable, sent: _Sent) -> tf.Tensor:
     """Scores of the pairs that came."""
     rows = tf.gather(table.variable, sent.local)
-    return tf.reduce_sum(tf.gather(sent.vectors, sent.group_of_pair) * rows, axis=1)
+    return tf.reduce_sum(_spread(sent.vectors, sent.group_of_pair) * rows, axis=1)
+
+
+@tf.custom_gradient
+def _spread(vectors: tf.Tensor, at: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+    """``tf.gather`` whose gradient is a tensor: what comes before is an encoder, which has no use for slices."""
+
+    def back(upstream: tf.Tensor) -> tuple[tf.Tensor, None]:
+        return tf.math.unsorted_segment_sum(upstream, at, tf.shape(vectors)[0]), None
+
+    return tf.gather(vectors, at), back
 
 
 def _to_owners(table: ShardedTable, values: tf.Tensor, sent: _Sent, kind: str) -> tf.Tensor:

@@ -1,0 +1,308 @@
+"""``CollectiveStrategy``: a user's script over many workers, three lines changed."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import tensorflow as tf
+import tf_keras
+
+from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.communicator import Communicator, choose
+from xmc_tf.collective.gradients import Reduction
+from xmc_tf.collective.initial_values import Initializer
+from xmc_tf.collective.keras_embedding import embeddings_shard, models_compile_with
+from xmc_tf.collective.keras_optimizer import CollectiveOptimizer
+from xmc_tf.collective.lookup import Combiner, Ids, lookup
+from xmc_tf.collective.loss_scale import LossScale
+from xmc_tf.collective.optimizers import TableOptimizer
+from xmc_tf.collective.partition import Partition, even_rows
+from xmc_tf.collective.replicas import check_replicas_equal
+from xmc_tf.collective.table import ShardedTable, make_table, replicated_here
+from xmc_tf.collective.wire import WireFormat, check_format
+from xmc_tf.common.errors import InputError
+
+if TYPE_CHECKING:
+    from xmc_tf.collective.estimator import Estimator
+    from xmc_tf.collective.saved_model import Signature
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _EmbeddingScope:
+    """What holds for the tables made inside one."""
+
+    shard_above: int
+    wire: WireFormat
+
+
+class CollectiveStrategy:
+    """Embeddings sharded by rows over all workers, everything else replicated; Horovod between them.
+
+    The same script runs as one process without Horovod, and on N workers under ``horovodrun -np N``. Every worker feeds
+    its own part of the data; the loss of a step is the mean of the workers' losses.
+
+    Example:
+        >>> strategy = CollectiveStrategy()
+        >>> with strategy.scope():
+        ...     with strategy.embedding_scope():
+        ...         words = tf_keras.layers.Embedding(10_000_000, 64)
+        ...     model = tf_keras.Sequential([words, tf_keras.layers.GlobalAveragePooling1D(), tf_keras.layers.Dense(1)])
+        ...     model.compile("adam", "mse")
+        >>> model.fit(data.shard(strategy.world_size(), strategy.rank()))
+
+    In a loop of your own, ``strategy.optimizer(...)`` stands for the optimizer.
+
+    Args:
+        communicator: between the workers; by default what the process was started with.
+        seed: of the tables' first values, which do not depend on the number of workers.
+        shard_above: tables of more bytes are sharded, smaller ones replicated.
+        wire: the format in which rows travel: fp32, or with half the bytes fp16 or bf16.
+    """
+
+    def __init__(
+        self,
+        communicator: Communicator | None = None,
+        *,
+        seed: int = 0,
+        shard_above: int = 2**20,
+        wire: WireFormat = "fp32",
+    ) -> None:
+        check_format(wire)
+        self.communicator = choose() if communicator is None else communicator
+        self.seed = seed
+        self.tables: list[ShardedTable] = []
+        self._wires: dict[ShardedTable, WireFormat] = {}
+        self._defaults = _EmbeddingScope(shard_above, wire)
+        self._embedding_scope: _EmbeddingScope | None = None
+        if self.communicator.size > 1:
+            _check_horovod(self.communicator)
+
+    def world_size(self) -> int:
+        """Number of workers."""
+        return self.communicator.size
+
+    def rank(self) -> int:
+        """This worker's number among all, the global one."""
+        return self.communicator.rank
+
+    def local_rank(self) -> int:
+        """This worker's number on its host: the one to pick a GPU with."""
+        return self.communicator.local_rank
+
+    @contextmanager
+    def scope(self) -> Iterator["CollectiveStrategy"]:
+        """What is made inside is replicated: variables begin with the first worker's values, models that are compiled
+        train on all workers together.
+        """
+
+        def same_everywhere(next_creator: Callable, **kwargs: Any) -> tf.Variable:
+            variable = next_creator(**kwargs)
+            # In a graph that is being traced there are no values yet; the optimizer sees to those variables.
+            if self.world_size() > 1 and tf.executing_eagerly() and replicated_here() and _can_travel(variable):
+                horovod_ops.broadcast_variables([variable])
+            return variable
+
+        with tf.variable_creator_scope(same_everywhere), models_compile_with(self._optimizer_of):
+            yield self
+
+    @contextmanager
+    def embedding_scope(
+        self, shard_above: int | None = None, wire: WireFormat | None = None
+    ) -> Iterator["CollectiveStrategy"]:
+        """Embeddings (of Keras, or by ``variable``) made inside are sharded by rows, if they are large.
+
+        Args:
+            shard_above: in place of the strategy's; 0 shards all.
+            wire: in place of the strategy's.
+        """
+        chosen = _EmbeddingScope(
+            self._defaults.shard_above if shard_above is None else shard_above,
+            self._defaults.wire if wire is None else wire,
+        )
+        check_format(chosen.wire)
+        before, self._embedding_scope = self._embedding_scope, chosen
+        try:
+            with embeddings_shard(self._table_of_layer, lambda rows, dim: _large(rows, dim, chosen), chosen.wire):
+                yield self
+        finally:
+            self._embedding_scope = before
+
+    def variable(
+        self,
+        name: str,
+        shape: Sequence[int],
+        initializer: Initializer = "uniform",
+        trainable: bool = True,
+    ) -> ShardedTable | tf.Variable:
+        """A variable: inside ``embedding_scope()``, if large and of two dimensions, a sharded table.
+
+        Example:
+            >>> with strategy.embedding_scope(shard_above=0):
+            ...     table = strategy.variable("var_1", shape=(1000, 3), initializer="ones")
+            >>> rows = strategy.lookup(table, [0, 1, 2, 5, 6, 7])
+        """
+        within = self._embedding_scope
+        if within is not None and len(shape) == 2 and _large(shape[0], shape[1], within):
+            return self.table(name, shape[0], shape[1], initializer, trainable=trainable)
+        # The same values as a table would have, so that a threshold does not change the training.
+        rows, dim = (shape[0], shape[1]) if len(shape) == 2 else (1, int(tf.TensorShape(shape).num_elements()))
+        values = make_table(name, rows, dim, initializer=initializer, seed=self.seed).variable
+        return tf.Variable(tf.reshape(values, shape), trainable=trainable, name=name)
+
+    def table(
+        self,
+        name: str,
+        rows: int,
+        dim: int,
+        initializer: Initializer = "uniform",
+        *,
+        partition: Partition | None = None,
+        trainable: bool = True,
+    ) -> ShardedTable:
+        """A table sharded by rows, whatever its size.
+
+        Args:
+            name: the same on all workers, another for each table.
+            rows: of the whole table.
+            dim: width of a row.
+            initializer: see ``initial_values.Initializer``.
+            partition: who owns which rows; by default evenly.
+            trainable: whether gradient tapes watch it by themselves.
+        """
+        if any(table.name == name for table in self.tables):
+            raise InputError(f"there is a table {name!r} already", fix="give it another name")
+        made = make_table(
+            name,
+            rows,
+            dim,
+            size=self.world_size(),
+            rank=self.rank(),
+            partition=partition,
+            initializer=initializer,
+            seed=self.seed,
+            trainable=trainable,
+        )
+        self.tables.append(made)
+        self._wires[made] = (self._embedding_scope or self._defaults).wire
+        logger.info("table %r: %d of %d rows are here", name, made.local_rows, rows)
+        return made
+
+    def lookup(
+        self,
+        table: ShardedTable | tf.Variable,
+        ids: Ids,
+        combiner: Combiner = None,
+        *,
+        weights: tf.Tensor | tf.RaggedTensor | None = None,
+    ) -> tf.Tensor | tf.RaggedTensor:
+        """Rows of what ``variable`` or ``table`` gave; all workers call it together. See ``lookup.lookup``."""
+        if isinstance(table, ShardedTable):
+            return lookup(table, ids, combiner, weights=weights, wire=self._wires.get(table, self._defaults.wire))
+        rows, dim = table.shape
+        return lookup(ShardedTable(table.name, rows, dim, even_rows(rows, 1), 0, table), ids, combiner, weights=weights)
+
+    def optimizer(
+        self,
+        optimizer: str | tf_keras.optimizers.Optimizer = "adam",
+        *,
+        table_optimizer: TableOptimizer | None = None,
+        reduction: Reduction = "mean",
+        accumulate: int = 1,
+        loss_scale: float | Literal["dynamic"] | LossScale | None = None,
+    ) -> CollectiveOptimizer:
+        """One of Keras' optimizers over all workers and all that they train; see ``CollectiveOptimizer``.
+
+        The learning rate is never scaled by the number of workers.
+
+        Args:
+            optimizer: of Keras, or its name.
+            table_optimizer: for sharded tables, where it shall not be the row-wise form of ``optimizer``.
+            reduction: "mean" where each worker's loss is the mean over its batch, "sum" where the losses add up.
+            accumulate: batches in a step.
+            loss_scale: for fp16: "dynamic", or a number that stays.
+        """
+        inner = tf_keras.optimizers.get(optimizer)
+        if loss_scale == "dynamic":
+            loss_scale = LossScale()
+        elif isinstance(loss_scale, float | int):
+            loss_scale = LossScale(float(loss_scale), growth_steps=None)
+        return CollectiveOptimizer(
+            inner,
+            self.world_size(),
+            table_optimizer=table_optimizer,
+            reduction=reduction,
+            accumulate=accumulate,
+            loss_scale=loss_scale,
+        )
+
+    def estimator(
+        self, model: tf_keras.Model | Callable[[], tf_keras.Model], model_dir: str | Path, **options: Any
+    ) -> "Estimator":
+        """Trains, evaluates, checkpoints and exports a compiled Keras model; see ``Estimator``.
+
+        Example:
+            >>> estimator = strategy.estimator(make_model, model_dir="run")
+            >>> estimator.train_and_evaluate(TrainSpec(ratings, max_steps=5000), EvalSpec(held_out))
+        """
+        from xmc_tf.collective.estimator import Estimator
+
+        return Estimator(self, model, model_dir, **options)
+
+    def export_saved_model(
+        self, folder: str | Path, model: "tf_keras.Model | Mapping[str, Signature]", *, track: Sequence[Any] = ()
+    ) -> Path:
+        """Writes a SavedModel that plain TensorFlow loads; all workers call it together. See ``export_saved_model``."""
+        from xmc_tf.collective.saved_model import export_saved_model
+
+        return export_saved_model(folder, model, self.tables, self.communicator, track=track)
+
+    def check_replicas(self, variables: Sequence[tf.Variable]) -> int:
+        """Compares replicated variables over all workers, bit by bit; see ``check_replicas_equal``."""
+        return check_replicas_equal(variables, self.communicator)
+
+    def _table_of_layer(
+        self, name: str, rows: int, dim: int, initializer: Initializer, trainable: bool
+    ) -> ShardedTable:
+        """A layer's table, under a name that no other has."""
+        taken = {table.name for table in self.tables}
+        free, number = name, 1
+        while free in taken:
+            free, number = f"{name}_{number}", number + 1
+        return self.table(free, rows, dim, initializer, trainable=trainable)
+
+    def _optimizer_of(self, model: tf_keras.Model) -> tf_keras.optimizers.Optimizer:
+        """What a model that was compiled with one of Keras' optimizers trains with."""
+        given = model.optimizer
+        if isinstance(given, CollectiveOptimizer):
+            return given
+        if isinstance(given, tf_keras.mixed_precision.LossScaleOptimizer):  # Keras puts it around under mixed_float16
+            growth = given.dynamic_growth_steps if given.dynamic else None
+            scale = LossScale(float(given.initial_scale if given.dynamic else given.loss_scale), growth)
+            return self.optimizer(given.inner_optimizer, loss_scale=scale)
+        return self.optimizer(given)
+
+
+def _large(rows: int, dim: int, scope: _EmbeddingScope) -> bool:
+    return 4 * rows * dim > scope.shard_above
+
+
+def _can_travel(variable: tf.Variable) -> bool:
+    """Whether it holds numbers of a fixed shape."""
+    return (variable.dtype.is_floating or variable.dtype.is_integer) and variable.shape.is_fully_defined()
+
+
+def _check_horovod(communicator: Communicator) -> None:
+    """Starts Horovod, whose ranks have to be the communicator's."""
+    hvd = horovod_ops.horovod()
+    if (hvd.rank(), hvd.size()) != (communicator.rank, communicator.size):
+        raise InputError(
+            "Horovod and the communicator do not speak of the same world",
+            expected=f"rank {communicator.rank} of {communicator.size}",
+            received=f"rank {hvd.rank()} of {hvd.size()}",
+            fix="start all workers with one horovodrun or one mpiexec",
+        )
