@@ -1,0 +1,21 @@
+"""What holds in a world of any size holds in one process, without Horovod; tests/distributed has the larger worlds."""
+
+import sys
+
+import pytest
+
+from tests.collective import world_lookup, world_pairs, world_training
+from xmc_tf.collective.solo import Solo
+
+CHECKS = [
+    pytest.param(check, id=name)
+    for module in (world_lookup, world_pairs, world_training)
+    for name, check in sorted(vars(module).items())
+    if name.startswith("check_")
+]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_world_of_one(check, monkeypatch):
+    monkeypatch.setitem(sys.modules, "horovod", None)  # an import of it would fail
+    check(Solo())

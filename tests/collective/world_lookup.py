@@ -1,0 +1,181 @@
+"""What holds in a world of any size: lookups and their gradients are those of a table in one piece."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.collective.cases import as_dense, bags, draw_case, summed_gradient
+from xmc_tf.collective.lookup import fetch, flat_ids, lookup
+from xmc_tf.collective.row_requests import request_rows
+from xmc_tf.collective.table import make_table
+from xmc_tf.collective.traffic import bytes_sent
+
+CASES = 24
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def _flat(rows):
+    return (rows.flat_values if isinstance(rows, tf.RaggedTensor) else tf.reshape(rows, [-1, rows.shape[-1]])).numpy()
+
+
+def check_rows_and_gradients(world):
+    for number in range(CASES):
+        case = draw_case(number, world.size)
+        table, ids = case.table(world.rank), case.tensor(world.rank, tf.int32 if number % 2 else tf.int64)
+        factors = tf.constant(case.factors[world.rank])
+
+        def forward(table=table, ids=ids, factors=factors):
+            with tf.GradientTape() as tape:
+                rows = lookup(table, ids)
+                flat = rows.flat_values if isinstance(rows, tf.RaggedTensor) else tf.reshape(rows, [-1, table.dim])
+                loss = tf.reduce_sum(flat * factors)
+            return rows, tape.gradient(loss, table.variable)
+
+        rows, gradient = (tf.function(forward) if number % 6 == 0 else forward)()
+        assert rows.shape[:-1].as_list() == ids.shape.as_list()
+        if case.shape == "ragged":
+            np.testing.assert_array_equal(rows.row_splits, ids.row_splits)
+        np.testing.assert_array_equal(_flat(rows), case.values[case.flat(world.rank)])
+        mine = as_dense(gradient, table.local_rows, table.dim)
+        np.testing.assert_allclose(mine, case.share(summed_gradient(case), table), **CLOSE)
+
+
+def check_combiners(world):
+    for number in range(0, CASES, 2):
+        case = draw_case(number, world.size, ["matrix", "cube", "ragged"][number % 3])
+        table, ids = case.table(world.rank), case.tensor(world.rank)
+        rng = np.random.default_rng(number)
+        for combiner in ("sum", "mean"):
+            for weighted in (False, True):
+                every = [rng.uniform(0.5, 2, one.shape[0]).astype(np.float32) for one in case.factors]
+                weights = tf.constant(every[world.rank]) if weighted else None
+                if weighted:
+                    weights = (
+                        ids.with_flat_values(weights) if case.shape == "ragged" else tf.reshape(weights, ids.shape)
+                    )
+                with tf.GradientTape() as tape:
+                    out = lookup(table, ids, combiner, weights=weights)
+                    loss = tf.reduce_sum(out * (2.0 + world.rank))
+                gradient = tape.gradient(loss, table.variable)
+                wanted, whole = [], np.zeros(case.values.shape)
+                for rank in range(world.size):
+                    at = 0
+                    for bag in bags(case, rank):
+                        share = every[rank][at : at + len(bag)] if weighted else np.ones(len(bag))
+                        share = share / share.sum() if combiner == "mean" and len(bag) else share
+                        at += len(bag)
+                        np.add.at(whole, np.asarray(bag, np.int64), share[:, None] * (2.0 + rank))
+                        if rank == world.rank:
+                            wanted.append(share @ case.values[np.asarray(bag, np.int64)])
+                assert out.shape == [*ids.shape[:-1], table.dim]
+                np.testing.assert_allclose(_flat(out), np.reshape(wanted, [-1, table.dim]), **CLOSE)
+                mine = as_dense(gradient, table.local_rows, table.dim)
+                np.testing.assert_allclose(mine, case.share(whole, table), **CLOSE)
+
+
+def check_narrow_wires(world):
+    """Rows are rounded once; a gradient once for each rank that sends one."""
+    for wire, step in (("fp16", 2.0**-11), ("bf16", 2.0**-8)):
+        for number in (0, 3, 7):
+            case = draw_case(number, world.size, "matrix")
+            table = case.table(world.rank)
+            with tf.GradientTape() as tape:
+                rows = lookup(table, case.tensor(world.rank), wire=wire)
+                loss = tf.reduce_sum(tf.reshape(rows, [-1, table.dim]) * case.factors[world.rank])
+            exact = case.values[case.ids[world.rank]]
+            assert (np.abs(rows - exact) <= step * np.abs(exact) + 1e-7).all()
+            gradient = as_dense(tape.gradient(loss, table.variable), table.local_rows, table.dim)
+            sizes = np.zeros(case.values.shape)
+            for rank in range(world.size):
+                np.add.at(sizes, case.flat(rank), np.abs(case.factors[rank]))
+            error = np.abs(gradient - case.share(summed_gradient(case), table))
+            assert (error <= 1.01 * step * case.share(sizes, table) + 1e-6).all()
+            if world.size > 1 and number == 7 and wire == "bf16":
+                assert world.allgather(float(error.sum())) != [0.0] * world.size  # it has been rounded indeed
+
+
+def check_ids_out_of_range(world):
+    """Everybody stops, with a message that names the rank and its ids, and the world works on afterwards."""
+    table = make_table("words", 5, 2, size=world.size, rank=world.rank)
+    guilty = world.size - 1
+    for call in (lookup, tf.function(lookup, reduce_retracing=True)):
+        for wrong in (5, -7, 10**12):
+            ids = tf.constant([1, wrong, 2] if world.rank == guilty else [0, 1, 1], tf.int64)
+            with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+                call(table, ids)
+            said = str(caught.value)
+            named = min(wrong, 2**31 - 1)
+            assert f"table words has rows 0 to 4; ids out of range on rank {guilty}: {named}" in said
+            assert world.allgather(world.rank) == list(range(world.size))
+        np.testing.assert_array_equal(call(table, tf.constant([4, 0], tf.int64)).shape, [2, 2])
+
+
+def check_requests_made_ahead(world):
+    """While a step computes, the next batch's ids are exchanged already; the training is the same."""
+    case = draw_case(2, world.size, "matrix")
+    rng = np.random.default_rng(5)
+    batches = tf.constant(rng.integers(0, case.values.shape[0], (6, world.size, 4)))
+
+    def train(table, ahead):
+        @tf.function
+        def step(request, next_ids):
+            with tf.GradientTape() as tape:
+                rows = tf.gather(fetch(table, request), request.positions)
+                loss = tf.reduce_sum(tf.square(rows - 1.0))
+            gradient = tape.gradient(loss, table.variable)
+            following = request_rows(table, flat_ids(next_ids)) if ahead else request
+            table.variable.scatter_sub(tf.IndexedSlices(0.05 * gradient.values, gradient.indices))
+            return following
+
+        request = request_rows(table, batches[0, world.rank])
+        for number in range(6):
+            if not ahead:
+                request = request_rows(table, batches[number, world.rank])
+            request = step(request, batches[(number + 1) % 6, world.rank])
+        return table.variable.numpy()
+
+    np.testing.assert_allclose(train(case.table(world.rank), True), train(case.table(world.rank), False), atol=1e-6)
+
+
+def check_only_one_rank_retraces(world):
+    """A last batch of another shape makes one rank trace anew; names still meet."""
+    table = make_table("words", 9, 2, size=world.size, rank=world.rank)
+    traces = []
+
+    @tf.function
+    def twice(ids):
+        traces.append(1)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(lookup(table, ids) * 2.0) + tf.reduce_sum(lookup(table, ids + 1) * 3.0)
+        return loss, tape.gradient(loss, table.variable)
+
+    for count in (4, 4, 3 if world.rank == 0 else 4, 4):
+        ids = tf.range(count) + world.rank
+        loss, _ = twice(ids)
+        whole = np.concatenate(world.allgather(table.variable.numpy()))
+        wanted = 2 * whole[ids.numpy()].sum() + 3 * whole[ids.numpy() + 1].sum()
+        np.testing.assert_allclose(loss, wanted, rtol=1e-5)
+    assert len(traces) == (2 if world.rank == 0 else 1)
+
+
+def check_bytes_of_rows(world):
+    """2·U·d numbers for U different rows that others own, and the ids."""
+    dim, rows = 64, 1000
+    table = make_table("counted", rows, dim, size=world.size, rank=world.rank)
+    ids = np.random.default_rng(3).integers(0, rows, (world.size, 600))
+    for wire, width in (("fp32", 4), ("bf16", 2)):
+        before = bytes_sent()
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.function(lookup)(table, tf.constant(ids[world.rank]), wire=wire))
+        tape.gradient(loss, table.variable)
+        sent = {kind: count - before.get(kind, 0) for kind, count in bytes_sent().items()}
+        if world.size == 1:
+            assert sum(sent.values()) == 0
+            continue
+        away = [np.unique(one) for one in ids]
+        away = [one[table.partition.owner(one) != rank] for rank, one in enumerate(away)]
+        total = sum(world.allgather(sum(sent.values())))
+        formula = sum(len(one) for one in away) * (2 * dim * width + 4)
+        assert abs(total / formula - 1) < 0.1
+        wanted_here = len(away[world.rank])
+        assert sent["gradients of rows"] == wanted_here * dim * width

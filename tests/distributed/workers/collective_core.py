@@ -1,0 +1,30 @@
+"""Runs what has to hold in a world of any size (``tests/collective/world_*.py``): each function ``check_*``."""
+
+import importlib
+import json
+import os
+import sys
+import time
+
+if "OMPI_COMM_WORLD_RANK" in os.environ:
+    from mpi4py import MPI  # noqa: F401  before Horovod
+
+from xmc_tf.collective.communicator import choose
+
+
+def main():
+    world = choose()
+    took = {}
+    for module in sys.argv[1:]:
+        checks = importlib.import_module(f"tests.collective.{module}")
+        for name in sorted(vars(checks)):
+            if name.startswith("check_"):
+                started = time.monotonic()
+                print(f"{module}.{name}", flush=True)
+                getattr(checks, name)(world)
+                world.barrier()
+                took[name] = round(time.monotonic() - started, 2)
+    print(json.dumps({"rank": world.rank, "size": world.size, "passed": took}), flush=True)
+
+
+main()
