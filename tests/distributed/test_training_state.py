@@ -1,0 +1,78 @@
+"""Training that was saved by three workers goes on with one, two or four as if it had never stopped."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.distributed.launch import horovodrun, python
+
+pytestmark = pytest.mark.distributed
+
+ASK = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+model = tf.saved_model.load(sys.argv[1])
+ids = np.arange(40).reshape(-1, 4) % 37
+print(json.dumps(model.signatures["serving_default"](ids=tf.constant(ids, tf.int64))["score"].numpy().tolist()))
+assert not {"xmc_tf", "horovod"} & {name.split(".")[0] for name in sys.modules}
+"""
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The folder, and what the three ranks of the unbroken run said."""
+    folder = tmp_path_factory.mktemp("run")
+    return folder, horovodrun("training.py", "save", str(folder), engine="gloo", world=3)
+
+
+def assert_same(state, expected):
+    assert state.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(state[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(("world", "engine"), [(1, None), (2, "mpi"), (4, "gloo")])
+def test_three_ranks_go_on_as_any_other_number(saved, world, engine):
+    folder, unbroken = saved
+    expected = unbroken.ranks[0].result["state"]
+    assert {"m", "v"} <= expected.keys()
+    assert expected["iterations"] == 12
+    if engine is None:
+        run = python("training.py", "resume", str(folder))
+    else:
+        run = horovodrun("training.py", "resume", str(folder), engine=engine, world=world)
+    assert len(run.ranks) == world
+    for rank in run.ranks:
+        assert_same(rank.result["state"], expected)
+
+
+def test_a_damaged_file_is_named_on_every_rank(saved):
+    folder, _ = saved
+    run = horovodrun("training.py", "refuse", str(folder), engine="gloo", world=2)
+    said = {rank.result["said"] for rank in run.ranks}
+    assert len(said) == 1
+    assert "00-items.v.00002.npy is cut short" in said.pop()
+
+
+def test_the_export_of_three_ranks_answers_in_plain_tensorflow(saved, tmp_path):
+    folder, unbroken = saved
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    result = subprocess.run(
+        [sys.executable, "-c", ASK, str(folder / "served")],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    answers = json.loads(result.stdout)
+    for rank in unbroken.ranks:
+        np.testing.assert_allclose(answers, rank.result["answers"], rtol=1e-5, atol=1e-6)
+    assert {path.name for path in folder.iterdir()} <= {"checkpoint", "served", "broken"}
