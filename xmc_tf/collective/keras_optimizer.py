@@ -100,6 +100,11 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         """``inner``, by the name that Keras has for it."""
         return self.inner
 
+    @property
+    def batches_per_step(self) -> int:
+        """How many batches are accumulated for a step."""
+        return 1 if self._accumulator is None else self._accumulator.every
+
     def get_config(self) -> dict:
         """The inner optimizer's: a model that is saved knows nothing of ranks."""
         return {**self.inner.get_config(), "global_clipnorm": self.norm_limit}

@@ -1,0 +1,116 @@
+"""The estimator on one process: what tf.estimator promised, over a compiled Keras model and tf.data."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from xmc_tf.collective.estimator import EvalSpec, TrainSpec
+from xmc_tf.collective.manifest import read_manifest
+from xmc_tf.collective.solo import Solo
+from xmc_tf.collective.strategy import CollectiveStrategy
+from xmc_tf.common.errors import InputError
+
+ROWS = 40
+
+
+def numbers(count=100):
+    draw = np.random.default_rng(8)
+    return draw.integers(0, ROWS, (count, 3)), draw.standard_normal((count, 1)).astype(np.float32)
+
+
+def batches(count=100, size=10):
+    return tf.data.Dataset.from_tensor_slices(numbers(count)).batch(size)
+
+
+def made(folder, accumulate=1, **options):
+    """A new process' estimator, as far as names and variables go."""
+    strategy = CollectiveStrategy(Solo(), seed=1)
+
+    def make_model():
+        ids = tf_keras.Input([3], dtype=tf.int64, name="ids")
+        with strategy.embedding_scope(shard_above=0):
+            items = tf_keras.layers.Embedding(ROWS, 4, name="items")
+        start = tf_keras.initializers.GlorotUniform(seed=4)
+        score = tf_keras.layers.Dense(1, kernel_initializer=start, name="score")(tf.reduce_mean(items(ids), axis=1))
+        model = tf_keras.Model(ids, score)
+        model.compile(strategy.optimizer(tf_keras.optimizers.Adam(0.05), accumulate=accumulate), "mse", ["mae"])
+        return model
+
+    return strategy.estimator(make_model, folder, **options)
+
+
+def weights(estimator):
+    (table,) = estimator.strategy.tables
+    kept = [table.variable, *(table.slots[name] for name in sorted(table.slots)), *estimator.model.layers[-1].variables]
+    return [one.numpy() for one in kept]
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_run_that_was_stopped_ends_where_the_unbroken_run_ends(tmp_path, accumulate):
+    unbroken = made(tmp_path / "a", accumulate, save_every=7)
+    assert unbroken.train(batches, max_steps=25) == 25
+    first = made(tmp_path / "b", accumulate, save_every=7)
+    assert first.train(batches, max_steps=9) == 9
+    assert read_manifest(first.checkpoint).step == 9
+    second = made(tmp_path / "b", accumulate, save_every=7)
+    assert second.train(batches, max_steps=25) == 25
+    for one, other in zip(weights(unbroken), weights(second), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert second.train(batches, max_steps=25) == 25
+
+
+def test_evaluation_is_over_all_of_the_data_whatever_the_batches(tmp_path):
+    estimator = made(tmp_path / "a")
+    estimator.train(batches, max_steps=3)
+    ids, targets = numbers(97)
+    errors = estimator.model(ids).numpy() - targets
+    results = made(tmp_path / "a").evaluate(lambda: batches(97, 10))
+    assert results.keys() == {"loss", "mae"}
+    np.testing.assert_allclose(results["loss"], np.square(errors).mean(), rtol=1e-5)
+    np.testing.assert_allclose(results["mae"], np.abs(errors).mean(), rtol=1e-5)
+    two = estimator.evaluate(lambda: batches(97, 10), steps=2)
+    np.testing.assert_allclose(two["mae"], np.abs(errors[:20]).mean(), rtol=1e-5)
+
+
+def test_train_and_evaluate_learns_evaluates_at_checkpoints_and_exports(tmp_path):
+    estimator = made(tmp_path / "a", save_every=10)
+    before = estimator.evaluate(batches)
+    after = estimator.train_and_evaluate(TrainSpec(batches, 30), EvalSpec(batches))
+    assert after["loss"] < 0.7 * before["loss"]
+    seen = []
+    for file in (tmp_path / "a" / "eval").iterdir():
+        for event in tf.compat.v1.train.summary_iterator(str(file)):
+            seen += [(event.step, value.tag) for value in event.summary.value]
+    assert sorted(seen) == [(step, tag) for step in (10, 20, 30) for tag in ("loss", "mae")]
+    # A new process exports what was trained without its optimizer.
+    made(tmp_path / "a").export_saved_model(tmp_path / "served" / "1")
+    served = tf.saved_model.load(str(tmp_path / "served" / "1"))
+    ids, _ = numbers(10)
+    np.testing.assert_allclose(
+        served.signatures["serving_default"](ids=tf.constant(ids))["score"], estimator.model(ids), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_input_functions_that_shard_for_themselves_are_told_who_asks(tmp_path):
+    asked = []
+
+    def own_share(context):
+        asked.append((context.num_input_pipelines, context.input_pipeline_id))
+        return batches()
+
+    made(tmp_path / "a").train(own_share, max_steps=2)
+    assert asked == [(1, 0)]
+
+
+def test_what_cannot_be_trained_is_refused(tmp_path):
+    strategy = CollectiveStrategy(Solo())
+    layers = [tf_keras.Input([2]), tf_keras.layers.Dense(1)]
+    with pytest.raises(InputError, match="model without optimizer"):
+        strategy.estimator(tf_keras.Sequential(layers), tmp_path)
+    with pytest.raises(InputError, match="expected: a compiled Keras model"):
+        strategy.estimator(lambda: "model", tmp_path)
+    with pytest.raises(InputError, match="save_every"):
+        made(tmp_path, save_every=0)
+    with pytest.raises(InputError, match="nothing to evaluate on"):
+        made(tmp_path).evaluate(lambda: batches(0))
