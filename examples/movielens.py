@@ -1,0 +1,65 @@
+"""Ratings of movies with the estimator: users and movies as sharded embeddings, trained, evaluated, exported.
+
+    python examples/movielens.py [FOLDER]
+    horovodrun -np 2 -H localhost:2 python examples/movielens.py [FOLDER]
+
+The ratings are made here, 20,000 of 400 users for 300 movies, by tastes that the model has to find. A run that was
+stopped is gone on with by the same command, with the same or another number of workers.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from xmc_tf import CollectiveStrategy
+from xmc_tf.collective.estimator import EvalSpec, TrainSpec
+
+USERS, MOVIES, RATINGS, TASTES = 400, 300, 20_000, 2
+
+
+def ratings() -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Who rated what, and how: from 1 to 5 stars, by how a user's tastes agree with what is in a movie."""
+    draw = np.random.default_rng(2021)
+    likes, has = draw.standard_normal((USERS, TASTES)), draw.standard_normal((MOVIES, TASTES))
+    users, movies = draw.integers(0, USERS, RATINGS), draw.integers(0, MOVIES, RATINGS)
+    agreement = np.einsum("nt,nt->n", likes[users], has[movies]) / np.sqrt(TASTES)
+    stars = np.clip(np.rint(3 + agreement + 0.2 * draw.standard_normal(RATINGS)), 1, 5)
+    return {"user_id": users, "movie_id": movies}, stars.astype(np.float32)
+
+
+def batches(first: int, last: int) -> tf.data.Dataset:
+    """A range of the ratings; the estimator deals the batches out to the workers."""
+    given, stars = ratings()
+    part = {name: values[first:last] for name, values in given.items()}
+    data = tf.data.Dataset.from_tensor_slices((part, stars[first:last]))
+    return data.shuffle(RATINGS, seed=2021).batch(128)
+
+
+def make_model() -> tf_keras.Model:
+    """How well the vectors of a user and of a movie agree."""
+    user = tf_keras.Input([], dtype=tf.int64, name="user_id")
+    movie = tf_keras.Input([], dtype=tf.int64, name="movie_id")
+    with strategy.embedding_scope(shard_above=0):
+        users = tf_keras.layers.Embedding(USERS, 8, name="users")
+        movies = tf_keras.layers.Embedding(MOVIES, 8, name="movies")
+    agreement = tf_keras.layers.Multiply()([users(user), movies(movie)])
+    start = tf_keras.initializers.Constant(3.0)
+    rating = tf_keras.layers.Dense(1, name="rating", bias_initializer=start)(agreement)
+    model = tf_keras.Model([user, movie], rating)
+    model.compile(tf_keras.optimizers.Adam(0.02), "mse", metrics=["mae"])
+    return model
+
+
+strategy = CollectiveStrategy()
+folder = Path(sys.argv[1] if len(sys.argv) > 1 else "movielens-work")
+estimator = strategy.estimator(make_model, model_dir=folder, save_every=200)
+results = estimator.train_and_evaluate(
+    TrainSpec(lambda: batches(0, 18_000), max_steps=600), EvalSpec(lambda: batches(18_000, RATINGS))
+)
+served = estimator.export_saved_model(folder / "served" / "1")
+if strategy.rank() == 0:
+    print(f"on ratings that were not trained on: {results}")
+    print(f"for TensorFlow Serving: {served}")
