@@ -51,6 +51,8 @@ WITHOUT_TENSORFLOW = ["common", "params", "data", "metrics", "tree", "linear"]
 # So do these, with whose help they talk to one another; the rest of their package is TensorFlow's. (Loading the MPI
 # backend starts MPI: tests/distributed/test_communicator.py sees to that one.)
 MODULES_WITHOUT_TENSORFLOW = [
+    "check",
+    "collective.checking",
     "collective.communicator",
     "collective.exchange",
     "collective.launching",

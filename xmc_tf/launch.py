@@ -141,8 +141,7 @@ def _run(watch: Watch, command: list[str], environment: dict[str, str], start_ti
         return 143 if interrupt.args else 130
     failure, missing = watch.first_failure(), watch.missing()
     if failure is not None:
-        others = "; the others were stopped" if watch.size > 1 else ""
-        print(f"\nfailed: {failure.describe()}{others}", file=sys.stderr)
+        print(f"\nfailed: {failure.describe(siblings=watch.size > 1)}", file=sys.stderr)
         return failure.exit_code
     if missing or launcher.returncode:
         _explain(watch, missing, launcher.returncode, start_timeout)

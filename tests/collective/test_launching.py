@@ -69,14 +69,15 @@ def test_how_a_rank_ended_is_said_in_full():
     killed.output.extend(f"step {number}" for number in range(9))
     assert killed.exit_code == 137
     assert killed.describe() == (
-        "rank 3 (pid 103 on host) was ended by signal 9 (SIGKILL); if nobody killed it, its host was out of memory; "
-        "its last lines:\n    step 4\n    step 5\n    step 6\n    step 7\n    step 8\n    a warning"
+        "rank 3 (pid 103 on host) was ended by signal 9 (SIGKILL); if nobody killed it, its host was out of memory. "
+        "Its last lines:\n    step 4\n    step 5\n    step 6\n    step 7\n    step 8\n    a warning"
     )
     lost = state(2, None)
     assert lost.failed
     assert lost.exit_code == 1
     assert "rank 2 (pid 102 on host) was lost" in lost.describe()
-    assert "ended with exit status 3; it had said nothing" in state(1, 3).describe()
+    assert "ended with exit status 3. It had said nothing" in state(1, 3).describe()
+    assert "ended with exit status 3. The others were stopped. It had" in state(1, 3).describe(siblings=True)
 
 
 def test_the_command_names_hosts_and_keeps_the_loopback_for_this_one():

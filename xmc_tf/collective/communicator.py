@@ -84,6 +84,14 @@ class Communicator(Protocol):
 
 Kind = Literal["solo", "horovod", "mpi"]
 
+# What launchers tell the processes that they start: rank and size.
+_LAUNCHERS: tuple[tuple[Kind, str, str], ...] = (
+    ("horovod", "HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("mpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("mpi", "PMI_RANK", "PMI_SIZE"),
+    ("mpi", "PMIX_RANK", "PMIX_SIZE"),
+)
+
 
 def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
     """What kind of world these variables speak of, and which of them says so."""
@@ -92,18 +100,19 @@ def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
         if forced not in ("solo", "horovod", "mpi"):
             raise InputError("XMC_TF_COMMUNICATOR", expected="solo, horovod or mpi", received=repr(forced))
         return forced, f"XMC_TF_COMMUNICATOR={forced}"  # type: ignore[return-value]
-    if "HOROVOD_RANK" in environment:
-        rank, size = environment["HOROVOD_RANK"], environment.get("HOROVOD_SIZE", "?")
-        return ("solo" if size == "1" else "horovod"), f"HOROVOD_RANK={rank}, HOROVOD_SIZE={size}"
-    for rank_name, size_name in (
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-        ("PMI_RANK", "PMI_SIZE"),
-        ("PMIX_RANK", "PMIX_SIZE"),
-    ):
+    for kind, rank_name, size_name in _LAUNCHERS:
         if rank_name in environment:
             size = environment.get(size_name, "?")
-            return ("solo" if size == "1" else "mpi"), f"{rank_name}={environment[rank_name]}, {size_name}={size}"
+            return ("solo" if size == "1" else kind), f"{rank_name}={environment[rank_name]}, {size_name}={size}"
     return "solo", "not started by horovodrun or mpiexec"
+
+
+def rank_and_size(environment: Mapping[str, str]) -> tuple[int, int]:
+    """What the launcher says of this process before it has talked to any other; 0 of 1 where there is no launcher."""
+    for _, rank_name, size_name in _LAUNCHERS:
+        if rank_name in environment and size_name in environment:
+            return int(environment[rank_name]), int(environment[size_name])
+    return 0, 1
 
 
 @cache

@@ -1,5 +1,6 @@
 """MPI's world, through mpi4py: no TensorFlow in it."""
 
+import atexit
 import sys
 
 import numpy as np
@@ -20,6 +21,7 @@ class MpiWorld(Exchange):
         on_host = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
         super().__init__(self._world.Get_rank(), self._world.Get_size(), on_host.Get_rank())
         on_host.Free()
+        atexit.register(_finish)
 
     def __str__(self) -> str:
         return f"mpi4py over {MPI.get_vendor()[0]} {'.'.join(map(str, MPI.get_vendor()[1]))}"
@@ -57,3 +59,16 @@ class MpiWorld(Exchange):
         sys.stdout.flush()
         sys.stderr.flush()
         MPI.COMM_WORLD.Abort(code)
+
+
+def _finish() -> None:
+    """Ends MPI as it wants to be ended.
+
+    mpi4py does that in the interpreter's last moments, which a command line that ends in haste never sees (see
+    ``cli.run``); ``mpiexec`` then takes success for a crash.
+    """
+    horovod = sys.modules.get("horovod.tensorflow")
+    if horovod is not None:
+        horovod.shutdown()  # uses MPI, and may be its owner
+    if MPI.Is_initialized() and not MPI.Is_finalized():
+        MPI.Finalize()

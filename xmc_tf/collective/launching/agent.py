@@ -7,7 +7,6 @@ The worker never outlives its agent, nor the agent its launcher, whatever kills 
 
 import argparse
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -18,10 +17,10 @@ from collections.abc import Sequence
 from typing import IO
 
 from xmc_tf.collective.launching import cores, messages
+from xmc_tf.common.processes import die_with_parent
 
 PATIENCE_S = 5.0  # between asking a worker to end and making it
 _LONGEST_LINE = 1 << 16
-_PR_SET_PDEATHSIG = 1
 
 
 class Agent:
@@ -39,7 +38,6 @@ class Agent:
 
     def run(self, command: Sequence[str], environment: dict[str, str], local_rank: int) -> int:
         """Runs the worker to its end and gives its status, below zero for a signal."""
-        libc = ctypes.CDLL(None)
         worker = subprocess.Popen(
             command,
             env=environment,
@@ -47,7 +45,7 @@ class Agent:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # so that what the worker starts can be ended with it
-            preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
+            preexec_fn=die_with_parent,
         )
         signal.signal(signal.SIGTERM, lambda *_: self._stop(worker))
         self._send(

@@ -52,8 +52,8 @@ class RankState:
             return 1
         return 128 - self.status if self.status < 0 else self.status
 
-    def describe(self) -> str:
-        """One sentence, and the last lines."""
+    def describe(self, siblings: bool = False) -> str:
+        """One sentence, and the last lines; ``siblings`` says that there were others, who have been stopped."""
         who = f"rank {self.rank} (pid {self.pid} on {self.host})"
         if self.status is None:
             what = "was lost: its host went away, or what watches over it was killed"
@@ -64,10 +64,11 @@ class RankState:
                 what += "; if nobody killed it, its host was out of memory"
         else:
             what = f"ended with exit status {self.status}"
+        what += ". The others were stopped" if siblings else ""
         if not self.output and not self.errors:
-            return f"{who} {what}; it had said nothing"
+            return f"{who} {what}. It had said nothing"
         lines = "\n".join(f"    {line}" for line in [*self.output, *self.errors])
-        return f"{who} {what}; its last lines:\n{lines}"
+        return f"{who} {what}. Its last lines:\n{lines}"
 
 
 def first_failure(ranks: Iterable[RankState]) -> RankState | None:

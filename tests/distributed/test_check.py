@@ -1,0 +1,109 @@
+"""``xmc_tf.check``: who is where, what messages cost, and who keeps the others waiting."""
+
+import itertools
+import json
+import re
+
+import pytest
+
+from tests.distributed.launch import horovodrun, mpiexec, python
+
+pytestmark = pytest.mark.distributed
+
+
+def checked(how, *arguments, engine="gloo", world=2, **options):
+    options = {"timeout": 90, "check": False} | options
+    start = mpiexec if engine == "mpiexec" else horovodrun
+    keywords = {} if engine == "mpiexec" else {"engine": engine}
+    return start("check_trouble.py", how, "--megabytes", "0.5", *arguments, world=world, **keywords, **options)
+
+
+@pytest.mark.parametrize(
+    ("engine", "world", "communicator"), [("gloo", 2, "Horovod over Gloo"), ("mpiexec", 3, "mpi4py over Open MPI")]
+)
+def test_all_is_well(engine, world, communicator, tmp_path):
+    run = checked("none", "--json", "--shared-workdir", str(tmp_path), engine=engine, world=world)
+    assert run.returncode == 0, run.describe()
+    report = run.ranks[0].result
+    assert report["communicator"].startswith(communicator)
+    assert [place["rank"] for place in report["ranks"]] == list(range(world))
+    assert [place["local_rank"] for place in report["ranks"]] == list(range(world))
+    assert len({place["pid"] for place in report["ranks"]}) == world
+    assert {place["versions"]["python"] for place in report["ranks"]} == {report["ranks"][0]["versions"]["python"]}
+    assert [(one["name"], one["right"]) for one in report["collectives"]] == [
+        ("broadcast", True),
+        ("all-reduce", True),
+        ("all-to-all", True),
+    ]
+    assert all(one["short_ms"] > 0 and one["long_ms"] > 0 for one in report["collectives"])
+    assert report["shared_workdir"] is True
+    assert report["problems"] == []
+    assert list(tmp_path.iterdir()) == []
+    assert all(rank.output == "" for rank in run.ranks[1:])
+
+
+def test_for_people_it_prints_tables():
+    run = python("module:xmc_tf.check", "--megabytes", "0.5")
+    said = run.ranks[0].output
+    assert "1 rank: a world of one" in said
+    assert re.search(r"^rank +host +local +pid +threads +cores$", said, re.MULTILINE)
+    assert re.search(r"^all-to-all +right +[\d.]+ ms +[\d.]+ ms +\d+ MB/s$", said, re.MULTILINE)
+    assert said.rstrip().endswith("all is well")
+
+
+@pytest.mark.parametrize("engine", ["gloo", "mpiexec"])
+def test_a_rank_that_hangs_is_named(engine, tmp_path):
+    run = checked("hang", "--timeout", "8", "--rendezvous", str(tmp_path), engine=engine)
+    assert run.returncode == 1, run.describe()
+    assert run.seconds < 45
+    assert run.leftovers == 0
+    said = run.ranks[0].output
+    assert "failed: no answer within 8 s in 'all-reduce of 4,096 bytes, 1 of 5'\n" in said
+    behind = re.findall(r"^  (rank \d+) \(pid \d+ on \S+\) was last heard of in '([^']+)'$", said, re.MULTILINE)
+    assert behind == [("rank 1", "broadcast of 500,000 bytes, 5 of 5")]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("engine", ["gloo", "mpiexec"])
+def test_a_rank_that_never_starts_is_named(engine, tmp_path):
+    run = checked("late", "--timeout", "10", "--rendezvous", str(tmp_path), engine=engine)
+    assert run.returncode == 1, run.describe()
+    assert run.leftovers == 0
+    assert "failed: no answer within 10 s in 'start'\n  rank 1: nothing was heard of it" in run.ranks[0].output
+
+
+def test_a_stopped_rank_is_called_stopped(tmp_path):
+    run = checked("stop", "--timeout", "8", "--rendezvous", str(tmp_path), engine="mpiexec", world=3)
+    assert run.returncode == 1, run.describe()
+    assert run.leftovers == 0
+    said = "".join(rank.output for rank in run.ranks)
+    assert re.search(r"rank 1 \(pid \d+ on \S+\) is stopped, in 'broadcast ", said)
+    assert not re.search(r"^  rank [02]", said, re.MULTILINE)
+
+
+def test_a_wrong_answer_and_a_folder_of_its_own_are_laid_to_the_rank(tmp_path):
+    run = checked("wrong", engine="mpiexec", world=3)
+    assert run.returncode == 1
+    assert re.search(r"^all-reduce +WRONG", run.ranks[0].output, re.MULTILINE)
+    assert "failed: all-reduce: wrong answer on rank 1\n" in run.ranks[0].output
+    run = checked("elsewhere", "--shared-workdir", engine="mpiexec", world=3)
+    assert run.returncode == 1
+    assert re.search(r"failed: \S+ is not shared: rank 1 \(\S+\) sees another folder", run.ranks[0].output)
+
+
+def test_what_cannot_be_is_refused(tmp_path):
+    run = checked("none", "--shared-workdir", str(tmp_path / "nowhere"), engine="mpiexec")
+    assert run.returncode == 2
+    assert "error: rank 0 cannot write in the folder to be shared" in run.ranks[0].output
+    for arguments in itertools.product(["--timeout", "--megabytes"], ["0"]):
+        run = python("module:xmc_tf.check", *arguments, check=False)
+        assert run.returncode == 2
+        assert "numbers above 0" in run.ranks[0].output
+
+
+def test_the_launcher_gives_its_status(tmp_path):
+    worker = "tests.distributed.workers.check_trouble"
+    command = ["--np", "2", "-m", worker, "none", "--megabytes", "0.5"]
+    run = python("module:xmc_tf.launch", *command, "--json")
+    report = json.loads(re.search(r"^\[0\] (\{.*\})$", run.ranks[0].output, re.MULTILINE)[1])
+    assert report["problems"] == []

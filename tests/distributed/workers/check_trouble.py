@@ -1,0 +1,40 @@
+"""``xmc_tf.check`` with a rank 1 that goes wrong as it is told: none|late|hang|stop|wrong|elsewhere."""
+
+import os
+import signal
+import sys
+import tempfile
+import time
+
+from xmc_tf import check
+from xmc_tf.collective.checking import exchanges
+from xmc_tf.collective.communicator import rank_and_size
+from xmc_tf.common import cli
+
+how, arguments = sys.argv[1], sys.argv[2:]
+right = exchanges.COLLECTIVES["all-reduce"]
+
+
+def hanging(world, count):
+    """Keeps the others waiting."""
+    if how == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(600)
+
+
+def wrong(world, count):
+    """Takes part, and finds something else than it should."""
+    trial = right(world, count)
+    return trial._replace(call=lambda: trial.call() + 1)
+
+
+if rank_and_size(os.environ)[0] == 1:
+    if how == "late":
+        time.sleep(600)
+    if how in ("hang", "stop"):
+        exchanges.COLLECTIVES["all-reduce"] = hanging
+    if how == "wrong":
+        exchanges.COLLECTIVES["all-reduce"] = wrong
+    if how == "elsewhere":
+        os.chdir(tempfile.mkdtemp())
+cli.run(check.main, arguments)

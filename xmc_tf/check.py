@@ -1,0 +1,152 @@
+"""``python -m xmc_tf.check``: whether the ranks of a run find one another, and what their messages cost."""
+
+import argparse
+import json
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import NoReturn
+
+from xmc_tf.collective.checking import exchanges, places
+from xmc_tf.collective.checking.keeper import keep
+from xmc_tf.collective.checking.roll import Roll, run_folder
+from xmc_tf.collective.checking.shared_folder import ranks_without
+from xmc_tf.collective.communicator import Communicator, choose, rank_and_size
+from xmc_tf.common import cli
+from xmc_tf.common.errors import InputError
+
+_DESCRIPTION = """Looks, before a long training does, whether its ranks can work together.
+
+Shows who is where (rank, host, process, cores, versions), runs broadcast, all-reduce and all-to-all with
+answers that are known, and times them. Start it just as you will start the training.
+
+A rank that hangs, has not started or has died is named after --timeout seconds; the exit status is then 1,
+as it is for a wrong answer or a folder that is not shared. Ranks on several hosts are told apart in this way
+only through a folder that they all see: --rendezvous."""
+
+_EXAMPLES = """examples:
+  python -m xmc_tf.launch --np 2 -m xmc_tf.check
+  horovodrun -np 4 -H localhost:4 python -m xmc_tf.check --shared-workdir
+  mpiexec -n 4 python -m xmc_tf.check --timeout 20 --shared-workdir /data/run
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's options."""
+    parser = argparse.ArgumentParser(
+        prog="python -m xmc_tf.check",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=cli.HelpFormatter,
+    )
+    add = parser.add_argument
+    add("--timeout", type=float, default=60.0, metavar="S", help="seconds that one step may take")
+    add(
+        "--shared-workdir",
+        nargs="?",
+        const=".",
+        metavar="DIR",
+        help="also look whether all ranks see and can write the same folder; the current one if none is named",
+    )
+    add("--megabytes", type=float, default=16.0, metavar="MB", help="length of the long messages")
+    add(
+        "--communicator",
+        choices=["auto", "horovod", "mpi"],
+        default="auto",
+        help="what carries the messages; auto takes what xmc_tf takes under this launcher",
+    )
+    add("--rendezvous", metavar="DIR", help="where the ranks leave word of themselves, if not in a temporary folder")
+    add("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs all checks; rank 0 prints."""
+    args = parser().parse_args(argv)
+    if not args.timeout > 0 or not args.megabytes > 0:
+        raise InputError("--timeout and --megabytes", expected="numbers above 0")
+    if args.communicator != "auto":
+        os.environ["XMC_TF_COMMUNICATOR"] = args.communicator
+    rank, size = rank_and_size(os.environ)
+    roll = Roll(
+        run_folder(os.environ, Path(args.rendezvous) if args.rendezvous else None), rank, size, socket.gethostname()
+    )
+    keep(roll, args.timeout)
+    try:
+        problems = _check(roll, args)
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of Horovod, MPI, TensorFlow: the ranks that are missing say more
+        _explain(roll, error)
+    if problems:
+        sys.exit(1)
+
+
+def _check(roll: Roll, args: argparse.Namespace) -> list[str]:
+    """What is wrong, in words, the same on all ranks."""
+    world = choose()
+    roll.enter("finding one another")
+    found = world.allgather(places.own_place(world))
+    _show(world, args, f"{world.size} rank{'s' if world.size > 1 else ''}: {world}\n{places.as_table(found)}")
+    timings = []
+    for name in exchanges.COLLECTIVES:
+        timings.append(exchanges.measure(world, name, round(args.megabytes * 1e6), roll.enter))
+    _show(world, args, "\n" + exchanges.as_table(timings))
+    problems = [f"{one.name}: wrong answer on rank {_names(one.wrong_ranks)}" for one in timings if not one.right]
+    shared = None
+    if args.shared_workdir:
+        roll.enter("shared folder")
+        folder = Path(args.shared_workdir).absolute()
+        without = ranks_without(world, folder)
+        shared = not without
+        if without:
+            hosts = sorted({found[rank].host for rank in without})
+            problems.append(f"{folder} is not shared: rank {_names(without)} ({', '.join(hosts)}) sees another folder")
+        else:
+            _show(world, args, f"\nall ranks see and can write {folder}")
+    roll.enter("end")
+    world.barrier()
+    warnings = places.warnings(found)
+    for line in [f"warning: {text}" for text in warnings] + [f"failed: {text}" for text in problems]:
+        if world.rank == 0 and not args.json:
+            print(line, file=sys.stderr)
+    if world.rank == 0 and args.json:
+        report = {
+            "communicator": str(world),
+            "ranks": [asdict(place) for place in found],
+            "collectives": [asdict(timing) for timing in timings],
+            "shared_workdir": shared,
+            "warnings": warnings,
+            "problems": problems,
+        }
+        print(json.dumps(report))
+    elif world.rank == 0 and not problems:
+        print("\nall is well")
+    return problems
+
+
+def _show(world: Communicator, args: argparse.Namespace, text: str) -> None:
+    if world.rank == 0 and not args.json:
+        print(text, flush=True)
+
+
+def _explain(roll: Roll, error: Exception) -> NoReturn:
+    """Says which ranks are behind when a collective has failed, and ends this one; its launcher ends the others."""
+    first = (str(error).splitlines() or [""])[0]
+    if roll.speaks():
+        lines = [f"failed: {type(error).__name__}: {first}", *(f"  {line}" for line in roll.behind())]
+        print("\n".join(lines), file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _names(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks))
+
+
+if __name__ == "__main__":
+    cli.run(main)
