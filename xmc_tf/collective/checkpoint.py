@@ -9,9 +9,9 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.manifest import (
@@ -22,6 +22,7 @@ from xmc_tf.collective.manifest import (
     read_manifest,
     write_manifest,
 )
+from xmc_tf.collective.row_access import get_rows, row_type, set_rows
 from xmc_tf.collective.shard_files import ShardFile, open_shard, read_rows, write_shard
 from xmc_tf.collective.table import ShardedTable
 from xmc_tf.collective.together import together
@@ -166,7 +167,7 @@ def _write(data: Path, tables: Sequence[ShardedTable], rank: int) -> Written:
                 low,
                 high,
                 tuple(int(size) for size in variable.shape[1:]),
-                np.asarray(variable[:0]).dtype,
+                row_type(variable),
             )
             for part, variable in {VALUES: table.variable, **table.slots}.items()
         }
@@ -218,7 +219,11 @@ def _write_array(path: Path, name: str, value: np.ndarray) -> SavedArray:
 
 def _read_array(data: Path, entry: SavedArray) -> np.ndarray:
     flat = np.empty(entry.file.stop, dtype=np.dtype(entry.file.dtype))
-    read_rows(data, entry.file, 0, len(flat), _putter(flat, 0))
+
+    def put(start: int, values: np.ndarray) -> None:
+        flat[start : start + len(values)] = values
+
+    read_rows(data, entry.file, 0, len(flat), put)
     if len(flat) == 0:
         open_shard(data / entry.file.file, entry.file)
     return flat.reshape(entry.shape)
@@ -226,7 +231,7 @@ def _read_array(data: Path, entry: SavedArray) -> np.ndarray:
 
 def _parts_of(
     folder: Path, manifest: Manifest, table: ShardedTable, slots: bool
-) -> list[tuple[ShardedTable, list[ShardFile], Any]]:
+) -> list[tuple[ShardedTable, list[ShardFile], tf.Variable]]:
     """A table's rows and slots with the files that hold them, after a look at whether they fit."""
     saved = manifest.tables.get(table.name)
     if saved is None:
@@ -264,21 +269,12 @@ def _parts_of(
     return parts
 
 
-def _reader(variable: Any) -> Callable[[int, int], np.ndarray]:
-    return lambda low, high: np.asarray(variable[low:high])
+def _reader(variable: tf.Variable) -> Callable[[int, int], np.ndarray]:
+    return lambda low, high: get_rows(variable, low, high).numpy()
 
 
-def _putter(variable: Any, offset: int) -> Callable[[int, np.ndarray], None]:
-    """Writes rows into a ``tf.Variable``, in place, or into an array."""
-
-    def put(start: int, rows: np.ndarray) -> None:
-        here = slice(start - offset, start - offset + len(rows))
-        if hasattr(variable, "assign"):
-            variable[here].assign(rows)
-        else:
-            variable[here] = rows
-
-    return put
+def _putter(variable: tf.Variable, offset: int) -> Callable[[int, np.ndarray], None]:
+    return lambda start, rows: set_rows(variable, start - offset, rows)
 
 
 def _file_name(name: str) -> str:

@@ -12,7 +12,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 import tf_keras
 
@@ -23,6 +22,7 @@ from tensorflow.python.saved_model.fingerprinting_utils import write_fingerprint
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.partition import even_rows
+from xmc_tf.collective.row_access import get_rows
 from xmc_tf.collective.shard_files import blocks, rows_in_a_block
 from xmc_tf.collective.stand_ins import standing_in
 from xmc_tf.collective.table import ShardedTable
@@ -212,7 +212,7 @@ def _resources(owner: Any) -> list[Any]:
 def _write_own_rows(part: Path, tables: Sequence[ShardedTable], keys: Mapping[str, str]) -> None:
     for table in tables:
         for low, high in _blocks_of(table, table.rank):
-            _write_slice(part, table, keys, low, table.variable[low - table.start : high - table.start])
+            _write_slice(part, table, keys, low, get_rows(table.variable, low - table.start, high - table.start))
 
 
 def _stream_rows(
@@ -223,7 +223,7 @@ def _stream_rows(
         for low, high in _blocks_of(table, rank):
             block = None
             if communicator.rank == rank:
-                block = np.asarray(table.variable[low - table.start : high - table.start])
+                block = get_rows(table.variable, low - table.start, high - table.start).numpy()
             arrived = communicator.gather(block)
 
             def write(table: ShardedTable = table, low: int = low, arrived: list[Any] = arrived) -> None:

@@ -102,12 +102,21 @@ def read_rows(folder: Path, shard: ShardFile, start: int, stop: int, put: Callab
     first, last = max(start, shard.start) - shard.start, min(stop, shard.stop) - shard.start
     if first >= last:
         return
-    array = open_shard(folder / shard.file, shard)
+    path = folder / shard.file
+    array, width = open_shard(path, shard), int(np.prod(shard.row_shape, dtype=np.int64))
+    assert isinstance(array, np.memmap)
     for low, high in blocks(first // shard.block_rows * shard.block_rows, last, shard.block_rows, len(array)):
-        block = np.ascontiguousarray(array[low:high])
-        if zlib.crc32(block.reshape(-1).view(np.uint8).data) != shard.checksums[low // shard.block_rows]:
+        # Not out of the map: pages that were looked at stay with the process, in the end all of them.
+        numbers = np.fromfile(
+            path, array.dtype, (high - low) * width, offset=array.offset + low * width * array.itemsize
+        )
+        block = numbers.reshape(-1, *shard.row_shape)
+        if (
+            len(block) != high - low
+            or zlib.crc32(numbers.view(np.uint8).data) != shard.checksums[low // shard.block_rows]
+        ):
             raise InputError(
-                f"{folder / shard.file}, rows {low} to {high - 1} of the file: not what was saved",
+                f"{path}, rows {low} to {high - 1} of the file: not what was saved",
                 expected=f"the checksum that {folder.parent.name}'s manifest has for them",
                 fix="the file was damaged, or comes from another checkpoint: copy the whole checkpoint again",
             )

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.initial_values import BLOCK_ROWS, Initializer, first_values
 from xmc_tf.collective.partition import Partition, even_rows
+from xmc_tf.collective.row_access import set_rows
 from xmc_tf.common.errors import InputError
 
 
@@ -108,7 +109,7 @@ def make_table(
             # In place and in pieces: the table is never in memory twice.
             for at in range(start, stop, 16 * BLOCK_ROWS):
                 end = min(at + 16 * BLOCK_ROWS, stop)
-                variable[at - start : end - start].assign(values(at, end))
+                set_rows(variable, at - start, values(at, end))
     table = ShardedTable(name, rows, dim, partition, rank, variable)
     variable.sharded_table = table
     return table
