@@ -20,6 +20,8 @@ def main() -> None:
     figures = {
         "tfidf_speed": [f"{a.data}/X.trn.txt"] if a.data else None,
         "cold_start": [],
+        "collective_overhead": [],
+        "collective_steps": [],
         "rankers_vs_pecos": _peer_arguments(a),
         "rankers_vs_pecos_dense": [*_peer_arguments(a), "--dense", "384"] if _peer_arguments(a) else None,
         "text_to_labels_vs_pecos": ["--peer", a.peer, "--data", a.data] if a.peer and a.data else None,
