@@ -3,6 +3,7 @@
 Every rank draws all ranks' batches from the same seed, so that each can work out by itself what the whole comes to.
 """
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,8 @@ import tensorflow as tf
 from xmc_tf.collective.partition import Partition
 from xmc_tf.collective.table import ShardedTable, make_table
 
+# Where worlds are large and many, not every case is run in each of them.
+STRIDE = int(os.environ.get("XMC_TF_TEST_STRIDE", "1"))
 SHAPES = ["flat", "matrix", "cube", "ragged"]
 
 

@@ -109,6 +109,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         """The inner optimizer's: a model that is saved knows nothing of ranks."""
         return {**self.inner.get_config(), "global_clipnorm": self.norm_limit}
 
+    @tf.autograph.experimental.do_not_convert
     def get_scaled_loss(self, loss: tf.Tensor) -> tf.Tensor:
         """The loss to differentiate; without loss scaling, itself."""
         return loss if self.loss_scale is None else self.loss_scale.scaled(loss)
@@ -117,6 +118,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         """The same gradients, for loops written for Keras' loss scaling: ``apply_gradients`` does the unscaling."""
         return grads
 
+    @tf.autograph.experimental.do_not_convert
     def compute_gradients(
         self, loss: tf.Tensor | Callable, var_list: Any, tape: tf.GradientTape | None = None
     ) -> list[tuple[Gradient | None, tf.Variable]]:
@@ -127,6 +129,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         variables = var_list() if callable(var_list) else list(var_list)
         return list(zip(tape.gradient(loss, variables), variables, strict=True))
 
+    @tf.autograph.experimental.do_not_convert
     def build(self, var_list: Iterable[tf.Variable]) -> None:
         """Makes the slots, and gives all ranks the first rank's values of what is replicated."""
         if self._ready:
@@ -145,6 +148,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
             self._table_optimizer.make_slots(table)
         self._ready = True
 
+    @tf.autograph.experimental.do_not_convert
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Gradient | None, tf.Variable]], name: str | None = None, **_: Any
     ) -> tf.Variable:

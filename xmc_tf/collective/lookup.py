@@ -14,6 +14,7 @@ Combiner = Literal["sum", "mean"] | None
 Ids: TypeAlias = tf.Tensor | tf.RaggedTensor | tf.SparseTensor
 
 
+@tf.autograph.experimental.do_not_convert
 def lookup(
     table: ShardedTable,
     ids: Ids,
@@ -51,7 +52,7 @@ def lookup(
     if weights is not None and combiner is None:
         raise InputError("weights without a combiner", fix="give combiner='sum' or 'mean', or multiply the rows")
     if isinstance(ids, tf.SparseTensor):
-        ids = tf.RaggedTensor.from_sparse(ids)
+        ids = _bags(ids)
     if not isinstance(ids, tf.RaggedTensor):
         ids = tf.convert_to_tensor(ids)
     if not ids.dtype.is_integer:
@@ -76,6 +77,7 @@ def flat_ids(ids: Ids) -> tf.Tensor:
     return tf.reshape(ids, [-1])
 
 
+@tf.autograph.experimental.do_not_convert
 def fetch(table: ShardedTable, request: Request, wire: WireFormat = "fp32") -> tf.Tensor:
     """The rows that a request asks for, each once; ``tf.gather(rows, request.positions)`` has one for every id."""
     table = in_place_of(table)
@@ -83,6 +85,13 @@ def fetch(table: ShardedTable, request: Request, wire: WireFormat = "fp32") -> t
     if table.size == 1:
         return rows
     return exchange(rows, request.send, request.receive, rank=table.rank, name=f"{table.name}/rows", wire=wire)
+
+
+def _bags(ids: tf.SparseTensor) -> tf.RaggedTensor:
+    """The ids of each row; where in the row they stand is of no concern."""
+    if ids.shape.rank != 2:
+        raise InputError("sparse ids", expected="two dimensions", received=str(ids.shape))
+    return tf.RaggedTensor.from_value_rowids(ids.values, ids.indices[:, 0], nrows=ids.dense_shape[0])
 
 
 def _shaped(flat: tf.Tensor, ids: tf.Tensor | tf.RaggedTensor, dim: int) -> tf.Tensor | tf.RaggedTensor:

@@ -50,6 +50,7 @@ class PairScorer:
         self.table, self.route, self.wire = table, route, wire
         self.choice: Choice | None = None
 
+    @tf.autograph.experimental.do_not_convert
     def scores(self, vectors: tf.Tensor, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
         """One score for every pair, in the shape of ``ids``.
 
@@ -69,6 +70,7 @@ class PairScorer:
         back = _exchange(table, _score(table, sent), sent.pairs_in, sent.pairs_out, "scores")
         return _like(ids, tf.gather(back, tf.math.invert_permutation(sent.order)))
 
+    @tf.autograph.experimental.do_not_convert
     def losses(
         self,
         vectors: tf.Tensor,

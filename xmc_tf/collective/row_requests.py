@@ -34,6 +34,7 @@ class Request(NamedTuple):
     receive: tf.Tensor
 
 
+@tf.autograph.experimental.do_not_convert
 def request_rows(table: ShardedTable, ids: tf.Tensor) -> Request:
     """Makes the request for ``ids`` (flat, any order, repeated or not).
 

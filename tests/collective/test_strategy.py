@@ -1,0 +1,193 @@
+"""The strategy's scopes, and what it refuses with a message; what it trains is in world_training.py."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import xmc_tf
+from xmc_tf.collective.keras_embedding import ShardedEmbedding
+from xmc_tf.collective.keras_optimizer import CollectiveOptimizer
+from xmc_tf.collective.lookup import lookup
+from xmc_tf.collective.optimizers import RowAdagrad, RowAdam
+from xmc_tf.collective.pairs import PairScorer
+from xmc_tf.collective.solo import Solo
+from xmc_tf.collective.table import ShardedTable, make_table
+from xmc_tf.collective.traffic import TrafficSummaries, count_bytes
+from xmc_tf.common.errors import InputError
+
+Embedding = tf_keras.layers.Embedding
+
+
+@pytest.fixture
+def strategy():
+    return xmc_tf.CollectiveStrategy(Solo())
+
+
+def test_who_and_how_many(strategy):
+    assert (strategy.world_size(), strategy.rank(), strategy.local_rank()) == (1, 0, 0)
+
+
+def test_only_large_embeddings_inside_the_scope_are_sharded(strategy):
+    original = Embedding.__init__
+    with strategy.embedding_scope(shard_above=4 * 10 * 2):
+        large, small = Embedding(11, 2), Embedding(10, 2)
+    outside = Embedding(1000, 2)
+    assert [type(one) for one in (large, small, outside)] == [ShardedEmbedding, Embedding, Embedding]
+    assert Embedding.__init__ is original
+    assert large(tf.constant([[1, 2]])).shape == [1, 2, 2]
+    assert [table.name for table in strategy.tables] == [large.name]
+    assert large.trainable_variables[0] is strategy.tables[0].variable
+
+
+def test_the_scope_ends_with_an_error_too(strategy):
+    original, compile_ = Embedding.__init__, tf_keras.Model.compile
+    with pytest.raises(ZeroDivisionError), strategy.scope(), strategy.embedding_scope():
+        _ = 1 / 0
+    assert (Embedding.__init__, tf_keras.Model.compile) == (original, compile_)
+
+
+def test_an_embedding_of_ones_own_kind_stays_what_it_is(strategy):
+    class Mine(Embedding):
+        pass
+
+    with strategy.embedding_scope(shard_above=0):
+        assert type(Mine(100, 3)) is Mine
+
+
+def test_ragged_and_masked_ids(strategy):
+    with strategy.embedding_scope(shard_above=0):
+        layer = Embedding(10, 2, mask_zero=True, embeddings_initializer="ones")
+    rows = layer(tf.ragged.constant([[1, 2, 3], []]))
+    assert isinstance(rows, tf.RaggedTensor)
+    assert rows.shape == [2, None, 2]
+    np.testing.assert_array_equal(layer.compute_mask(tf.constant([[0, 4]])), [[False, True]])
+
+
+@pytest.mark.parametrize("option", ["embeddings_regularizer", "activity_regularizer"])
+def test_what_a_sharded_embedding_cannot_have(strategy, option):
+    with pytest.raises(InputError, match=option), strategy.embedding_scope(shard_above=0):
+        Embedding(10, 2, **{option: "l2"})
+
+
+def test_variables_inside_and_outside_begin_with_the_same_values(strategy):
+    with strategy.embedding_scope(shard_above=0):
+        table = strategy.variable("v", (1000, 3))
+    with strategy.scope():
+        plain = strategy.variable("v", (1000, 3))
+    assert isinstance(table, ShardedTable)
+    np.testing.assert_array_equal(table.variable, plain)
+    ids = tf.constant([[0, 999], [5, 5]])
+    for combiner in (None, "mean"):
+        np.testing.assert_array_equal(strategy.lookup(table, ids, combiner), strategy.lookup(plain, ids, combiner))
+
+
+def test_two_tables_of_one_name(strategy):
+    strategy.table("words", 5, 2)
+    with pytest.raises(InputError, match="there is a table 'words' already"):
+        strategy.table("words", 5, 2)
+
+
+def test_compiled_inside_the_scope_or_not(strategy):
+    def compiled(optimizer):
+        model = tf_keras.Sequential([tf_keras.layers.Dense(1)])
+        model.compile(optimizer, "mse")
+        return model.optimizer
+
+    with strategy.scope():
+        assert isinstance(compiled("adam"), CollectiveOptimizer)
+        own = strategy.optimizer("sgd")
+        assert compiled(own) is own
+    assert isinstance(compiled("adam"), tf_keras.optimizers.Adam)
+
+
+def test_the_learning_rate_is_one_for_both_parts(strategy):
+    optimizer = strategy.optimizer(tf_keras.optimizers.SGD(0.5))
+    table, weight = make_table("t", 2, 1, initializer="zeros"), tf.Variable(0.0)
+    for rate in (0.5, 0.25):
+        optimizer.learning_rate = rate
+        gradient = tf.IndexedSlices(tf.ones([1, 1]), tf.constant([0], tf.int64))
+        optimizer.apply_gradients([(gradient, table.variable), (tf.constant(1.0), weight)])
+    assert float(weight) == float(table.variable[0, 0]) == -0.75
+
+
+def test_a_table_optimizer_of_its_own(strategy):
+    table = make_table("t", 2, 1)
+    optimizer = strategy.optimizer(tf_keras.optimizers.RMSprop(), table_optimizer=RowAdagrad(0.1))
+    optimizer.apply_gradients([(tf.ones([2, 1]), table.variable)])
+    assert list(table.slots) == ["accumulator"]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: tf_keras.optimizers.Adam(clipnorm=1.0), "global_clipnorm"),
+        (lambda: tf_keras.optimizers.Adam(use_ema=True), "use_ema"),
+        (lambda: tf_keras.optimizers.legacy.Adam(), "not of its legacy part"),
+    ],
+)
+def test_optimizers_that_cannot_be(strategy, make, said):
+    with pytest.raises(InputError, match=said):
+        strategy.optimizer(make())
+
+
+def test_optimizers_without_a_row_wise_form(strategy):
+    for optimizer in (tf_keras.optimizers.RMSprop(), tf_keras.optimizers.Adam(amsgrad=True)):
+        with pytest.raises(InputError, match="no row-wise form"):
+            strategy.optimizer(optimizer).build([make_table("t", 2, 1).variable])
+
+
+def test_adam_equals_keras_where_every_step_touches_every_row():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(6, 3)).astype(np.float32)
+    table, plain = make_table("t", 6, 3, initializer=values), tf.Variable(values)
+    ours, keras = RowAdam(0.01, weight_decay=0.1), tf_keras.optimizers.AdamW(0.01, weight_decay=0.1)
+    for step in range(20):
+        gradient = tf.constant(rng.normal(size=(6, 3)), tf.float32)
+        ours.apply(table, tf.range(6), gradient, step + 1)
+        keras.apply_gradients([(gradient, plain)])
+    np.testing.assert_allclose(table.variable, plain, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda table: lookup(table, [1], "max"), "combiner"),
+        (lambda table: lookup(table, [1.5]), "whole numbers"),
+        (lambda table: lookup(table, [1], weights=tf.ones([1])), "without a combiner"),
+        (lambda table: lookup(table, [1], wire="fp8"), "wire format"),
+        (lambda table: lookup(table, 1, "sum"), "one dimension or more"),
+        (lambda table: PairScorer(table, "both"), "route"),
+        (lambda table: PairScorer(table).scores(tf.ones([2, 3]), tf.constant([1, 2])), "ids of pairs"),
+    ],
+)
+def test_calls_that_cannot_be(call, said):
+    with pytest.raises(InputError, match=said):
+        call(make_table("t", 5, 3))
+
+
+def test_sparse_ids_are_bags():
+    table = make_table("t", 5, 3)
+    ids = tf.SparseTensor([[0, 0], [0, 3], [2, 1]], tf.constant([4, 1, 2], tf.int64), [3, 4])
+    whole = table.variable.numpy()
+    np.testing.assert_allclose(lookup(table, ids, "sum"), [whole[4] + whole[1], np.zeros(3), whole[2]], rtol=1e-6)
+
+
+def test_traffic_is_shown_in_tensorboard(tmp_path):
+    model = tf_keras.Sequential([tf_keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    count_bytes("rows", 0)
+    step = tf_keras.callbacks.LambdaCallback(on_batch_begin=lambda batch, logs: count_bytes("rows", 100))
+    model.fit(np.ones((8, 2)), np.ones(8), batch_size=2, callbacks=[TrafficSummaries(tmp_path), step], verbose=0)
+    seen = {}
+    for file in tmp_path.glob("events*"):
+        for event in tf.compat.v1.train.summary_iterator(str(file)):
+            seen |= {value.tag: float(tf.make_ndarray(value.tensor)) for value in event.summary.value}
+    assert seen["bytes sent/rows"] == 400
+    assert seen["bytes sent per step/rows"] == 100
+
+
+def test_what_is_not_there():
+    assert "CollectiveStrategy" in dir(xmc_tf)
+    with pytest.raises(AttributeError, match="Strategi"):
+        _ = xmc_tf.CollectiveStrategi

@@ -1,0 +1,100 @@
+"""First values of tables: by seed and row, not by the number of workers; and what cannot be a table."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xmc_tf.collective.initial_values import BLOCK_ROWS
+from xmc_tf.collective.partition import Partition, even_rows
+from xmc_tf.collective.table import make_table, table_of
+from xmc_tf.common.errors import InputError
+
+
+def _joined(size, rows, **options):
+    parts = [make_table("words", rows, 3, size=size, rank=rank, **options).variable.numpy() for rank in range(size)]
+    return np.concatenate(parts)
+
+
+@pytest.mark.parametrize(
+    "initializer", ["uniform", "normal", "truncated_normal", "glorot_uniform", "he_normal", "zeros", "ones"]
+)
+def test_any_number_of_workers_begins_with_the_same_values(initializer):
+    rows = 2 * BLOCK_ROWS + 5
+    alone = _joined(1, rows, initializer=initializer)
+    for size in (2, 3, 7):
+        np.testing.assert_array_equal(_joined(size, rows, initializer=initializer), alone)
+
+
+@settings(max_examples=15)
+@given(st.lists(st.integers(0, 3 * BLOCK_ROWS), min_size=1, max_size=4))
+def test_any_cuts_give_the_same_values(cuts):
+    rows = 3 * BLOCK_ROWS
+    partition = Partition(np.array([0, *sorted(cuts), rows], np.int64))
+    np.testing.assert_array_equal(_joined(len(cuts) + 1, rows, partition=partition), _joined(1, rows))
+
+
+def test_seed_and_name_make_other_values():
+    values = [
+        make_table(name, 50, 3, seed=seed).variable.numpy() for name, seed in [("a", 0), ("a", 1), ("b", 0), ("a", 0)]
+    ]
+    np.testing.assert_array_equal(values[0], values[3])
+    assert not np.isclose(values[0], values[1]).any()
+    assert not np.isclose(values[0], values[2]).any()
+
+
+@pytest.mark.parametrize(
+    "initializer",
+    [
+        tf_keras.initializers.RandomUniform(-0.2, 0.6),
+        tf_keras.initializers.RandomNormal(1.0, 0.1),
+        tf_keras.initializers.TruncatedNormal(0.0, 0.5),
+        tf_keras.initializers.GlorotUniform(),
+        tf_keras.initializers.HeNormal(),
+        tf_keras.initializers.LecunNormal(),
+        tf_keras.initializers.VarianceScaling(2.0, "fan_out", "untruncated_normal"),
+        tf_keras.initializers.Constant(0.25),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_values_are_distributed_as_keras_distributes_them(initializer):
+    ours = make_table("words", 4000, 16, initializer=initializer).variable.numpy()
+    keras = type(initializer).from_config({**initializer.get_config()})([4000, 16]).numpy()
+    spread = keras.std()
+    assert abs(ours.mean() - keras.mean()) < 0.02 * max(spread, 0.01)
+    assert abs(ours.std() - spread) <= 0.02 * spread
+    assert abs(ours.max() - keras.max()) <= spread
+    assert abs(ours.min() - keras.min()) <= spread
+
+
+def test_rows_of_a_matrix_and_of_a_function():
+    matrix = np.random.default_rng(0).normal(size=(11, 3)).astype(np.float32)
+    np.testing.assert_array_equal(_joined(3, 11, initializer=matrix), matrix)
+    np.testing.assert_array_equal(_joined(3, 11, initializer=lambda rows: matrix[rows] * 2), matrix * 2)
+
+
+def test_slots_are_made_when_asked_for_and_belong_to_the_rows():
+    table = make_table("words", 7, 3, size=3, rank=1)
+    slot = table.slot("accumulator", 0.5)
+    assert slot is table.slot("accumulator")
+    assert slot.shape == table.variable.shape == [table.local_rows, 3]
+    assert (slot.numpy() == 0.5).all()
+    assert not slot.trainable
+    assert table_of(table.variable) is table
+    assert table_of(tf.Variable(1.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rows": 0}, "at least one row"),
+        ({"partition": even_rows(5, 1)}, "not over its rows"),
+        ({"initializer": np.zeros((4, 2), np.float32)}, "another shape"),
+        ({"initializer": tf_keras.initializers.Orthogonal()}, "Orthogonal cannot give the values of some rows"),
+    ],
+)
+def test_what_cannot_be_a_table(options, said):
+    with pytest.raises(InputError, match=said):
+        make_table(**{"name": "words", "rows": 4, "dim": 3, **options})
