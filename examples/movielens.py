@@ -35,7 +35,7 @@ def batches(first: int, last: int) -> tf.data.Dataset:
     given, stars = ratings()
     part = {name: values[first:last] for name, values in given.items()}
     data = tf.data.Dataset.from_tensor_slices((part, stars[first:last]))
-    return data.shuffle(RATINGS, seed=2021).batch(128)
+    return data.shuffle(RATINGS, seed=2021).batch(256)
 
 
 def make_model() -> tf_keras.Model:
@@ -49,15 +49,15 @@ def make_model() -> tf_keras.Model:
     start = tf_keras.initializers.Constant(3.0)
     rating = tf_keras.layers.Dense(1, name="rating", bias_initializer=start)(agreement)
     model = tf_keras.Model([user, movie], rating)
-    model.compile(tf_keras.optimizers.Adam(0.02), "mse", metrics=["mae"])
+    model.compile(tf_keras.optimizers.Adam(0.05), "mse", metrics=["mae"])
     return model
 
 
 strategy = CollectiveStrategy()
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "movielens-work")
-estimator = strategy.estimator(make_model, model_dir=folder, save_every=200)
+estimator = strategy.estimator(make_model, model_dir=folder, save_every=50)
 results = estimator.train_and_evaluate(
-    TrainSpec(lambda: batches(0, 18_000), max_steps=600), EvalSpec(lambda: batches(18_000, RATINGS))
+    TrainSpec(lambda: batches(0, 18_000), max_steps=150), EvalSpec(lambda: batches(18_000, RATINGS))
 )
 served = estimator.export_saved_model(folder / "served" / "1")
 if strategy.rank() == 0:
