@@ -1,4 +1,4 @@
-"""The strategy's scopes, and what it refuses with a message; what it trains is in world_training.py."""
+"""The strategy's scopes, and what it refuses with a message; what it trains is in world_fit.py."""
 
 import numpy as np
 import pytest

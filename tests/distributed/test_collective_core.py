@@ -6,18 +6,20 @@ from tests.distributed.launch import horovodrun
 
 pytestmark = pytest.mark.distributed
 
-MODULES = ["world_lookup", "world_pairs", "world_training"]
+# Over MPI, what depends on the transport; fit() makes the same calls.
+CHECKS = {"world_lookup": 7, "world_pairs": 6, "world_optimizers": 5, "world_fit": 4}
+MODULES = {"gloo": list(CHECKS), "mpi": ["world_lookup", "world_pairs", "world_optimizers"]}
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
 @pytest.mark.parametrize("engine", ["gloo", "mpi"])
 def test_everything_holds_in_a_world_of(engine, world):
     environment = {
-        # Answers within a tenth of a millisecond rather than one: there are thousands of small exchanges.
-        "HOROVOD_CYCLE_TIME": "0.1",
+        # Answers within half a millisecond rather than one: there are thousands of small exchanges.
+        "HOROVOD_CYCLE_TIME": "0.5",
         # An odd number, so that what goes by even and odd cases is still met.
         "XMC_TF_TEST_STRIDE": "1" if (engine, world) == ("gloo", 2) else "5",
     }
-    run = horovodrun("collective_core.py", *MODULES, engine=engine, world=world, timeout=300, env=environment)
+    run = horovodrun("collective_core.py", *MODULES[engine], engine=engine, world=world, timeout=300, env=environment)
     assert [rank.result["size"] for rank in run.ranks] == [world] * world
-    assert all(len(rank.result["passed"]) == 22 for rank in run.ranks)
+    assert all(len(rank.result["passed"]) == sum(map(CHECKS.get, MODULES[engine])) for rank in run.ranks)

@@ -54,7 +54,7 @@ class Accumulator(tf.Module):
         """Gives what is held; the next batch begins anew.
 
         What is held is not cleared: from the assignment of something empty inside a condition TensorFlow's graph
-        optimizer concludes that it is always empty (world_training.check_accumulation).
+        optimizer concludes that it is always empty (world_optimizers.check_accumulation).
         """
         self.count.assign(0)
         return [held.read_value() for held in self._replicated or []], [

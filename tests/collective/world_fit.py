@@ -1,0 +1,114 @@
+"""What holds in a world of any size: Keras models trained over all ranks, and replicas that stay one."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from xmc_tf import CollectiveStrategy
+from xmc_tf.common.errors import InputError
+
+
+def check_replicas_stay_equal(world):
+    """Bitwise, after 50 steps; and where they do not, it is said on all ranks, and by name."""
+    strategy = CollectiveStrategy(world, shard_above=0)
+    tf_keras.utils.set_random_seed(world.rank)  # as if nobody had thought of seeds
+    with strategy.scope():
+        with strategy.embedding_scope():
+            words = tf_keras.layers.Embedding(50, 4, input_length=3)
+        model = tf_keras.Sequential([words, tf_keras.layers.Flatten(), tf_keras.layers.Dense(3, "tanh")])
+        model.add(tf_keras.layers.Dense(1))
+        model.compile(tf_keras.optimizers.Adam(0.01), "mse", steps_per_execution=5)
+    rng = np.random.default_rng(world.rank)
+    data = rng.integers(0, 50, (200, 3)), rng.normal(size=200)
+    model.fit(*data, batch_size=4, epochs=1, shuffle=False, verbose=0)
+    assert int(model.optimizer.iterations) == 50
+    assert strategy.check_replicas(model.trainable_variables) == 4
+    assert words.embeddings.shape == [words.table.local_rows, 4]
+    astray = tf.Variable(float(world.rank == world.size - 1), name="astray")
+    if world.size > 1:
+        with pytest.raises(InputError, match=rf"1 of 5 .*\n.*astray.*: on ranks \[{world.size - 1}\]"):
+            strategy.check_replicas([*model.trainable_variables, astray])
+
+
+def check_fit_equals_one_process(world):
+    """``fit`` over the ranks' parts is ``fit`` over the whole, sharded and replicated embeddings alike."""
+    tf_keras.utils.set_random_seed(3)
+    rng = np.random.default_rng(0)
+    batch, batches = 4 * world.size, 6
+    words, tags = rng.integers(0, 40, (batch * batches, 3)), rng.integers(0, 5, (batch * batches, 2))
+    targets = rng.normal(size=batch * batches)
+
+    def make(strategy):
+        first = rng_values((40, 4), 1), rng_values((5, 4), 2)
+        a, b = (tf_keras.Input([count], dtype="int64") for count in (3, 2))
+        embeddings = [
+            tf_keras.layers.Embedding(40, 4, embeddings_initializer=tf_keras.initializers.Constant(0.1), name="words"),
+            tf_keras.layers.Embedding(5, 4, embeddings_initializer=tf_keras.initializers.Constant(0.2), name="tags"),
+        ]
+        mixed = tf_keras.layers.Concatenate(axis=1)([embeddings[0](a), embeddings[1](b)])
+        out = tf_keras.layers.Dense(1, kernel_initializer=tf_keras.initializers.Constant(first[0][:1, :1].item()))
+        model = tf_keras.Model([a, b], out(tf_keras.layers.Flatten()(mixed)))
+        model.compile(tf_keras.optimizers.SGD(0.1), "mse")
+        return model, embeddings
+
+    def rng_values(shape, seed):
+        return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+    whole, (whole_words, whole_tags) = make(None)
+    whole.fit([words, tags], targets, batch_size=batch, epochs=2, shuffle=False, verbose=0)
+
+    strategy = CollectiveStrategy(world, shard_above=200)
+    with strategy.scope(), strategy.embedding_scope():
+        model, (our_words, our_tags) = make(strategy)
+    assert type(our_words).__name__ == "ShardedEmbedding"
+    assert type(our_tags) is tf_keras.layers.Embedding
+    mine = np.arange(batch * batches).reshape(batches, world.size, 4)[:, world.rank].reshape(-1)
+    model.fit([words[mine], tags[mine]], targets[mine], batch_size=4, epochs=2, shuffle=False, verbose=0)
+
+    start, count = our_words.table.start, our_words.table.local_rows
+    np.testing.assert_allclose(our_words.embeddings, whole_words.embeddings[start : start + count], atol=1e-5)
+    np.testing.assert_allclose(our_tags.embeddings, whole_tags.embeddings, atol=1e-5)
+    np.testing.assert_allclose(
+        model.predict([words, tags], verbose=0), whole.predict([words, tags], verbose=0), atol=1e-5
+    )
+    assert strategy.check_replicas(model.trainable_variables) == 3
+
+
+def check_mixed_precision_fit(world):
+    """Keras' own loss scaling is taken over, so that an overflow anywhere is everybody's."""
+    tf_keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        strategy = CollectiveStrategy(world, shard_above=0)
+        with strategy.scope():
+            with strategy.embedding_scope(wire="fp16"):
+                words = tf_keras.layers.Embedding(30, 4, input_length=2)
+            model = tf_keras.Sequential([words, tf_keras.layers.Flatten(), tf_keras.layers.Dense(1, dtype="float32")])
+            model.compile(tf_keras.optimizers.Adam(0.01), "mse")
+        rng = np.random.default_rng(world.rank)
+        history = model.fit(rng.integers(0, 30, (60, 2)), rng.normal(size=60), batch_size=6, epochs=3, verbose=0)
+    finally:
+        tf_keras.mixed_precision.set_global_policy("float32")
+    assert type(model.optimizer).__name__ == "CollectiveOptimizer"
+    assert float(model.optimizer.loss_scale.value) >= 1.0
+    assert history.history["loss"][-1] < history.history["loss"][0]
+    assert words.compute_dtype == "float16"
+    assert strategy.check_replicas(model.trainable_variables) == 2
+
+
+def check_first_values_come_from_the_first_rank(world):
+    """What is made in ``scope()`` is the same everywhere at once, in loops without graphs too."""
+    strategy = CollectiveStrategy(world)
+    tf.random.set_seed(world.rank)
+    with strategy.scope():
+        dense = tf_keras.layers.Dense(2)
+        dense.build([None, 3])
+        table = strategy.table("own", 10, 2)
+    assert strategy.check_replicas(dense.weights) == 2
+    whole = np.concatenate(world.allgather(table.variable.numpy()))
+    alone = CollectiveStrategy(_Alone()).table("own", 10, 2).variable.numpy()
+    np.testing.assert_array_equal(whole, alone)
+
+
+class _Alone:
+    rank, size, local_rank = 0, 1, 0
