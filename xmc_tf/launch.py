@@ -54,7 +54,8 @@ def parser() -> argparse.ArgumentParser:
         "--stall-timeout",
         type=int,
         metavar="S",
-        help="end the run when a rank has kept Horovod's others waiting for that many seconds",
+        help="end the run when a rank has kept the others waiting in a collective of Horovod's for that many seconds; "
+        "needs --controller mpi, since over Gloo Horovod does not notice",
     )
     add("--start-timeout", type=int, default=60, metavar="S", help="seconds for all ranks to be there")
     add("-v", "--verbose", action="store_true", help="also show which rank runs where, and the command below")
@@ -68,9 +69,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Starts the ranks, waits, and ends with the status of the first that failed."""
     args = parser().parse_args(argv)
     worker = _worker(args.module, args.script)
-    for option, value in (("--np", args.np), ("--threads", args.threads), ("--start-timeout", args.start_timeout)):
+    for option in ("np", "threads", "start_timeout", "stall_timeout"):
+        value = getattr(args, option)
         if value is not None and value < 1:
-            raise InputError(option, expected="a number of at least 1", received=str(value))
+            name = f"--{option.replace('_', '-')}"
+            raise InputError(name, expected="a number of at least 1", received=str(value))
+    if args.stall_timeout and args.controller == "gloo":
+        raise InputError("--stall-timeout: over Gloo Horovod does not notice a stall", fix="add --controller mpi")
     kind, reason = how_started({name: value for name, value in os.environ.items() if name != "XMC_TF_COMMUNICATOR"})
     if kind != "solo":
         raise InputError(
