@@ -45,7 +45,6 @@ def lookup(
         tf.errors.InvalidArgumentError: on all ranks, when one of them asks for a row that the table does not have.
     """
     table = in_place_of(table)
-    table = in_place_of(table)
     check_format(wire)
     if combiner not in (None, "sum", "mean"):
         raise InputError("combiner", expected="None, 'sum' or 'mean'", received=repr(combiner))
