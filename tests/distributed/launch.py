@@ -161,6 +161,7 @@ def launch(
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_as_from_a_terminal,
             )
         returncode: int | None = None
         try:
@@ -206,6 +207,11 @@ def _environment(folder: Path, extra: dict[str, str]) -> dict[str, str]:
     }
     path = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     return inherited | ENVIRONMENT | extra | {"PATH": path, MARK: str(folder)}
+
+
+def _as_from_a_terminal() -> None:
+    """Ctrl-C is heard: a test run that was itself started in the background hands down that it is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _stop(process: subprocess.Popen[bytes], folder: Path) -> int:
