@@ -1,5 +1,6 @@
 """What the user gives: texts, matrices and names, checked before any work begins."""
 
+from xmc_tf.data.batches import epoch_batches, padding_share, share_of_batch
 from xmc_tf.data.checks import (
     TrainingInput,
     check_code_matrix,
@@ -15,10 +16,13 @@ from xmc_tf.data.features import Features, as_features
 from xmc_tf.data.labels import load_names
 from xmc_tf.data.matrices import load_matrix, save_matrix
 from xmc_tf.data.text import TextFile
+from xmc_tf.data.tokens import TokenStore, TokenWriter
 
 __all__ = [
     "Features",
     "TextFile",
+    "TokenStore",
+    "TokenWriter",
     "TrainingInput",
     "as_features",
     "check_code_matrix",
@@ -28,8 +32,11 @@ __all__ = [
     "check_prediction_input",
     "check_training_input",
     "check_validation_input",
+    "epoch_batches",
     "load_features",
     "load_matrix",
     "load_names",
+    "padding_share",
     "save_matrix",
+    "share_of_batch",
 ]

@@ -1,0 +1,121 @@
+"""Batches of documents of like length, in an order that depends on nothing but the seed and the epoch.
+
+Padding is the largest waste on short texts. Sorting all documents by length would remove it, but the same documents
+would meet in every epoch, and short ones would come before long ones. So documents are shuffled, sorted only within
+windows of some dozens of batches, cut into batches, and the batches are shuffled.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+
+# Batches in a window: more of them mean less padding and less chance.
+_WINDOW = 50
+
+
+def epoch_batches(
+    lengths: np.ndarray, batch: int, *, seed: int, epoch: int, token_budget: int | None = None
+) -> list[np.ndarray]:
+    """The global batches of an epoch: every document in exactly one of them.
+
+    Example:
+        >>> [sorted(one.tolist()) for one in epoch_batches(np.array([9, 2, 9, 2, 9]), 2, seed=0, epoch=0)]
+        [[3], [1, 2], [0, 4]]
+
+    Args:
+        lengths: tokens of each document.
+        batch: the most documents of a batch.
+        seed: of the order, 0 or more.
+        epoch: which pass it is, from 0; every one has another order.
+        token_budget: the most tokens of a batch, padding counted in; batches of long documents are then smaller. A
+            document that is longer is a batch alone.
+
+    Returns:
+        The documents of each batch, int64.
+    """
+    if batch < 1 or (token_budget is not None and token_budget < 1):
+        raise InputError(
+            "a batch holds one document and one token at least",
+            expected="batch and token_budget of 1 or more",
+            received=f"batch={batch}, token_budget={token_budget}",
+        )
+    lengths = np.asarray(lengths)
+    chance = np.random.default_rng([seed, epoch])
+    documents = chance.permutation(len(lengths))
+    batches: list[np.ndarray] = []
+    for window in _windows(documents, batch):
+        window = window[np.argsort(lengths[window], kind="stable")]
+        if token_budget is None:
+            ends = _even_ends(len(window), batch, chance)
+        else:
+            ends = _budget_ends(np.maximum(lengths[window], 1), batch, token_budget)
+        batches.extend(np.split(window, ends[:-1]))
+    return [batches[i] for i in chance.permutation(len(batches))]
+
+
+def share_of_batch(documents: np.ndarray, lengths: np.ndarray, rank: int, size: int) -> np.ndarray:
+    """This worker's documents of a global batch.
+
+    The documents are dealt out by length, so that all workers have as many, give or take one, and as long ones: none
+    waits for the others.
+
+    Args:
+        documents: the global batch.
+        lengths: tokens of each document of the data set.
+        rank: this worker.
+        size: how many workers there are.
+
+    Returns:
+        Its documents, in the order of the batch; none where there are more workers than documents.
+    """
+    longest_first = np.argsort(-np.asarray(lengths)[documents].astype(np.int64), kind="stable")
+    row, column = np.divmod(np.arange(len(documents)), size)
+    # To and fro, as teams are chosen: who comes first in one round comes last in the next.
+    dealt_to = np.where(row % 2, size - 1 - column, column)
+    return documents[np.sort(longest_first[dealt_to == rank])]
+
+
+def padding_share(lengths: np.ndarray, batches: Iterable[np.ndarray]) -> float:
+    """Which part of the batches' rectangles is padding.
+
+    Args:
+        lengths: tokens of each document.
+        batches: the documents of each batch, as they are padded together.
+
+    Returns:
+        From 0 (none) to 1; 0 where there is nothing at all.
+    """
+    tokens = places = 0
+    for documents in batches:
+        here = lengths[documents]
+        tokens += int(here.sum(dtype=np.int64))
+        places += len(here) * int(here.max(initial=0))
+    return 1 - tokens / places if places else 0.0
+
+
+def _windows(documents: np.ndarray, batch: int) -> list[np.ndarray]:
+    """Runs of whole batches of about equal size: a small one at the end would be full of padding."""
+    nr_batches = -(-len(documents) // batch)
+    nr_windows = max(1, round(nr_batches / _WINDOW))
+    ends = nr_batches * np.arange(1, nr_windows) // nr_windows * batch
+    return [window for window in np.split(documents, ends) if len(window)]
+
+
+def _even_ends(count: int, batch: int, chance: np.random.Generator) -> np.ndarray:
+    """Where batches end; the one that may be smaller stands anywhere, lest it always gets the longest documents."""
+    sizes = np.full(-(-count // batch), batch)
+    sizes[chance.integers(len(sizes))] -= len(sizes) * batch - count
+    return np.cumsum(sizes)
+
+
+def _budget_ends(lengths: np.ndarray, batch: int, budget: int) -> np.ndarray:
+    """Where batches of ascending lengths end that are as large as the budget allows."""
+    ends, start, counts = [], 0, np.arange(1, batch + 1)
+    while start < len(lengths):
+        here = lengths[start : start + batch].astype(np.int64)
+        fitting = int(np.searchsorted(here * counts[: len(here)], budget, side="right"))
+        start += max(1, fitting)
+        ends.append(start)
+    return np.array(ends)
