@@ -49,6 +49,22 @@ class MatcherParams(Params):
     checkpoint_dir: str = knob("", help="folder of the checkpoints; empty for one that is removed in the end")
     cache_dir: str = knob("", help="folder of downloaded encoders; empty for the usual one")
     init_model_dir: str = knob("", help="folder of a matcher to begin with; empty for model_shortcut")
+    # What the peer does not have.
+    pooling: str = knob(
+        "auto", choices=choices.POOLINGS, help="how tokens become one vector; auto for as the encoder was trained"
+    )
+    head_learning_rate: float | None = knob(
+        None, above=0, help="highest learning rate of the label head; null for learning_rate"
+    )
+    normalize_vectors: bool = knob(False, help="scale a document's vector to length 1 before the label head")
+    logit_scale: float = knob(1.0, above=0, help="factor of the vectors before the label head")
+    token_budget: int | None = knob(
+        None, low=1, help="most tokens a step and device, padding included; null for batch_size documents"
+    )
+    mixed_precision: str = knob("off", choices=choices.PRECISIONS, help="half precision inside the encoder")
+    xla: bool = knob(False, help="compile the encoder by XLA")
+    route: str = knob("auto", choices=choices.ROUTES, help="what travels between workers: label rows or vectors")
+    wire: str = knob("fp32", choices=choices.WIRES, help="format in which it travels")
 
     def check_together(self) -> None:
         """There must be something to begin with."""
