@@ -1,0 +1,1 @@
+"""Fine-tuning level by level: labels of each level, candidates, batches, the sharded label head and its losses."""
