@@ -9,8 +9,8 @@ from tests.linear.searching import rows_of
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data import Features, as_features, load_features, load_matrix, save_matrix
 from xmc_tf.linear import XLinear, train_rankers
-from xmc_tf.linear.fit import _Instances
 from xmc_tf.linear.kernels import dual, gather, layout, primal, search
+from xmc_tf.linear.tasks import Instances
 
 KERNELS = (
     gather.gather, dual.solve_dual, primal.solve_primal, layout.measure, layout.fill, search.search, search.score_paths
@@ -78,7 +78,7 @@ def test_mapped_features_are_not_copied(tmp_path):
     save_matrix(tmp_path / "X.npz", X)
     save_matrix(tmp_path / "E.npy", DENSE)
     features = load_features([tmp_path / "X.npz", tmp_path / "E.npy"])
-    instances = _Instances(features)
+    instances = Instances(features)
     assert np.shares_memory(instances.data, features.sparse.data)
     assert np.shares_memory(instances.indices, features.sparse.indices)
     assert np.shares_memory(instances.dense, features.dense)

@@ -9,11 +9,13 @@ Data flow, for a tree with cluster matrices C_0 … C_D and labels Y (all CSC):
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.kernels import kernel_view
 from xmc_tf.params import LinearLevelParams
 
 
@@ -36,6 +38,15 @@ class LevelProblem:
     costs: csc_matrix | None
     covered: bool
     params: LinearLevelParams
+
+    @cached_property
+    def kernel_labels(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pointers and instances of the labels, and the costs (or nothing), as kernels read them."""
+        return (
+            kernel_view(self.labels.indptr, np.int64),
+            kernel_view(self.labels.indices, np.int32),
+            np.zeros(0, np.float32) if self.costs is None else kernel_view(self.costs.data, np.float32),
+        )
 
 
 def label_chain(Y: spmatrix, chain: Sequence[csc_matrix]) -> list[csc_matrix]:

@@ -7,22 +7,28 @@ features/     the fitted TF-IDF, where it was trained on text
 ranker/       the rankers, in PECOS's XLinear format
 """
 
-import json
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.atomic import atomic_folder
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features
 from xmc_tf.linear.disk import refuse_to_overwrite
 from xmc_tf.linear.fit import train_rankers
+from xmc_tf.linear.model_folder import (
+    check_parts,
+    load_tfidf,
+    nr_dense,
+    read_facts,
+    read_names,
+    versions,
+    write_facts,
+    write_names,
+)
 from xmc_tf.linear.modes import trained_levels, whole_chain
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.params import (
@@ -72,20 +78,7 @@ class TextRanker:
         """The vectoriser; loading it loads TensorFlow, so only who gives text waits for that."""
         if self.given_tfidf is not None:
             return self.given_tfidf
-        if not self.reads_text:
-            if self.facts.get("tfidf_params"):
-                raise InputError(
-                    f"{self.folder}: features/ is missing, by which this model reads text",
-                    fix="the folder was copied in part: copy it again",
-                )
-            raise InputError(
-                "this model was trained on features and cannot read text",
-                expected="features as in training (-x)",
-                fix="train it with -t instead of -x, and it keeps its own vectoriser",
-            )
-        from xmc_tf.features import Tfidf
-
-        return Tfidf.load(Path(self.folder or ".") / "features")
+        return load_tfidf(self.folder / "features" if self.folder else None, self.facts)
 
     def features(self, texts: Sequence[str] | Sequence[bytes], threads: int = -1) -> Features:
         """The features of texts."""
@@ -119,10 +112,8 @@ class TextRanker:
             self.ranker.save(part / "ranker")
             if self.reads_text:
                 self.tfidf.save(part / "features")
-            if self.names:
-                (part / "labels.txt").write_text("".join(f"{name}\n" for name in self.names), encoding="utf-8")
-            # Last: a folder without it is no model.
-            (part / "params.json").write_text(json.dumps(self.facts, indent=1) + "\n", encoding="utf-8")
+            write_names(part, self.names)
+            write_facts(part, self.facts)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -132,10 +123,15 @@ class TextRanker:
             ranker = XLinear.load(folder)
             clusters = [level.clusters for level in ranker.levels]
             return cls(ranker, LabelTree.from_chain(whole_chain(clusters, ranker.nr_labels, RankerParams())))
-        facts = _read_facts(folder)
-        ranker, tree = XLinear.load(folder / "ranker", nr_dense=_nr_dense(facts, folder)), load_chain(folder / "tree")
-        _check_parts(folder, facts, ranker, tree)
-        return cls(ranker, tree, _read_names(folder / "labels.txt", ranker.nr_labels), facts, folder)
+        facts = read_facts(folder)
+        ranker, tree = XLinear.load(folder / "ranker", nr_dense=nr_dense(facts, folder)), load_chain(folder / "tree")
+        found = (
+            ("ranker", "nr_labels", ranker.nr_labels),
+            ("ranker", "nr_features", ranker.nr_features),
+            ("tree", "nr_labels", tree.nr_labels),
+        )
+        check_parts(folder, facts, found)
+        return cls(ranker, tree, read_names(folder, ranker.nr_labels), facts, folder)
 
     @classmethod
     def train(
@@ -193,7 +189,7 @@ class TextRanker:
             "nr_labels": ranker.nr_labels,
             "nr_weights": ranker.nr_weights,
             "seed": seed,
-            "versions": _versions(),
+            "versions": versions(),
         }
         return cls(ranker, tree, names, facts, given_tfidf=tfidf)
 
@@ -223,69 +219,3 @@ def train_on_text(
         X, Y, tree, params=params or RankerParams(), pred_params=RankerPredParams(), names=names, tfidf=tfidf,
         threads=threads,
     )  # fmt: skip
-
-
-def _read_facts(folder: Path) -> dict[str, Any]:
-    path = folder / "params.json"
-    if not path.exists():
-        inside = (folder / "ranker" / "param.json").exists()
-        raise InputError(
-            f"{folder} is no model: params.json is missing",
-            fix="training did not finish, or the folder was copied in part"
-            if inside or not folder.exists()
-            else "give the folder that training wrote with -m",
-        )
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON: {error}", fix="copy the model again") from None
-    if not isinstance(facts, dict):
-        raise InputError(f"{path} does not hold a model's parameters", fix="copy the model again")
-    return facts
-
-
-def _read_names(path: Path, count: int) -> list[str] | None:
-    """The names that training checked and kept; only their number is looked at again."""
-    if not path.exists():
-        return None
-    try:
-        names = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8: {error}", fix="copy the model again") from None
-    if len(names) != count:
-        raise InputError(
-            f"{path} does not belong to this model", expected=f"{count:,} names", received=f"{len(names):,}"
-        )
-    return names
-
-
-def _check_parts(folder: Path, facts: dict[str, Any], ranker: XLinear, tree: LabelTree) -> None:
-    """Refuses parts that were copied together from two models."""
-    found = (
-        ("ranker", "nr_labels", ranker.nr_labels),
-        ("ranker", "nr_features", ranker.nr_features),
-        ("tree", "nr_labels", tree.nr_labels),
-    )
-    for part, key, number in found:
-        if number != facts.get(key, number):
-            raise InputError(
-                f"{folder / part} does not belong to {folder / 'params.json'}",
-                expected=f"{key} {facts[key]}",
-                received=str(number),
-                fix="the folder mixes two models: copy it again",
-            )
-
-
-def _nr_dense(facts: dict[str, Any], folder: Path) -> int:
-    value = facts.get("nr_dense", 0)
-    if not isinstance(value, int) or value < 0:
-        raise InputError(f"{folder / 'params.json'}: nr_dense is {value!r}", expected="a whole number from 0 on")
-    return value
-
-
-def _versions() -> dict[str, str]:
-    """What trained the model."""
-    found = {"python": platform.python_version()}
-    for package in ("xmc_tf", "numpy", "scipy", "numba"):
-        found[package] = version(package)
-    return found
