@@ -1,18 +1,17 @@
 """Feature and label matrices from disk and to disk."""
 
 import logging
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy_format
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, issparse
 
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files import existing_file
 from xmc_tf.data.npz import is_npy, is_npz, read_npy, read_npz
+from xmc_tf.data.npz_write import write_npz
 from xmc_tf.data.structure import check_finite, check_indices, check_pointers
 
 _LOG = logging.getLogger(__name__)
@@ -80,42 +79,22 @@ def save_matrix(path: str | Path, matrix: Any) -> None:
                 np.save(file, np.ascontiguousarray(matrix, dtype=np.float32), allow_pickle=False)
             return
         matrix = matrix if matrix.format in ("csr", "csc") else csr_matrix(matrix)
-        index = np.int32 if max(*matrix.shape, matrix.nnz) <= _LARGEST_INT32 else np.int64
-        _write_npz(
+        index = index_type(matrix.shape, matrix.nnz)
+        write_npz(
             part,
-            indices=np.ascontiguousarray(matrix.indices, dtype=index),
-            indptr=np.ascontiguousarray(matrix.indptr, dtype=index),
-            format=np.array(matrix.format.encode("ascii")),
-            shape=np.array(matrix.shape, dtype=np.int64),
-            data=np.ascontiguousarray(matrix.data, dtype=np.float32),
+            {
+                "indices": np.ascontiguousarray(matrix.indices, dtype=index),
+                "indptr": np.ascontiguousarray(matrix.indptr, dtype=index),
+                "format": np.array(matrix.format.encode("ascii")),
+                "shape": np.array(matrix.shape, dtype=np.int64),
+                "data": np.ascontiguousarray(matrix.data, dtype=np.float32),
+            },
         )
 
 
-def _write_npz(path: Path, **arrays: np.ndarray) -> None:
-    """Writes an uncompressed .npz whose data begin at multiples of 64 bytes, other than numpy's.
-
-    Mapped, the arrays are then aligned, and compiled kernels need no second version for arrays that are not.
-    The head of an .npy may be padded with spaces: it takes the slack.
-    """
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in arrays.items():
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                start = archive.fp.tell()  # type: ignore[union-attr]
-                member.write(_padded_head(array, start))
-                if array.size:
-                    flat = array.reshape(-1).view(np.uint8).data
-                    for first in range(0, len(flat), 1 << 26):
-                        member.write(flat[first : first + (1 << 26)])
-
-
-def _padded_head(array: np.ndarray, start: int) -> bytes:
-    """The head of an .npy that begins ``start`` bytes into a file, so that its data are aligned there."""
-    head = {"descr": npy_format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
-    text = repr(head).encode("latin1")
-    before = len(npy_format.MAGIC_PREFIX) + 2 + 2  # version and length
-    slack = -(start + before + len(text) + 1) % 64
-    text += b" " * slack + b"\n"
-    return npy_format.magic(1, 0) + len(text).to_bytes(2, "little") + text
+def index_type(shape: tuple[int, int], nr_entries: int) -> type[np.signedinteger]:
+    """The type of a sparse matrix's indices and pointers on disk: int32 where everything fits."""
+    return np.int32 if max(*shape, nr_entries) <= _LARGEST_INT32 else np.int64
 
 
 def _sparse(arrays: dict[str, np.ndarray], what: str) -> csr_matrix | csc_matrix:
