@@ -1,0 +1,89 @@
+"""From beams to what a request is answered with: labels, scores, names, and the paths through the tree."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from xmc_tf.serving.search import Beam
+
+
+class Answers:
+    """Turns the beams of a search into the outputs of signatures.
+
+    Where fewer labels were found than asked for, label -1 with score 0 and an empty name fills up.
+
+    Args:
+        names: string [labels], or None: a label goes by its number.
+        parents: int32 [nodes] of each level: the parents.
+        examples: int32 [nodes, m] of each level but the last: some labels below the node, -1 fills up.
+        threshold: labels with a lower score are left out.
+    """
+
+    def __init__(
+        self,
+        names: tf.Variable | None,
+        parents: Sequence[tf.Variable],
+        examples: Sequence[tf.Variable],
+        threshold: float | None,
+    ) -> None:
+        self._names = names
+        self._parents = parents
+        self._examples = examples
+        self._threshold = threshold
+
+    def labels(self, beam: Beam, k: int) -> dict[str, tf.Tensor]:
+        """The best ``k`` labels, ``k`` columns whatever was found."""
+        lacking = max(0, k - beam.nodes.shape[1])
+        nodes = tf.pad(beam.nodes, [[0, 0], [0, lacking]], constant_values=-1)
+        scores = tf.pad(beam.scores, [[0, 0], [0, lacking]])
+        return self._filled(nodes, scores, nodes >= 0)
+
+    def first(self, beam: Beam, k: int, wanted: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Of the best ``k`` labels as many for each document as ``wanted`` (int32 [n]) says."""
+        width = tf.reduce_max(tf.concat([wanted, [0]], axis=0))
+        out = self.labels(beam, k)
+        labels, scores = out["labels"][:, :width], out["scores"][:, :width]
+        return self._filled(labels, scores, (tf.range(width) < wanted[:, None]) & (labels >= 0))
+
+    def paths(self, beams: Sequence[Beam], k: int) -> dict[str, tf.Tensor]:
+        """The best ``k`` labels, and for each the nodes above it from the top, with the score at each.
+
+        Returns:
+            Beside the labels: ``nodes`` and ``node_scores`` [n, k, levels above the labels], and
+            ``node_examples`` [n, k, levels, m]: names of some labels below each node.
+        """
+        out = self.labels(beams[-1], k)
+        node = tf.cast(out["labels"], tf.int32)
+        nodes, scores, examples = [], [], []
+        for level in reversed(range(len(beams) - 1)):
+            node = tf.where(node >= 0, tf.gather(self._parents[level + 1], tf.maximum(node, 0)), -1)
+            same = tf.equal(node[:, :, None], beams[level].nodes[:, None, :]) & (node >= 0)[:, :, None]
+            nodes.insert(0, node)
+            scores.insert(0, tf.reduce_sum(tf.where(same, beams[level].scores[:, None, :], 0.0), axis=2))
+            some = tf.gather(self._examples[level], tf.maximum(node, 0))
+            examples.insert(0, self._names_of(tf.where((node >= 0)[..., None], some, -1)))
+        if not nodes:  # a tree of one level
+            none = tf.zeros([tf.shape(node)[0], k, 0])
+            return out | {
+                "nodes": tf.cast(none, tf.int64),
+                "node_scores": none,
+                "node_examples": tf.as_string(none)[..., None],
+            }
+        return out | {
+            "nodes": tf.cast(tf.stack(nodes, axis=2), tf.int64),
+            "node_scores": tf.stack(scores, axis=2),
+            "node_examples": tf.stack(examples, axis=2),
+        }
+
+    def _filled(self, labels: tf.Tensor, scores: tf.Tensor, there: tf.Tensor) -> dict[str, tf.Tensor]:
+        if self._threshold is not None:
+            there &= scores >= self._threshold
+        labels = tf.where(there, tf.cast(labels, tf.int64), -1)
+        return {"labels": labels, "scores": tf.where(there, scores, 0.0), "names": self._names_of(labels)}
+
+    def _names_of(self, labels: tf.Tensor) -> tf.Tensor:
+        if self._names is None:
+            names = tf.strings.as_string(labels)
+        else:
+            names = tf.gather(self._names, tf.maximum(labels, 0))
+        return tf.where(labels >= 0, names, "")

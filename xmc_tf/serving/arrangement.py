@@ -1,0 +1,237 @@
+"""How one level's weights lie in the served graph: by rows of features that siblings share.
+
+A query knows some tens of features, a group of sibling nodes knows thousands. All weights that a group has on one
+feature are one row, found by one search for the key ``group * features + feature``, so that the search is paid once a
+group and not once a node. The children of one parent are a group; where the beam holds every parent of a level anyway,
+the whole level is one. A row is kept in one of two ways:
+
+blocks   a number for every sibling: adds fastest, and wastes memory where few of them have a weight
+pairs    the weights that are there, each with its place among the siblings
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csc_matrix
+
+from xmc_tf.common.errors import InputError
+
+PRECISIONS = ("fp32", "fp16", "int8")
+# A block adds about as fast as half as many pairs; more memory than this for it would not pay.
+MOST_WASTE = 1.5
+# Weights that are sorted at a time.
+_BATCH = 1 << 22
+
+
+@dataclass(eq=False)
+class Arrangement:
+    """One level's weights as the graph reads them.
+
+    Args:
+        nr_nodes: nodes of the level.
+        nr_parents: nodes of the level above.
+        widest: most nodes of a group.
+        most_children: most children of a parent.
+        whole: whether the level is one group.
+        form: "blocks" or "pairs".
+        stride: what groups are apart in the keys: the number of sparse features.
+        nr_dense: dense features.
+        nr_weights: how many weights there are.
+        density: the share of places in the rows that hold a weight.
+        arrays: what becomes variables, by name.
+        bytes: the memory of all arrays.
+    """
+
+    nr_nodes: int
+    nr_parents: int
+    widest: int
+    most_children: int
+    whole: bool
+    form: str
+    stride: int
+    nr_dense: int
+    nr_weights: int
+    density: float
+    arrays: dict[str, np.ndarray] = field(repr=False)
+
+    bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self.bytes = self.bytes or sum(array.nbytes for array in self.arrays.values())
+
+    def without_arrays(self) -> "Arrangement":
+        """The same, the arrays let go of."""
+        return replace(self, arrays={})
+
+    @property
+    def name(self) -> str:
+        """The form in words, for the table that an export shows."""
+        if self.form == "blocks":
+            return "dense" if self.whole else "blocks of siblings"
+        return "rows of the level" if self.whole else "rows of siblings"
+
+
+def arrange(
+    weights: csc_matrix,
+    clusters: csc_matrix,
+    bias: float,
+    *,
+    nr_sparse: int,
+    nr_dense: int,
+    beam: int,
+    precision: str = "fp32",
+    form: str | None = None,
+) -> Arrangement:
+    """Arranges a level.
+
+    Args:
+        weights: (features, then the bias if there is one) × nodes.
+        clusters: nodes × parents.
+        bias: value of the constant feature.
+        nr_sparse: features that are sparse: the first ones.
+        nr_dense: features that are dense: those after them.
+        beam: how many parents a query arrives with.
+        precision: how weights are kept: "fp32", "fp16", or "int8" with a scale for each node.
+        form: "blocks" or "pairs"; None: what the density of the rows makes cheaper.
+    """
+    if precision not in PRECISIONS:
+        raise InputError(
+            f"weights are not kept in {precision!r}", expected=", ".join(PRECISIONS), received=repr(precision)
+        )
+    nr_nodes, nr_parents = clusters.shape
+    splits = np.asarray(clusters.indptr, np.int64)
+    whole = nr_parents <= beam
+    groups = np.array([0, splits[-1]]) if whole else splits
+    sparse = _Rows(groups, max(nr_sparse, 1))
+    dense = np.zeros((int(splits[-1]), nr_dense), np.float32)
+    biases = np.zeros(int(splits[-1]), np.float32)
+    scale = np.ones(int(splits[-1]), np.float32)
+    for first, feature, place, value in _entries(weights, clusters.indices, groups):
+        of_bias, of_dense = feature >= nr_sparse + nr_dense, feature >= nr_sparse
+        biases[place[of_bias]] = value[of_bias] * np.float32(bias)
+        of_dense &= ~of_bias
+        dense[place[of_dense], feature[of_dense] - nr_sparse] = value[of_dense]
+        rest = feature < nr_sparse
+        feature, place, value = feature[rest], place[rest], value[rest]
+        if precision == "int8":
+            largest = np.zeros(scale.size, np.float32)
+            np.maximum.at(largest, place, np.abs(value))
+            scale = np.where(largest > 0, largest / 127, scale).astype(np.float32)
+            value = value / scale[place]
+        sparse.add(first, feature, place, _kept(value, precision))
+    arrays = sparse.arrays()
+    nr_rows, nr_pairs = arrays["keys"].size, arrays["values"].size
+    widest = int(np.diff(groups).max(initial=1))
+    if form is None:
+        form = "blocks" if _block_bytes(nr_rows, widest, arrays) <= MOST_WASTE * _pair_bytes(arrays) else "pairs"
+    if form == "blocks":
+        _pairs_to_blocks(arrays, widest)
+    arrays |= {"bias": biases, "splits": _small(splits)}
+    if not np.array_equal(clusters.indices, np.arange(nr_nodes)):
+        arrays["children"] = clusters.indices.astype(np.int32)
+    if precision == "int8" and nr_pairs:
+        arrays["scale"] = scale
+    if nr_dense:
+        arrays |= _dense_arrays(dense, precision)
+    return Arrangement(
+        nr_nodes=int(nr_nodes), nr_parents=int(nr_parents), widest=widest,
+        most_children=int(np.diff(splits).max(initial=1)), whole=whole, form=form, stride=max(nr_sparse, 1),
+        nr_dense=nr_dense, nr_weights=int(weights.nnz), density=nr_pairs / max(nr_rows * widest, 1), arrays=arrays,
+    )  # fmt: skip
+
+
+class _Rows:
+    """Collects rows in the order of their keys."""
+
+    def __init__(self, groups: np.ndarray, stride: int) -> None:
+        self._groups = groups
+        self._stride = stride
+        self._parts: dict[str, list[np.ndarray]] = {"keys": [], "sizes": [], "places": [], "values": []}
+
+    def add(self, first: int, feature: np.ndarray, place: np.ndarray, value: np.ndarray) -> None:
+        """Adds the weights of some whole groups, ``first`` and those after it."""
+        group = first + np.searchsorted(self._groups[first + 1 :], place, side="right")
+        keys = group * self._stride + feature
+        order = np.argsort(keys, kind="stable")  # within a row the siblings stay in their order
+        found, sizes = np.unique(keys[order], return_counts=True)
+        widest = int(np.diff(self._groups).max(initial=1))
+        small = np.uint8 if widest <= 1 << 8 else np.uint16 if widest <= 1 << 16 else np.int32
+        for name, part in (
+            ("keys", found.astype(self._key_type())),
+            ("sizes", sizes.astype(np.int32)),
+            ("places", (place - self._groups[group])[order].astype(small)),
+            ("values", value[order]),
+        ):
+            self._parts[name].append(part)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All of it, the parts let go of one after the other."""
+        out: dict[str, np.ndarray] = {}
+        for name in list(self._parts):
+            out[name] = np.concatenate(self._parts.pop(name))
+        sizes = out.pop("sizes")
+        starts = np.zeros(sizes.size + 1, np.int64)
+        np.cumsum(sizes, out=starts[1:])
+        return out | {"starts": _small(starts)}
+
+    def _key_type(self) -> Any:
+        # The smaller the keys, the more of them lie in the cache while one is searched.
+        return np.int32 if (len(self._groups) - 1) * self._stride < 2**31 else np.int64
+
+
+def _entries(
+    weights: csc_matrix, order: np.ndarray, groups: np.ndarray
+) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+    """All weights in batches of whole groups: the first group, and of each weight feature, place of its node, value."""
+    counts = np.diff(weights.indptr)[order]
+    before = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    first, nr_groups = 0, len(groups) - 1
+    while first < nr_groups:
+        limit = before[groups[first]] + _BATCH
+        last = max(first + 1, int(np.searchsorted(before[groups], limit, side="right")) - 1)
+        places = np.arange(groups[first], groups[last])
+        own = counts[places]
+        # Where each of the columns' entries lies in the matrix.
+        at = np.repeat(np.asarray(weights.indptr, np.int64)[order[places]] - (before[places] - before[places[:1]]), own)
+        at += np.arange(at.size)
+        # The matrix may be mapped from the file; only this part of it is read.
+        yield first, weights.indices[at].astype(np.int64), np.repeat(places, own), weights.data[at].astype(np.float32)
+        first = last
+
+
+def _kept(values: np.ndarray, precision: str) -> np.ndarray:
+    if precision == "int8":
+        return np.rint(values).astype(np.int8)
+    if precision == "fp16":
+        return np.clip(values, -65504, 65504).astype(np.float16)
+    return values
+
+
+def _dense_arrays(dense: np.ndarray, precision: str) -> dict[str, np.ndarray]:
+    if precision != "int8":
+        return {"dense": _kept(dense, precision)}
+    largest = np.abs(dense).max(axis=1)
+    scale = np.where(largest > 0, largest / 127, 1).astype(np.float32)
+    return {"dense": _kept(dense / scale[:, None], precision), "dense_scale": scale}
+
+
+def _pairs_to_blocks(arrays: dict[str, np.ndarray], widest: int) -> None:
+    places, values, starts = arrays.pop("places"), arrays["values"], arrays.pop("starts")
+    blocks = np.zeros((arrays["keys"].size, widest), values.dtype)
+    blocks[np.repeat(np.arange(len(blocks)), np.diff(starts)), places] = values
+    arrays["values"] = blocks
+
+
+def _block_bytes(nr_rows: int, widest: int, arrays: dict[str, np.ndarray]) -> int:
+    return nr_rows * widest * arrays["values"].itemsize
+
+
+def _pair_bytes(arrays: dict[str, np.ndarray]) -> int:
+    return arrays["values"].nbytes + arrays["places"].nbytes + arrays["starts"].nbytes
+
+
+def _small(numbers: np.ndarray) -> np.ndarray:
+    """In half the memory where they fit."""
+    return numbers.astype(np.int32) if numbers[-1] < 2**31 else numbers

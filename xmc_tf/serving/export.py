@@ -1,0 +1,258 @@
+"""Writes a model as a SavedModel: plain TensorFlow and TensorFlow Serving load it, without this package."""
+
+import json
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from scipy.sparse import csc_matrix
+
+from xmc_tf.common.atomic import atomic_folder
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.progress import Progress
+from xmc_tf.features import Tfidf
+from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.linear.xlinear import Level, XLinear
+from xmc_tf.metrics import format_table
+from xmc_tf.params import POST_PROCESSORS
+from xmc_tf.serving.answers import Answers
+from xmc_tf.serving.arrangement import PRECISIONS, Arrangement, arrange
+from xmc_tf.serving.dense import DenseFeatures, GivenVectors
+from xmc_tf.serving.search import LevelSearch, TreeSearch
+from xmc_tf.serving.signatures import Signatures
+from xmc_tf.serving.streamed import StreamedVariables
+
+_LOG = logging.getLogger(__name__)
+# What this package knows of an exported model lies where TensorFlow keeps what it does not look at.
+ABOUT = "assets.extra/xmc_tf.json"
+_EXAMPLES = 3  # names of labels below a node, so that a person sees what it is about
+
+
+@dataclass(frozen=True)
+class ExportSettings:
+    """How an exported model answers.
+
+    Args:
+        only_topk: labels that are given; None: what the model says.
+        beam_size: nodes kept at each level above the labels; None: what the model says.
+        post_processor: of the scores; None: what the model says.
+        threshold: labels with a lower score are left out.
+        precision: how weights are kept: "fp32", "fp16", or "int8" with a scale for each node.
+    """
+
+    only_topk: int | None = None
+    beam_size: int | None = None
+    post_processor: str | None = None
+    threshold: float | None = None
+    precision: str = "fp32"
+
+    def __post_init__(self) -> None:
+        for name, value in (("only_topk", self.only_topk), ("beam_size", self.beam_size)):
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1", received=str(value))
+        if self.post_processor not in (None, *POST_PROCESSORS):
+            raise InputError(f"unknown post-processor {self.post_processor!r}", expected=", ".join(POST_PROCESSORS))
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise InputError("the threshold must be a number", received=str(self.threshold))
+        if self.precision not in PRECISIONS:
+            raise InputError(f"weights are not kept in {self.precision!r}", expected=", ".join(PRECISIONS))
+
+
+class Exported(NamedTuple):
+    """What was written.
+
+    Attributes:
+        folder: where.
+        levels: how each level's weights lie there (without the weights).
+        bytes: the memory of all variables.
+    """
+
+    folder: Path
+    levels: list[Arrangement]
+    bytes: int
+
+    def table(self) -> str:
+        """The form of each level, for a terminal."""
+        rows = [
+            [
+                str(number), f"{level.nr_nodes:,}", f"{level.nr_weights:,}", f"{level.density:.1%}", level.name,
+                f"{level.bytes / 1e6:,.1f}",
+            ]
+            for number, level in enumerate(self.levels, 1)
+        ]  # fmt: skip
+        return format_table(["level", "nodes", "weights", "full", "form", "MB"], rows)
+
+
+def export_ranker(
+    model: TextRanker,
+    folder: str | Path,
+    settings: ExportSettings | None = None,
+    *,
+    dense: DenseFeatures | None = None,
+) -> Exported:
+    """Exports linear rankers with all that leads from text to label names.
+
+    One level of the tree is in memory at a time.
+
+    Example:
+        >>> exported = export_ranker(TextRanker.load("model"), "served/1", ExportSettings(only_topk=10))
+        >>> print(exported.table())
+
+    Args:
+        model: the rankers.
+        folder: where to: for TensorFlow Serving a number, the version, in a folder of the model's own; an older
+            export there is replaced when the new one is complete.
+        settings: how it answers.
+        dense: what makes the dense features; None: for rankers that have some, the caller does.
+
+    Raises:
+        InputError: when the parts do not fit, or something else is in the folder.
+    """
+    settings, folder = settings or ExportSettings(), Path(folder)
+    _refuse_to_overwrite(folder)
+    ranker = model.ranker
+    if dense is None and ranker.nr_dense:
+        dense = GivenVectors(ranker.nr_dense)
+    if (0 if dense is None else dense.dim) != ranker.nr_dense:
+        raise InputError(
+            "the dense features do not fit the rankers",
+            expected=f"vectors of {ranker.nr_dense} numbers",
+            received=str(0 if dense is None else dense.dim),
+        )
+    tfidf = model.tfidf if model.reads_text else None
+    beams = _beams(ranker, settings)
+    with atomic_folder(folder) as part:
+        store = StreamedVariables(part / "variables" / "blocks")
+        levels, searches = _stream_levels(ranker, beams, settings, store)
+        posts = _post_processors(ranker, settings)
+        search = TreeSearch(searches, ranker.levels[0].clusters.shape[1], beams, posts[0])
+        parents, examples = _stream_tree(ranker.levels, store)
+        names = None if model.names is None else tf.Variable(model.names, trainable=False, name="names")
+        most = min(max(beams), ranker.nr_labels)
+        signatures = Signatures(
+            None if tfidf is None else tfidf.graph(), dense, search, Answers(names, parents, examples, settings.threshold),
+            ranker.nr_sparse, beams[-1], most,
+        ).functions()  # fmt: skip
+        _save(part, signatures, store, tfidf, dense, names)
+        bytes_ = store.bytes + sum(
+            int(variable.shape.num_elements()) * variable.dtype.size for variable in _own_variables(tfidf)
+        )
+        about = {
+            "format": "xmc_tf.serving",
+            "settings": asdict(settings),
+            "k": beams[-1],
+            "beams": beams,
+            "most": most,
+            "post_processors": posts,
+            "nr_labels": ranker.nr_labels,
+            "nr_sparse": ranker.nr_sparse,
+            "nr_dense": ranker.nr_dense,
+            "nodes": [level.nr_nodes for level in levels],
+            "signatures": sorted(signatures),
+            "bytes": bytes_,
+        }
+        (part / ABOUT).parent.mkdir()
+        (part / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    return Exported(folder, levels, bytes_)
+
+
+def _beams(ranker: XLinear, settings: ExportSettings) -> list[int]:
+    """How many nodes are kept at each level: as the rankers' own search has it."""
+    beams = [level.pred_params.only_topk for level in ranker.levels]
+    if settings.beam_size is not None:
+        beams[:-1] = [settings.beam_size] * (len(beams) - 1)
+    if settings.only_topk is not None:
+        beams[-1] = settings.only_topk
+    return [min(beam, level.clusters.shape[0]) for beam, level in zip(beams, ranker.levels, strict=True)]
+
+
+def _post_processors(ranker: XLinear, settings: ExportSettings) -> list[str]:
+    return [settings.post_processor or level.pred_params.post_processor for level in ranker.levels]
+
+
+def _stream_levels(
+    ranker: XLinear, beams: Sequence[int], settings: ExportSettings, store: StreamedVariables
+) -> tuple[list[Arrangement], list[LevelSearch]]:
+    """Arranges and writes one level after the other."""
+    levels, searches = [], []
+    arriving = ranker.levels[0].clusters.shape[1]
+    with Progress("arranging the weights", ranker.nr_weights, "weights") as progress:
+        for number, (level, post) in enumerate(zip(ranker.levels, _post_processors(ranker, settings), strict=True)):
+            arranged = arrange(
+                level.weights, csc_matrix(level.clusters), level.bias, nr_sparse=ranker.nr_sparse,
+                nr_dense=ranker.nr_dense, beam=arriving, precision=settings.precision,
+            )  # fmt: skip
+            variables = store.add_all(f"level_{number}", arranged.arrays)
+            searches.append(LevelSearch(arranged, variables, post))
+            levels.append(arranged.without_arrays())
+            arriving = min(beams[number], arriving * arranged.most_children)
+            progress.add(arranged.nr_weights)
+    return levels, searches
+
+
+def _stream_tree(levels: Sequence[Level], store: StreamedVariables) -> tuple[list[Any], list[Any]]:
+    """Of each node its parent, and of each node above the labels some labels below it."""
+    parents, examples = [], []
+    below: np.ndarray | None = None
+    for number in range(len(levels) - 1, -1, -1):
+        clusters = levels[number].clusters
+        parent = np.zeros(clusters.shape[0], np.int32)
+        parent[clusters.indices] = np.repeat(np.arange(clusters.shape[1], dtype=np.int32), np.diff(clusters.indptr))
+        parents.insert(0, store.add(f"parents_{number}", parent))
+        below = _examples(clusters, below)
+        if number:
+            examples.insert(0, store.add(f"examples_{number - 1}", below))
+    return parents, examples
+
+
+def _examples(clusters: csc_matrix, below: np.ndarray | None) -> np.ndarray:
+    """Labels under each parent, taken from its first, middle and last child; -1 where it has none."""
+    first, last = clusters.indptr[:-1].astype(np.int64), clusters.indptr[1:].astype(np.int64)
+    out = np.full((clusters.shape[1], _EXAMPLES), -1, np.int32)
+    some = last > first
+    for column in range(_EXAMPLES):
+        at = first + (last - first - 1) * column // (_EXAMPLES - 1)
+        child = clusters.indices[at[some]]
+        out[some, column] = child if below is None else below[child, column]
+        if below is None and column:
+            # Fewer children than examples: each label once.
+            out[some, column] = np.where((out[some, :column] == child[:, None]).any(axis=1), -1, child)
+    return out
+
+
+def _save(
+    part: Path,
+    signatures: dict[str, Any],
+    store: StreamedVariables,
+    tfidf: Tfidf | None,
+    dense: DenseFeatures | None,
+    names: tf.Variable | None,
+) -> None:
+    servable = tf.Module()
+    servable.streamed = store.variables
+    servable.tfidf = _own_variables(tfidf)
+    servable.dense = [] if dense is None else dense.tracked
+    servable.names = names
+    tf.saved_model.save(servable, str(part), signatures=signatures)
+    store.merge_into(part)
+
+
+def _own_variables(tfidf: Tfidf | None) -> list[tf.Variable]:
+    return [] if tfidf is None else [tfidf.graph().keys, tfidf.graph().columns, tfidf.graph().idf]
+
+
+def _refuse_to_overwrite(folder: Path) -> None:
+    """An export replaces an export or goes where nothing is; never anything else of the user's."""
+    if not folder.exists() or (folder / "saved_model.pb").exists():
+        return
+    if not folder.is_dir() or any(folder.iterdir()):
+        raise InputError(
+            f"{folder} is there already and is no exported model",
+            expected="a new folder, an empty one, or an older export to replace",
+            fix="give another name, such as served/1",
+        )

@@ -1,0 +1,39 @@
+"""What is asked: sparse features by rows, and dense ones where the model has them."""
+
+from typing import NamedTuple, Self
+
+import tensorflow as tf
+
+
+class Query(NamedTuple):
+    """The features of some documents, as tensors.
+
+    Attributes:
+        rows: int32 [entries]: the document of each sparse feature, ascending.
+        features: int32 [entries]: ascending within a document.
+        values: float32 [entries].
+        dense: float32 [documents, dense features], or None.
+        count: int32: how many documents.
+    """
+
+    rows: tf.Tensor
+    features: tf.Tensor
+    values: tf.Tensor
+    dense: tf.Tensor | None
+    count: tf.Tensor
+
+    @classmethod
+    def from_rows(cls, row_splits: tf.Tensor, features: tf.Tensor, values: tf.Tensor, dense: tf.Tensor | None) -> Self:
+        """From where each document's features begin."""
+        places = tf.range(tf.size(features, out_type=row_splits.dtype))
+        rows = tf.searchsorted(row_splits[1:], places, side="right")
+        return cls(rows, features, values, dense, tf.size(row_splits) - 1)
+
+    @classmethod
+    def from_padded(cls, features: tf.Tensor, values: tf.Tensor, dense: tf.Tensor | None) -> Self:
+        """From rows of one length; what has weight 0 fills up."""
+        there = tf.where(tf.not_equal(values, 0.0))
+        return cls(
+            tf.cast(there[:, 0], tf.int32), tf.gather_nd(features, there), tf.gather_nd(values, there), dense,
+            tf.shape(features)[0],
+        )  # fmt: skip

@@ -1,0 +1,159 @@
+"""The beam search as a graph of TensorFlow's own ops: level by level, only the children of the best nodes so far."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from xmc_tf.serving.arrangement import Arrangement
+from xmc_tf.serving.query import Query
+from xmc_tf.serving.scores import additive, chained, rank, unrank
+
+
+class Beam(NamedTuple):
+    """The best nodes of a level for each document.
+
+    Attributes:
+        nodes: int32 [documents, beam], best first; -1 where there is none.
+        scores: float32 of the same shape.
+    """
+
+    nodes: tf.Tensor
+    scores: tf.Tensor
+
+
+class LevelSearch:
+    """One level of the search.
+
+    Args:
+        arrangement: how its weights lie; its arrays are not looked at.
+        variables: the arrays, as variables.
+        post_processor: what becomes of raw scores.
+    """
+
+    def __init__(self, arrangement: Arrangement, variables: Mapping[str, tf.Variable], post_processor: str) -> None:
+        self._level = arrangement
+        self._variables = variables
+        self._post_processor = post_processor
+
+    def __call__(self, query: Query, beam: Beam, most: int) -> Beam:
+        """The best ``most`` children of the nodes in the beam."""
+        first = tf.gather(self._variables["splits"], tf.maximum(beam.nodes, 0))
+        last = tf.gather(self._variables["splits"], tf.maximum(beam.nodes, 0) + 1)
+        # Of each node in the beam the children, as many places for each as the largest family needs.
+        places = first[..., None] + tf.range(self._level.most_children, dtype=first.dtype)
+        there = (places < last[..., None]) & (beam.nodes >= 0)[..., None]
+        places = tf.where(there, places, 0)
+        raw = self._sparse_scores(query, beam, places)
+        if "dense" in self._variables:
+            raw += self._dense_scores(query, places)
+        raw += tf.gather(self._variables["bias"], places)
+        scores = chained(self._post_processor, raw, beam.scores[..., None])
+        nodes = tf.cast(places, tf.int32)
+        if "children" in self._variables:
+            nodes = tf.gather(self._variables["children"], places)
+        width = beam.nodes.shape[1] * self._level.most_children
+        keys = tf.reshape(rank(scores, nodes, there), [-1, width])
+        best, which = unrank(tf.math.top_k(keys, k=min(most, width)).values)
+        return Beam(which, best)
+
+    def _sparse_scores(self, query: Query, beam: Beam, places: tf.Tensor) -> tf.Tensor:
+        """What the sparse features add to the raw scores; float32 [documents, beam, children]."""
+        keys = self._variables["keys"]
+        if keys.shape[0] == 0:  # no node has a weight on any sparse feature
+            return tf.zeros(tf.shape(places), tf.float32)
+        groups = tf.zeros_like(beam.nodes[:, :1]) if self._level.whole else beam.nodes
+        each = groups.shape[1]
+        # For every feature of a document, every group it arrives at: one row of weights to find.
+        wanted = tf.cast(tf.gather(groups, query.rows), keys.dtype) * self._level.stride
+        wanted = tf.reshape(wanted + tf.cast(query.features, keys.dtype)[:, None], [-1])
+        at = tf.minimum(tf.searchsorted(keys, wanted), keys.shape[0] - 1)
+        found = tf.where(tf.equal(tf.gather(keys, at), wanted))[:, 0]
+        at = tf.gather(at, found)
+        asked = tf.cast(found // each, tf.int32)
+        value = tf.gather(query.values, asked)
+        target = tf.gather(query.rows, asked) * each + tf.cast(found % each, tf.int32)
+        nr_targets = query.count * each
+        add = self._add_blocks if self._level.form == "blocks" else self._add_pairs
+        sums = tf.reshape(add(at, value, target, nr_targets), [-1, each, self._level.widest])
+        if self._level.whole:
+            sums = tf.reshape(
+                tf.gather(sums[:, 0], tf.reshape(places, [query.count, -1]), batch_dims=1), tf.shape(places)
+            )
+        elif self._level.widest != self._level.most_children:
+            sums = sums[..., : self._level.most_children]
+        if "scale" in self._variables:
+            sums *= tf.gather(self._variables["scale"], places)
+        return sums
+
+    def _add_blocks(self, at: tf.Tensor, value: tf.Tensor, target: tf.Tensor, nr_targets: tf.Tensor) -> tf.Tensor:
+        rows = tf.cast(tf.gather(self._variables["values"], at), tf.float32)
+        return tf.math.unsorted_segment_sum(rows * value[:, None], target, nr_targets)
+
+    def _add_pairs(self, at: tf.Tensor, value: tf.Tensor, target: tf.Tensor, nr_targets: tf.Tensor) -> tf.Tensor:
+        start = tf.gather(self._variables["starts"], at)
+        ends = tf.cumsum(tf.gather(self._variables["starts"], at + 1) - start)
+        total = tf.reduce_max(tf.concat([ends, [0]], axis=0))
+        # Which row each pair is of: no row is empty, so that it grows by one wherever a row begins.
+        of_row = tf.cumsum(tf.scatter_nd(ends[:-1, None], tf.ones_like(ends[1:], tf.int32), [total]))
+        before = tf.concat([tf.zeros_like(ends[:1]), ends[:-1]], axis=0)
+        pairs = tf.range(total) + tf.gather(start - before, of_row)
+        amount = tf.cast(tf.gather(self._variables["values"], pairs), tf.float32) * tf.gather(value, of_row)
+        place = tf.gather(target * self._level.widest, of_row) + tf.cast(
+            tf.gather(self._variables["places"], pairs), tf.int32
+        )
+        return tf.math.unsorted_segment_sum(amount, place, nr_targets * self._level.widest)
+
+    def _dense_scores(self, query: Query, places: tf.Tensor) -> tf.Tensor:
+        """What the dense features add: of the children alone, or, where that is less, of all nodes of the level."""
+        assert query.dense is not None
+        vectors, weights = query.dense, self._variables["dense"]
+
+        def of_children() -> tf.Tensor:
+            rows = tf.cast(tf.gather(weights, places), tf.float32)
+            return tf.einsum("nbcd,nd->nbc", rows, vectors)
+
+        def of_all() -> tf.Tensor:
+            everything = tf.matmul(vectors, tf.cast(weights, tf.float32), transpose_b=True)
+            chosen = tf.gather(everything, tf.reshape(places, [query.count, -1]), batch_dims=1)
+            return tf.reshape(chosen, tf.shape(places))
+
+        if self._level.whole:
+            sums = of_all()
+        else:
+            sums = tf.cond(tf.size(places) < weights.shape[0], of_children, of_all)
+        if "dense_scale" in self._variables:
+            sums *= tf.gather(self._variables["dense_scale"], places)
+        return sums
+
+
+class TreeSearch:
+    """The search over all levels.
+
+    Args:
+        levels: the top first.
+        nr_roots: nodes that every search begins with.
+        beams: how many nodes are kept at each level; what the last is told at each search.
+        first_post: the post-processor of the top level.
+    """
+
+    def __init__(self, levels: Sequence[LevelSearch], nr_roots: int, beams: Sequence[int], first_post: str) -> None:
+        self._levels = levels
+        self._nr_roots = nr_roots
+        self._beams = beams
+        self._root_score = 0.0 if additive(first_post) else 1.0
+
+    def __call__(self, query: Query, most: int) -> list[Beam]:
+        """Finds the best ``most`` labels.
+
+        Returns:
+            The beam of each level; the last are the labels.
+        """
+        shape = [query.count, self._nr_roots]
+        nodes = tf.broadcast_to(tf.range(self._nr_roots), shape)
+        beam = Beam(tf.ensure_shape(nodes, [None, self._nr_roots]), tf.fill(shape, self._root_score))
+        beams = []
+        for level, size in zip(self._levels, [*self._beams[:-1], most], strict=True):
+            beam = level(query, beam, size)
+            beams.append(beam)
+        return beams

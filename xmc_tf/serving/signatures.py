@@ -1,0 +1,147 @@
+"""The ways in which a served model can be called."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from xmc_tf.features import TfidfGraph
+from xmc_tf.serving.answers import Answers
+from xmc_tf.serving.dense import DenseFeatures
+from xmc_tf.serving.query import Query
+from xmc_tf.serving.search import TreeSearch
+
+_TEXT = tf.TensorSpec([None], tf.string)
+
+
+class Signatures:
+    """Makes the signatures of a model.
+
+    serving_default   text → labels, scores, names; of a model that reads no text the same as ``features``
+    top_k             text and for each how many labels → the same
+    features          padded feature ids and weights, and what the dense features are made of → the same
+    paths             text → the same with the path through the tree to each label
+    embed             text → the dense features
+
+    Args:
+        tfidf: from text to sparse features, or None.
+        dense: where dense features come from, or None.
+        search: the beam search.
+        answers: what is made of its beams.
+        nr_sparse: how many sparse features there are; 0: none are asked for.
+        k: how many labels are given.
+        most: how many a caller may ask for.
+    """
+
+    def __init__(
+        self,
+        tfidf: TfidfGraph | None,
+        dense: DenseFeatures | None,
+        search: TreeSearch,
+        answers: Answers,
+        nr_sparse: int,
+        k: int,
+        most: int,
+    ) -> None:
+        self._tfidf = tfidf
+        self._dense = dense
+        self._search = search
+        self._answers = answers
+        self._nr_sparse = nr_sparse
+        self._k = k
+        self._most = most
+
+    def functions(self) -> dict[str, Any]:
+        """The traced functions by the signatures' names."""
+        reads_text = (self._tfidf is not None or not self._nr_sparse) and (
+            self._dense is None or self._dense.reads_text
+        )
+        found = {"features": _traced(self._of_features, self._feature_inputs())}
+        if not reads_text:
+            return {"serving_default": found["features"], **found}
+        found |= {
+            "serving_default": _traced(self._of_text, {"text": _TEXT}),
+            "top_k": _traced(self._top_k, {"text": _TEXT, "k": tf.TensorSpec([None], tf.int32)}),
+            "paths": _traced(self._paths, {"text": _TEXT}),
+        }
+        if self._dense is not None:
+            found["embed"] = _traced(self._embed, {"text": _TEXT})
+        return found
+
+    def _of_text(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return self._answers.labels(self._search(self._query(inputs["text"]), self._k)[-1], self._k)
+
+    def _top_k(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        text, k = inputs["text"], inputs["k"]
+        with tf.control_dependencies(
+            [
+                _demand(tf.equal(tf.size(k), tf.size(text)), "k must have one number for each text"),
+                _demand(tf.reduce_all(k >= 1), "k must be at least 1"),
+                _demand(
+                    tf.reduce_all(k <= self._most),
+                    f"k may be at most {self._most} in this model: "
+                    "it was exported with this beam; export it again with a larger -b for more",
+                ),
+            ]
+        ):
+            k = tf.identity(k)
+        return self._answers.first(self._search(self._query(text), self._most)[-1], self._most, k)
+
+    def _of_features(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        inputs = dict(inputs)
+        dense = self._dense.of_inputs(inputs) if self._dense is not None else None
+        if self._nr_sparse:
+            ids, weights = inputs["feature_ids"], inputs["feature_weights"]
+            with tf.control_dependencies(
+                [
+                    _demand(
+                        tf.reduce_all((ids >= 0) & (ids < self._nr_sparse)),
+                        f"feature_ids must lie between 0 and {self._nr_sparse - 1}",
+                    ),
+                    _demand(
+                        tf.reduce_all(tf.equal(tf.shape(ids), tf.shape(weights))),
+                        "feature_ids and feature_weights must have the same shape",
+                    ),
+                ]
+            ):
+                query = Query.from_padded(tf.identity(ids), weights, dense)
+        else:
+            assert dense is not None
+            query = Query.from_padded(
+                tf.zeros([tf.shape(dense)[0], 0], tf.int32), tf.zeros([tf.shape(dense)[0], 0]), dense
+            )
+        return self._answers.labels(self._search(query, self._k)[-1], self._k)
+
+    def _paths(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return self._answers.paths(self._search(self._query(inputs["text"]), self._k), self._k)
+
+    def _embed(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        assert self._dense is not None
+        return {"embedding": self._dense.of_text(inputs["text"])}
+
+    def _query(self, text: tf.Tensor) -> Query:
+        dense = self._dense.of_text(text) if self._dense is not None else None
+        if self._tfidf is not None:
+            row_splits, ids, weights = self._tfidf(text)
+        else:
+            row_splits = tf.zeros([tf.size(text, out_type=tf.int64) + 1], tf.int64)
+            ids, weights = tf.zeros([0], tf.int32), tf.zeros([0])
+        return Query.from_rows(row_splits, ids, weights, dense)
+
+    def _feature_inputs(self) -> dict[str, tf.TensorSpec]:
+        specs = dict(self._dense.inputs) if self._dense is not None else {}
+        if self._nr_sparse:
+            specs["feature_ids"] = tf.TensorSpec([None, None], tf.int32)
+            specs["feature_weights"] = tf.TensorSpec([None, None], tf.float32)
+        return specs
+
+
+def _traced(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) -> Any:
+    """The function's graph; its inputs bear the names by which requests give them."""
+    named = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
+    return tf.function(function, autograph=False).get_concrete_function(named)
+
+
+def _demand(condition: tf.Tensor, message: str) -> Any:
+    """Ends the request with the message where the condition does not hold."""
+    return tf.debugging.Assert(condition, [tf.constant(message)])
