@@ -45,6 +45,10 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         reduction: "mean" where every rank's loss is the mean over its batch, "sum" where the losses add up.
         accumulate: batches in a step.
         loss_scale: for fp16; with it, ``apply_gradients`` takes the gradients of ``get_scaled_loss(loss)``.
+
+    Attributes:
+        gradient_norm: of the last step, over all that is trained and before clipping; where there is neither clipping
+            nor loss scaling it is not worked out.
     """
 
     loss_scale: LossScale | None = None  # Keras has a property of that name, which could not be set
@@ -69,6 +73,8 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         self._accumulator = Accumulator(accumulate) if accumulate > 1 else None
         self.loss_scale = loss_scale
         self._ready = False
+        with tf.init_scope():
+            self.gradient_norm = tf.Variable(0.0, trainable=False, name="gradient_norm")  # to be shown; not kept
 
     @property
     def iterations(self) -> tf.Variable:
@@ -201,6 +207,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
             self._update(replicated, dense, tables, rows)
             return
         norm, finite = norm_and_finiteness(dense, rows, self._size)
+        self.gradient_norm.assign(norm)
         if self.norm_limit is not None:
             dense, rows = clipped(dense, rows, norm, self.norm_limit)
         if self.loss_scale is None:

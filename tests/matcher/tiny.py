@@ -1,0 +1,60 @@
+"""A world small enough to fine-tune in a second: a tree, documents that tell their labels, a tiny encoder."""
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from scipy.sparse import csr_matrix
+
+from xmc_tf.data import TokenStore
+from xmc_tf.tree import LabelTree
+
+WORDS, LABELS, DIM = 40, 12, 8
+
+TREE = LabelTree(splits=([0, 3], [0, 2, 4, 6], [0, 2, 4, 6, 8, 10, 12]), labels=np.arange(LABELS))
+
+
+def documents(count, seed=0):
+    """Texts as token ids, and labels that their words give away: word ``3 + 3 * label + k``."""
+    rng = np.random.default_rng(seed)
+    texts, rows, columns = [], [], []
+    for row in range(count):
+        labels = rng.choice(LABELS, rng.integers(1, 4), replace=False)
+        words = np.concatenate([3 + 3 * labels, 3 + 3 * labels + 1, rng.integers(1, WORDS, rng.integers(0, 6))])
+        texts.append(rng.permutation(words).astype(np.int32))
+        rows += [row] * len(labels)
+        columns += labels.tolist()
+    Y = csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(count, LABELS))
+    return texts, Y
+
+
+def store_of(texts, folder):
+    with TokenStore.create(folder) as writer:
+        writer.write(texts)
+    return TokenStore.open(folder)
+
+
+class TinyEncoder:
+    """The interface of an encoder: the mean of its words' vectors, once through a layer."""
+
+    def __init__(self, dim=DIM, seed=1, dropout=0.0):
+        draw = np.random.default_rng(seed)
+        self.dim = dim
+        self.words = tf.Variable(draw.normal(size=(WORDS, dim)).astype(np.float32), name="words")
+        self.kernel = tf.Variable((np.eye(dim) + 0.1 * draw.normal(size=(dim, dim))).astype(np.float32), name="kernel")
+        self.bias = tf.Variable(np.zeros(dim, np.float32), name="bias")
+        self.unused = tf.Variable(np.ones(3, np.float32), name="pooler")
+        self.dropout = tf_keras.layers.Dropout(dropout)
+        self.trainable_variables = [self.words, self.kernel, self.bias]
+        self.variables = [*self.trainable_variables, self.unused]
+
+    def __call__(self, ids, mask, training=False):
+        seen = tf.cast(mask, tf.float32)[:, :, None]
+        vectors = self.dropout(tf.gather(self.words, ids), training=training)
+        mean = tf.reduce_sum(vectors * seen, axis=1) / tf.reduce_sum(seen, axis=1)
+        return tf.tanh(tf.matmul(mean, self.kernel) + self.bias)
+
+
+def encode(encoder, store, rows):
+    """The vectors of some documents."""
+    ids, mask = store.padded(rows, pad_id=0)
+    return encoder(tf.constant(ids), tf.constant(mask)).numpy()
