@@ -1,0 +1,131 @@
+"""Batches by length: every document once, little padding, still random, and workers' shares that are balanced."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import epoch_batches, padding_share, share_of_batch
+
+lengths_of = st.lists(st.integers(0, 70), max_size=400).map(lambda values: np.array(values, np.int32))
+
+
+def like_titles(count, seed=0):
+    """Lengths as those of library records cut at 64 tokens: mostly titles, some abstracts."""
+    return np.random.default_rng(seed).lognormal(2.8, 0.8, count).clip(4, 64).astype(np.int32)
+
+
+def tokens_of(batch, lengths):
+    """The padded tokens of a batch, an empty document taking one place."""
+    return len(batch) * max(1, lengths[batch].max())
+
+
+@given(
+    lengths=lengths_of,
+    batch=st.integers(1, 9),
+    seed=st.integers(0, 5),
+    epoch=st.integers(0, 5),
+    budget=st.integers(0, 99),
+)
+def test_every_document_once(lengths, batch, seed, epoch, budget):
+    batches = epoch_batches(lengths, batch, seed=seed, epoch=epoch, token_budget=budget or None)
+    together = np.concatenate([*batches, np.empty(0, np.int64)])
+    assert together.dtype == np.int64
+    assert sorted(together.tolist()) == list(range(len(lengths)))
+    assert all(0 < len(one) <= batch for one in batches)
+    if budget:
+        assert all(len(one) == 1 or tokens_of(one, lengths) <= budget for one in batches)
+    else:
+        assert len(batches) == -(-len(lengths) // batch)
+        assert sum(len(one) < batch for one in batches) <= 1
+    again = epoch_batches(lengths, batch, seed=seed, epoch=epoch, token_budget=budget or None)
+    assert [one.tolist() for one in again] == [one.tolist() for one in batches]
+
+
+def test_a_budget_is_used_up():
+    lengths = like_titles(3000)
+    batches = epoch_batches(lengths, 1000, seed=0, epoch=0, token_budget=512)
+    assert np.mean([tokens_of(one, lengths) for one in batches]) > 0.9 * 512
+    assert len({len(one) for one in batches}) > 10
+    assert max(len(one) for one in epoch_batches(lengths, 20, seed=0, epoch=0, token_budget=512)) == 20
+
+
+@pytest.mark.parametrize("count", [1_700, 7_500, 30_000])
+def test_little_padding(count):
+    lengths = like_titles(count)
+    at_random = np.array_split(np.random.default_rng(1).permutation(count), count // 32)
+    assert padding_share(lengths, at_random) > 0.5
+    assert padding_share(lengths, epoch_batches(lengths, 32, seed=0, epoch=0)) < 0.05
+    shares = [
+        share_of_batch(one, lengths, rank, 4)
+        for one in epoch_batches(lengths, 128, seed=0, epoch=0)
+        for rank in range(4)
+    ]
+    assert padding_share(lengths, shares) < 0.1
+
+
+def test_still_random():
+    lengths = like_titles(20_000)
+    one, two = (epoch_batches(lengths, 32, seed=0, epoch=epoch) for epoch in (0, 1))
+    other = epoch_batches(lengths, 32, seed=1, epoch=0)
+    batch_of = np.empty(len(lengths), np.int64)
+    for number, batch in enumerate(one):
+        batch_of[batch] = number
+    for batches in (two, other):
+        meet_again = [np.unique(batch_of[batch], return_counts=True)[1].max() for batch in batches]
+        assert np.mean(meet_again) < 32 / 4
+    means = np.array([lengths[batch].mean() for batch in one])
+    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.1
+    assert abs(np.corrcoef(means[1:], means[:-1])[0, 1]) < 0.1
+
+
+def test_the_small_batch_does_not_always_hold_the_longest():
+    lengths = np.arange(10)
+    small = {tuple(min(epoch_batches(lengths, 4, seed=0, epoch=epoch), key=len).tolist()) for epoch in range(30)}
+    assert len(small) > 1
+
+
+def test_padding_share_by_hand():
+    lengths = np.array([2, 4, 1, 0])
+    assert padding_share(lengths, [np.array([0, 1]), np.array([2])]) == pytest.approx(2 / 9)
+    assert padding_share(lengths, [np.array([3])]) == 0
+    assert padding_share(lengths, []) == 0
+
+
+def test_impossible_batches():
+    for arguments in ({"batch": 0}, {"batch": 1, "token_budget": 0}):
+        with pytest.raises(InputError, match="1 or more"):
+            epoch_batches(np.array([1]), **arguments, seed=0, epoch=0)
+
+
+@given(lengths=lengths_of, size=st.integers(1, 9), data=st.data())
+def test_shares_are_the_batch_and_balanced(lengths, size, data):
+    batch = np.array(data.draw(st.permutations(range(len(lengths)))), np.int64)[
+        : data.draw(st.integers(0, len(lengths)))
+    ]
+    shares = [share_of_batch(batch, lengths, rank, size) for rank in range(size)]
+    assert sorted(np.concatenate(shares).tolist()) == sorted(batch.tolist())
+    place = {document: i for i, document in enumerate(batch.tolist())}
+    for share in shares:
+        assert [place[document] for document in share.tolist()] == sorted(
+            place[document] for document in share.tolist()
+        )
+    counts = [len(share) for share in shares]
+    assert max(counts) - min(counts) <= 1
+    if len(batch) >= size:
+        # Each has one of the longest, so all rectangles are about as wide.
+        as_wide_as = np.sort(lengths[batch])[-size]
+        assert all(lengths[share].max() >= as_wide_as for share in shares)
+    tokens = [int(lengths[share].sum()) for share in shares]
+    if len(batch) % (2 * size) == 0:
+        assert max(tokens) - min(tokens) <= int(lengths[batch].max(initial=0))
+
+
+def test_shares_by_hand():
+    lengths = np.array([0, 10, 20, 30, 40, 50, 60])
+    batch = np.array([3, 1, 6, 5, 2, 4])
+    assert share_of_batch(batch, lengths, 0, 2).tolist() == [3, 6, 2]
+    assert share_of_batch(batch, lengths, 1, 2).tolist() == [1, 5, 4]
+    assert share_of_batch(batch, lengths, 0, 1).tolist() == batch.tolist()
+    assert [len(share_of_batch(batch[:2], lengths, rank, 3)) for rank in range(3)] == [1, 1, 0]

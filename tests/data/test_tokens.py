@@ -1,0 +1,199 @@
+"""Token stores: what was written comes back, padded as a loop would pad it, and nothing damaged is read."""
+
+import json
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TokenStore, tokens
+
+small = st.lists(st.integers(0, 65_535), max_size=6)
+any_size = st.lists(st.one_of(st.integers(0, 65_535), st.integers(65_536, 2**31 - 1)), max_size=6)
+
+
+def write(folder, *chunks, **about):
+    """A store with these documents, written chunk by chunk."""
+    with TokenStore.create(folder, about) as writer:
+        for chunk in chunks:
+            writer.write(chunk)
+    return TokenStore.open(folder)
+
+
+def naive(documents, pad_id, width):
+    """Padding by a loop."""
+    ids = [list(document) + [pad_id] * (width - len(document)) for document in documents]
+    mask = [[1] * len(document) + [0] * (width - len(document)) for document in documents]
+    return np.array(ids).reshape(len(documents), width), np.array(mask).reshape(len(documents), width)
+
+
+@given(chunks=st.lists(st.lists(st.one_of(small, any_size), max_size=5), max_size=4), piece=st.integers(1, 5))
+def test_comes_back_as_it_was_written(tmp_path_factory, chunks, piece):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "_PIECE", piece)  # also the seams of widening and of checking
+        store = write(tmp_path_factory.mktemp("store") / "tokens", *chunks)
+    documents = [document for chunk in chunks for document in chunk]
+    assert len(store) == len(documents)
+    assert store.lengths.dtype == np.int32
+    assert store.lengths.tolist() == [len(document) for document in documents]
+    assert [store[i].tolist() for i in range(len(store))] == documents
+    largest = max((max(document) for document in documents if document), default=0)
+    assert store.dtype == (np.uint16 if largest < 2**16 else np.int32)
+
+
+@given(
+    documents=st.lists(any_size, min_size=1, max_size=8),
+    pad_id=st.integers(0, 100),
+    extra=st.integers(0, 3),
+    d=st.data(),
+)
+def test_padded_as_by_a_loop(tmp_path_factory, documents, pad_id, extra, d):
+    store = write(tmp_path_factory.mktemp("store") / "tokens", documents)
+    rows = d.draw(st.lists(st.integers(0, len(documents) - 1), max_size=10))
+    chosen = [documents[row] for row in rows]
+    longest = max((len(document) for document in chosen), default=0)
+    for to in (None, longest + extra):
+        ids, mask = store.padded(rows, pad_id=pad_id, to=to)
+        expected_ids, expected_mask = naive(chosen, pad_id, longest if to is None else to)
+        assert ids.dtype == mask.dtype == np.int32
+        np.testing.assert_array_equal(ids, expected_ids)
+        np.testing.assert_array_equal(mask, expected_mask)
+
+
+def test_no_documents_and_empty_documents(tmp_path):
+    nothing = write(tmp_path / "nothing")
+    assert len(nothing) == 0
+    assert [array.shape for array in nothing.padded([], pad_id=0, to=3)] == [(0, 3), (0, 3)]
+    empty = write(tmp_path / "empty", [[], [], []])
+    assert empty.lengths.tolist() == [0, 0, 0]
+    ids, mask = empty.padded([2, 0], pad_id=7, to=2)
+    assert ids.tolist() == [[7, 7], [7, 7]]
+    assert not mask.any()
+
+
+def test_fingerprint_is_of_the_documents_and_not_of_how_they_came(tmp_path):
+    one = write(tmp_path / "one", [[1, 2], [3], []], text="a")
+    assert one.about == {"text": "a"}
+    assert one.fingerprint == write(tmp_path / "two", [np.array([1, 2], np.uint8)], [[3]], [[]]).fingerprint
+    others = [
+        write(tmp_path / "other", chunk).fingerprint for chunk in ([[1], [2, 3], []], [[1, 2], [3]], [[1, 2], [4], []])
+    ]
+    assert len({one.fingerprint, *others}) == 4
+
+
+def test_is_mapped_and_not_read(tmp_path):
+    store = write(tmp_path / "tokens", [[1, 2, 3]])
+    assert isinstance(store._ids.base, np.memmap)
+    assert (tmp_path / "tokens" / "ids.bin").stat().st_size == 6
+
+
+def test_nothing_appears_unless_all_is_written(tmp_path):
+    folder = tmp_path / "tokens"
+    with pytest.raises(ZeroDivisionError), TokenStore.create(folder) as writer:
+        writer.write([1 // 0] for _ in range(1))
+    assert list(tmp_path.iterdir()) == []
+    write(folder, [[5]])
+    with pytest.raises(InputError, match="out of range"), TokenStore.create(folder) as writer:
+        writer.write([[6], [-1]])
+    assert TokenStore.open(folder)[0].tolist() == [5]
+    assert write(folder, [[7, 8]])[0].tolist() == [7, 8]
+    assert [path.name for path in tmp_path.iterdir()] == ["tokens"]
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ([-1], ["out of range", "-1"]),
+        ([2**31], ["out of range", str(2**31)]),
+        ([0.5], ["no list of token ids", "float64"]),
+        ([[1, 2]], ["no list of token ids", "shape (1, 2)"]),
+    ],
+)
+def test_refuses_what_is_no_document(tmp_path, document, words):
+    with pytest.raises(InputError) as error:
+        write(tmp_path / "tokens", [[1], document])
+    assert all(word in str(error.value) for word in words)
+
+
+def test_rows_that_are_not_there(tmp_path):
+    store = write(tmp_path / "tokens", [[1], [2]])
+    for rows in ([0, 2], [-1]):
+        with pytest.raises(InputError, match=f"no document {rows[-1]}"):
+            store.padded(rows, pad_id=0)
+    with pytest.raises(InputError, match="0 to 1"):
+        store[2]
+
+
+def test_no_document_is_cut_to_fit(tmp_path):
+    store = write(tmp_path / "tokens", [[1], [2, 3, 4]])
+    with pytest.raises(InputError, match="document 1 does not fit into rows of 2 tokens"):
+        store.padded([0, 1], pad_id=0, to=2)
+
+
+@pytest.mark.parametrize("name", ["ids.bin", "lengths.npy", "store.json"])
+def test_cut_changed_and_missing_files_are_named(tmp_path, name):
+    folder = tmp_path / "tokens"
+    write(folder, [[1, 2], [3, 4, 5]])
+    path = folder / name
+    content = path.read_bytes()
+    path.write_bytes(content[:-3])
+    with pytest.raises(InputError, match=name):
+        TokenStore.open(folder)
+    path.unlink()
+    with pytest.raises(InputError, match=name):
+        TokenStore.open(folder)
+    changed = bytearray(content)
+    changed[-1 if name != "store.json" else 0] ^= 1
+    path.write_bytes(changed)
+    with pytest.raises(InputError, match=name):
+        TokenStore.open(folder)
+    path.write_bytes(content)
+    assert len(TokenStore.open(folder)) == 2
+
+
+def test_sizes_are_compared_even_without_reading(tmp_path):
+    folder = tmp_path / "tokens"
+    write(folder, [[1, 2], [3, 4, 5]])
+    path = folder / "ids.bin"
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(InputError, match=r"ids\.bin has another size .*\n.*10 bytes\n.*11"):
+        TokenStore.open(folder, verify=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"format": "other"}, ["store.json", '"format"']),
+        ({"version": 99}, ["store.json", "version", "99"]),
+        ({"dtype": "float32"}, ["store.json", "sizes and checksums"]),
+        ({"documents": 3}, ["lengths.npy", "int32 of 3 documents"]),
+        ({"files": {}}, ["store.json"]),
+        ({"dtype": "int32"}, ["ids.bin", "4 bytes"]),
+    ],
+)
+def test_headers_that_do_not_fit(tmp_path, change, words):
+    folder = tmp_path / "tokens"
+    write(folder, [[1, 2], [3, 4, 5]])
+    header = json.loads((folder / "store.json").read_text()) | change
+    (folder / "store.json").write_text(json.dumps(header))
+    with pytest.raises(InputError) as error:
+        TokenStore.open(folder)
+    assert all(word in str(error.value) for word in words)
+
+
+def test_lengths_of_another_store(tmp_path):
+    folder = tmp_path / "tokens"
+    write(folder, [[1, 2], [3, 4, 5]])
+    other = write(tmp_path / "other", [[1, 2], [3, 4]])
+    content = (other.folder / "lengths.npy").read_bytes()
+    (folder / "lengths.npy").write_bytes(content)
+    header = json.loads((folder / "store.json").read_text())
+    with pytest.raises(InputError, match=r"lengths\.npy is not what was saved"):
+        TokenStore.open(folder)
+    header["files"]["lengths.npy"]["crc32"] = zlib.crc32(content)
+    (folder / "store.json").write_text(json.dumps(header))
+    with pytest.raises(InputError, match=r"lengths\.npy does not hold what it should\n.*add up to 5 tokens"):
+        TokenStore.open(folder)
