@@ -1,0 +1,195 @@
+"""Training batches: the same on any number of workers, from any place on, ready ahead, and ended cleanly."""
+
+import gc
+import threading
+import time
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from tests.matcher.trees import random_matrix, random_tree, store_of
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import epoch_batches
+from xmc_tf.matcher.batches import BatchStream, TrainingBatches
+from xmc_tf.matcher.candidates import CandidateSampler, parents_matched
+from xmc_tf.matcher.levels import levels_of
+
+DOCUMENTS = 53
+
+
+@pytest.fixture
+def store(tmp_path):
+    return store_of(tmp_path / "tokens", DOCUMENTS)
+
+
+@pytest.fixture
+def sampler():
+    tree = random_tree(5, depth=2, largest=9, empty=False)
+    top, labels = levels_of(tree, random_matrix(5, DOCUMENTS, tree.nr_labels, 0.1), max_match_clusters=10**9)
+    return CandidateSampler(labels, parents_matched(labels, "tfn", top.targets), cap=6, seed=1)
+
+
+def batches_of(store, sampler, **others):
+    return TrainingBatches(store, sampler, **({"batch": 8, "seed": 4, "pad_id": 1} | others))
+
+
+def equal(one, other):
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name == "batches"]
+
+
+def wait_for(condition):
+    """Gives a background thread a few seconds."""
+    end = time.monotonic() + 10
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert condition()
+
+
+def test_a_batch_holds_its_documents_and_their_candidates(store, sampler):
+    batches = batches_of(store, sampler)
+    batch = batches.make(epoch=2, step=1)
+    assert (batch.epoch, batch.step, batch.global_count) == (2, 1, 8)
+    expected = epoch_batches(store.lengths, 8, seed=4, epoch=2)[1]
+    assert batch.documents.tolist() == expected.tolist()
+    assert batch.ids.shape == batch.mask.shape == (8, store.lengths[expected].max())
+    assert batch.ids.tolist() == np.where(batch.mask, 10 + expected[:, None], 1).tolist()
+    assert batch.mask.sum(axis=1).tolist() == store.lengths[expected].tolist()
+    assert equal(batch[5:9], sampler.of(expected, epoch=2))
+
+
+def test_an_epoch_has_every_document_once_and_the_next_another_order(store, sampler):
+    batches = batches_of(store, sampler)
+    assert batches.steps_of(0) == 7
+    with batches.stream() as stream:
+        seen = [next(stream) for _ in range(14)]
+    assert [(batch.epoch, batch.step) for batch in seen] == [(e, s) for e in (0, 1) for s in range(7)]
+    orders = [np.concatenate([batch.documents for batch in seen if batch.epoch == epoch]) for epoch in (0, 1)]
+    assert [sorted(order.tolist()) for order in orders] == [list(range(DOCUMENTS))] * 2
+    assert orders[0].tolist() != orders[1].tolist()
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("budget", [None, 40])
+def test_the_same_global_batches_on_any_number_of_workers(store, sampler, size, budget):
+    alone = batches_of(store, sampler, token_budget=budget)
+    workers = [batches_of(store, sampler, token_budget=budget, rank=rank, size=size) for rank in range(size)]
+    for step in range(alone.steps_of(1)):
+        whole, parts = alone.make(1, step), [worker.make(1, step) for worker in workers]
+        assert {part.global_count for part in parts} == {len(whole.documents)} == {whole.global_count}
+        rows = {row: i for i, row in enumerate(whole.documents.tolist())}
+        assert sorted(row for part in parts for row in part.documents.tolist()) == sorted(rows)
+        for part in parts:
+            for i, row in enumerate(part.documents.tolist()):
+                here, there = slice(*part.splits[i : i + 2]), slice(*whole.splits[rows[row] : rows[row] + 2])
+                for name in ("candidates", "targets", "weights"):
+                    assert getattr(part, name)[here].tolist() == getattr(whole, name)[there].tolist()
+                length = store.lengths[row]
+                assert part.ids[i, :length].tolist() == whole.ids[rows[row], :length].tolist()
+
+
+def test_a_worker_without_documents_gets_an_empty_batch(store, sampler):
+    batch = batches_of(store, sampler, batch=2, rank=3, size=4).make(0, 0)
+    assert batch.documents.shape == (0,)
+    assert batch.ids.shape == batch.mask.shape == (0, 1)
+    assert batch.splits.tolist() == [0]
+    assert batch.candidates.size == batch.targets.size == batch.weights.size == 0
+    assert batch.global_count == 2
+
+
+@pytest.mark.parametrize("budget", [None, 40])
+def test_goes_on_from_any_place(store, sampler, budget):
+    batches = batches_of(store, sampler, token_budget=budget)
+    steps = batches.steps_of(0)
+    assert steps == len(batches.plan(0))
+    with batches.stream() as stream:
+        whole = [next(stream) for _ in range(steps + 4)]
+    for start in (1, steps - 1, steps):
+        with batches_of(store, sampler, token_budget=budget).stream(0, start) as stream:
+            assert all(equal(next(stream), batch) for batch in whole[start:])
+    with batches.stream(1, 2) as stream:
+        assert equal(next(stream), whole[steps + 2])
+
+
+def test_documents_that_are_held_out_never_come(store, sampler):
+    rows = np.arange(0, DOCUMENTS, 3)
+    batches = batches_of(store, sampler, rows=rows)
+    assert batches.steps_of(0) == 3
+    assert sorted(np.concatenate(batches.plan(0)).tolist()) == rows.tolist()
+    batch = batches.make(0, 0)
+    assert batch.ids[:, 0].tolist() == (10 + batch.documents).tolist()
+    assert equal(batch[5:9], sampler.of(batch.documents, epoch=0))
+
+
+def test_batches_are_ready_before_they_are_asked_for_and_no_more_than_told(store, sampler):
+    with batches_of(store, sampler, ahead=3).stream() as stream:
+        wait_for(lambda: stream.ready == 3)
+        started = time.perf_counter()
+        next(stream)
+        assert time.perf_counter() - started < 0.05
+        wait_for(lambda: stream.ready == 3)
+    made = []
+
+    def counting():
+        for number in range(100):
+            made.append(number)
+            yield number
+
+    with BatchStream(counting, ahead=2) as stream:
+        wait_for(lambda: len(made) == 3)  # two that wait, and one in the thread's hands
+        time.sleep(0.3)
+        assert len(made) == 3
+        assert [next(stream) for _ in range(5)] == [0, 1, 2, 3, 4]
+
+
+def test_a_closed_stream_has_no_thread_and_ends(store, sampler):
+    before = len(threads())
+    with batches_of(store, sampler).stream() as stream:
+        next(stream)
+        assert len(threads()) == before + 1
+    assert len(threads()) == before
+    assert list(stream) == []
+    stream.close()
+
+
+def test_a_forgotten_stream_takes_its_thread_along(store, sampler):
+    before = len(threads())
+    stream = batches_of(store, sampler).stream()
+    next(stream)
+    del stream
+    gc.collect()
+    wait_for(lambda: len(threads()) == before)
+
+
+def test_an_error_comes_where_the_batch_is_waited_for():
+    def breaking():
+        yield 1
+        raise InputError("row 5 is broken")
+
+    stream = BatchStream(breaking, ahead=4)
+    assert next(stream) == 1
+    with pytest.raises(InputError, match="row 5 is broken"):
+        next(stream)
+    assert threads() == []
+    assert list(stream) == []
+
+
+def test_a_finite_source_ends():
+    stream = BatchStream(lambda: iter([1, 2]), ahead=1)
+    assert list(stream) == [1, 2]
+    assert threads() == []
+
+
+def test_what_does_not_fit_is_said(store, sampler):
+    with pytest.raises(InputError, match="no such worker"):
+        batches_of(store, sampler, rank=2, size=2)
+    with pytest.raises(InputError, match="nothing to train on"):
+        batches_of(store, sampler, rows=np.empty(0, np.int64))
+    tree = random_tree(5, depth=1)
+    task = levels_of(tree, csr_matrix((3, tree.nr_labels), dtype=np.float32), max_match_clusters=99)[0]
+    with pytest.raises(InputError, match=r"53 rows\n.*3"):
+        batches_of(store, CandidateSampler(task, None))

@@ -1,0 +1,89 @@
+"""Labels of each level of the tree: equal to products with the tree's matrices."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from scipy.sparse import csr_matrix
+
+from tests.matcher.trees import random_matrix, random_tree, worlds
+from xmc_tf.common.errors import InputError
+from xmc_tf.matcher.levels import levels_of
+from xmc_tf.tree import LabelTree
+
+TREE = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
+Y = csr_matrix([[1, 1, 0, 1, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]], dtype=np.float32)
+
+
+def products(tree, values):
+    """The values of every level by multiplication, the top first; the last in the order of the tree."""
+    levels = [values.tocsc()[:, tree.labels]]
+    below = values
+    for clusters in reversed(tree.to_chain()[1:]):
+        below = below @ clusters
+        levels.insert(0, below)
+    return [level.toarray() for level in levels]
+
+
+def ones(matrix):
+    return (matrix > 0).astype(np.float32)
+
+
+@given(world=worlds)
+def test_equal_to_products_with_the_matrices_of_the_tree(world):
+    seed, depth, density = world
+    tree = random_tree(seed, depth)
+    R = random_matrix(seed, 9, tree.nr_labels, density)
+    counts = products(tree, ones(R))
+    for weights, expected in [(True, counts), (None, [ones(level) for level in counts]), (R, products(tree, R))]:
+        tasks = levels_of(tree, R, max_match_clusters=10**9, weights=weights)
+        assert [task.level for task in tasks] == list(range(1, depth + 1))
+        for task, values in zip(tasks, expected, strict=True):
+            np.testing.assert_array_equal(task.targets.toarray(), values)
+            assert task.targets.dtype == np.float32
+            assert task.targets.has_canonical_format
+            assert task.targets.data.all()
+            assert task.nr_nodes == tree.level_sizes[task.level]
+            assert task.nr_parents == tree.level_sizes[task.level - 1]
+            np.testing.assert_array_equal(task.splits, tree.splits[task.level - 1])
+
+
+def test_by_hand():
+    top, labels = levels_of(TREE, Y, max_match_clusters=5, weights=True)
+    assert top.targets.toarray().tolist() == [[1, 2], [1, 0], [0, 0]]
+    assert labels.targets.toarray().tolist() == [[1, 0, 1, 0, 1], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0]]
+    assert levels_of(TREE, Y, max_match_clusters=5)[0].targets.toarray().tolist() == [[1, 1], [1, 0], [0, 0]]
+
+
+def test_what_was_given_is_left_as_it_was():
+    labels = Y * 3
+    levels_of(TREE, labels, max_match_clusters=5)
+    levels_of(TREE, labels, max_match_clusters=5, weights=labels)
+    assert (labels != Y * 3).nnz == 0
+
+
+def test_zeros_and_duplicates_are_no_labels():
+    parts = np.array([0.0, 1.0, 1.0]), np.array([0, 1, 1]), np.array([0, 3, 3, 3])
+    (top, labels) = levels_of(TREE, csr_matrix(parts, shape=(3, 5)), max_match_clusters=5, weights=True)
+    assert top.targets.toarray().tolist() == [[1, 0], [0, 0], [0, 0]]
+    assert labels.targets.nnz == 1
+
+
+def test_levels_that_are_too_large_are_left_out():
+    tree = random_tree(3, depth=3, largest=6, empty=False)
+    labels = csr_matrix((2, tree.nr_labels), dtype=np.float32)
+    for deepest in (1, 2, 3):
+        size = tree.level_sizes[deepest]
+        assert [task.level for task in levels_of(tree, labels, max_match_clusters=size)][-1] == deepest
+    with pytest.raises(InputError, match=f"max_match_clusters=0.*\n.*{tree.level_sizes[1]}\n.*raise"):
+        levels_of(tree, labels, max_match_clusters=0)
+
+
+def test_labels_of_another_tree():
+    with pytest.raises(InputError, match=r"not those of the tree\n.*5 columns\n.*4"):
+        levels_of(TREE, Y[:, :4], max_match_clusters=5)
+
+
+@pytest.mark.parametrize("weights", [Y[:, :4], Y[:2], csr_matrix(Y.shape, dtype=np.float32), -Y, Y[:, [1, 0, 2, 4, 3]]])
+def test_weights_of_other_labels(weights):
+    with pytest.raises(InputError, match=r"the weights do not belong to the labels\n.*4 labels of 3 documents"):
+        levels_of(TREE, Y, max_match_clusters=5, weights=weights)
