@@ -71,8 +71,9 @@ class TfidfGraph(tf.Module):
     def _look_up(self, keys: tf.Tensor) -> tf.Tensor:
         """The feature of each n-gram key; the number of features for a key that is none."""
         flat = tf.reshape(keys, [-1])
-        place = tf.minimum(tf.searchsorted(self.keys, flat), self._nr_features - 1)
-        found = tf.gather(self.keys, place) == flat
+        known = self.keys.value()  # read once: a variable that is looked up in as well is copied whenever it is read
+        place = tf.minimum(tf.searchsorted(known, flat), self._nr_features - 1)
+        found = tf.gather(known, place) == flat
         return tf.reshape(tf.where(found, tf.gather(self.columns, place), self._nr_features), tf.shape(keys))
 
     def _count(self, features: tf.Tensor, splits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

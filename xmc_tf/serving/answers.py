@@ -82,8 +82,6 @@ class Answers:
         return {"labels": labels, "scores": tf.where(there, scores, 0.0), "names": self._names_of(labels)}
 
     def _names_of(self, labels: tf.Tensor) -> tf.Tensor:
-        if self._names is None:
-            names = tf.strings.as_string(labels)
-        else:
-            names = tf.gather(self._names, tf.maximum(labels, 0))
+        numbers = self._names is None
+        names = tf.strings.as_string(labels) if numbers else tf.gather(self._names, tf.maximum(labels, 0))
         return tf.where(labels >= 0, names, "")

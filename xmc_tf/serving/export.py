@@ -134,10 +134,9 @@ def export_ranker(
         parents, examples = _stream_tree(ranker.levels, store)
         names = None if model.names is None else tf.Variable(model.names, trainable=False, name="names")
         most = min(max(beams), ranker.nr_labels)
-        signatures = Signatures(
-            None if tfidf is None else tfidf.graph(), dense, search, Answers(names, parents, examples, settings.threshold),
-            ranker.nr_sparse, beams[-1], most,
-        ).functions()  # fmt: skip
+        answers = Answers(names, parents, examples, settings.threshold)
+        graph = None if tfidf is None else tfidf.graph()
+        signatures = Signatures(graph, dense, search, answers, ranker.nr_sparse, beams[-1], most).functions()
         _save(part, signatures, store, tfidf, dense, names)
         bytes_ = store.bytes + sum(
             int(variable.shape.num_elements()) * variable.dtype.size for variable in _own_variables(tfidf)

@@ -59,7 +59,8 @@ class LevelSearch:
 
     def _sparse_scores(self, query: Query, beam: Beam, places: tf.Tensor) -> tf.Tensor:
         """What the sparse features add to the raw scores; float32 [documents, beam, children]."""
-        keys = self._variables["keys"]
+        # Read once: a variable that is looked up in as well is copied whenever it is read.
+        keys = self._variables["keys"].value()
         if keys.shape[0] == 0:  # no node has a weight on any sparse feature
             return tf.zeros(tf.shape(places), tf.float32)
         groups = tf.zeros_like(beam.nodes[:, :1]) if self._level.whole else beam.nodes
@@ -118,10 +119,8 @@ class LevelSearch:
             chosen = tf.gather(everything, tf.reshape(places, [query.count, -1]), batch_dims=1)
             return tf.reshape(chosen, tf.shape(places))
 
-        if self._level.whole:
-            sums = of_all()
-        else:
-            sums = tf.cond(tf.size(places) < weights.shape[0], of_children, of_all)
+        few = tf.size(places) < weights.shape[0]
+        sums = of_all() if self._level.whole else tf.cond(few, of_children, of_all)
         if "dense_scale" in self._variables:
             sums *= tf.gather(self._variables["dense_scale"], places)
         return sums
