@@ -13,7 +13,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 __version__ = "0.1.0"
 
 # Public name -> the module that defines it.
-_LAZY = {"CollectiveStrategy": "xmc_tf.collective.strategy"}
+_LAZY = {
+    "CollectiveStrategy": "xmc_tf.collective.strategy",
+    "XTransformer": "xmc_tf.pipeline.model",
+}
 
 
 def __getattr__(name: str) -> object:

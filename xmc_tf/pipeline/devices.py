@@ -1,0 +1,30 @@
+"""Which device a process computes on."""
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.common.quiet import muted_stderr
+
+
+def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:
+    """Gives this process the GPU that is its own on its host, or none; called before TensorFlow computes anything.
+
+    Args:
+        communicator: tells which of the host's processes this is.
+        use_gpu: false for the CPU even where there are GPUs.
+
+    Returns:
+        What was chosen, in words.
+    """
+    with muted_stderr():
+        import tensorflow as tf
+
+        gpus = tf.config.list_physical_devices("GPU")
+        if not gpus or not use_gpu:
+            tf.config.set_visible_devices([], "GPU")
+            return "CPU"
+        if communicator.size > 1:
+            gpus = [gpus[communicator.local_rank % len(gpus)]]
+            tf.config.set_visible_devices(gpus, "GPU")
+        for gpu in gpus:
+            # All of the memory at once would leave none to a second process, nor to a look at nvidia-smi.
+            tf.config.experimental.set_memory_growth(gpu, True)
+    return ", ".join(gpu.name.removeprefix("/physical_device:") for gpu in gpus)

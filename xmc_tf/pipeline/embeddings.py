@@ -1,0 +1,100 @@
+"""The documents' vectors in one file that all workers fill, block by block, and that an interrupted run takes up."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.together import together
+from xmc_tf.pipeline.waiting import on_first_rank
+
+if TYPE_CHECKING:
+    from xmc_tf.data import TokenStore
+    from xmc_tf.encoder import Encoder
+
+BLOCK = 256  # documents that are done or not; not a worker's share, since the next run may have other workers
+_GROUP = 4096  # documents that are encoded together, so that there are enough of like length, and then written down
+
+
+def embed_documents(
+    encoder: "Encoder", store: "TokenStore", folder: Path, communicator: Communicator, *, batch_tokens: int = 16384
+) -> dict[str, Any]:
+    """Writes the vectors of all documents, scaled to length 1, to ``folder/E.npy``; all ranks call it together.
+
+    Args:
+        encoder: the same on all ranks.
+        store: the documents.
+        folder: which all ranks see; blocks that an interrupted run has written there are not made again.
+        communicator: the ranks.
+        batch_tokens: how many tokens the encoder takes at once.
+    """
+    path, shape = folder / "E.npy", (len(store), encoder.dim)
+    done = on_first_rank(communicator, lambda: _prepare(path, shape))
+    waiting = np.setdiff1d(np.arange(-(-shape[0] // BLOCK)), done)
+    # Neighbours in turn: whatever the order of the documents is, long ones come to all workers.
+    mine = waiting[communicator.rank :: communicator.size]
+    together(communicator, lambda: _encode_blocks(encoder, store, path, mine, communicator.rank, batch_tokens))
+    communicator.barrier()
+    return {"dim": shape[1], "said": f"{shape[0]:,} × {shape[1]}"}
+
+
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """The rows scaled to length 1; a row of zeros stays one."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+
+
+def _prepare(path: Path, shape: tuple[int, int]) -> np.ndarray:
+    """Makes the file, or finds one that was begun; gives the blocks that it already has."""
+    records = list(path.parent.glob("done.*"))
+    done = sorted({block for record in records for block in _blocks_in(record)})
+    if not path.exists() or not done:
+        for record in records:
+            record.unlink()
+        npy_format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+        return np.zeros(0, np.int64)
+    return np.array(done, np.int64)
+
+
+def _blocks_in(record: Path) -> Iterator[int]:
+    """The blocks that a worker has written down as done; a line that was cut short does not count."""
+    for line in record.read_text(encoding="ascii").split("\n")[:-1]:
+        if line.isdigit():
+            yield int(line)
+
+
+def _encode_blocks(
+    encoder: "Encoder", store: "TokenStore", path: Path, blocks: np.ndarray, rank: int, batch_tokens: int
+) -> None:
+    """Encodes this worker's blocks, some at a time."""
+    from xmc_tf.encoder import encode_documents
+
+    written = np.load(path, mmap_mode="r")
+    at, dim = int(written.offset), written.shape[1]
+    del written
+    with path.open("r+b") as file, (path.parent / f"done.{rank}").open("a", encoding="ascii") as record:
+        record.write("\n")  # a line that was cut short must not run into ours
+        for some in np.array_split(blocks, max(1, -(-len(blocks) * BLOCK // _GROUP))):
+            rows = [np.arange(block * BLOCK, min((block + 1) * BLOCK, len(store))) for block in some]
+            if not rows:
+                continue
+            vectors = unit_rows(encode_documents(encoder, store, np.concatenate(rows), batch_tokens=batch_tokens))
+            start = 0
+            for part in rows:
+                # Not through a mapping: pages that two hosts write at once over a network would lose one's half.
+                _write_at(file.fileno(), vectors[start : start + len(part)], at + 4 * dim * int(part[0]))
+                start += len(part)
+            os.fsync(file.fileno())
+            record.writelines(f"{block}\n" for block in some)
+            record.flush()
+
+
+def _write_at(file: int, vectors: np.ndarray, offset: int) -> None:
+    rest = memoryview(np.ascontiguousarray(vectors, np.float32)).cast("B")
+    while rest:
+        count = os.pwrite(file, rest, offset)
+        rest, offset = rest[count:], offset + count

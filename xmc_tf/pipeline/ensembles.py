@@ -1,0 +1,43 @@
+"""Whose scores count: those of the label head, those of the rankers, or both."""
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.metrics import ensemble
+from xmc_tf.pipeline.inputs import Recipe
+
+
+def chosen_method(recipe: Recipe) -> str:
+    """The ensemble method of a model that is not told otherwise at prediction.
+
+    The peer's parameter files say ``transformer-only`` of every level and mean the head's scores while levels are
+    fine-tuned; labels are then the rankers'. So do we read them: where there are rankers, ``transformer-only`` has to
+    be asked for by name.
+    """
+    if recipe.ensemble_method is not None:
+        return recipe.ensemble_method
+    if recipe.params.only_encoder:
+        return "transformer-only"
+    method = recipe.last_prediction.ensemble_method
+    return "concat-only" if method == "transformer-only" else method
+
+
+def blend(method: str, heads: csr_matrix, rankers: csr_matrix, only_topk: int) -> csr_matrix:
+    """One prediction of two.
+
+    Args:
+        method: average, rank_average or round_robin.
+        heads: documents × labels, the scores of the label head.
+        rankers: documents × labels, those of the rankers.
+        only_topk: labels to keep.
+    """
+    return best_of_rows(ensemble(method, [heads, rankers]), only_topk)
+
+
+def best_of_rows(predicted: csr_matrix, count: int) -> csr_matrix:
+    """The first entries of each row of a prediction that is sorted by score."""
+    lengths = np.minimum(np.diff(predicted.indptr), count)
+    place = np.arange(predicted.nnz) - np.repeat(predicted.indptr[:-1], np.diff(predicted.indptr))
+    keep = place < np.repeat(lengths, np.diff(predicted.indptr))
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    return csr_matrix((predicted.data[keep].astype(np.float32), predicted.indices[keep], indptr), shape=predicted.shape)

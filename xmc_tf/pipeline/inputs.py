@@ -1,0 +1,172 @@
+"""What a training is given: the data, and how to go about it."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from scipy.sparse import spmatrix
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, TextFile, check_training_input, check_validation_input
+from xmc_tf.data.checks import check_pair
+from xmc_tf.params import (
+    MatcherParams,
+    MatcherPredParams,
+    TfidfParams,
+    XTransformerParams,
+    XTransformerPredParams,
+)
+from xmc_tf.pipeline.checksums import checksum, same_everywhere
+from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.tree import LabelTree
+
+_LOG = logging.getLogger(__name__)
+
+Texts: TypeAlias = TextFile | Sequence[str] | Sequence[bytes]
+
+
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """Texts with their labels, and features where there are any.
+
+    Args:
+        texts: one a document.
+        Y: documents × labels.
+        X: documents × features.
+        files: where they come from, by "texts", "Y", "X", "names", for messages.
+    """
+
+    texts: Texts
+    Y: spmatrix
+    X: Features | None = None
+    files: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def nr_documents(self) -> int:
+        """How many there are."""
+        return int(self.Y.shape[0])
+
+    @property
+    def nr_labels(self) -> int:
+        """How many labels there are, whether they occur or not."""
+        return int(self.Y.shape[1])
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the model is trained.
+
+    Args:
+        params: of the trees, the encoder and the rankers.
+        pred_params: how the model predicts where it is not told otherwise.
+        tfidf: of the model's own features; None where features are given, or the rankers see the embedding alone.
+        beam_size: over what ``pred_params`` say of the levels above the labels.
+        only_topk: the same for the labels.
+        post_processor: the same for the rankers' scores.
+        ensemble_method: whose scores count; None for what ``pred_params`` say.
+        seed: of all that is random.
+        threads: of the linear parts; -1 for one a core.
+        logdir: where TensorBoard's files go.
+    """
+
+    params: XTransformerParams = field(default_factory=XTransformerParams)
+    pred_params: XTransformerPredParams = field(default_factory=XTransformerPredParams)
+    tfidf: TfidfParams | None = None
+    beam_size: int | None = None
+    only_topk: int | None = None
+    post_processor: str | None = None
+    ensemble_method: str | None = None
+    seed: int = 0
+    threads: int = -1
+    logdir: str | None = None
+
+    @property
+    def first_level(self) -> MatcherParams:
+        """The parameters that say which encoder to begin with."""
+        chain = self.params.matcher_params_chain
+        return chain[0] if isinstance(chain, tuple) else chain
+
+    @property
+    def last_prediction(self) -> MatcherPredParams:
+        """The parameters that say how documents are read and the finest head predicts."""
+        chain = self.pred_params.matcher_params_chain
+        return chain[-1] if isinstance(chain, tuple) else chain
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingInputs:
+    """All that a training is given.
+
+    Args:
+        documents: to learn from.
+        tree: over the labels, instead of the preliminary one.
+        label_features: to cluster the labels by, instead of their documents.
+        names: of the labels.
+        validation: documents to measure on.
+    """
+
+    documents: Documents
+    tree: LabelTree | None = None
+    label_features: Any = None
+    names: Sequence[str] | None = None
+    validation: Documents | None = None
+
+    def check(self, communicator: Communicator) -> dict[str, str | None]:
+        """Refuses what does not fit together, or differs between ranks.
+
+        Returns:
+            The checksums of all that is trained on.
+        """
+        on_first_rank(communicator, self._check_here)
+        train, held_out = self.documents, self.validation
+        sums = {
+            "texts": checksum(train.texts),
+            "labels": checksum(train.Y),
+            "features": checksum(train.X),
+            "tree": checksum(self.tree),
+            "label features": checksum(self.label_features),
+            "validation texts": checksum(held_out.texts) if held_out else None,
+            "validation labels": checksum(held_out.Y) if held_out else None,
+        }
+        same_everywhere(communicator, sums)
+        return sums
+
+    def _check_here(self) -> None:
+        train, held_out = self.documents, self.validation
+        check_training_input(Y=train.Y, X=train.X, texts=train.texts, names=self.names, files=train.files)
+        for texts in (train.texts, held_out.texts if held_out else None):
+            if isinstance(texts, TextFile):
+                texts.check()
+        for what, given in (("the tree", self.tree and self.tree.nr_labels), ("label features", self._nr_described)):
+            if given is not None and given != train.nr_labels:
+                raise InputError(
+                    f"{what} and the label matrix are not of the same labels",
+                    expected=f"{train.nr_labels:,}, the columns of the label matrix",
+                    received=f"{given:,}",
+                )
+        if held_out is None:
+            return
+        called = held_out.files
+        check_validation_input(held_out.Y, train.nr_labels, str(called.get("Y", "the validation labels")))
+        check_pair(held_out.texts, held_out.Y, called.get("texts", "validation texts"), called.get("Y", "labels"))
+        if (held_out.X is None) != (train.X is None):
+            raise InputError(
+                "training and validation are not of one kind",
+                expected="features with both, or with neither",
+                received="features with " + ("training" if held_out.X is None else "validation") + " alone",
+                fix="give -xt with -x, and neither without the other",
+            )
+        if held_out.X is not None and train.X is not None:
+            check_pair(held_out.X, held_out.Y, called.get("X", "validation features"), called.get("Y", "labels"))
+            if held_out.X.nr_features != train.X.nr_features:
+                raise InputError(
+                    "the validation features are not those of the training",
+                    expected=f"{train.X.nr_features:,} columns",
+                    received=f"{held_out.X.nr_features:,}",
+                )
+
+    @property
+    def _nr_described(self) -> int | None:
+        return None if self.label_features is None else int(self.label_features.shape[0])

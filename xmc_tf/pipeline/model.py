@@ -1,0 +1,382 @@
+"""``XTransformer``: the whole model, from text to labels, in one folder.
+
+params.json   all parameters, versions, shapes, seed
+labels.txt    label names, where given
+tree/         the rankers' label tree
+features/     the fitted TF-IDF, where the model makes its own features
+encoder/      the transformer and its tokenizer, as a Hugging Face folder
+head/         the fine-tuned label head of the finest level, head_tree/ its tree where the rankers have another
+ranker/       the rankers, in PECOS's XLinear format
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix, spmatrix, vstack
+
+from xmc_tf.collective.communicator import Communicator, choose
+from xmc_tf.common.atomic import atomic_folder
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, TextFile, as_features, check_pair
+from xmc_tf.data.checks import check_prediction_input
+from xmc_tf.linear.disk import refuse_to_overwrite
+from xmc_tf.linear.model_folder import (
+    check_parts,
+    load_tfidf,
+    nr_dense,
+    read_facts,
+    read_names,
+    write_facts,
+    write_names,
+)
+from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParams
+from xmc_tf.pipeline.inputs import Documents, Recipe, Texts, TrainingInputs
+from xmc_tf.pipeline.stages import Stages
+from xmc_tf.pipeline.training import Made, make_parts, side_by_side
+from xmc_tf.tree import LabelTree, load_chain
+
+if TYPE_CHECKING:
+    from xmc_tf.collective.strategy import CollectiveStrategy
+    from xmc_tf.encoder import Encoder, TextTokenizer
+    from xmc_tf.features import Tfidf
+
+PARTS = ("tree", "features", "encoder", "head", "head_tree", "ranker")
+
+
+class XTransformer:
+    """A fine-tuned encoder, its label head, and rankers on [features ; vector].
+
+    The parts are loaded when they are first needed.
+
+    Example:
+        >>> model = XTransformer.load("model")
+        >>> model.best(["gradient of a sparse matrix"], k=3)
+        [[('scipy.sparse', 0.71), …]]
+
+    Args:
+        parts: where each of them lies.
+        facts: what ``params.json`` says.
+        names: of the labels, where they have any.
+        where: the folder that is named in messages.
+        kept: what has to live as long as the model.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, Path],
+        facts: Mapping[str, Any],
+        names: Sequence[str] | None = None,
+        *,
+        where: Path,
+        kept: Any = None,
+    ) -> None:
+        self.parts, self.facts = dict(parts), dict(facts)
+        self.names = list(names) if names else None
+        self.folder, self._kept = where, kept
+
+    # Made, written, read.
+
+    @classmethod
+    def train(
+        cls,
+        texts: Texts,
+        Y: spmatrix,
+        *,
+        params: XTransformerParams | None = None,
+        pred_params: XTransformerPredParams | None = None,
+        X: Any = None,
+        tfidf: TfidfParams | None = TfidfParams(),  # noqa: B008  it is frozen
+        tree: LabelTree | None = None,
+        label_features: Any = None,
+        validation: tuple[Any, ...] | Documents | None = None,
+        names: Sequence[str] | None = None,
+        strategy: "CollectiveStrategy | None" = None,
+        work_dir: str | Path | None = None,
+        seed: int = 0,
+        threads: int = -1,
+        logdir: str | Path | None = None,
+        **wishes: Any,
+    ) -> Self:
+        """Trains a model; under ``horovodrun`` all ranks call it together.
+
+        Example:
+            >>> model = XTransformer.train(TextFile("X.trn.txt"), Y, names=names)
+            >>> model.save("model")
+
+        Args:
+            texts: of the documents.
+            Y: documents × labels.
+            params: how everything is trained.
+            pred_params: how the model predicts where it is not told otherwise.
+            X: documents × features, as ``as_features`` takes them; None for a TF-IDF of the model's own.
+            tfidf: of that TF-IDF; None for rankers on the encoder's vector alone.
+            tree: over the labels, to fine-tune on; None for one by the documents' features.
+            label_features: labels × features, to build that tree by.
+            validation: held-out documents: (texts, Y) or (texts, Y, X).
+            names: of the labels.
+            strategy: the workers; by default those that were started together.
+            work_dir: where stages are kept: with the same one the same call goes on where it was stopped. Needed with
+                several workers, on a disk that all see.
+            seed: of all that is random.
+            threads: of the linear parts; -1 for one a core.
+            logdir: where TensorBoard's files go.
+            **wishes: ``beam_size``, ``only_topk``, ``post_processor``, ``ensemble_method`` over ``pred_params``.
+        """
+        communicator = strategy.communicator if strategy is not None else choose()
+        documents = Documents(texts, Y, None if X is None else as_features(X))
+        if validation is not None and not isinstance(validation, Documents):
+            held_X = as_features(validation[2]) if len(validation) > 2 and validation[2] is not None else None
+            validation = Documents(validation[0], validation[1], held_X)
+        kept = None
+        if work_dir is None:
+            if communicator.size > 1:
+                raise InputError(
+                    "several workers need a folder that all of them see", expected="work_dir", received="None"
+                )
+            kept = tempfile.TemporaryDirectory(prefix="xmc-tf-")
+            work_dir = Path(kept.name) / "work"
+        recipe = Recipe(
+            params or XTransformerParams(),
+            pred_params or XTransformerPredParams(),
+            None if X is not None else tfidf,
+            seed=seed,
+            threads=threads,
+            logdir=None if logdir is None else str(logdir),
+            **wishes,
+        )
+        given = TrainingInputs(documents, tree, label_features, names, validation)
+        return cls.trained(given, recipe, Stages(work_dir, communicator), strategy, kept)
+
+    @classmethod
+    def trained(
+        cls,
+        given: TrainingInputs,
+        recipe: Recipe,
+        stages: Stages,
+        strategy: "CollectiveStrategy | None" = None,
+        kept: Any = None,
+    ) -> Self:
+        """Trains a model stage by stage, for a caller that looks after the stages itself."""
+
+        def the_strategy() -> "CollectiveStrategy":
+            from xmc_tf.collective.strategy import CollectiveStrategy
+
+            return strategy or CollectiveStrategy(stages.communicator, seed=recipe.seed)
+
+        made: Made = make_parts(given, recipe, stages, the_strategy)
+        return cls(made.parts, made.facts, given.names, where=stages.folder, kept=kept)
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the model's folder, whole or not at all; an older model there is replaced.
+
+        Of several workers one calls it.
+        """
+        folder = Path(folder)
+        refuse_to_overwrite(folder)
+        with atomic_folder(folder) as part:
+            for name, source in self.parts.items():
+                shutil.copytree(source, part / name, copy_function=_link_or_copy)
+            write_names(part, self.names)
+            write_facts(part, self.facts)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Reads a model's folder."""
+        folder = Path(folder)
+        facts = read_facts(folder)
+        if facts.get("model") != "XTransformer":
+            raise InputError(
+                f"{folder} is no XTransformer",
+                expected="a model of xmc_tf.train",
+                received=f"a model {facts.get('model')!r}",
+                fix="python -m xmc_tf.linear.predict reads models of xmc_tf.linear.train",
+            )
+        parts = {name: folder / name for name in PARTS if (folder / name).is_dir()}
+        if "encoder" not in parts:
+            raise InputError(f"{folder}: encoder/ is missing", fix="the folder was copied in part: copy it again")
+        return cls(parts, facts, read_names(folder, int(facts["nr_labels"])), where=folder)
+
+    # Its parts.
+
+    @property
+    def nr_labels(self) -> int:
+        """How many labels can be predicted."""
+        return int(self.facts["nr_labels"])
+
+    @property
+    def makes_features(self) -> bool:
+        """Whether it makes its rankers' features from the text itself, or they see none but the vector."""
+        return "features" in self.parts or self.nr_given_features == 0
+
+    @property
+    def nr_given_features(self) -> int:
+        """How many features each document has beside the encoder's vector."""
+        return int(self.facts.get("nr_features", self.facts["embedding_dim"])) - int(self.facts["embedding_dim"])
+
+    @cached_property
+    def ranker(self) -> XLinear:
+        """The rankers."""
+        if "ranker" not in self.parts:
+            raise InputError(
+                f"{self.folder} has no rankers: it was trained with only_encoder",
+                fix="train it without --only-encoder, or predict with the label head: ensemble method transformer-only",
+            )
+        ranker = XLinear.load(self.parts["ranker"], nr_dense=nr_dense(self.facts, self.folder))
+        found = (("ranker", "nr_labels", ranker.nr_labels), ("ranker", "nr_features", ranker.nr_features))
+        check_parts(self.folder, self.facts, found)
+        return ranker
+
+    @cached_property
+    def tree(self) -> LabelTree:
+        """The rankers' label tree."""
+        return load_chain(self.parts["tree"])
+
+    @cached_property
+    def tfidf(self) -> "Tfidf":
+        """The vectoriser."""
+        return load_tfidf(self.parts.get("features"), self.facts)
+
+    @cached_property
+    def encoder(self) -> "Encoder":
+        """The encoder."""
+        from xmc_tf.encoder import Encoder
+
+        return Encoder.load(self.parts["encoder"])
+
+    @cached_property
+    def tokenizer(self) -> "TextTokenizer":
+        """The encoder's tokenizer."""
+        from xmc_tf.encoder import TextTokenizer
+
+        return TextTokenizer.load(self.parts["encoder"])
+
+    # What it does.
+
+    def encode(self, texts: Texts, *, batch_tokens: int = 16384) -> np.ndarray:
+        """The texts' vectors, scaled to length 1: float32 [texts, dim]."""
+        from xmc_tf.encoder import encode_documents
+        from xmc_tf.pipeline.embeddings import unit_rows
+
+        store = _tokens_in_memory(self.tokenizer, texts, int(self.facts["truncate_length"]))
+        return unit_rows(encode_documents(self.encoder, store, batch_tokens=batch_tokens))
+
+    def predict(
+        self,
+        texts: Texts,
+        X: Any = None,
+        *,
+        beam_size: int | None = None,
+        only_topk: int | None = None,
+        post_processor: str | None = None,
+        ensemble_method: str | None = None,
+        max_pred_chunk: int = 1_000_000,
+        batch_tokens: int = 16384,
+        threads: int = -1,
+    ) -> csr_matrix:
+        """The best labels of texts.
+
+        Args:
+            texts: of the documents.
+            X: their features, where the model was trained on features that were given.
+            beam_size: nodes kept at each level above the labels; None for what the model says, here and below.
+            only_topk: labels kept.
+            post_processor: of the rankers' scores.
+            ensemble_method: ``concat-only`` for the rankers' scores, ``transformer-only`` for the label head's, or
+                ``average``, ``rank_average``, ``round_robin`` of both.
+            max_pred_chunk: documents that are predicted at a time.
+            batch_tokens: tokens that the encoder takes at a time.
+            threads: of the rankers; -1 for one a core.
+
+        Returns:
+            (documents × labels) scores, descending within a row.
+        """
+        method = ensemble_method or str(self.facts["ensemble_method"])
+        given = self._given_features(texts, X, method)
+        wishes = {"beam_size": beam_size, "only_topk": only_topk, "post_processor": post_processor}
+        parts = []
+        for begin in range(0, len(texts), max_pred_chunk):
+            end = min(begin + max_pred_chunk, len(texts))
+            some = texts[begin:end] if (begin, end) != (0, len(texts)) else texts
+            part = given.rows(slice(begin, end)) if given is not None and some is not texts else given
+            parts.append(self._predict(some, part, method, wishes, batch_tokens, threads))
+        if not parts:
+            return csr_matrix((0, self.nr_labels), dtype=np.float32)
+        return parts[0] if len(parts) == 1 else vstack(parts, format="csr")
+
+    def best(self, texts: Texts, k: int = 5, **wishes: Any) -> list[list[tuple[str, float]]]:
+        """The best labels by name, with scores, best first; a label without a name goes by its number."""
+        predicted = self.predict(texts, only_topk=k, **wishes)
+        return [
+            [
+                (self.names[label] if self.names else str(label), float(score))
+                for label, score in zip(predicted.indices[a:b], predicted.data[a:b], strict=True)
+            ]
+            for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True)
+        ]
+
+    def _given_features(self, texts: Texts, X: Any, method: str) -> Features | None:
+        """The features that the caller gave, checked against what the model needs."""
+        if X is None:
+            if self.makes_features or method == "transformer-only":
+                return None
+            raise InputError(
+                "this model was trained on features beside the texts",
+                expected=f"{self.nr_given_features:,} features (-x), as in training",
+                received="texts alone",
+            )
+        X = as_features(X)
+        if self.makes_features:
+            raise InputError(
+                "this model makes its features itself", expected="texts alone", received="features too", fix="drop -x"
+            )
+        check_prediction_input(X, self.nr_given_features)
+        check_pair(X, texts, "the features", "the texts")
+        return X
+
+    def _predict(
+        self,
+        texts: Texts,
+        given: Features | None,
+        method: str,
+        wishes: dict[str, Any],
+        batch_tokens: int,
+        threads: int,
+    ) -> csr_matrix:
+        vectors = self.encode(texts, batch_tokens=batch_tokens)
+        sparse, dense = (given.sparse, given.dense) if given is not None else (None, None)
+        if "features" in self.parts:
+            sparse = self.tfidf.transform(texts, threads=threads)
+        X = side_by_side(sparse, dense, vectors)
+        return self.ranker.predict(X, threads=threads, **wishes)
+
+
+def share_of(count: int, communicator: Communicator) -> slice:
+    """This rank's documents among ``count``: neighbours, about as many on each rank."""
+    cuts = np.linspace(0, count, communicator.size + 1).astype(int)
+    return slice(int(cuts[communicator.rank]), int(cuts[communicator.rank + 1]))
+
+
+def _tokens_in_memory(tokenizer: "TextTokenizer", texts: Texts, max_length: int) -> Any:
+    """A token store that was never on disk."""
+    from xmc_tf.data import TokenStore
+
+    lines = texts.lines() if isinstance(texts, TextFile) else texts
+    found = tokenizer.tokenize(lines, max_length)
+    ids = np.concatenate([np.zeros(0, np.int32), *found])
+    lengths = np.array([len(one) for one in found], np.int32)
+    return TokenStore(ids, lengths, {"fingerprint": "", "about": {}}, Path("the texts"))
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    """A second name for a file, which costs nothing; a copy where the file system has none or it is elsewhere."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

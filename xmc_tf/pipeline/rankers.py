@@ -1,0 +1,68 @@
+"""The rankers' step, and the one place that says on which ranks they are trained."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from scipy.sparse import spmatrix
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.data import Features
+from xmc_tf.linear.fit import train_rankers
+from xmc_tf.linear.modes import trained_levels
+from xmc_tf.params import LinearChainPredParams, RankerParams, RankerPredParams, override_levels
+from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.tree import LabelTree
+
+
+def rankers_of(
+    X: Features,
+    Y: spmatrix,
+    tree: LabelTree,
+    params: RankerParams,
+    pred_params: RankerPredParams,
+    communicator: Communicator,
+    folder: Path,
+    *,
+    threads: int = -1,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Trains the rankers and writes them to ``folder/ranker``; all ranks call it together.
+
+    Args:
+        X: all documents × features, mapped from the same files on all ranks.
+        Y: all documents × labels.
+        tree: over the labels.
+        params: of the training.
+        pred_params: how they predict where they are not told otherwise; one block a level.
+        communicator: the ranks.
+        folder: which all ranks see.
+        threads: of each rank.
+        seed: of the solvers' visiting orders.
+
+    Returns:
+        The same on all ranks: how many levels, features and weights there are.
+    """
+
+    def train() -> dict[str, Any]:
+        model = train_rankers(
+            X, Y, tree.to_chain(), params=params, pred_params=pred_params, threads=threads, seed=seed
+        )  # fmt: skip
+        model.save(folder / "ranker")
+        return {
+            "nr_features": model.nr_features,
+            "nr_dense": model.nr_dense,
+            "nr_weights": model.nr_weights,
+            "said": f"{model.nr_weights:,} weights in {model.depth} levels",
+        }
+
+    return on_first_rank(communicator, train)
+
+
+def ranker_pred_params(
+    params: RankerParams, pred_params: RankerPredParams, tree: LabelTree, **wishes: Any
+) -> RankerPredParams:
+    """One block for each level that is trained, with the caller's wishes; see ``override_levels``."""
+    levels = len(range(tree.depth)[trained_levels(params, tree.depth)])
+    chain = override_levels(pred_params.hlm_args.model_chain, levels, **wishes)
+    return dataclasses.replace(pred_params, hlm_args=LinearChainPredParams(model_chain=chain))

@@ -1,0 +1,213 @@
+"""Stages: work that is done once, whatever stops the process in between.
+
+Each stage has a folder in the work folder. It is filled under another name, ``<stage>.part``, and gets its own when it
+is complete; its ``stage.json`` holds the hash of all that it was made from. The same command again finds the stages
+that are complete and of the same inputs, and goes on after the last of them. What has changed makes anew that stage and
+those that build on it, and no other.
+"""
+
+import hashlib
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.together import together
+from xmc_tf.common.errors import InputError
+from xmc_tf.params import Params
+from xmc_tf.pipeline.waiting import on_first_rank
+
+_LOG = logging.getLogger(__name__)
+_RECORD = "stage.json"
+_BEGUN = "begun.json"
+_MARK = "xmc_tf work folder"
+_FORMAT = 1  # of the stages' folders; another one makes all of them anew
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A complete stage.
+
+    Args:
+        name: what it is called.
+        folder: where its results lie.
+        hash: of its inputs, those of the stages before included.
+        facts: what it tells the stages after it, and ``said``, what came out in words.
+        seconds: how long it took, when it was made.
+        kept: whether it was there from before.
+    """
+
+    name: str
+    folder: Path
+    hash: str
+    facts: Facts
+    seconds: float
+    kept: bool
+
+
+class Stages:
+    """The stages of one training, in order.
+
+    Example:
+        >>> stages = Stages("model.work", choose())
+        >>> tree = stages.run("tree", lambda folder: save_tree(folder), inputs={"Y": checksum(Y), "params": params})
+
+    Args:
+        folder: the work folder, which all ranks see.
+        communicator: the ranks; all of them make the same calls.
+    """
+
+    def __init__(self, folder: str | Path, communicator: Communicator) -> None:
+        self.folder = Path(folder)
+        self.communicator = communicator
+        self.done: list[Stage] = []
+        on_first_rank(communicator, self._prepare)
+        together(communicator, self._see)
+
+    def run(
+        self,
+        name: str,
+        make: Callable[[Path], Facts],
+        *,
+        inputs: Mapping[str, Any],
+        after: Sequence[Stage] = (),
+        by_all: bool = False,
+    ) -> Stage:
+        """Makes a stage, or finds it made.
+
+        Args:
+            name: of the stage and of its folder.
+            make: fills the folder and gives the stage's facts. What an interrupted run has left in the folder is still
+                there, if it was of the same inputs: it may be taken up or written over.
+            inputs: all that the result depends on, as JSON or as parameters; not the number of ranks.
+            after: the stages whose results it builds on.
+            by_all: whether all ranks call ``make`` together, and rank 0's facts count; otherwise rank 0 does alone.
+        """
+        key = digest({"stage": name, "format": _FORMAT, "inputs": inputs, "after": [stage.hash for stage in after]})
+        found = on_first_rank(self.communicator, lambda: self._find(name, key))
+        if found is not None:
+            stage = Stage(name, self.folder / name, key, found["facts"], found["seconds"], kept=True)
+            self._tell("%s: kept from before%s", name, _in_words(stage))
+        else:
+            part = self.folder / f"{name}.part"
+            on_first_rank(self.communicator, lambda: self._begin(part, key))
+            start = time.monotonic()
+            if by_all:
+                facts = self.communicator.broadcast(make(part))
+            else:
+                facts = on_first_rank(self.communicator, lambda: make(part))
+            seconds = time.monotonic() - start
+            on_first_rank(self.communicator, lambda: self._complete(part, name, key, facts, seconds))
+            stage = Stage(name, self.folder / name, key, facts, seconds, kept=False)
+            self._tell("%s: done in %.1f s%s", name, seconds, _in_words(stage))
+        self.done.append(stage)
+        return stage
+
+    @contextmanager
+    def aside(self, name: str, said: Callable[[], str]) -> Iterator[None]:
+        """Tells of work between the stages that looks after itself, as tokenizing does.
+
+        Args:
+            name: what it is called.
+            said: what came out, asked when it is over.
+        """
+        start = time.monotonic()
+        yield
+        stage = Stage(name, self.folder, "", {"said": said()}, time.monotonic() - start, kept=False)
+        self._tell("%s: done in %.1f s%s", name, stage.seconds, _in_words(stage))
+        self.done.append(stage)
+
+    def summary(self) -> list[list[str]]:
+        """A line for each stage: its name, the seconds it took, what came out."""
+        return [
+            [stage.name, f"{stage.seconds:.1f}" + (" (before)" if stage.kept else ""), stage.facts.get("said", "")]
+            for stage in self.done
+        ]
+
+    def remove(self) -> None:
+        """Removes the work folder, when its results are elsewhere."""
+        on_first_rank(self.communicator, lambda: shutil.rmtree(self.folder))
+
+    def _prepare(self) -> None:
+        """Makes the folder; refuses one that holds anything else."""
+        mark = self.folder / ".work"
+        if self.folder.exists() and not mark.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+            raise InputError(
+                f"{self.folder} is there already and is no work folder",
+                expected="a new folder, or that of an earlier run, to go on with",
+                fix="move it away, or give the model another name",
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        mark.write_text(_MARK + "\n", encoding="utf-8")
+
+    def _see(self) -> None:
+        if not (self.folder / ".work").is_file():
+            raise InputError(
+                f"{self.folder}, which rank 0 has made, is not seen here",
+                expected="a folder that all hosts share",
+                fix="put the model on the shared file system, under the same path everywhere",
+            )
+
+    def _find(self, name: str, key: str) -> Facts | None:
+        """The record of a complete stage of these inputs."""
+        record = _read(self.folder / name / _RECORD)
+        return record if record is not None and record.get("hash") == key else None
+
+    def _begin(self, part: Path, key: str) -> None:
+        """Makes the folder to fill; what an interrupted run left in it stays if it was of the same inputs."""
+        begun = _read(part / _BEGUN)
+        if begun is not None and begun.get("hash") == key:
+            self._tell("%s: goes on where it was stopped", part.stem)
+            return
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        (part / _BEGUN).write_text(json.dumps({"hash": key}), encoding="utf-8")
+
+    def _complete(self, part: Path, name: str, key: str, facts: Facts, seconds: float) -> None:
+        """Gives the folder its name."""
+        record = {"stage": name, "hash": key, "seconds": round(seconds, 3), "facts": facts}
+        (part / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        (part / _BEGUN).unlink()
+        target = self.folder / name
+        if target.exists():  # of other inputs
+            # A folder cannot take another's name: gone first, and if we are stopped here, made anew.
+            shutil.rmtree(target)
+        part.rename(target)
+
+    def _tell(self, message: str, *values: object) -> None:
+        if self.communicator.rank == 0:
+            _LOG.info(message, *values)
+
+
+def digest(value: Any) -> str:
+    """A hash of anything that is JSON or holds parameters."""
+    text = json.dumps(value, sort_keys=True, default=_as_json)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Params):
+        return value.to_json()
+    raise TypeError(f"no input of a stage: {type(value).__name__}")
+
+
+def _read(path: Path) -> Facts | None:
+    """A record; None where there is none that can be read, since then the stage is made anew."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _in_words(stage: Stage) -> str:
+    said = stage.facts.get("said")
+    return f": {said}" if said else ""

@@ -1,0 +1,49 @@
+"""Work of the first rank, while the others wait for it without looking dead."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from typing import Any, TypeVar, cast
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.together import together
+
+Result = TypeVar("Result")
+
+
+def on_first_rank(communicator: Communicator, work: Callable[[], Result], every_s: float = 1.0) -> Result:
+    """Has rank 0 do ``work()`` and gives all ranks its result, or its error.
+
+    The ranks exchange a word every ``every_s`` seconds meanwhile. In one long wait the transport would take rank 0 for
+    hung, and nobody would notice that a rank has died.
+
+    Args:
+        communicator: the ranks; all call this together.
+        work: must not talk to other ranks. Its result travels to them, so it should be small.
+        every_s: seconds between words.
+
+    Raises:
+        InputError: on all ranks, where the work raised one.
+        OSError: the same.
+    """
+    if communicator.size == 1:
+        return work()
+    if communicator.rank != 0:
+        while not communicator.broadcast(False):
+            pass
+        together(communicator, lambda: None)
+        return communicator.broadcast(cast(Result, None))
+    with ThreadPoolExecutor(1, thread_name_prefix="first-rank") as pool:
+        future = pool.submit(work)
+        while not communicator.broadcast(_ends_within(future, every_s)):
+            pass
+        return communicator.broadcast(together(communicator, future.result))
+
+
+def _ends_within(future: Future[Any], seconds: float) -> bool:
+    """Whether the work is over, be it by an error, after at most so many seconds."""
+    try:
+        future.exception(seconds)
+    except NotYet:
+        return False
+    return True
