@@ -1,0 +1,96 @@
+"""What differs between the architectures: class, inputs, what stands for the whole text, how long it may be."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from xmc_tf.common.errors import InputError
+
+_NO_LIMIT = 1 << 20
+
+
+class Architecture(NamedTuple):
+    """One kind of transformer.
+
+    Attributes:
+        tf_class: its class in transformers.
+        pooling: how a text's vector comes about where nobody says so; the pooler only with weights for it.
+        dropouts: names in its configuration: of the dropout between layers first, then of those inside.
+        max_length: the longest document in tokens, from the configuration.
+        inputs: what its class takes beside ids and mask.
+        half_precision: its class can compute in half precision; others do not, whatever the policy.
+        branches_on_tensors: its code has to be converted by AutoGraph when it is traced.
+    """
+
+    tf_class: str
+    pooling: str
+    dropouts: tuple[str, ...]
+    max_length: Callable[[Any], int]
+    inputs: Callable[[tf.Tensor], dict[str, tf.Tensor]]
+    half_precision: bool = True
+    branches_on_tensors: bool = False
+
+
+def architecture_of(config: Any) -> Architecture:
+    """The architecture that a configuration of transformers belongs to.
+
+    Raises:
+        InputError: when it is none of those known here.
+    """
+    if config.model_type not in ARCHITECTURES:
+        raise InputError(
+            f"the encoder is of an architecture that is not supported: {config.model_type or 'none named'}",
+            expected=", ".join(ARCHITECTURES),
+            fix="choose an encoder of one of these",
+        )
+    return ARCHITECTURES[config.model_type]
+
+
+def _nothing(mask: tf.Tensor) -> dict[str, tf.Tensor]:
+    return {}
+
+
+def _one_segment(mask: tf.Tensor) -> dict[str, tf.Tensor]:
+    return {"token_type_ids": tf.zeros_like(mask)}
+
+
+def _xlnet_segments(mask: tf.Tensor) -> dict[str, tf.Tensor]:
+    """The classification token is the last and has a segment of its own; so has padding."""
+    place = tf.range(tf.shape(mask)[1])[None, :]
+    last = place == tf.reduce_sum(mask, axis=1, keepdims=True) - 1
+    return {"token_type_ids": tf.where(mask == 0, 3, tf.where(last, 2, 0))}
+
+
+def _positions(config: Any) -> int:
+    return int(config.max_position_embeddings)
+
+
+def _positions_behind_padding(config: Any) -> int:
+    """Positions are counted from the padding's id on."""
+    return int(config.max_position_embeddings) - int(config.pad_token_id or 0) - 1
+
+
+def _mpnet_positions(config: Any) -> int:
+    return int(config.max_position_embeddings) - 2  # its padding has the id 1 whatever the configuration says
+
+
+def _unlimited(config: Any) -> int:
+    return _NO_LIMIT
+
+
+_DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+
+ARCHITECTURES = {
+    "bert": Architecture("TFBertModel", "pooler", _DROPOUTS, _positions, _one_segment),
+    "roberta": Architecture("TFRobertaModel", "pooler", _DROPOUTS, _positions_behind_padding, _one_segment),
+    "xlm-roberta": Architecture("TFXLMRobertaModel", "pooler", _DROPOUTS, _positions_behind_padding, _one_segment),
+    "distilbert": Architecture("TFDistilBertModel", "cls", ("dropout", "attention_dropout"), _positions, _nothing),
+    "xlnet": Architecture("TFXLNetModel", "last", ("dropout",), _unlimited, _xlnet_segments, half_precision=False),
+    "deberta-v2": Architecture(
+        "TFDebertaV2Model", "cls", _DROPOUTS, _positions, _one_segment, branches_on_tensors=True
+    ),
+    "electra": Architecture("TFElectraModel", "cls", _DROPOUTS, _positions, _one_segment),
+    "mpnet": Architecture("TFMPNetModel", "pooler", _DROPOUTS, _mpnet_positions, _nothing),
+    "albert": Architecture("TFAlbertModel", "pooler", _DROPOUTS, _positions, _one_segment),
+}

@@ -1,0 +1,310 @@
+"""A transformer that turns token ids into one vector a text."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+import transformers
+from safetensors import SafetensorError
+from transformers import AutoConfig
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.encoder import pooling as poolings
+from xmc_tf.encoder.architectures import Architecture, architecture_of
+from xmc_tf.encoder.sources import Source, quiet_transformers
+
+_DUMMY_IDS = ((1, 1),)
+
+
+class Encoder(tf.Module):
+    """A pre-trained transformer and its pooling.
+
+    Example:
+        >>> encoder = Encoder.load("bert-base-cased")
+        >>> vectors = encoder(ids, mask)  # [documents, encoder.dim]
+
+    Attributes:
+        model: the class of transformers.
+        architecture: which kind it is: "bert", "xlnet"…
+        pooling: how it pools: "mean", "cls", "pooler", "max" or "last".
+        dim: length of a vector.
+        max_length: the longest document in tokens that it can take.
+    """
+
+    def __init__(self, model: Any, pooling: str) -> None:
+        super().__init__(name="encoder")
+        self.model = model
+        self.config = model.config
+        self._kind = architecture_of(self.config)
+        self.architecture: str = self.config.model_type
+        self.pooling = pooling
+        self.dim = int(self.config.hidden_size)
+        self.max_length = self._kind.max_length(self.config)
+        self._pad_id = int(self.config.pad_token_id or 0)
+        self._trainable: list[tf.Variable] | None = None
+        self._graphs: dict[bool, Any] = {}
+
+    @classmethod
+    def load(
+        cls,
+        name_or_folder: str | Path,
+        *,
+        pooling: str = "auto",
+        hidden_dropout_prob: float | None = None,
+        cache_dir: str = "",
+    ) -> Self:
+        """Loads an encoder with its weights.
+
+        Args:
+            name_or_folder: a folder as transformers or ``save`` wrote it (safetensors, h5, or PyTorch's format where
+                PyTorch is installed), PECOS's folder with ``text_encoder`` inside, or a name on the hub.
+            pooling: how to pool; "auto" for what its files say, else what is usual for the architecture.
+            hidden_dropout_prob: dropout between the layers; None for the checkpoint's own; with 0 there is none inside
+                the attention either.
+            cache_dir: folder of downloaded encoders; empty for the usual one.
+
+        Raises:
+            InputError: when there is no such encoder, or its files are not whole.
+        """
+        poolings.check_pooling(pooling)
+        source = Source(name_or_folder, "encoder", cache_dir)
+        with quiet_transformers():
+            config = _load_config(source)
+            _set_dropout(config, hidden_dropout_prob)
+            kind = architecture_of(config)
+            if pooling == "auto":
+                pooling = _pooling_of(source) or "auto"
+            with _precision(kind):
+                model, missing = _load_model(source, config, getattr(transformers, kind.tf_class))
+        if [name for name in missing if "pooler" in name]:
+            if pooling == "pooler":
+                raise InputError(
+                    f"{source.name} has no weights for its pooler",
+                    expected="another pooling",
+                    received="pooling pooler",
+                    fix="choose mean or cls (--pooling)",
+                )
+            return cls(model, "cls" if pooling == "auto" else pooling)
+        return cls(model, _checked(kind.pooling if pooling == "auto" else pooling, model))
+
+    @classmethod
+    def from_config(cls, config: Any, *, pooling: str = "auto", seed: int = 0) -> Self:
+        """Makes an encoder with random weights.
+
+        Args:
+            config: a configuration of transformers, such as ``BertConfig(...)``.
+            pooling: how to pool; "auto" for what is usual for the architecture.
+            seed: of the weights; the same seed gives the same ones.
+        """
+        poolings.check_pooling(pooling)
+        kind = architecture_of(config)
+        _settle(config)
+        with quiet_transformers(), _precision(kind):
+            model = getattr(transformers, kind.tf_class)(config)
+            model.build_in_name_scope()
+        for number, variable in enumerate(model.variables):
+            _draw_anew(variable, config.initializer_range, np.random.default_rng([seed, number]))
+        return cls(model, _checked(kind.pooling if pooling == "auto" else pooling, model))
+
+    def __call__(self, ids: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """The texts' vectors, not normalised.
+
+        Args:
+            ids: int32 [B, T], padded on the right, whatever the architecture.
+            mask: [B, T], 1 or true for a token; what stands in the ids where it is 0 does not matter.
+            training: whether dropout takes place.
+
+        Returns:
+            float32 [B, dim], also under a policy of mixed precision.
+        """
+        ids, mask = tf.cast(ids, tf.int32), tf.cast(mask, tf.int32)
+        if ids.shape[1] is not None and ids.shape[1] > self.max_length:
+            raise InputError(
+                f"documents of {ids.shape[1]} tokens are too long for the encoder",
+                expected=f"at most {self.max_length}",
+                fix="truncate them (truncate_length)",
+            )
+        ids = tf.where(mask > 0, ids, self._pad_id)
+        states, pooler = self._run(ids, mask, training)
+        vectors = poolings.pool(self.pooling, states, mask, pooler, self.architecture == "xlnet")
+        vectors.set_shape([ids.shape[0], self.dim])
+        return vectors
+
+    def in_graph(self, ids: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """The same as a call, compiled once for all sizes of batches."""
+        if training not in self._graphs:
+            sizes = tf.TensorSpec([None, None], tf.int32)
+            self._graphs[training] = tf.function(
+                lambda ids, mask: self(ids, mask, training), input_signature=[sizes, sizes], autograph=False
+            )
+        return self._graphs[training](ids, mask)
+
+    def _run(self, ids: tf.Tensor, mask: tf.Tensor, training: bool) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """The tokens' vectors, and what the architecture's pooler makes of them."""
+
+        def run(ids: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
+            inputs = {"input_ids": ids, "attention_mask": mask, **self._kind.inputs(mask)}
+            output = self.model(**inputs, return_dict=True, training=training)
+            return output.last_hidden_state, output.get("pooler_output")
+
+        if self._kind.branches_on_tensors and not tf.executing_eagerly():
+            # Callers trace without AutoGraph (test_vectors_do_not_depend_on_padding fails for deberta-v2 without this).
+            return tf.function(run, autograph=True)(ids, mask)
+        return run(ids, mask)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of tokens that it has vectors for."""
+        return int(self.config.vocab_size)
+
+    @property
+    def variables(self) -> Sequence[tf.Variable]:
+        """All weights, those of a pooler that is not used too."""
+        return tuple(self.model.variables)
+
+    @property
+    def trainable_variables(self) -> Sequence[tf.Variable]:
+        """The weights that a gradient reaches, in a fixed order.
+
+        Most checkpoints have some that it does not: the pooler where another pooling is used, XLNet's mask.
+        """
+        if self._trainable is None:
+            candidates = self.model.trainable_variables
+            with tf.GradientTape() as tape:
+                vectors = self(tf.constant(_DUMMY_IDS), tf.ones_like(_DUMMY_IDS))
+            gradients = tape.gradient(vectors, candidates)
+            self._trainable = [one for one, gradient in zip(candidates, gradients, strict=True) if gradient is not None]
+        return tuple(self._trainable)
+
+    def check_tokenizer(self, vocabulary_size: int) -> None:
+        """Sees to it that every token has a vector.
+
+        Args:
+            vocabulary_size: of the tokenizer, `TextTokenizer.vocabulary_size`.
+
+        Raises:
+            InputError: when the tokenizer knows more tokens than the encoder.
+        """
+        if vocabulary_size > self.vocabulary_size:
+            raise InputError(
+                "the tokenizer does not belong to the encoder: it knows more tokens",
+                expected=f"at most {self.vocabulary_size:,}",
+                received=f"{vocabulary_size:,}",
+                fix="load both from the same folder",
+            )
+
+    def save(self, folder: str | Path) -> None:
+        """Writes configuration, weights and pooling as a folder that ``load`` and transformers read.
+
+        Args:
+            folder: where to; what else lies in it stays. For a folder that appears whole or not at all, call it
+                inside ``atomic_folder``.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        with quiet_transformers():
+            self.model.save_pretrained(folder, safe_serialization=True)
+        poolings.write_pooling(folder, self.pooling)
+
+
+def _load_config(source: Source) -> Any:
+    try:
+        config = AutoConfig.from_pretrained(source.name, cache_dir=source.cache_dir)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise source.not_found(error) from None
+    return _settle(config)
+
+
+def _settle(config: Any) -> Any:
+    """Sets what a training of vectors never wants otherwise."""
+    config.output_hidden_states = config.output_attentions = False
+    if config.model_type == "xlnet":
+        config.use_mems_eval = config.use_mems_train = False
+        config.mem_len = None
+    return config
+
+
+@contextmanager
+def _precision(kind: Architecture) -> Iterator[None]:
+    """Layers take the policy that is set when they are made; some classes mix types under one of half precision."""
+    before = tf_keras.mixed_precision.global_policy()
+    if not kind.half_precision:
+        tf_keras.mixed_precision.set_global_policy("float32")
+    try:
+        yield
+    finally:
+        tf_keras.mixed_precision.set_global_policy(before)
+
+
+def _set_dropout(config: Any, hidden_dropout_prob: float | None) -> None:
+    if hidden_dropout_prob is None:
+        return
+    hidden, *inner = architecture_of(config).dropouts
+    setattr(config, hidden, hidden_dropout_prob)
+    if hidden_dropout_prob == 0:
+        for name in inner:
+            setattr(config, name, 0.0)
+
+
+def _load_model(source: Source, config: Any, tf_class: Any) -> tuple[Any, list[str]]:
+    """The model and which of its weights the files do not have; that can be the pooler's only."""
+    from_pt = source.weights_are_torch()
+    options = {"config": config, "cache_dir": source.cache_dir, "output_loading_info": True}
+    try:
+        try:
+            model, info = tf_class.from_pretrained(source.name, from_pt=from_pt, **options)
+        except OSError as error:
+            if source.folder is not None or "from_pt=True" not in str(error):
+                raise
+            source.need_torch()
+            model, info = tf_class.from_pretrained(source.name, from_pt=True, **options)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise source.not_found(error) from None
+    missing = [str(name) for name in info["missing_keys"]]
+    needed = [name for name in missing if "pooler" not in name and not name.endswith("mask_emb")]
+    if needed:
+        raise InputError(
+            f"{source.name} lacks weights of the encoder",
+            expected=f"all {len(model.weights)} of {tf_class.__name__}",
+            received=f"none for {', '.join(needed[:3])}{'…' if len(needed) > 3 else ''} ({len(needed)} in all)",
+            fix="check that config.json and the weights belong together",
+        )
+    return model, missing
+
+
+def _pooling_of(source: Source) -> str | None:
+    """What the encoder's own files say about its pooling, or None."""
+    own = poolings.own_pooling(source.read(poolings.OWN_FILE))
+    if own is not None:
+        return own
+    module = poolings.pooling_module(source.read("modules.json"))
+    if module is None:
+        return None
+    file = f"{module}/config.json"
+    return poolings.their_pooling(source.read(file), file)
+
+
+def _checked(pooling: str, model: Any) -> str:
+    """The pooling, if the model can do it."""
+    if pooling == "pooler" and not any("pooler" in variable.name for variable in model.variables):
+        raise InputError(
+            f"{model.config.model_type} has no pooler", expected="mean, cls, max or last", received="pooling pooler"
+        )
+    return pooling
+
+
+def _draw_anew(variable: tf.Variable, deviation: float, rng: np.random.Generator) -> None:
+    """Draws a random weight again from our own seed; what is all ones or zeros stays."""
+    before = variable.numpy()
+    if before.size < 2 or before.min() == before.max():
+        return
+    values = rng.standard_normal(before.shape)
+    while (far := np.abs(values) > 2).any():
+        values[far] = rng.standard_normal(int(far.sum()))
+    variable.assign((deviation * values).astype(before.dtype))

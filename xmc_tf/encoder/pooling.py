@@ -1,0 +1,115 @@
+"""One vector a text out of one vector a token, as the checkpoint was trained to do it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from xmc_tf.common.errors import InputError
+
+POOLINGS = ("mean", "cls", "pooler", "max", "last")
+OWN_FILE = "pooling.json"
+
+# The fields of sentence-transformers' file that are true, and what that is here.
+_THEIRS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_lasttoken": "last",
+}
+
+
+def check_pooling(pooling: str) -> str:
+    """Gives back the name of a pooling, or ``"auto"``.
+
+    Raises:
+        InputError: when there is none of that name.
+    """
+    if pooling not in (*POOLINGS, "auto"):
+        raise InputError(
+            f"there is no pooling {pooling!r}", expected=", ".join(("auto", *POOLINGS)), received=repr(pooling)
+        )
+    return pooling
+
+
+def pool(pooling: str, states: tf.Tensor, mask: tf.Tensor, pooler: tf.Tensor | None, last_is_cls: bool) -> tf.Tensor:
+    """The texts' vectors.
+
+    Args:
+        pooling: one of ``POOLINGS``.
+        states: [B, T, dim], the tokens' vectors.
+        mask: int32 [B, T], 1 for a token.
+        pooler: [B, dim], what the architecture's own pooler gives, if it has one.
+        last_is_cls: the classification token is the last one and not the first.
+
+    Returns:
+        float32 [B, dim]; 0 for a text without any token, but for the pooler's.
+    """
+    if pooling == "pooler":
+        return tf.cast(pooler, tf.float32)
+    states = tf.cast(states, tf.float32)
+    if pooling == "last" or (pooling == "cls" and last_is_cls):
+        last = tf.reduce_sum(mask, axis=1) - 1
+        return tf.gather(states, tf.maximum(last, 0), axis=1, batch_dims=1)
+    if pooling == "cls":
+        return states[:, 0]
+    count = tf.reduce_sum(mask, axis=1, keepdims=True)
+    if pooling == "max":
+        highest = tf.reduce_max(tf.where(mask[:, :, None] > 0, states, states.dtype.min), axis=1)
+        return tf.where(count > 0, highest, tf.zeros_like(highest))
+    weights = tf.cast(mask, tf.float32)[:, None, :]
+    return tf.squeeze(weights @ states, axis=1) / tf.cast(tf.maximum(count, 1), tf.float32)
+
+
+def own_pooling(content: bytes | None) -> str | None:
+    """The pooling that our own file names; None where there is no such file."""
+    if content is None:
+        return None
+    named = _json(content, OWN_FILE)
+    if not isinstance(named, dict) or named.get("pooling") not in POOLINGS:
+        raise InputError(
+            f"the encoder's {OWN_FILE} names no pooling", expected=", ".join(POOLINGS), received=str(named)
+        )
+    return named["pooling"]
+
+
+def write_pooling(folder: Path, pooling: str) -> None:
+    """Notes in the folder how its encoder pools."""
+    (folder / OWN_FILE).write_text(json.dumps({"pooling": pooling}) + "\n", encoding="utf-8")
+
+
+def pooling_module(modules: bytes | None) -> str | None:
+    """The folder of sentence-transformers' pooling file, from the content of its ``modules.json``."""
+    if modules is None:
+        return None
+    listed = _json(modules, "modules.json")
+    found = [one for one in listed if isinstance(one, dict) and str(one.get("type", "")).endswith(".Pooling")]
+    return str(found[0].get("path", "")) if found else None
+
+
+def their_pooling(content: bytes | None, file: str) -> str | None:
+    """The pooling that sentence-transformers' file says; None where there is no such file.
+
+    Raises:
+        InputError: when it says one that is not known here, or several at once.
+    """
+    if content is None:
+        return None
+    said = _json(content, file)
+    modes = [key for key, value in said.items() if key.startswith("pooling_mode") and value is True]
+    if len(modes) == 1 and modes[0] in _THEIRS:
+        return _THEIRS[modes[0]]
+    raise InputError(
+        f"the encoder's {file} asks for a pooling that is not supported",
+        expected=f"one of {', '.join(_THEIRS)}",
+        received=" and ".join(modes) or "none",
+        fix=f"choose one yourself (--pooling {' | '.join(POOLINGS)})",
+    )
+
+
+def _json(content: bytes, file: str) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise InputError(f"the encoder's {file} is not JSON", received=str(error)) from None

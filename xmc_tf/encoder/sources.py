@@ -1,0 +1,157 @@
+"""Where an encoder and its tokenizer come from: a folder, or a name on the hub and in its cache."""
+
+import importlib.util
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from huggingface_hub.errors import HFValidationError
+from transformers.utils import cached_file
+from transformers.utils import logging as transformers_logging
+
+from xmc_tf.common.errors import InputError
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
+_TF_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "tf_model.h5", "tf_model.h5.index.json")
+_TORCH_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_LFS = b"version https://git-lfs"
+
+
+class Source:
+    """The place of one encoder or tokenizer.
+
+    Args:
+        name_or_folder: what the user gave: a folder, a folder with ``text_encoder`` and ``text_tokenizer`` inside,
+            or a name on the hub.
+        part: ``"encoder"`` or ``"tokenizer"``.
+        cache_dir: folder of downloaded encoders; empty for the usual one.
+
+    Raises:
+        InputError: when a folder has nothing of that kind.
+    """
+
+    def __init__(self, name_or_folder: str | Path, part: str, cache_dir: str = "") -> None:
+        self.cache_dir = cache_dir or None
+        self.part = part
+        self.folder: Path | None = None
+        folder = Path(name_or_folder).expanduser()
+        if folder.is_dir():
+            self.folder = _inner_folder(folder, part)
+        elif folder.exists() or folder.is_absolute() or str(name_or_folder).startswith((".", "~")):
+            raise InputError(
+                f"{name_or_folder} is no folder with {_ARTICLE[part]}",
+                expected="a folder, or a name on the hub such as bert-base-cased",
+                received="a file" if folder.exists() else "a path where nothing is",
+                fix="check the path",
+            )
+        self.name = str(self.folder or name_or_folder)
+
+    def read(self, file: str) -> bytes | None:
+        """A small file's content; None where there is no such file."""
+        if self.folder is not None:
+            path = self.folder / file
+            return path.read_bytes() if path.is_file() else None
+        try:
+            found = cached_file(
+                self.name, file, cache_dir=self.cache_dir, _raise_exceptions_for_missing_entries=False,
+                _raise_exceptions_for_connection_errors=False,
+            )  # fmt: skip
+        except (OSError, HFValidationError) as error:
+            raise self.not_found(error) from None
+        return Path(found).read_bytes() if found else None
+
+    def weights_are_torch(self) -> bool:
+        """Whether a folder's weights are in PyTorch's own format alone.
+
+        Raises:
+            InputError: when there are none, when they are only named, or when they are PyTorch's and it is not there.
+        """
+        if self.folder is None:
+            return False
+        for file in (*_TF_WEIGHTS, *_TORCH_WEIGHTS):
+            if (path := self.folder / file).is_file():
+                with path.open("rb") as opened:
+                    if opened.read(len(_LFS)) == _LFS:
+                        raise InputError(
+                            f"{path} holds no weights but names them",
+                            expected="the weights themselves",
+                            received="a pointer of git-lfs",
+                            fix="run 'git lfs pull' in that folder",
+                        )
+                if file in _TORCH_WEIGHTS:
+                    self.need_torch()
+                return file in _TORCH_WEIGHTS
+        raise InputError(
+            f"{self.folder} has a configuration and no weights",
+            expected=" or ".join((*_TF_WEIGHTS[::2], _TORCH_WEIGHTS[0])),
+            fix="copy the whole folder",
+        )
+
+    def need_torch(self) -> None:
+        """Says that weights in PyTorch's format are not readable without it."""
+        if importlib.util.find_spec("torch") is None:
+            raise InputError(
+                f"the weights of {self.name} are in PyTorch's format, and PyTorch is not installed",
+                expected="model.safetensors or tf_model.h5",
+                received="pytorch_model.bin",
+                fix="install torch beside xmc_tf, or save the encoder as safetensors where torch is",
+            )
+
+    def not_found(self, error: BaseException) -> InputError:
+        """What to tell the user when transformers could not load what was named."""
+        if self.folder is not None:
+            return InputError(
+                f"the {self.part} in {self.folder} cannot be read",
+                expected="the files as transformers or xmc_tf saved them",
+                received=_first_line(error),
+                fix="copy the whole folder again",
+            )
+        offline = "HF_HUB_OFFLINE is set, and " if _offline() else ""
+        return InputError(
+            f"there is no {self.part} {self.name!r}: {offline}it is neither a folder nor to be had from the hub or its cache",
+            expected="a folder, or a name on the hub",
+            received=_first_line(error),
+            fix=f"where there is a network: huggingface-cli download {self.name}; then give its folder, "
+            "or set HF_HOME to the same cache here",
+        )
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keeps transformers from telling which weights it has loaded; its errors are exceptions anyway."""
+    before = transformers_logging.get_verbosity()
+    if not os.environ.get("XMC_TF_CHATTER"):
+        transformers_logging.set_verbosity(transformers_logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"(transformers|tf_keras|huggingface_hub)\.")
+            yield
+    finally:
+        transformers_logging.set_verbosity(before)
+
+
+_ARTICLE = {"encoder": "an encoder", "tokenizer": "a tokenizer"}
+# Where in a parent folder each part lies: PECOS's names, and those of our own model folder.
+_INNER = {"encoder": ("text_encoder", "encoder"), "tokenizer": ("text_tokenizer", "encoder")}
+
+
+def _inner_folder(folder: Path, part: str) -> Path:
+    needed = ("config.json",) if part == "encoder" else _TOKENIZER_FILES
+    for place in (folder, *(folder / inner for inner in _INNER[part])):
+        if any((place / file).is_file() for file in needed):
+            return place
+    raise InputError(
+        f"{folder} is no folder with {_ARTICLE[part]}",
+        expected=f"{' or '.join(needed)} in it, or a folder {' or '.join(_INNER[part])}",
+        received=", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "an empty folder",
+    )
+
+
+def _offline() -> bool:
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

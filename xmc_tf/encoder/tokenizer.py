@@ -1,0 +1,145 @@
+"""Texts to token ids, many at once."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.encoder.sources import Source, quiet_transformers
+
+Text = str | bytes
+_AT_ONCE = 1024
+
+# A long text is cut before tokenizing, at a space behind a letter or digit: what follows cannot change the words before.
+_WORD_END = re.compile(r"[^\W_](?= )")
+# So many characters a token are tried first. What needs more (few texts have so long words) is tried with twice as many.
+_CHARACTERS_A_TOKEN = 16
+
+
+class TextTokenizer:
+    """A tokenizer of transformers, used in bulk.
+
+    Example:
+        >>> tokenizer = TextTokenizer.load("bert-base-cased")
+        >>> tokenizer.tokenize(["A text", b"another"], max_length=64)
+        [array([101, ..., 102], dtype=int32), ...]
+
+    Attributes:
+        pad_id: what to fill up with.
+        vocabulary_size: number of tokens that it knows.
+        fingerprint: the same for tokenizers that give the same ids.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        if not tokenizer.is_fast:
+            raise InputError(
+                f"there is no fast tokenizer for {tokenizer.name_or_path}", expected="a folder with tokenizer.json"
+            )
+        self._saved = tokenizer
+        # Our own copy: the settings for truncation are no business of the one that is saved again.
+        self.backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        self.backend.no_padding()
+        self.backend.no_truncation()
+        self.pad_id = int(tokenizer.pad_token_id or 0)
+        self.vocabulary_size = max(self.backend.get_vocab().values()) + 1
+        self.fingerprint = hashlib.sha256(self.backend.to_str().encode()).hexdigest()[:32]
+        self._nr_special = self.backend.num_special_tokens_to_add(is_pair=False)
+
+    @classmethod
+    def load(cls, name_or_folder: str | Path, *, cache_dir: str = "") -> Self:
+        """Loads a tokenizer.
+
+        Args:
+            name_or_folder: a folder with tokenizer files, PECOS's folder with ``text_tokenizer`` inside, or a name on
+                the hub.
+            cache_dir: folder of downloaded files; empty for the usual one.
+
+        Raises:
+            InputError: when there is no such tokenizer.
+        """
+        source = Source(name_or_folder, "tokenizer", cache_dir)
+        with quiet_transformers():
+            try:
+                return cls(AutoTokenizer.from_pretrained(source.name, cache_dir=source.cache_dir, use_fast=True))
+            except InputError:
+                raise
+            except ImportError as error:
+                raise InputError(
+                    f"the tokenizer in {source.name} needs a package that is not installed",
+                    expected="tokenizer.json",
+                    received=str(error).strip().splitlines()[0],
+                    fix="save it with tokenizer.json where that package is: AutoTokenizer…save_pretrained(folder)",
+                ) from None
+            except Exception as error:  # tokenizers raises plain Exception for a file that it cannot read
+                raise source.not_found(error) from None
+
+    def tokenize(self, texts: Sequence[Text], max_length: int) -> list[np.ndarray]:
+        """Token ids of each text with the special tokens, as transformers gives them.
+
+        Args:
+            texts: strings, or bytes of which those that are no UTF-8 become U+FFFD. An empty text has its special
+                tokens only.
+            max_length: most tokens of a text, special ones included; the rest of a longer one is left out.
+
+        Returns:
+            An int32 array a text.
+        """
+        self.check_max_length(max_length)
+        self.backend.enable_truncation(max_length)
+        found: list[np.ndarray] = []
+        for chunk in _chunks(texts, _AT_ONCE):
+            decoded = [text if isinstance(text, str) else text.decode("utf-8", errors="replace") for text in chunk]
+            encoded = self.backend.encode_batch_fast([self._beginning(text, max_length) for text in decoded])
+            found += [np.array(one.ids, np.int32) for one in encoded]
+        return found
+
+    def check_max_length(self, max_length: int) -> None:
+        """Sees to it that the special tokens and one more fit.
+
+        Raises:
+            InputError: when they do not.
+        """
+        if max_length <= self._nr_special:
+            raise InputError(
+                "texts cannot be cut that short",
+                expected=f"{self._nr_special + 1} tokens or more, of which {self._nr_special} are special ones",
+                received=str(max_length),
+                fix="choose a greater length (truncate_length)",
+            )
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the tokenizer's files into a folder, beside the encoder's if it has them."""
+        with quiet_transformers():
+            self._saved.save_pretrained(folder)
+
+    def _beginning(self, text: str, max_length: int) -> str:
+        """As much of a long text as has an effect on the first ``max_length`` tokens."""
+        size = _CHARACTERS_A_TOKEN * max_length
+        while size < len(text):
+            end = _WORD_END.search(text, size)
+            if end is None:
+                return text
+            if len(self._untruncated.encode(text[: end.end()], add_special_tokens=False).ids) >= max_length:
+                return text[: end.end()]
+            size = 4 * end.end()
+        return text
+
+    @property
+    def _untruncated(self) -> Tokenizer:
+        if not hasattr(self, "_whole"):
+            self._whole = Tokenizer.from_str(self.backend.to_str())
+            self._whole.no_truncation()
+        return self._whole
+
+
+def _chunks(texts: Sequence[Text], size: int) -> Iterator[list[Text]]:
+    iterator = iter(texts)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

@@ -1,0 +1,73 @@
+"""The vectors of many documents, with as little padding as may be."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.progress import Progress
+from xmc_tf.data.tokens import TokenStore
+from xmc_tf.encoder.encoder import Encoder
+
+
+def encode_documents(
+    encoder: Encoder,
+    store: TokenStore,
+    rows: np.ndarray | Sequence[int] | None = None,
+    *,
+    batch_tokens: int = 16384,
+    out: np.ndarray | None = None,
+    training: bool = False,
+) -> np.ndarray:
+    """The vectors of documents, as they are pooled, not normalised; local to this worker.
+
+    Documents of like length go together, so that nearly nothing is padding. The vectors do not depend on which
+    documents go together, but for rounding.
+
+    Args:
+        encoder: what encodes.
+        store: the documents' tokens.
+        rows: which documents, in which order; None for all.
+        batch_tokens: most tokens of a batch, padding included.
+        out: float32 [documents, dim] to write to, such as a memory-mapped file; None for a new array.
+        training: whether dropout takes place.
+
+    Returns:
+        ``out``, or the new array.
+    """
+    rows = np.arange(len(store)) if rows is None else np.asarray(rows, np.int64)
+    shape = (len(rows), encoder.dim)
+    if out is None:
+        out = np.empty(shape, np.float32)
+    elif out.shape != shape or out.dtype != np.float32:
+        raise InputError(
+            "the array for the vectors does not fit",
+            expected=f"float32 of shape {shape}",
+            received=f"{out.dtype} of shape {out.shape}",
+        )
+    lengths = store.lengths[rows]
+    longest = int(lengths.max(initial=0))
+    if longest > encoder.max_length:
+        raise InputError(
+            f"documents of {longest} tokens are too long for the encoder",
+            expected=f"at most {encoder.max_length}",
+            fix="tokenize them with a smaller greatest length (truncate_length)",
+        )
+    with Progress("encoding", len(rows), "documents") as progress:
+        for batch in _batches(lengths, batch_tokens):
+            ids, mask = store.padded(rows[batch], pad_id=0, to=max(int(lengths[batch[0]]), 1))
+            out[batch] = encoder.in_graph(tf.constant(ids), tf.constant(mask), training).numpy()
+            progress.add(len(batch))
+    return out
+
+
+def _batches(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:
+    """Positions in batches of like length, the longest first: if memory runs out, then at once."""
+    order = np.argsort(-lengths.astype(np.int64), kind="stable")
+    first = 0
+    while first < len(order):
+        size = max(batch_tokens // max(int(lengths[order[first]]), 1), 1)
+        yield order[first : first + size]
+        first += size
