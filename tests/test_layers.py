@@ -37,6 +37,7 @@ COMMAND_LINES = LAYERS[-1]
 # Between parts of one layer only these, each for a reason.
 SIDEWAYS = {
     ("linear", "tree"): "a ranker is trained over a tree",
+    ("matcher", "linear"): "a label head begins as linear rankers, and its scores are chained as theirs are",
     ("matcher", "tree"): "the label head is fine-tuned level by level",
     ("serving", "linear"): "the exported graph holds the rankers' beam search",
     ("serving", "matcher"): "the exported graph may hold the fine-tuned head",
@@ -58,6 +59,11 @@ MODULES_WITHOUT_TENSORFLOW = [
     "collective.launching",
     "collective.partition",
     "collective.solo",
+    "collective.stalls.marks",
+    "collective.stalls.report",
+    "collective.stalls.settings",
+    "collective.stalls.state",
+    "collective.stalls.watch",
     "launch",
 ]
 BRING_TENSORFLOW = {"tensorflow", "tensorflow_text", "tf_keras", "keras", "transformers", "horovod"}

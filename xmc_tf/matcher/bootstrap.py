@@ -1,0 +1,212 @@
+"""Where the rows of a new label head begin: with linear rankers, with the parents' rows, with centroids, or anywhere.
+
+Whatever the method, a worker makes its own rows only, some thousands at a time.
+"""
+
+import logging
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+from scipy.sparse import csc_matrix, csr_matrix
+
+from xmc_tf.collective.initial_values import first_values
+from xmc_tf.collective.lookup import lookup
+from xmc_tf.collective.row_access import set_rows
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import as_features
+from xmc_tf.linear import train_rankers
+from xmc_tf.matcher.head import LabelHead, random_rows
+from xmc_tf.matcher.levels import LevelTask
+from xmc_tf.params import LinearChainParams, LinearLevelParams, RankerParams
+from xmc_tf.params.choices import BOOTSTRAPS
+
+logger = logging.getLogger(__name__)
+
+_ROWS_AT_ONCE = 16384
+_PENALTY = 100.0  # Cp and Cn: hardly any regularisation, as the dense vectors are few numbers for many documents
+
+# Methods that look at the documents' vectors.
+NEED_VECTORS = ("linear", "weighted-linear", "centroid")
+
+
+def bootstrap(
+    head: LabelHead,
+    method: str,
+    *,
+    task: LevelTask,
+    matched: csr_matrix | None = None,
+    vectors: np.ndarray | None = None,
+    parent_head: LabelHead | None = None,
+    loss_function: str = "squared-hinge",
+    seed: int = 0,
+) -> None:
+    """Gives a head its first rows; all workers call it together.
+
+    Args:
+        head: of the level.
+        method: "linear" trains linear rankers on the vectors, "weighted-linear" with the weights of the positives;
+            "centroid" takes the mean direction of a node's documents, and a bias by how frequent it is among its
+            parent's; "inherit" takes the parent's row; "no-bootstrap" draws at random.
+        task: the level.
+        matched: documents × parents that the level is trained with; None for all.
+        vectors: of all documents, as the encoder gives them (a memory map will do); see ``NEED_VECTORS``.
+        parent_head: of the level above, for "inherit". At the top, where there is none, rows are drawn at random.
+        loss_function: which scores "centroid" aims at.
+        seed: of what is drawn, and of the solver.
+    """
+    if method not in BOOTSTRAPS:
+        raise InputError("bootstrap_method", expected=f"one of {', '.join(BOOTSTRAPS)}", received=repr(method))
+    if method in NEED_VECTORS and vectors is None:
+        raise InputError(f"bootstrap_method {method} needs the documents' vectors", received="none")
+    if method == "inherit" and parent_head is None:
+        logger.info("%s: nothing to inherit from at the top, so rows begin at random", head.name)
+        method = "no-bootstrap"
+    if method == "no-bootstrap":
+        _draw(head, seed)
+    elif method == "inherit":
+        assert parent_head is not None
+        _inherit(head, parent_head, task)
+    elif method == "centroid":
+        assert vectors is not None
+        _centroids(head, task, matched, vectors, loss_function)
+    else:
+        assert vectors is not None
+        _solve(head, task, matched, vectors, weighted=method == "weighted-linear", seed=seed)
+
+
+def _draw(head: LabelHead, seed: int) -> None:
+    """Normal weights, biases of 0; the same on any number of workers."""
+    values = first_values(random_rows(), head.name, head.nr_nodes, head.dim, seed)
+    assert values is not None
+    low, high = head.own_rows()
+    for begin in range(low, high, _ROWS_AT_ONCE):
+        end = min(begin + _ROWS_AT_ONCE, high)
+        set_rows(head.table.variable, begin - low, tf.pad(values(begin, end), [[0, 0], [0, 1]]))
+
+
+def _inherit(head: LabelHead, parent_head: LabelHead, task: LevelTask) -> None:
+    """The parents' rows, from wherever they lie; every worker asks as often as the one with the most rows."""
+    low, high = head.own_rows()
+    most = int(np.diff(head.table.partition.bounds).max())
+    for offset in range(0, most, _ROWS_AT_ONCE):
+        begin, end = min(low + offset, high), min(low + offset + _ROWS_AT_ONCE, high)
+        parents = np.searchsorted(task.splits, np.arange(begin, end), side="right") - 1
+        rows = lookup(parent_head.table, tf.constant(parents, tf.int64))
+        if begin < end:
+            set_rows(head.table.variable, begin - low, rows)
+
+
+def _solve(
+    head: LabelHead, task: LevelTask, matched: csr_matrix | None, vectors: np.ndarray, *, weighted: bool, seed: int
+) -> None:
+    """One-versus-rest rankers among the documents that are matched to a node's parent."""
+    X = as_features(_as_seen(head, vectors))
+    low, _ = head.own_rows()
+    targets = task.targets.tocsc()
+    of_parents = None if matched is None else csc_matrix(matched)
+    params = RankerParams(
+        mode="ranker",
+        ranker_level=1,
+        rel_mode="induce" if weighted else "disable",
+        hlm_args=LinearChainParams(
+            neg_mining_chain="usn",
+            model_chain=LinearLevelParams(threshold=0.0, Cp=_PENALTY, Cn=_PENALTY, bias=1.0),
+        ),
+    )
+    for begin, end, first, last in _own_blocks(head, task):
+        of_block = targets[:, begin:end]
+        binary = of_block.copy()
+        binary.data[:] = 1
+        clusters, negatives = _problem(task, begin, end, first, last, of_parents)
+        model = train_rankers(
+            X,
+            binary,
+            [clusters],
+            R=of_block if weighted else None,
+            params=params,
+            user_negatives={1: negatives} if negatives is not None else None,
+            seed=seed,
+        )
+        rows = model.levels[-1].weights.T.toarray()
+        set_rows(head.table.variable, begin - low, np.ascontiguousarray(rows, np.float32))
+
+
+def _problem(
+    task: LevelTask, begin: int, end: int, first: int, last: int, matched: csc_matrix | None
+) -> tuple[csc_matrix, csc_matrix | None]:
+    """A block's nodes under their parents, and the documents matched to these."""
+    nodes = np.arange(end - begin, dtype=np.int32)
+    if matched is None:
+        return csc_matrix((np.ones(len(nodes), np.float32), nodes, [0, len(nodes)]), shape=(len(nodes), 1)), None
+    # A parent without children comes last: of a single one the solver would think that it is the root, which all
+    # documents are matched to.
+    starts = np.concatenate([task.splits[first : last + 1] - begin, [end - begin]])
+    clusters = csc_matrix((np.ones(len(nodes), np.float32), nodes, starts), shape=(len(nodes), last - first + 1))
+    nobody = csc_matrix((matched.shape[0], 1), dtype=np.float32)
+    own = matched[:, first:last]
+    return clusters, csc_matrix(
+        (
+            np.concatenate([own.data, nobody.data]),
+            np.concatenate([own.indices, nobody.indices]),
+            np.concatenate([own.indptr, own.indptr[-1:]]),
+        ),
+        shape=(matched.shape[0], last - first + 1),
+    )
+
+
+def _centroids(
+    head: LabelHead, task: LevelTask, matched: csr_matrix | None, vectors: np.ndarray, loss_function: str
+) -> None:
+    """Mean directions as weights. The bias makes the parent's mean document score what its node's share tells.
+
+    With cross-entropy that is the logarithm of the odds, with the hinges the mean of the targets 1 and -1.
+    """
+    low, _ = head.own_rows()
+    targets = task.targets.tocsc()
+    of_parents = None if matched is None else csc_matrix(matched)
+    everyone = np.arange(len(vectors))
+    for begin, end, first, last in _own_blocks(head, task):
+        for parent in range(first, last):
+            low_child, high_child = max(begin, int(task.splits[parent])), min(end, int(task.splits[parent + 1]))
+            if low_child == high_child:
+                continue
+            of_nodes = targets[:, low_child:high_child]
+            own = everyone if of_parents is None else _rows_of(of_parents, parent)
+            documents = np.union1d(own, of_nodes.indices)
+            seen = _as_seen(head, vectors[documents])
+            lengths = np.linalg.norm(seen, axis=1)
+            directions = seen / np.maximum(lengths, 1e-12)[:, None]
+            belongs = csr_matrix((of_nodes[documents] != 0).astype(np.float32))
+            counts = np.asarray(belongs.sum(axis=0)).ravel()
+            means = (belongs.T @ directions) / np.maximum(counts, 1.0)[:, None]
+            weights = means * (head.scale / max(float(lengths.mean()) if len(lengths) else 1.0, 1e-12))
+            share = (counts + 0.5) / (len(documents) + 1.0)
+            aim = np.log(share / (1 - share)) if loss_function == "cross-entropy" else 2 * share - 1
+            middle = seen.mean(axis=0) if len(seen) else np.zeros(head.dim, np.float32)
+            rows = np.column_stack([weights, aim - weights @ middle]).astype(np.float32)
+            set_rows(head.table.variable, low_child - low, rows)
+
+
+def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, int, int]]:
+    """This worker's nodes in pieces of whole clusters: first node, the one after the last, and the same of parents."""
+    low, high = head.own_rows()
+    if task.nr_parents == 1:  # the root's children may be anywhere
+        for begin in range(low, high, _ROWS_AT_ONCE):
+            yield begin, min(begin + _ROWS_AT_ONCE, high), 0, 1
+        return
+    while low < high:
+        first = int(np.searchsorted(task.splits, low, side="right")) - 1
+        last = max(first + 1, int(np.searchsorted(task.splits, min(low + _ROWS_AT_ONCE, high), side="right")) - 1)
+        end = int(task.splits[last])
+        yield low, end, first, last
+        low = end
+
+
+def _rows_of(matrix: csc_matrix, column: int) -> np.ndarray:
+    return matrix.indices[matrix.indptr[column] : matrix.indptr[column + 1]]
+
+
+def _as_seen(head: LabelHead, vectors: np.ndarray) -> np.ndarray:
+    """The vectors as the head multiplies them."""
+    return vectors if not head.normalize and head.scale == 1.0 else head.inputs(vectors).numpy()

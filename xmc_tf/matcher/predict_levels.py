@@ -1,0 +1,171 @@
+"""Predictions of a level by its head: each worker its own documents, the rows coming by, block after block.
+
+A document's candidates are the children of the parents that it has been given. All documents of a worker that have the
+same parent are scored against its children by one small matrix product; the head's rows come from their owners in
+blocks, each once, so that no worker ever holds the whole head.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.row_access import get_rows
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.kernels import kernel_view
+from xmc_tf.linear.kernels.postprocess import neutral
+from xmc_tf.linear.postprocess import post_processor_code
+from xmc_tf.matcher.beam_kernels import best_children, count_children
+from xmc_tf.matcher.head import LabelHead
+
+_ROWS_AT_ONCE = 16384  # of the head
+_SCORES_AT_ONCE = 1 << 25  # of candidates: 128 MiB
+
+
+def predict_level(
+    head: LabelHead,
+    vectors: np.ndarray,
+    parents: csr_matrix | None,
+    splits: np.ndarray,
+    *,
+    only_topk: int,
+    post_processor: str = "noop",
+) -> csr_matrix:
+    """The best nodes of a level for each document, with scores chained along the path.
+
+    All workers call it together, each with its own documents, of which there may be none.
+
+    Example:
+        >>> top = predict_level(heads[0], vectors, None, tasks[0].splits, only_topk=8)
+        >>> leaves = predict_level(heads[1], vectors, top, tasks[1].splits, only_topk=20)
+
+    Args:
+        head: of the level.
+        vectors: as the encoder gives them, ``[documents, dim]``.
+        parents: documents × parents, their chained scores; None at the top.
+        splits: the children of each parent.
+        only_topk: how many nodes a document keeps.
+        post_processor: what becomes of a score before it is chained; "noop" forgets the parents' scores.
+
+    Returns:
+        Documents × nodes in the order of the tree, float32; the best first within a row.
+    """
+    if only_topk < 1:
+        raise InputError("only_topk", expected="1 or more", received=str(only_topk))
+    code = post_processor_code(post_processor)
+    splits = np.asarray(splits, np.int64)
+    given = _root(len(vectors), code) if parents is None else csr_matrix(parents)
+    _check(given, vectors, splits, head)
+    given.sort_indices()
+    begins = count_children(given.indptr.astype(np.int64), kernel_view(given.indices, np.int32), splits)
+    counts = np.minimum(np.diff(begins), only_topk)
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    nodes, scores = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.float32)
+    for low, high in _documents_at_once(begins, head.strategy.communicator):
+        part = given[low:high]
+        raw = score_children(head, vectors[low:high], part, splits)
+        best_children(
+            part.indptr.astype(np.int64),
+            kernel_view(part.indices, np.int32),
+            part.data.astype(np.float64),
+            splits,
+            begins[low : high + 1] - begins[low],
+            raw,
+            code,
+            only_topk,
+            indptr[low : high + 1],
+            nodes,
+            scores,
+        )
+    return csr_matrix((scores, nodes, indptr), shape=(len(vectors), head.nr_nodes))
+
+
+def score_children(head: LabelHead, vectors: np.ndarray, parents: csr_matrix, splits: np.ndarray) -> np.ndarray:
+    """Raw scores of the children of each document's parents, in the order of parents and children.
+
+    All workers call it together.
+
+    Args:
+        head: of the children's level.
+        vectors: as the encoder gives them.
+        parents: documents × parents, columns ascending; the entries do not matter.
+        splits: the children of each parent.
+
+    Returns:
+        float32, one document's after the other's.
+    """
+    inputs = head.inputs(vectors).numpy()
+    sizes = np.diff(splits)[parents.indices]
+    where = np.concatenate([[0], np.cumsum(sizes)])[:-1]  # of the first child of each (document, parent)
+    document = np.repeat(np.arange(parents.shape[0]), np.diff(parents.indptr))
+    by_parent = np.argsort(parents.indices, kind="stable")
+    first = np.searchsorted(parents.indices[by_parent], np.arange(len(splits)))
+    raw = np.empty(int(sizes.sum()), np.float32)
+    for low, rows in head_blocks(head, splits):
+        begin, end = np.searchsorted(splits, [low, low + len(rows)])
+        for parent in range(begin, end):
+            pairs = by_parent[first[parent] : first[parent + 1]]
+            if not len(pairs) or splits[parent] == splits[parent + 1]:
+                continue
+            children = rows[splits[parent] - low : splits[parent + 1] - low]
+            scores = inputs[document[pairs]] @ children[:, :-1].T + children[:, -1]
+            raw[where[pairs][:, None] + np.arange(len(children))] = scores
+    return raw
+
+
+def head_blocks(head: LabelHead, splits: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The rows of the head in blocks of whole clusters: the number of the first row, and the rows.
+
+    All workers go through it together.
+    """
+    world, bounds = head.strategy.communicator, head.table.partition.bounds
+    first = 0
+    while first < len(splits) - 1:
+        low = int(splits[first])
+        last = max(first + 1, int(np.searchsorted(splits, low + _ROWS_AT_ONCE, side="right")) - 1)
+        high = int(splits[last])
+        first = last
+        parts = []
+        # The root's children are the only cluster that several workers may share.
+        for owner in range(head.table.size):
+            begin, end = max(low, int(bounds[owner])), min(high, int(bounds[owner + 1]))
+            if begin >= end:
+                continue
+            mine = None
+            if owner == head.table.rank:
+                mine = get_rows(head.table.variable, begin - head.table.start, end - head.table.start).numpy()
+            parts.append(world.broadcast_array(mine, owner))
+        if parts:
+            yield low, parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _documents_at_once(begins: np.ndarray, communicator: Communicator) -> Iterator[tuple[int, int]]:
+    """Ranges of documents with not too many candidates; as many ranges on every worker, the last ones maybe empty."""
+    ranges, low = [], 0
+    while low < len(begins) - 1:
+        high = max(low + 1, int(np.searchsorted(begins, begins[low] + _SCORES_AT_ONCE, side="right")) - 1)
+        ranges.append((low, high))
+        low = high
+    most = int(communicator.allreduce_array(np.array([len(ranges)]), "max")[0])
+    yield from ranges
+    yield from [(low, low)] * (most - len(ranges))
+
+
+def _root(documents: int, code: int) -> csr_matrix:
+    """The root for every document, with the score that leaves its children's alone."""
+    parts = np.full(documents, neutral(code), np.float32), np.zeros(documents, np.int32), np.arange(documents + 1)
+    return csr_matrix(parts, shape=(documents, 1))
+
+
+def _check(parents: csr_matrix, vectors: np.ndarray, splits: np.ndarray, head: LabelHead) -> None:
+    if parents.shape != (len(vectors), len(splits) - 1) or splits[-1] != head.nr_nodes:
+        raise InputError(
+            f"the parents do not fit {head.name}",
+            expected=f"{len(vectors):,} documents × {len(splits) - 1:,} parents of {head.nr_nodes:,} nodes",
+            received=f"{parents.shape[0]:,} × {parents.shape[1]:,} of {int(splits[-1]):,}",
+        )
+    if vectors.ndim != 2 or vectors.shape[1] != head.dim:
+        raise InputError(
+            f"the vectors do not fit {head.name}", expected=f"{head.dim} columns", received=str(vectors.shape)
+        )
