@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from scipy.sparse import csc_matrix
+
+from xmc_tf.common.quiet import muted_stderr
+
+with muted_stderr():
+    import tensorflow as tf
 
 from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.errors import InputError
@@ -23,13 +27,11 @@ from xmc_tf.params import POST_PROCESSORS
 from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.arrangement import PRECISIONS, Arrangement, arrange
 from xmc_tf.serving.dense import DenseFeatures, GivenVectors
+from xmc_tf.serving.local import ABOUT
 from xmc_tf.serving.search import LevelSearch, TreeSearch
 from xmc_tf.serving.signatures import Signatures
 from xmc_tf.serving.streamed import StreamedVariables
 
-_LOG = logging.getLogger(__name__)
-# What this package knows of an exported model lies where TensorFlow keeps what it does not look at.
-ABOUT = "assets.extra/xmc_tf.json"
 _EXAMPLES = 3  # names of labels below a node, so that a person sees what it is about
 
 
@@ -88,34 +90,49 @@ class Exported(NamedTuple):
         return format_table(["level", "nodes", "weights", "full", "form", "MB"], rows)
 
 
-def export_ranker(
-    model: TextRanker,
-    folder: str | Path,
-    settings: ExportSettings | None = None,
-    *,
-    dense: DenseFeatures | None = None,
-) -> Exported:
-    """Exports linear rankers with all that leads from text to label names.
+class ModelParts(NamedTuple):
+    """What is exported.
+
+    Attributes:
+        ranker: the linear rankers.
+        names: of the labels, or None: they go by their numbers.
+        tfidf: what makes the sparse features of text; None: rankers without any, or features of another program.
+        dense: what makes the dense features; None: rankers without any, or the caller does.
+    """
+
+    ranker: XLinear
+    names: list[str] | None
+    tfidf: Tfidf | None
+    dense: DenseFeatures | None = None
+
+
+def parts_of_ranker(model: TextRanker) -> ModelParts:
+    """The parts of a model of linear rankers alone."""
+    return ModelParts(model.ranker, model.names, model.tfidf if model.reads_text else None)
+
+
+def export_model(parts: ModelParts, folder: str | Path, settings: ExportSettings | None = None) -> Exported:
+    """Exports a model with all that leads from text to label names.
 
     One level of the tree is in memory at a time.
 
     Example:
-        >>> exported = export_ranker(TextRanker.load("model"), "served/1", ExportSettings(only_topk=10))
+        >>> model = TextRanker.load("model")
+        >>> exported = export_model(parts_of_ranker(model), "served/1", ExportSettings(only_topk=10))
         >>> print(exported.table())
 
     Args:
-        model: the rankers.
+        parts: the model.
         folder: where to: for TensorFlow Serving a number, the version, in a folder of the model's own; an older
             export there is replaced when the new one is complete.
         settings: how it answers.
-        dense: what makes the dense features; None: for rankers that have some, the caller does.
 
     Raises:
         InputError: when the parts do not fit, or something else is in the folder.
     """
     settings, folder = settings or ExportSettings(), Path(folder)
     _refuse_to_overwrite(folder)
-    ranker = model.ranker
+    ranker, tfidf, dense = parts.ranker, parts.tfidf, parts.dense
     if dense is None and ranker.nr_dense:
         dense = GivenVectors(ranker.nr_dense)
     if (0 if dense is None else dense.dim) != ranker.nr_dense:
@@ -124,7 +141,6 @@ def export_ranker(
             expected=f"vectors of {ranker.nr_dense} numbers",
             received=str(0 if dense is None else dense.dim),
         )
-    tfidf = model.tfidf if model.reads_text else None
     beams = _beams(ranker, settings)
     with atomic_folder(folder) as part:
         store = StreamedVariables(part / "variables" / "blocks")
@@ -132,15 +148,15 @@ def export_ranker(
         posts = _post_processors(ranker, settings)
         search = TreeSearch(searches, ranker.levels[0].clusters.shape[1], beams, posts[0])
         parents, examples = _stream_tree(ranker.levels, store)
-        names = None if model.names is None else tf.Variable(model.names, trainable=False, name="names")
+        names = None if parts.names is None else tf.Variable(parts.names, trainable=False, name="names")
         most = min(max(beams), ranker.nr_labels)
         answers = Answers(names, parents, examples, settings.threshold)
         graph = None if tfidf is None else tfidf.graph()
-        signatures = Signatures(graph, dense, search, answers, ranker.nr_sparse, beams[-1], most).functions()
+        signatures = Signatures(
+            graph, dense, search, answers, ranker.nr_sparse, ranker.nr_labels, beams[-1], most
+        ).functions()
         _save(part, signatures, store, tfidf, dense, names)
-        bytes_ = store.bytes + sum(
-            int(variable.shape.num_elements()) * variable.dtype.size for variable in _own_variables(tfidf)
-        )
+        bytes_ = store.bytes + _bytes([*_own_variables(tfidf), *([] if dense is None else dense.tracked)])
         about = {
             "format": "xmc_tf.serving",
             "settings": asdict(settings),
@@ -237,8 +253,20 @@ def _save(
     servable.tfidf = _own_variables(tfidf)
     servable.dense = [] if dense is None else dense.tracked
     servable.names = names
+    for name in ("absl", "tensorflow"):  # what they tell of names in the graph is of no use to a user
+        logging.getLogger(name).setLevel(logging.WARNING)
     tf.saved_model.save(servable, str(part), signatures=signatures)
     store.merge_into(part)
+
+
+def _bytes(tracked: Sequence[Any]) -> int:
+    """The memory of variables, and of those that modules hold."""
+    variables = {
+        id(variable): variable
+        for one in tracked
+        for variable in (one.variables if hasattr(one, "variables") else [one] if isinstance(one, tf.Variable) else [])
+    }
+    return sum(int(one.shape.num_elements()) * one.dtype.size for one in variables.values())
 
 
 def _own_variables(tfidf: Tfidf | None) -> list[tf.Variable]:

@@ -22,6 +22,7 @@ class Signatures:
     features          padded feature ids and weights, and what the dense features are made of → the same
     paths             text → the same with the path through the tree to each label
     embed             text → the dense features
+    about             text → for each the same numbers: how many labels there are, are given, and may be asked for
 
     Args:
         tfidf: from text to sparse features, or None.
@@ -29,6 +30,7 @@ class Signatures:
         search: the beam search.
         answers: what is made of its beams.
         nr_sparse: how many sparse features there are; 0: none are asked for.
+        nr_labels: how many labels there are.
         k: how many labels are given.
         most: how many a caller may ask for.
     """
@@ -40,6 +42,7 @@ class Signatures:
         search: TreeSearch,
         answers: Answers,
         nr_sparse: int,
+        nr_labels: int,
         k: int,
         most: int,
     ) -> None:
@@ -48,6 +51,7 @@ class Signatures:
         self._search = search
         self._answers = answers
         self._nr_sparse = nr_sparse
+        self._numbers = {"nr_labels": nr_labels, "k": k, "most": most}
         self._k = k
         self._most = most
 
@@ -64,6 +68,7 @@ class Signatures:
             "top_k": _traced(self._top_k, {"text": _TEXT, "k": tf.TensorSpec([None], tf.int32)}),
             "paths": _traced(self._paths, {"text": _TEXT}),
         }
+        found["about"] = _traced(self._about, {"text": _TEXT})
         if self._dense is not None:
             found["embed"] = _traced(self._embed, {"text": _TEXT})
         return found
@@ -114,6 +119,13 @@ class Signatures:
 
     def _paths(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return self._answers.paths(self._search(self._query(inputs["text"]), self._k), self._k)
+
+    def _about(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        # As long as the input, as all else, so that a server may put requests together.
+        return {
+            name: tf.fill(tf.shape(inputs["text"]), tf.constant(number, tf.int64))
+            for name, number in self._numbers.items()
+        }
 
     def _embed(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         assert self._dense is not None

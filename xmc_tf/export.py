@@ -1,0 +1,129 @@
+"""``python -m xmc_tf.export``: a model as a SavedModel that TensorFlow Serving loads."""
+
+import argparse
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common import cli
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
+from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.params import POST_PROCESSORS
+
+_LOG = logging.getLogger(__name__)
+_PRECISIONS = ("fp32", "fp16", "int8")
+_DESCRIPTION = """Exports a model, from raw text to label names, as a SavedModel of TensorFlow's own operations.
+
+    python -m xmc_tf.export -m model -o served/1
+    python -m xmc_tf.export -m model -o served/2 -k 10 -b 20 --weights int8 -t X.tst.txt -y Y.tst.npz
+
+The last part of the folder's name is the version: a server that watches served/ takes the highest. Try it here with
+python -m xmc_tf.playground served, or serve it: launch/serving shows how."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    out = argparse.ArgumentParser(
+        prog="python -m xmc_tf.export",
+        usage="%(prog)s -m MODEL -o DIR/VERSION [options]",
+        description=_DESCRIPTION,
+        formatter_class=cli.HelpFormatter,
+    )
+    add = out.add_argument
+    add("-m", "--model-folder", required=True, metavar="DIR", help="the model")
+    add("-o", "--output", required=True, metavar="DIR", help="where to; its last part is the version, such as 1")
+    add("-k", "--only-topk", type=int, metavar="INT", help="labels a text; the model's own where not given")
+    add("-b", "--beam-size", type=int, metavar="INT", help="nodes kept at each level; the model's own where not given")
+    add("-pp", "--post-processor", choices=POST_PROCESSORS, help="of the scores; the model's own where not given")
+    add("--threshold", type=float, metavar="NUMBER", help="labels with a lower score are left out")
+    add("--weights", choices=_PRECISIONS, default="fp32", help="how the rankers' weights are kept")
+    add("-t", "--text-path", metavar="FILE", help="texts, one a line: some of them become warm-up requests")
+    add(
+        "-y", "--label-path", metavar="FILE", help="their labels: prints the precision of the model and of the exported"
+    )
+    add("--warmup", type=int, default=64, metavar="INT", help="how many warm-up requests; 0 for none")
+    add("--verbose-level", type=int, default=1, choices=range(4), metavar="0-3", help="0: warnings, 1: progress")
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Exports, and measures where labels are given."""
+    arguments = parser().parse_args(argv)
+    cli.set_verbosity(arguments.verbose_level)
+    output = Path(arguments.output)
+    if not output.name.isdigit():
+        raise InputError(
+            f"-o {arguments.output}: a server takes only folders whose name is a number, the version",
+            expected="a name such as served/1",
+            received=output.name,
+        )
+    texts = None
+    if arguments.text_path:
+        texts = TextFile(arguments.text_path)
+        texts.check()
+    if arguments.label_path and texts is None:
+        raise InputError("-y gives labels of texts that are not given", expected="-t and -y together")
+
+    model, parts = _load(arguments.model_folder)
+    truth: Any = None
+    if arguments.label_path:
+        truth = load_matrix(arguments.label_path, name="labels")
+        check_validation_input(truth, parts.ranker.nr_labels, arguments.label_path)
+        check_pair(texts, truth, arguments.text_path, arguments.label_path)
+
+    from xmc_tf.serving.export import ExportSettings, export_model
+
+    settings = ExportSettings(
+        only_topk=arguments.only_topk,
+        beam_size=arguments.beam_size,
+        post_processor=arguments.post_processor,
+        threshold=arguments.threshold,
+        precision=arguments.weights,
+    )
+    exported = export_model(parts, output, settings)
+    print(exported.table())
+    print(f"{output}: {exported.bytes / 1e6:,.1f} MB of variables")
+    if texts is not None and arguments.warmup:
+        _warm_up(output, texts, arguments.warmup)
+    if truth is not None:
+        _measure(arguments, model, texts, truth)
+    elif arguments.weights != "fp32":
+        _LOG.info("what %s costs in precision is shown with -t and -y: texts and their labels", arguments.weights)
+
+
+def _load(folder: str) -> tuple[Any, Any]:
+    """The model, and its parts for the export."""
+    from xmc_tf.serving.export import parts_of_ranker
+
+    model = TextRanker.load(folder)
+    return model, parts_of_ranker(model)
+
+
+def _warm_up(output: Path, texts: TextFile, count: int) -> None:
+    from xmc_tf.serving.local import LocalModel
+    from xmc_tf.serving.warmup import write_warmup
+
+    if "top_k" not in LocalModel(output).signatures:
+        raise InputError("this model reads no text", expected="--warmup 0", fix="leave out -t")
+    _LOG.info("warm-up requests: %s", write_warmup(output, texts, count))
+
+
+def _measure(arguments: argparse.Namespace, model: Any, texts: TextFile, truth: Any) -> None:
+    """The precision of the model and of what was exported, by the same settings but the weights'."""
+    from xmc_tf.serving.agreement import compare
+    from xmc_tf.serving.local import LocalModel
+
+    predicted = model.predict(
+        texts,
+        only_topk=arguments.only_topk,
+        beam_size=arguments.beam_size,
+        post_processor=arguments.post_processor,
+    )
+    lines = list(texts.lines())
+    print(compare(truth.tocsr(), predicted, LocalModel(arguments.output).predict(lines)).table())
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,59 @@
+"""What an exported model is worth beside the one that it was made of: precision on documents with known labels."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.metrics import format_table, measure, percent
+
+
+class Agreement(NamedTuple):
+    """Two predictions of the same documents, measured.
+
+    Attributes:
+        ks: the cut-offs.
+        model: precision of the model at each.
+        exported: precision of the exported one.
+        same_first: the share of documents with the same best label.
+    """
+
+    ks: Sequence[int]
+    model: list[float]
+    exported: list[float]
+    same_first: float
+
+    def table(self) -> str:
+        """For a terminal; the loss in points."""
+        rows = [
+            ["model", *map(percent, self.model)],
+            ["exported", *map(percent, self.exported)],
+            ["loss", *(f"{100 * (a - b):+.2f}" for a, b in zip(self.model, self.exported, strict=True))],
+        ]
+        return format_table(["", *(f"P@{k}" for k in self.ks)], rows) + (
+            f"\nthe same best label for {percent(self.same_first)} % of the documents"
+        )
+
+
+def compare(truth: csr_matrix, model: csr_matrix, exported: csr_matrix, ks: Sequence[int] = (1, 3, 5)) -> Agreement:
+    """Measures both predictions.
+
+    Args:
+        truth: documents × labels.
+        model: what the model predicts.
+        exported: what the exported one does.
+        ks: cut-offs; those beyond what is predicted are left out.
+    """
+    most = int(max(np.diff(model.indptr).max(initial=1), np.diff(exported.indptr).max(initial=1)))
+    ks = [k for k in ks if k <= most]
+    figures = [[measure(truth, one, ks=ks)[0].at("P", k) for k in ks] for one in (model, exported)]
+    return Agreement(ks, figures[0], figures[1], float(np.mean(_first(model) == _first(exported))))
+
+
+def _first(predicted: csr_matrix) -> np.ndarray:
+    """The best label of each document, -1 where there is none."""
+    some = np.diff(predicted.indptr) > 0
+    out = np.full(predicted.shape[0], -1, np.int64)
+    out[some] = predicted.indices[predicted.indptr[:-1][some]]
+    return out

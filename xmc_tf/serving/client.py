@@ -1,0 +1,216 @@
+"""Asking a TensorFlow Serving that serves an exported model, over REST or gRPC."""
+
+import base64
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.progress import Progress
+
+# Far more than answers take, and what gRPC allows.
+_LARGEST_MESSAGE = 1 << 30
+
+
+class ServerError(OSError):
+    """The server did not answer, or said that something went wrong on its side."""
+
+
+class Answer(NamedTuple):
+    """The best labels of some texts, best first; where fewer were found, label -1 with an empty name fills up.
+
+    Attributes:
+        labels: int64 [texts, k].
+        scores: float32 [texts, k].
+        names: the labels' names, lists of the same form.
+    """
+
+    labels: np.ndarray
+    scores: np.ndarray
+    names: list[list[str]]
+
+
+class Client:
+    """Asks a server.
+
+    Example:
+        >>> client = Client("http://localhost:8501")            # REST; "grpc://localhost:8500" for gRPC
+        >>> client.best(["gradient of a sparse matrix"], k=3).names
+        [['scipy.sparse', …]]
+
+    Args:
+        url: http://, https:// (REST) or grpc:// with host and port; a path or a ``/name`` behind it names the model.
+        model: the name under which the server has it, where the URL does not say.
+        timeout: seconds that an answer may take.
+    """
+
+    def __init__(self, url: str, model: str = "xmc", timeout: float = 60) -> None:
+        parts = urlsplit(url if "://" in url else f"grpc://{url}")
+        if parts.scheme not in ("http", "https", "grpc") or not parts.hostname:
+            raise InputError(
+                f"{url!r} is no address of a server",
+                expected="http://host:8501 for REST or grpc://host:8500",
+                received=url,
+            )
+        name = parts.path.strip("/").rpartition("/")[2] or model
+        self._wire: _Wire
+        if parts.scheme == "grpc":
+            self._wire = _Grpc(parts.netloc, name, timeout)
+        else:
+            self._wire = _Rest(f"{parts.scheme}://{parts.netloc}/v1/models/{name}", timeout)
+
+    def best(self, texts: Sequence[str] | Sequence[bytes], k: int | None = None) -> Answer:
+        """The best labels of some texts.
+
+        Args:
+            texts: in UTF-8 where they are bytes.
+            k: how many labels; None: as many as the model was exported with.
+
+        Raises:
+            InputError: the server refuses the request; the message is its own.
+            ServerError: it cannot be reached, or fails.
+        """
+        encoded = [text.encode() if isinstance(text, str) else text for text in texts]
+        if k is None:
+            out = self._wire.ask("serving_default", {"text": encoded})
+        else:
+            out = self._wire.ask("top_k", {"text": encoded, "k": np.full(len(encoded), k, np.int32)})
+        names = [[_as_text(name) for name in row] for row in out["names"]]
+        shape = (len(encoded), -1)
+        return Answer(
+            np.asarray(out["labels"], np.int64).reshape(shape) if encoded else np.zeros((0, k or 0), np.int64),
+            np.asarray(out["scores"], np.float32).reshape(shape) if encoded else np.zeros((0, k or 0), np.float32),
+            names,
+        )
+
+    def about(self) -> dict[str, int]:
+        """How many labels the model has (``nr_labels``), gives (``k``), and gives at the most (``most``)."""
+        return {name: int(np.asarray(value)[0]) for name, value in self._wire.ask("about", {"text": [b""]}).items()}
+
+    def predict(self, texts: Sequence[str] | Sequence[bytes], k: int | None = None, batch: int = 64) -> csr_matrix:
+        """The best labels of many texts.
+
+        Args:
+            texts: the texts.
+            k: how many labels.
+            batch: texts in a request.
+
+        Returns:
+            (texts × labels) scores, descending within a row, as a model's own ``predict`` gives them.
+        """
+        about = self.about()
+        indptr, labels, scores = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
+        with Progress("asking the server", len(texts), "documents") as progress:
+            for at in range(0, len(texts), batch):
+                answer = self.best(texts[at : at + batch], k)
+                there = answer.labels >= 0
+                indptr.append(indptr[-1][-1] + np.cumsum(there.sum(axis=1)))
+                labels.append(answer.labels[there].astype(np.int32))
+                scores.append(answer.scores[there])
+                progress.add(len(there))
+        result = csr_matrix((len(texts), about["nr_labels"]), dtype=np.float32)
+        # Set directly: scipy would sort the rows by label.
+        result.indptr = np.concatenate(indptr)
+        result.indices, result.data = np.concatenate(labels), np.concatenate(scores)
+        return result
+
+
+def predict_from_server(
+    url: str, texts: Sequence[str] | Sequence[bytes], *, only_topk: int | None = None, batch: int = 64
+) -> csr_matrix:
+    """What ``xmc_tf.predict --server URL`` gives: the matrix that the model itself would."""
+    return Client(url).predict(texts, only_topk, batch)
+
+
+class _Wire(Protocol):
+    def ask(self, signature: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]: ...
+
+
+class _Rest:
+    """The REST interface; texts go as base64, so that any bytes arrive as they are."""
+
+    def __init__(self, url: str, timeout: float) -> None:
+        self._url = url
+        self._timeout = timeout
+
+    def ask(self, signature: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        content = {name: _as_json(values) for name, values in inputs.items()}
+        body = json.dumps({"signature_name": signature, "inputs": content}).encode()
+        request = urllib.request.Request(f"{self._url}:predict", body, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout) as reply:
+                answer = json.loads(reply.read())
+        except urllib.error.HTTPError as error:
+            message = _rest_message(error.read())
+            if error.code == 400:
+                raise InputError(f"{self._url} refuses the request: {message}") from None
+            raise ServerError(f"{self._url}: {error.code} {message}") from None
+        except (urllib.error.URLError, TimeoutError) as error:
+            raise ServerError(f"{self._url} does not answer: {getattr(error, 'reason', error)}") from None
+        except ValueError as error:
+            raise ServerError(f"{self._url} does not answer in JSON: {error}") from None
+        if not isinstance(answer, dict) or not isinstance(answer.get("outputs"), dict):
+            raise ServerError(f"{self._url}: the answer has no outputs; it is no TensorFlow Serving")
+        outputs: Mapping[str, Any] = answer["outputs"]
+        return outputs
+
+
+class _Grpc:
+    """The gRPC interface."""
+
+    def __init__(self, target: str, name: str, timeout: float) -> None:
+        try:
+            import grpc
+            from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+        except ImportError as error:
+            raise InputError(
+                f"gRPC cannot be spoken here: {error}",
+                expected="the packages grpcio and tensorflow-serving-api",
+                fix="install them: pip install 'xmc_tf[serving]', or use REST: http://host:8501",
+            ) from None
+        self._grpc, self._predict_pb2 = grpc, predict_pb2
+        self._target, self._name, self._timeout = target, name, timeout
+        sizes = [(f"grpc.max_{way}_message_length", _LARGEST_MESSAGE) for way in ("send", "receive")]
+        self._stub = prediction_service_pb2_grpc.PredictionServiceStub(grpc.insecure_channel(target, sizes))
+
+    def ask(self, signature: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        import tensorflow as tf
+
+        request = self._predict_pb2.PredictRequest()
+        request.model_spec.name, request.model_spec.signature_name = self._name, signature
+        for name, values in inputs.items():
+            kind = None if isinstance(values, np.ndarray) else tf.string
+            request.inputs[name].CopyFrom(tf.make_tensor_proto(values, kind, [len(values)]))
+        try:
+            reply = self._stub.Predict(request, timeout=self._timeout)
+        except self._grpc.RpcError as error:
+            where = f"{self._target}, model {self._name!r}"
+            if error.code() == self._grpc.StatusCode.INVALID_ARGUMENT:
+                raise InputError(f"{where} refuses the request: {error.details()}") from None
+            raise ServerError(f"{where}: {error.code().name}: {error.details()}") from None
+        return {name: tf.make_ndarray(tensor) for name, tensor in reply.outputs.items()}
+
+
+def _as_json(values: Any) -> list[Any]:
+    if isinstance(values, np.ndarray):
+        return list(values.tolist())
+    return [{"b64": base64.b64encode(value).decode()} for value in values]
+
+
+def _as_text(name: Any) -> str:
+    if isinstance(name, Mapping):  # what is no UTF-8 comes back as base64
+        name = base64.b64decode(name["b64"])
+    return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+
+
+def _rest_message(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):
+        return body[:200].decode(errors="replace")

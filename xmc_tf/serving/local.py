@@ -1,0 +1,132 @@
+"""An exported model in this process: for trying it, and for measuring what it gives."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.progress import Progress
+from xmc_tf.common.quiet import muted_stderr
+
+ABOUT = "assets.extra/xmc_tf.json"
+
+
+class LocalModel:
+    """A SavedModel that this package exported, as plain TensorFlow loads it.
+
+    Example:
+        >>> model = LocalModel("served/1")
+        >>> model.ask(["gradient of a sparse matrix"])["names"]
+
+    Args:
+        folder: the version's folder, with saved_model.pb; or the one above it, whose highest version is taken.
+
+    Raises:
+        InputError: when there is no exported model.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = find_version(folder)
+        self.about = _about(self.folder)
+        with muted_stderr():
+            import tensorflow as tf
+            import tensorflow_text  # noqa: F401  # its ops are in the graph
+        self._tf = tf
+        try:
+            self._model = tf.saved_model.load(str(self.folder))
+        except (OSError, tf.errors.OpError) as error:
+            raise InputError(
+                f"{self.folder} cannot be loaded: {str(error).splitlines()[0]}",
+                fix="the folder was copied in part: copy or export it again",
+            ) from None
+        missing = {"serving_default"} - set(self._model.signatures)
+        if missing:
+            raise InputError(f"{self.folder} has no signature serving_default", fix="export it again")
+
+    @property
+    def signatures(self) -> list[str]:
+        """The ways to call it."""
+        return sorted(self._model.signatures)
+
+    def ask(
+        self, texts: Sequence[str] | Sequence[bytes], signature: str = "serving_default", **more: Any
+    ) -> dict[str, np.ndarray]:
+        """The answer to one request, as a server would give it.
+
+        Args:
+            texts: the texts.
+            signature: which way to call it.
+            more: further inputs, as arrays.
+        """
+        if signature not in self._model.signatures:
+            raise InputError(
+                f"{self.folder} has no signature {signature!r}", expected=", ".join(self.signatures), received=signature
+            )
+        inputs = {"text": self._tf.constant(list(texts), self._tf.string, [len(texts)])}
+        inputs |= {name: self._tf.convert_to_tensor(value) for name, value in more.items()}
+        return {name: value.numpy() for name, value in self._model.signatures[signature](**inputs).items()}
+
+    def predict(self, texts: Sequence[str] | Sequence[bytes], batch: int = 64) -> csr_matrix:
+        """The best labels of many texts; (texts × labels), the scores of a row descending."""
+        answers = []
+        with Progress("asking the exported model", len(texts), "documents") as progress:
+            for part in _parts(texts, batch):
+                answers.append(self.ask(part))
+                progress.add(len(part))
+        k = int(self.about["k"])
+        labels = np.concatenate([np.zeros((0, k), np.int64), *(answer["labels"] for answer in answers)])
+        scores = np.concatenate([np.zeros((0, k), np.float32), *(answer["scores"] for answer in answers)])
+        return as_matrix(labels, scores, int(self.about["nr_labels"]))
+
+
+def as_matrix(labels: np.ndarray, scores: np.ndarray, nr_labels: int) -> csr_matrix:
+    """Answers as a matrix whose rows are in order of score; label -1 is none."""
+    there = labels >= 0
+    result = csr_matrix((len(labels), nr_labels), dtype=np.float32)
+    result.indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int32)
+    result.indices = labels[there].astype(np.int32)
+    result.data = scores[there].astype(np.float32)
+    return result
+
+
+def find_version(folder: str | Path) -> Path:
+    """The folder that holds ``saved_model.pb``: the given one, or its highest version."""
+    folder = Path(folder)
+    if (folder / "saved_model.pb").is_file():
+        return folder
+    versions = [path.parent for path in folder.glob("*/saved_model.pb") if path.parent.name.isdigit()]
+    if versions:
+        return max(versions, key=lambda path: int(path.name))
+    if (folder / "params.json").is_file():
+        raise InputError(
+            f"{folder} is a trained model, not an exported one",
+            expected="a folder with saved_model.pb",
+            fix=f"export it: python -m xmc_tf.export -m {folder} -o served/1",
+        )
+    raise InputError(
+        f"{folder} is no exported model" if folder.exists() else f"{folder} does not exist",
+        expected="a folder with saved_model.pb, or one of versions 1, 2, …",
+        fix="export a model: python -m xmc_tf.export -m MODEL -o served/1",
+    )
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        about = None
+    if not isinstance(about, dict) or about.get("format") != "xmc_tf.serving":
+        raise InputError(
+            f"{folder} is a SavedModel of something else: {ABOUT} does not say what it is",
+            expected="what python -m xmc_tf.export wrote",
+        )
+    return about
+
+
+def _parts(texts: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for at in range(0, len(texts), size):
+        yield texts[at : at + size]
