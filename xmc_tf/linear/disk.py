@@ -26,29 +26,40 @@ def save_xlinear(model: XLinear, folder: str | Path) -> None:
     """Writes the model's folder, whole or not at all; an older model there is replaced."""
     refuse_to_overwrite(Path(folder))
     with atomic_folder(folder) as part:
-        _write(part / "param.json", {"__meta__": {"class_fullname": "pecos.xmc.xlinear.model###XLinearModel"}})
-        last = model.levels[-1].clusters
-        _write(part / "ranker" / "param.json", {
-            "__meta__": {"class_fullname": "pecos.xmc.base###HierarchicalMLModel"},
-            "model": "HierarchicalMLModel",
-            "depth": model.depth,
-            "nr_features": model.nr_features,
-            "nr_codes": int(last.shape[1]),
-            "nr_labels": int(last.shape[0]),
-        })  # fmt: skip
+        write_parameters(model, part)
         for t, level in enumerate(model.levels):
-            here = part / "ranker" / f"{t}.model"
-            _write(here / "param.json", {
-                "__meta__": {"class_fullname": _CLASS},
-                "model": "MLModel",
-                "nr_labels": int(level.clusters.shape[0]),
-                "nr_features": model.nr_features,
-                "nr_codes": int(level.clusters.shape[1]),
-                "bias": float(level.bias),
-                "pred_kwargs": level.pred_params.to_json(),
-            })  # fmt: skip
-            save_matrix(here / "W.npz", level.weights)
-            save_matrix(here / "C.npz", level.clusters.astype(np.float32))
+            save_matrix(level_folder(part, t) / "W.npz", level.weights)
+
+
+def level_folder(folder: Path, t: int) -> Path:
+    """Where a level lies in a model's folder."""
+    return folder / "ranker" / f"{t}.model"
+
+
+def write_parameters(model: XLinear, folder: Path) -> None:
+    """Writes all of a model but its weights."""
+    _write(folder / "param.json", {"__meta__": {"class_fullname": "pecos.xmc.xlinear.model###XLinearModel"}})
+    last = model.levels[-1].clusters
+    _write(folder / "ranker" / "param.json", {
+        "__meta__": {"class_fullname": "pecos.xmc.base###HierarchicalMLModel"},
+        "model": "HierarchicalMLModel",
+        "depth": model.depth,
+        "nr_features": model.nr_features,
+        "nr_codes": int(last.shape[1]),
+        "nr_labels": int(last.shape[0]),
+    })  # fmt: skip
+    for t, level in enumerate(model.levels):
+        here = level_folder(folder, t)
+        _write(here / "param.json", {
+            "__meta__": {"class_fullname": _CLASS},
+            "model": "MLModel",
+            "nr_labels": int(level.clusters.shape[0]),
+            "nr_features": model.nr_features,
+            "nr_codes": int(level.clusters.shape[1]),
+            "bias": float(level.bias),
+            "pred_kwargs": level.pred_params.to_json(),
+        })  # fmt: skip
+        save_matrix(here / "C.npz", level.clusters.astype(np.float32))
 
 
 def refuse_to_overwrite(folder: Path) -> None:

@@ -7,7 +7,7 @@ features/     the fitted TF-IDF, where it was trained on text
 ranker/       the rankers, in PECOS's XLinear format
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -105,15 +105,10 @@ class TextRanker:
 
     def save(self, folder: str | Path) -> None:
         """Writes the model's folder, whole or not at all; an older model there is replaced."""
-        folder = Path(folder)
-        refuse_to_overwrite(folder)
-        with atomic_folder(folder) as part:
-            save_chain(part / "tree", self.tree.to_chain())
-            self.ranker.save(part / "ranker")
-            if self.reads_text:
-                self.tfidf.save(part / "features")
-            write_names(part, self.names)
-            write_facts(part, self.facts)
+        write_model(
+            folder, self.tree, self.names, self.facts, self.ranker.save,
+            self.tfidf.save if self.reads_text else None,
+        )  # fmt: skip
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -168,30 +163,86 @@ class TextRanker:
             threads: how many; -1: one a core.
             seed: of the solvers' visiting orders.
         """
-        chain = tree.to_chain()
-        part = chain[trained_levels(params, len(chain))]
-        levels = override_levels(pred_params.hlm_args.model_chain, len(part), **(wishes or {}))
-        pred_params = RankerPredParams.from_json({"hlm_args": {"model_chain": [level.to_json() for level in levels]}})
+        pred_params = level_predictions(tree, params, pred_params, wishes)
         ranker = train_rankers(
-            X, Y, chain, R=R, params=params, pred_params=pred_params, user_negatives=user_negatives,
+            X, Y, tree.to_chain(), R=R, params=params, pred_params=pred_params, user_negatives=user_negatives,
             threads=threads, seed=seed,
         )  # fmt: skip
-        if params.mode == "matcher":  # what it predicts are nodes of the tree, which have no names
-            tree, names = LabelTree.from_chain(part), None
-        facts = {
-            "model": "XLinear",
-            "train_params": params.to_json(),
-            "pred_params": pred_params.to_json(),
-            **(recorded or {}),
-            "nr_documents": X.nr_rows,
-            "nr_features": X.nr_features,
-            "nr_dense": X.nr_dense,
-            "nr_labels": ranker.nr_labels,
-            "nr_weights": ranker.nr_weights,
-            "seed": seed,
-            "versions": versions(),
-        }
+        tree, names = what_is_predicted(tree, names, params)
+        facts = model_facts(X, ranker, params, pred_params, recorded, seed)
         return cls(ranker, tree, names, facts, given_tfidf=tfidf)
+
+
+def write_model(
+    folder: str | Path,
+    tree: LabelTree,
+    names: list[str] | None,
+    facts: Mapping[str, Any],
+    write_ranker: Callable[[Path], object],
+    write_tfidf: Callable[[Path], object] | None,
+) -> None:
+    """Writes a model's folder from its parts, whole or not at all; an older model there is replaced.
+
+    Args:
+        folder: the model's.
+        tree: the label tree.
+        names: of the labels, where they have any.
+        facts: for ``params.json``.
+        write_ranker: makes the folder of rankers at a path.
+        write_tfidf: makes that of the vectoriser, where there is one.
+    """
+    folder = Path(folder)
+    refuse_to_overwrite(folder)
+    with atomic_folder(folder) as part:
+        save_chain(part / "tree", tree.to_chain())
+        write_ranker(part / "ranker")
+        if write_tfidf:
+            write_tfidf(part / "features")
+        write_names(part, names)
+        write_facts(part, facts)
+
+
+def level_predictions(
+    tree: LabelTree, params: RankerParams, pred_params: RankerPredParams, wishes: Mapping[str, Any] | None
+) -> RankerPredParams:
+    """How each level that is trained predicts: as the parameters say, with the wishes over them."""
+    depth = len(range(tree.depth)[trained_levels(params, tree.depth)])
+    levels = override_levels(pred_params.hlm_args.model_chain, depth, **(wishes or {}))
+    return RankerPredParams.from_json({"hlm_args": {"model_chain": [level.to_json() for level in levels]}})
+
+
+def what_is_predicted(
+    tree: LabelTree, names: list[str] | None, params: RankerParams
+) -> tuple[LabelTree, list[str] | None]:
+    """Tree and names of what the model predicts: of a matcher, nodes of the tree, which have no names."""
+    if params.mode != "matcher":
+        return tree, names
+    chain = tree.to_chain()
+    return LabelTree.from_chain(chain[trained_levels(params, len(chain))]), None
+
+
+def model_facts(
+    X: Features,
+    ranker: XLinear,
+    params: RankerParams,
+    pred_params: RankerPredParams,
+    recorded: Mapping[str, Any] | None,
+    seed: int,
+) -> dict[str, Any]:
+    """What ``params.json`` says of a model: parameters, shapes, seed, versions."""
+    return {
+        "model": "XLinear",
+        "train_params": params.to_json(),
+        "pred_params": pred_params.to_json(),
+        **(recorded or {}),
+        "nr_documents": X.nr_rows,
+        "nr_features": X.nr_features,
+        "nr_dense": X.nr_dense,
+        "nr_labels": ranker.nr_labels,
+        "nr_weights": ranker.nr_weights,
+        "seed": seed,
+        "versions": versions(),
+    }
 
 
 def train_on_text(

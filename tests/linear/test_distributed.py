@@ -1,0 +1,203 @@
+"""Rankers over ranks: whatever the ranks, the interruptions and the cuts, the bytes are those of one process.
+
+Ranks are threads of this process here; ``tests/distributed/test_linear_train.py`` starts real ones.
+"""
+
+import shutil
+
+import pytest
+
+from tests.collective.threads import all_well, on_ranks
+from tests.linear.cases import features, label_matrix, pred_params, random_chain, ranker_params
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, load_matrix, save_matrix
+from xmc_tf.linear import train_rankers
+from xmc_tf.linear.distributed import plan as planning
+from xmc_tf.linear.distributed import solving
+from xmc_tf.linear.distributed.account import Account
+from xmc_tf.linear.distributed.inputs import check_same_inputs
+from xmc_tf.linear.distributed.training import train_over_ranks
+from xmc_tf.linear.distributed.work_folder import open_work_folder, work_path
+from xmc_tf.linear.levels import Levels
+
+ROWS, LABELS = 80, 150
+CHAIN = random_chain(LABELS, [2, 5])
+Y = label_matrix(ROWS, LABELS)
+PRED = pred_params(only_topk=3)
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    """Many sub-problems of few tasks."""
+    monkeypatch.setattr(planning, "LEAST_WORK", 1000)
+    monkeypatch.setattr("xmc_tf.linear.tasks.LABELS_PER_TASK", 8)
+
+
+def one_process(folder, X, params, **more):
+    """The files that one process's model would be saved as."""
+    model = train_rankers(X, Y, CHAIN, params=params, pred_params=PRED, threads=1, **more)
+    paths = [folder / f"{t}.npz" for t in range(model.depth)]
+    for path, level in zip(paths, model.levels, strict=True):
+        save_matrix(path, level.weights)
+    return [path.read_bytes() for path in paths]
+
+
+def over_ranks(folder, X, params, ranks, threads=2, key="k" * 64, **more):
+    """The files of weights that so many ranks leave in the work folder, and the ranks' accounts."""
+
+    def work(communicator):
+        account = Account(threads=threads)
+        place = open_work_folder(communicator, folder / "model", key)
+        model = train_over_ranks(
+            communicator, place, X, lambda: Levels(Y, CHAIN, None, params, more.get("user_negatives")),
+            pred_params=PRED, account=account,
+        )  # fmt: skip
+        return [place.weights(t).read_bytes() for t in range(model.depth)], account
+
+    results = all_well(on_ranks(ranks, work))
+    assert all(files == results[0][0] for files, _ in results)
+    return results[0][0], [account for _, account in results]
+
+
+@pytest.mark.parametrize("kind", ["sparse", "both"])
+@pytest.mark.parametrize("schemes", ["tfn", "tfn+man", ["tfn", "man", "tfn+man"]])
+def test_the_bytes_of_one_process(kind, schemes, tmp_path):
+    X, params = features(kind, ROWS), ranker_params(schemes)
+    expected = one_process(tmp_path, X, params)
+    for ranks in (1, 2, 3, 4):
+        found, accounts = over_ranks(tmp_path / str(ranks), X, params, ranks)
+        assert found == expected
+        assert sum(account.problems for account in accounts) > 10
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        ranker_params(solver_type="L2R_LR_DUAL", bias=0.0, max_nonzeros_per_label=3),
+        ranker_params(rel_mode="induce", rel_norm="l1"),
+        ranker_params(mode="matcher"),
+        ranker_params(mode="ranker", ranker_level=2),
+        ranker_params("usn", solver_type="L2R_L2LOSS_SVC_PRIMAL"),
+    ],
+)
+def test_every_kind_of_training(params, tmp_path):
+    X, user = features("private", ROWS), {"user_negatives": {0: label_matrix(ROWS, LABELS, seed=5)}}
+    assert over_ranks(tmp_path, X, params, 2, **user)[0] == one_process(tmp_path, X, params, **user)
+
+
+def test_what_is_solved_is_kept_and_the_rest_is_done_by_any_number_of_ranks(tmp_path, monkeypatch):
+    X, params = features("both", ROWS), ranker_params("tfn+man")
+    expected = one_process(tmp_path, X, params)
+    solved, solve_task = [], solving.solve_task
+
+    def failing(*args):
+        if len(solved) > 20:
+            raise OSError("the disk is full")
+        solved.append(1)
+        return solve_task(*args)
+
+    monkeypatch.setattr(solving, "solve_task", failing)
+    with pytest.raises(OSError, match="disk is full"):
+        over_ranks(tmp_path, X, params, 1)
+    blocks = {path.name: path.stat().st_mtime_ns for path in (work_path(tmp_path / "model") / "blocks").iterdir()}
+    joined = list(work_path(tmp_path / "model").glob("levels/*/W.npz"))
+    assert blocks or joined
+    monkeypatch.setattr(solving, "solve_task", solve_task)
+    written, write = [], solving.write_block
+    monkeypatch.setattr(solving, "write_block", lambda path, parts: (written.append(path.name), write(path, parts)))
+    found, _ = over_ranks(tmp_path, X, params, 3)
+    assert found == expected
+    assert not blocks.keys() & set(written)
+
+
+def test_a_level_that_is_joined_does_not_change_the_cuts_of_the_others(tmp_path, monkeypatch):
+    """Or what is solved of the others would not be found."""
+    X, params = features("sparse", ROWS), ranker_params()
+    place = work_path(tmp_path / "model")
+    kept = tmp_path / "kept"
+    from xmc_tf.linear.distributed import training
+
+    join = training._join
+    monkeypatch.setattr(training, "_join", lambda *a: (shutil.copytree(place / "blocks", kept), join(*a)))
+    expected, _ = over_ranks(tmp_path, X, params, 1)
+    monkeypatch.setattr(training, "_join", join)
+    (place / "levels" / "2" / "W.npz").unlink()
+    for path in kept.glob("2.*"):
+        shutil.copy(path, place / "blocks")
+    found, (account,) = over_ranks(tmp_path, X, params, 1)
+    assert found == expected
+    assert account.problems == 0
+
+
+def test_a_damaged_block_is_solved_again(tmp_path, monkeypatch):
+    X, params = features("sparse", ROWS), ranker_params()
+    with monkeypatch.context() as broken:
+        broken.setattr("xmc_tf.linear.distributed.training._join", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            over_ranks(tmp_path, X, params, 1)
+    block = next((work_path(tmp_path / "model") / "blocks").iterdir())
+    block.write_bytes(block.read_bytes()[:-50])
+    found, (account,) = over_ranks(tmp_path, X, params, 1)
+    assert account.problems == 1
+    assert found == one_process(tmp_path, X, params)
+
+
+def test_another_training_begins_anew(tmp_path):
+    X = features("sparse", ROWS)
+    over_ranks(tmp_path, X, ranker_params(), 1)
+    other = ranker_params(Cp=2.0)
+    found, (account,) = over_ranks(tmp_path, X, other, 1, key="o" * 64)
+    assert account.problems > 0
+    assert found == one_process(tmp_path, X, other)
+
+
+def test_a_folder_of_the_users_is_left_alone(tmp_path):
+    place = work_path(tmp_path / "model")
+    place.mkdir()
+    (place / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="in the way"):
+        over_ranks(tmp_path, features("sparse", ROWS), ranker_params(), 1)
+    assert (place / "thesis.tex").read_text() == "years of work"
+
+
+def test_ranks_that_share_no_folder_are_told_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("xmc_tf.linear.distributed.work_folder._look_for.__defaults__", (0.3,))
+    results = on_ranks(2, lambda one: open_work_folder(one, tmp_path / str(one.rank) / "model", "k" * 64))
+    for error in results:
+        assert isinstance(error, InputError)
+        assert "rank 1 on host1" in str(error)
+        assert "shared disk" in str(error)
+
+
+def test_different_files_are_told_apart_with_the_hosts(tmp_path):
+    for rank, text in enumerate(["same length", "Same length", "other"]):
+        (tmp_path / str(rank)).mkdir()
+        (tmp_path / str(rank) / "X.npz").write_text(text)
+
+    def check(files, settings):
+        return on_ranks(2, lambda one: check_same_inputs(one, {"features": [files[one.rank]]}, settings[one.rank]))
+
+    same = {"Cp": 1, "seed": 0}
+    paths = [tmp_path / str(rank) / "X.npz" for rank in range(3)]
+    first, second = all_well(check([paths[0], paths[0]], [same, same]))
+    assert first == second
+    assert all_well(check([paths[1], paths[1]], [same, same]))[0] != first
+    assert all_well(check([paths[0], paths[0]], [{**same, "Cp": 2}] * 2))[0] != first
+    for other in (1, 2):
+        for error in check([paths[0], paths[other]], [same, same]):
+            assert isinstance(error, InputError)
+            assert "different features" in str(error)
+            assert "rank 0 on host0: X.npz: 11 bytes" in str(error)
+            assert "rank 1 on host1" in str(error)
+    error = check([paths[0]] * 2, [same, {**same, "Cp": 2}])[0]
+    assert "Cp is 2, not 1" in str(error)
+
+
+def test_mapped_features_give_the_same(tmp_path):
+    X = features("both", ROWS)
+    save_matrix(tmp_path / "X.npz", X.sparse)
+    save_matrix(tmp_path / "E.npy", X.dense)
+    mapped = Features(load_matrix(tmp_path / "X.npz"), load_matrix(tmp_path / "E.npy"))
+    assert not mapped.sparse.data.flags.writeable
+    params = ranker_params("tfn+man")
+    assert over_ranks(tmp_path, mapped, params, 2)[0] == one_process(tmp_path, X, params)

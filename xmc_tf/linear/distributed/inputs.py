@@ -1,0 +1,94 @@
+"""Whether all ranks were given the same: files by size and checksum, asked before any work begins."""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.together import together
+from xmc_tf.common.compiled import kernel_folder
+from xmc_tf.common.errors import InputError
+
+_PIECE = 1 << 24
+
+
+class Fingerprint(NamedTuple):
+    """What a file looks like to a rank."""
+
+    name: str
+    size: int
+    checksum: int
+
+    def __str__(self) -> str:
+        return f"{self.size:,} bytes, checksum {self.checksum:08x}"
+
+
+def fingerprint(path: Path) -> Fingerprint:
+    """Size and CRC-32 of a file's bytes."""
+    checksum, size = 0, 0
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            checksum, size = zlib.crc32(piece, checksum), size + len(piece)
+    return Fingerprint(path.name, size, checksum)
+
+
+def check_same_inputs(
+    communicator: Communicator, files: Mapping[str, Sequence[str | Path]], settings: Mapping[str, Any]
+) -> str:
+    """Refuses ranks that were given different files or settings, and names both hosts.
+
+    Args:
+        communicator: the ranks.
+        files: the paths by what they are for; a folder stands for its files.
+        settings: everything else that decides what the model will be, as JSON can hold it.
+
+    Returns:
+        A key for what was given: the same inputs, the same key.
+
+    Raises:
+        InputError: on all ranks, saying what differs where.
+    """
+    mine = together(
+        communicator,
+        lambda: {what: [fingerprint(path) for one in paths for path in _files(one)] for what, paths in files.items()},
+    )
+    said = json.dumps(settings, sort_keys=True)
+    everyone = communicator.allgather((communicator.host, mine, said))
+    host, first, first_said = everyone[0]
+    for rank, (other_host, others, other_said) in enumerate(everyone):
+        for what in first:
+            if others[what] != first[what]:
+                raise InputError(
+                    f"the ranks were given different {what}",
+                    expected=f"on every rank as on rank 0 on {host}: {_told(first[what])}",
+                    received=f"on rank {rank} on {other_host}: {_told(others[what])}",
+                    fix="put the files on a shared disk, or copy them anew to every host",
+                )
+        if other_said != first_said:
+            raise InputError(
+                "the ranks were started with different settings",
+                expected=f"on every rank as on rank 0 on {host}",
+                received=f"others on rank {rank} on {other_host}: {_first_difference(first_said, other_said)}",
+                fix="give all ranks the same command line, and install the same version on all hosts",
+            )
+    digest = hashlib.sha256(said.encode())
+    digest.update(json.dumps([first, kernel_folder().name], sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def _files(given: str | Path) -> list[Path]:
+    path = Path(given)
+    return sorted(entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else [path]
+
+
+def _told(prints: Sequence[Fingerprint]) -> str:
+    return "; ".join(f"{one.name}: {one}" for one in prints[:4]) or "nothing"
+
+
+def _first_difference(first: str, other: str) -> str:
+    ours, theirs = json.loads(first), json.loads(other)
+    keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+    return f"{keys[0]} is {json.dumps(theirs.get(keys[0]))[:80]}, not {json.dumps(ours.get(keys[0]))[:80]}"

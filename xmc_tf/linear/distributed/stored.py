@@ -1,0 +1,59 @@
+"""Levels' problems on disk: made by one rank, mapped by all, so that a rank reads only the columns that it needs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csc_matrix, csr_matrix, spmatrix
+
+from xmc_tf.common.atomic import atomic_file
+from xmc_tf.data import save_matrix
+from xmc_tf.data.npz import read_npz
+from xmc_tf.linear.problems import LevelProblem
+from xmc_tf.params import LinearLevelParams
+
+_FACTS = "problem.json"
+
+
+def save_problem(folder: Path, problem: LevelProblem) -> None:
+    """Writes what a level is trained on; finished when ``problem.json`` is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    matrices = {
+        "Y": problem.labels, "C": problem.clusters.astype(np.float32), "M": problem.matched, "R": problem.costs,
+    }  # fmt: skip
+    for name, matrix in matrices.items():
+        if matrix is not None:
+            save_matrix(folder / f"{name}.npz", matrix)
+    facts = {
+        "covered": problem.covered,
+        "params": problem.params.to_json(),
+        "matrices": [name for name, matrix in matrices.items() if matrix is not None],
+    }
+    with atomic_file(folder / _FACTS) as part:
+        part.write_text(json.dumps(facts), encoding="utf-8")
+
+
+def is_stored(folder: Path) -> bool:
+    """Whether a level's problem is there."""
+    return (folder / _FACTS).is_file()
+
+
+def open_problem(folder: Path) -> LevelProblem:
+    """What :func:`save_problem` has written, mapped into memory."""
+    facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+    found = {name: open_matrix(folder / f"{name}.npz") for name in facts["matrices"]}
+    return LevelProblem(
+        csc_matrix(found["Y"]), csc_matrix(found["C"]), found.get("M"), found.get("R"), facts["covered"],
+        LinearLevelParams.from_json(facts["params"]),
+    )  # fmt: skip
+
+
+def open_matrix(path: Path) -> csc_matrix | csr_matrix:
+    """A matrix that this training has written itself, mapped; not looked through, as what a user gives is."""
+    arrays = read_npz(path, name="work file")
+    kind = csc_matrix if arrays["format"].tobytes() == b"csc" else csr_matrix
+    matrix: spmatrix = kind(tuple(int(side) for side in arrays["shape"]), dtype=np.float32)
+    matrix.data, matrix.indices, matrix.indptr = arrays["data"], arrays["indices"], arrays["indptr"]
+    if kind is csc_matrix:
+        matrix.has_canonical_format = True
+    return matrix

@@ -1,0 +1,138 @@
+"""Training rankers over ranks: from features, labels and a tree to one file of weights a level."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.together import together
+from xmc_tf.common.threads import thread_count
+from xmc_tf.data import Features
+from xmc_tf.linear.distributed.account import Account
+from xmc_tf.linear.distributed.blocks import block_name
+from xmc_tf.linear.distributed.joining import join_blocks
+from xmc_tf.linear.distributed.plan import SubProblem, cut_into_sub_problems
+from xmc_tf.linear.distributed.predicting import predict_over_ranks
+from xmc_tf.linear.distributed.solving import solve_over_ranks
+from xmc_tf.linear.distributed.stored import is_stored, open_matrix, open_problem, save_problem
+from xmc_tf.linear.distributed.work_folder import WorkFolder
+from xmc_tf.linear.levels import Levels
+from xmc_tf.linear.tasks import Instances, level_tasks
+from xmc_tf.linear.xlinear import Level, XLinear
+from xmc_tf.params import LinearLevelPredParams, RankerPredParams, per_level
+
+
+class _Course(NamedTuple):
+    """What all ranks know of the levels; the levels themselves are rank 0's, until they are on disk."""
+
+    runs: list[range]
+    waits: list[bool]
+
+
+def train_over_ranks(
+    communicator: Communicator,
+    work: WorkFolder,
+    X: Features,
+    make_levels: Callable[[], Levels],
+    *,
+    pred_params: RankerPredParams,
+    account: Account,
+    seed: int = 0,
+) -> XLinear:
+    """Trains the rankers of every level into the work folder.
+
+    Args:
+        communicator: the ranks.
+        work: theirs.
+        X: the training features, best mapped: every rank has them.
+        make_levels: called on rank 0.
+        pred_params: what the model uses where prediction is not told otherwise.
+        account: receives what this rank does; says how many threads it has.
+        seed: of the orders in which the solvers visit the instances.
+
+    Returns:
+        The model, its weights mapped; bit for bit what ``train_rankers`` gives.
+    """
+    levels = together(communicator, lambda: make_levels() if communicator.rank == 0 else None)
+    course = communicator.broadcast(
+        None if levels is None else _Course(levels.together(), [levels.waits(t) for t in range(levels.depth)])
+    )
+    depth = len(course.waits)  # type: ignore[union-attr]
+    level_pred: Sequence[LinearLevelPredParams] = per_level(pred_params.hlm_args.model_chain, depth)
+    instances = Instances(X)
+    model = XLinear([], X.nr_sparse, X.nr_dense)
+    for run in course.runs:  # type: ignore[union-attr]
+        predicted = None
+        if course.waits[run.start]:  # type: ignore[union-attr]
+            predicted = work.file(f"predicted-{run.start}.npz")
+            predict_over_ranks(communicator, model, X, predicted, account)
+
+        def store(run: range = run, predicted=predicted) -> None:  # noqa: ANN001
+            for t in run:
+                if levels is not None and not is_stored(work.level(t)):
+                    known = open_matrix(predicted) if predicted is not None and t == run.start else None
+                    save_problem(work.level(t), levels.problem(t, known))
+
+        together(communicator, store)
+        _train_run(communicator, work, run, instances, account, seed)
+        for t in run:
+            problem = open_problem(work.level(t))
+            bias = max(problem.params.bias, 0.0)
+            model.levels.append(Level(open_matrix(work.weights(t)), problem.clusters, bias, level_pred[t]))
+    return model
+
+
+def _train_run(
+    communicator: Communicator, work: WorkFolder, run: range, instances: Instances, account: Account, seed: int
+) -> None:
+    """Trains levels that do not wait for one another; their weights are on disk on return."""
+    joined = communicator.broadcast([t for t in run if work.weights(t).exists()])
+    if len(joined) == len(run):
+        return
+    problems = {t: open_problem(work.level(t)) for t in run}
+    levels = {t: (problem, level_tasks(instances, problem)) for t, problem in problems.items()}
+    # Cut as if nothing were done yet: what an earlier run has solved is found by the same cuts.
+    plan = cut_into_sub_problems({t: tasks.work for t, (_, tasks) in levels.items()})
+    plan = [sub for sub in plan if sub.level not in joined]
+    title = f"rankers, level {run.start + 1}" if len(run) == 1 else f"rankers, levels {run.start + 1} to {run.stop}"
+    name = communicator.broadcast(f"{os.getpid()}-{run.start}")
+    solve_over_ranks(communicator, work, plan, levels, instances, run=name, title=title, account=account, seed=seed)
+    together(communicator, lambda: _join(communicator, work, plan, levels, instances, account))
+
+
+def _join(
+    communicator: Communicator,
+    work: WorkFolder,
+    plan: Sequence[SubProblem],
+    levels: Mapping,
+    instances: Instances,
+    account: Account,
+) -> None:
+    """Joins the blocks of this rank's levels, the largest level first to whoever comes first."""
+    weight: dict[int, int] = {}
+    for sub in plan:
+        weight[sub.level] = weight.get(sub.level, 0) + sub.work
+    mine = sorted(weight, key=lambda t: -weight[t])[communicator.rank :: communicator.size]
+    for t in mine:
+        problem, _ = levels[t]
+        nr_rows = instances.nr_sparse + instances.dense.shape[1] + (problem.params.bias > 0)
+        paths = [work.blocks / block_name(sub, work.key) for sub in plan if sub.level == t]
+        with account.busy():
+            join_blocks(paths, (int(nr_rows), int(problem.clusters.shape[0])), work.weights(t))
+        for path in paths:
+            path.unlink()
+
+
+def threads_of_rank(communicator: Communicator, threads: int) -> int:
+    """How many threads a rank takes: what it is told, else its share of the host's cores.
+
+    Args:
+        communicator: the ranks.
+        threads: -1: a share of the cores.
+    """
+    mine = os.sched_getaffinity(0)
+    everyone = communicator.allgather((communicator.host, mine))
+    if threads >= 1:
+        return threads
+    here = [cores for host, cores in everyone if host == communicator.host]
+    return max(1, min(thread_count(threads), len(set().union(*here)) // len(here)))

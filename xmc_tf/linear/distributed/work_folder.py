@@ -1,0 +1,126 @@
+"""The work folder: where ranks put what they have done, beside the model that will come of it."""
+
+import json
+import logging
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.together import together
+from xmc_tf.common.atomic import atomic_file
+from xmc_tf.common.errors import InputError
+
+_LOG = logging.getLogger(__name__)
+_NAME = "work.json"
+
+
+class WorkFolder:
+    """A folder of results that any later run with the same inputs takes up.
+
+    Args:
+        path: the folder.
+        key: of the inputs, as :func:`~xmc_tf.linear.distributed.inputs.check_same_inputs` gives it.
+    """
+
+    def __init__(self, path: Path, key: str) -> None:
+        self.path, self.key = path, key
+
+    @property
+    def blocks(self) -> Path:
+        """Where the solved sub-problems lie."""
+        return self.path / "blocks"
+
+    @property
+    def tree(self) -> Path:
+        """The label tree."""
+        return self.path / "tree"
+
+    @property
+    def features(self) -> Path:
+        """The vectoriser, where the model is trained on texts."""
+        return self.path / "features"
+
+    def file(self, name: str) -> Path:
+        """A file at the folder's top."""
+        return self.path / name
+
+    def level(self, t: int) -> Path:
+        """What belongs to one level: its problem, and its weights once they are joined."""
+        return self.path / "levels" / str(t)
+
+    def weights(self, t: int) -> Path:
+        """The joined weights of a level."""
+        return self.level(t) / "W.npz"
+
+    def claims(self, run: str) -> Path:
+        """Where the ranks say what they have taken."""
+        return self.path / f"claims-{run}"
+
+
+def work_path(model: Path) -> Path:
+    """Where the work folder of a model lies."""
+    return model.with_name(f"{model.name}.work")
+
+
+def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkFolder:
+    """Takes up what an earlier run with the same inputs has left, or begins anew.
+
+    Args:
+        communicator: the ranks.
+        model: the model's folder; the work folder lies beside it.
+        key: of the inputs.
+
+    Raises:
+        InputError: something else lies there, or a rank does not see the folder.
+    """
+    path = work_path(model)
+    together(communicator, lambda: _prepare(path, key) if communicator.rank == 0 else None)
+    token = communicator.broadcast(secrets.token_hex(8))
+
+    def mark() -> None:
+        if communicator.rank == 0:
+            (path / f"seen-{token}").touch()
+
+    together(communicator, mark)
+    together(communicator, lambda: _look_for(path / f"seen-{token}"))
+    if communicator.rank == 0:
+        (path / f"seen-{token}").unlink()
+    return WorkFolder(path, key)
+
+
+def _prepare(path: Path, key: str) -> None:
+    if path.exists() and any(path.iterdir()):
+        if not (path / _NAME).is_file():
+            raise InputError(
+                f"{path} is in the way: it is where the ranks put what they have done, and holds something else",
+                fix="move it away, or give the model another name with -m",
+            )
+        if json.loads((path / _NAME).read_text(encoding="utf-8")).get("key") != key:
+            _LOG.info("%s is left over from other inputs, settings or another version: beginning anew", path)
+            shutil.rmtree(path)
+        else:
+            _LOG.info("going on with what lies in %s", path)
+    for old in path.glob("claims-*"):
+        shutil.rmtree(old)
+    for old in path.glob("seen-*"):
+        old.unlink()
+    (path / "blocks").mkdir(parents=True, exist_ok=True)
+    if not (path / _NAME).is_file():
+        with atomic_file(path / _NAME) as part:
+            part.write_text(json.dumps({"what": "unfinished training of xmc_tf", "key": key}) + "\n", encoding="utf-8")
+
+
+def _look_for(mark: Path, patience_s: float = 10.0) -> None:
+    """A shared disk may show a new file only after some seconds."""
+    end = time.monotonic() + patience_s
+    while not mark.exists():
+        if time.monotonic() > end:
+            raise InputError(
+                f"{mark.parent} is not the folder that rank 0 has made",
+                expected="one folder that all ranks share, such as one on NFS",
+                received="a rank that does not see rank 0's files",
+                fix="give a path on a shared disk with -m",
+            )
+        time.sleep(0.2)
