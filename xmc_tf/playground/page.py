@@ -1,0 +1,214 @@
+"""The page itself: three small files, with nothing from elsewhere."""
+
+_HTML = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>xmc_tf playground</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/page.css">
+</head>
+<body>
+<header>
+  <h1>Which labels does this text get?</h1>
+  <p id="about">Loading the model…</p>
+</header>
+<main>
+  <div id="trouble" role="alert" hidden>
+    <h2>This does not work</h2>
+    <pre id="trouble-text"></pre>
+    <button type="button" id="again">Try again</button>
+  </div>
+  <form id="form">
+    <label for="text">Text</label>
+    <textarea id="text" rows="6" autofocus aria-describedby="hint" spellcheck="false"></textarea>
+    <div class="row">
+      <button type="submit" id="ask">Find labels</button>
+      <span id="hint">or <kbd>Ctrl</kbd> <kbd>Enter</kbd> in the text</span>
+    </div>
+  </form>
+  <section aria-labelledby="found">
+    <h2 id="found">Labels</h2>
+    <p id="status" role="status">None yet.</p>
+    <ol id="labels"></ol>
+  </section>
+</main>
+<script src="/page.js"></script>
+</body>
+</html>
+"""
+
+_CSS = """
+:root {
+  --ground: #fbfaf7; --card: #ffffff; --ink: #1d2126; --quiet: #59616b; --line: #d5d3cc;
+  --accent: #0b5d7a; --on-accent: #ffffff; --bar: #a9cdd9; --bad: #9b1c1c; --bad-ground: #fdeeee;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --ground: #15181c; --card: #1d2126; --ink: #e8e6e1; --quiet: #a4abb4; --line: #3a4048;
+    --accent: #7cc4dc; --on-accent: #10242c; --bar: #2d5564; --bad: #ffb4b4; --bad-ground: #3a1d1d;
+  }
+}
+* { box-sizing: border-box; }
+body {
+  margin: 0 auto; max-width: 46rem; padding: 2rem 1.25rem 4rem;
+  background: var(--ground); color: var(--ink); font: 1rem/1.5 system-ui, sans-serif;
+}
+h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .25rem; }
+h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
+header p, #hint, #status, .examples { color: var(--quiet); }
+header p { margin: 0 0 1.5rem; overflow-wrap: anywhere; }
+label { display: block; font-weight: 600; margin-bottom: .25rem; }
+textarea {
+  width: 100%; padding: .75rem; font: inherit; color: inherit; background: var(--card);
+  border: 1px solid var(--quiet); border-radius: .4rem; resize: vertical;
+}
+.row { display: flex; flex-wrap: wrap; align-items: center; gap: .75rem; margin-top: .75rem; }
+button {
+  padding: .55rem 1.1rem; font: inherit; font-weight: 600; color: var(--on-accent); background: var(--accent);
+  border: 1px solid transparent; border-radius: .4rem; cursor: pointer;
+}
+button:disabled { opacity: .55; cursor: default; }
+:focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
+kbd { padding: 0 .3em; border: 1px solid var(--line); border-radius: .25rem; font: inherit; font-size: .85em; }
+#trouble { padding: 0 1rem 1rem; margin-bottom: 1.5rem; background: var(--bad-ground); border: 1px solid var(--bad);
+  border-radius: .4rem; }
+#trouble h2 { color: var(--bad); margin-top: .75rem; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .9rem; margin: 0 0 .75rem; }
+ol { margin: 0; padding: 0; list-style: none; }
+#labels > li { background: var(--card); border: 1px solid var(--line); border-radius: .4rem; margin-bottom: .4rem; }
+summary { display: flex; align-items: baseline; gap: .75rem; padding: .5rem .75rem; cursor: pointer; }
+summary::before { content: "▸"; color: var(--quiet); }
+details[open] > summary::before { content: "▾"; }
+summary::-webkit-details-marker { display: none; }
+.name { flex: 1; overflow-wrap: anywhere; font-weight: 600; }
+.score { font-variant-numeric: tabular-nums; }
+.bar { height: .35rem; border-radius: .2rem; background: var(--line); overflow: hidden; }
+.bar > span { display: block; height: 100%; background: var(--accent); }
+details > .bar { margin: 0 .75rem .5rem; }
+.path { padding: .25rem .75rem .75rem; border-top: 1px solid var(--line); }
+.path li { padding: .4rem 0 0 1rem; border-left: 2px solid var(--bar); }
+.path .line { display: flex; gap: .75rem; }
+.path .line > :first-child { flex: 1; }
+.examples { display: block; font-size: .9rem; overflow-wrap: anywhere; }
+@media (forced-colors: active) { .bar > span { background: CanvasText; } }
+"""
+
+_JS = """
+'use strict';
+const $ = id => document.getElementById(id);
+let scale = 'share', asked = 0;
+
+function make(tag, className, text) {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+function bar(score) {
+  const share = scale === 'log' ? Math.exp(score) : score;
+  const out = make('div', 'bar'), inner = make('span');
+  out.setAttribute('aria-hidden', 'true');
+  inner.style.width = (100 * Math.min(Math.max(share, 0), 1)).toFixed(1) + '%';
+  out.append(inner);
+  return out;
+}
+
+function step(title, score, examples) {
+  const item = make('li'), line = make('div', 'line');
+  line.append(make('span', '', title), make('span', 'score', score.toFixed(4)));
+  item.append(line);
+  if (scale !== 'none') item.append(bar(score));
+  if (examples.length) item.append(make('span', 'examples', 'with ' + examples.join(', ')));
+  return item;
+}
+
+function row(found) {
+  const item = make('li'), details = make('details'), summary = make('summary'), path = make('ol', 'path');
+  summary.append(make('span', 'name', found.name), make('span', 'score', found.score.toFixed(4)));
+  path.setAttribute('aria-label', 'Path through the tree to ' + found.name);
+  for (const node of found.path)
+    path.append(step(`Level ${node.level}: cluster ${node.node + 1} of ${node.of.toLocaleString('en')}`,
+                     node.score, node.examples));
+  path.append(step(found.name, found.score, []));
+  details.append(summary);
+  if (scale !== 'none') details.append(bar(found.score));
+  details.append(path);
+  item.append(details);
+  return item;
+}
+
+function trouble(message) {
+  $('trouble').hidden = !message;
+  $('trouble-text').textContent = message || '';
+}
+
+async function fetched(path, body) {
+  let reply;
+  try {
+    reply = await fetch(path, body && {
+      method: 'POST', headers: {'Content-Type': 'application/json'}, body: JSON.stringify(body)});
+  } catch (error) {
+    throw new Error('The server does not answer: start it again with python -m xmc_tf.playground.');
+  }
+  const answer = await reply.json();
+  if (!reply.ok) throw new Error(answer.error);
+  return answer;
+}
+
+async function start() {
+  trouble('');
+  try {
+    const about = await fetched('/about');
+    scale = about.scale;
+    $('about').textContent = `${about.labels.toLocaleString('en')} labels in a tree of ` +
+      `${about.levels.map(n => n.toLocaleString('en')).join(' > ')} nodes, from ${about.folder}`;
+    $('ask').disabled = false;
+  } catch (error) {
+    $('about').textContent = 'There is no model.';
+    $('ask').disabled = true;
+    trouble(error.message);
+  }
+}
+
+async function ask() {
+  const mine = ++asked;
+  $('status').textContent = 'Searching…';
+  try {
+    const answer = await fetched('/ask', {text: $('text').value});
+    if (mine !== asked) return;  // a later question has been asked
+    trouble('');
+    $('labels').replaceChildren(...answer.labels.map(row));
+    const count = answer.labels.length;
+    $('status').textContent = count === 0 ? 'No label fits.'
+      : `${count} label${count === 1 ? '' : 's'} in ${answer.milliseconds} ms, the best first. ` +
+        'Open one to see its path through the tree.';
+  } catch (error) {
+    if (mine !== asked) return;
+    $('labels').replaceChildren();
+    $('status').textContent = 'None.';
+    trouble(error.message);
+  }
+}
+
+$('form').addEventListener('submit', event => { event.preventDefault(); ask(); });
+$('text').addEventListener('keydown', event => {
+  if (event.key === 'Enter' && (event.ctrlKey || event.metaKey) && !$('ask').disabled) {
+    event.preventDefault();
+    ask();
+  }
+});
+$('again').addEventListener('click', start);
+$('ask').disabled = true;
+start();
+"""
+
+# Path -> content type and content.
+FILES = {
+    "/": ("text/html; charset=utf-8", _HTML),
+    "/page.css": ("text/css; charset=utf-8", _CSS),
+    "/page.js": ("text/javascript; charset=utf-8", _JS),
+}
