@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from tests.collective import world_fit, world_lookup, world_optimizers, world_pairs
+from tests.collective import world_every_row, world_fit, world_lookup, world_optimizers, world_pairs
 from xmc_tf.collective.solo import Solo
 
 CHECKS = [
     pytest.param(check, id=name)
-    for module in (world_lookup, world_pairs, world_optimizers, world_fit)
+    for module in (world_lookup, world_pairs, world_every_row, world_optimizers, world_fit)
     for name, check in sorted(vars(module).items())
     if name.startswith("check_")
 ]

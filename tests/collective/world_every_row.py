@@ -1,0 +1,84 @@
+"""What holds in a world of any size: losses over all rows equal those of a table in one piece, gradients too."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.collective.cases import STRIDE, draw_case
+from xmc_tf.collective.every_row import EveryRow
+from xmc_tf.collective.traffic import bytes_sent
+
+CASES = 12
+CLOSE = {"rtol": 2e-5, "atol": 2e-5}
+
+
+def _loss(scores, targets, weights):
+    return weights * tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=scores)
+
+
+def _draw(number, size):
+    """A case; for every rank vectors, positives (each once) and their weights."""
+    case = draw_case(number, size, "ragged")
+    rng = np.random.default_rng(number)
+    ranks = []
+    for bags in case.ids:
+        positives = [sorted({int(one) for one in bag}) for bag in bags]
+        vectors = rng.normal(size=(len(bags), case.values.shape[1])).astype(np.float32)
+        ranks.append((vectors, positives, [rng.uniform(0.5, 2, len(one)).astype(np.float32) for one in positives]))
+    return case, ranks
+
+
+def _reference(values, vectors, positives, weights):
+    """Losses of a rank's instances, and gradients of their sum times 1, 2, 3, …, by a table in one piece."""
+    targets, factors = np.zeros((len(vectors), len(values)), np.float32), np.ones((len(vectors), len(values)))
+    for instance, (rows, theirs) in enumerate(zip(positives, weights, strict=True)):
+        targets[instance, rows], factors[instance, rows] = 1, theirs
+    scores = vectors.astype(np.float64) @ values.T
+    losses = (factors * (np.logaddexp(0, scores) - scores * targets)).sum(axis=1)
+    slopes = factors * (1 / (1 + np.exp(-scores)) - targets) * np.arange(1, len(vectors) + 1)[:, None]
+    return losses, slopes @ values, slopes.T @ vectors
+
+
+def check_losses_against_every_row(world):
+    for number in range(0, CASES, STRIDE):
+        case, ranks = _draw(number, world.size)
+        table = case.table(world.rank)
+        scorer = EveryRow(table)
+        vectors, positives, weights = ranks[world.rank]
+        flat, lengths = [one for rows in positives for one in rows], [len(rows) for rows in positives]
+        ragged = tf.RaggedTensor.from_row_lengths(tf.constant(flat, tf.int64), tf.constant(lengths, tf.int64))
+        weights_flat = np.concatenate([*weights, np.zeros(0, np.float32)])
+        factors = ragged.with_flat_values(tf.constant(weights_flat, tf.float32))
+        given = tf.constant(vectors)
+
+        def forward(given=given, ragged=ragged, factors=factors, scorer=scorer, table=table):
+            with tf.GradientTape() as tape:
+                tape.watch(given)
+                losses = scorer.losses(given, ragged, _loss, factors)
+                total = tf.reduce_sum(losses * tf.range(1, tf.size(losses) + 1, dtype=tf.float32))
+            return losses, tape.gradient(total, [given, table.variable])
+
+        losses, (of_vectors, of_rows) = (tf.function(forward) if number % 2 else forward)()
+        wanted, wanted_of_vectors, _ = _reference(case.values, vectors, positives, weights)
+        np.testing.assert_allclose(losses, wanted, **CLOSE)
+        np.testing.assert_allclose(of_vectors, wanted_of_vectors, **CLOSE)
+        whole = sum(_reference(case.values, *theirs)[2] for theirs in ranks)
+        np.testing.assert_allclose(of_rows, case.share(whole, table), **CLOSE)
+
+
+def check_vectors_travel_once_to_each_rank(world):
+    case, ranks = _draw(3, world.size)
+    table = case.table(world.rank)
+    vectors = ranks[world.rank][0]
+    nothing = tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int64), tf.zeros([len(vectors) + 1], tf.int64))
+    before = bytes_sent().get("vectors", 0)
+    EveryRow(table).losses(tf.constant(vectors), nothing, _loss)
+    assert bytes_sent().get("vectors", 0) - before == 4 * vectors.size * (world.size - 1)
+
+
+def check_a_positive_that_does_not_exist_is_named(world):
+    case, _ = _draw(2, world.size)
+    rows = case.values.shape[0]
+    wrong = tf.ragged.constant([[rows + 7]] if world.rank == 0 else [[0]], dtype=tf.int64)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=str(rows + 7)):
+        EveryRow(case.table(world.rank)).losses(tf.ones([1, case.values.shape[1]]), wrong, _loss)
