@@ -44,6 +44,19 @@ def test_comes_back_as_it_was_written(tmp_path_factory, chunks, piece):
     assert store.dtype == (np.uint16 if largest < 2**16 else np.int32)
 
 
+@pytest.mark.parametrize("piece", [1, 2, 3, 100])
+def test_an_id_that_needs_four_bytes_comes_late(tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(tokens, "_PIECE", piece)
+    chunks = [[[1, 2, 3], [65_535]], [[], [5, 6, 7]], [[8, 65_536]], [[9], [70_000, 2**31 - 1]]]
+    store = write(tmp_path / "tokens", *chunks)
+    assert [store[i].tolist() for i in range(len(store))] == [document for chunk in chunks for document in chunk]
+    assert store.dtype == np.int32
+    assert (
+        store.fingerprint
+        == write(tmp_path / "at once", [document for chunk in chunks for document in chunk]).fingerprint
+    )
+
+
 @given(
     documents=st.lists(any_size, min_size=1, max_size=8),
     pad_id=st.integers(0, 100),

@@ -216,7 +216,6 @@ class TokenWriter:
         self._file.seek(0)
         for start in range(0, total, _PIECE):
             self._crc = zlib.crc32(self._file.read(min(_PIECE, total - start) * _WIDE.itemsize), self._crc)
-        self._file.seek(0, io.SEEK_END)
 
 
 def _read_header(folder: Path) -> dict[str, Any]:
