@@ -1,0 +1,277 @@
+"""All levels: trained, predicted by beam, saved and loaded, gone on with after an interruption, seen in TensorBoard."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.matcher.tiny import DIM, LABELS, TREE, TinyEncoder, documents, encode, store_of
+from xmc_tf.collective.solo import Solo
+from xmc_tf.collective.strategy import CollectiveStrategy
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import as_features
+from xmc_tf.linear import train_rankers
+from xmc_tf.matcher import fine_tune
+from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.matcher import Matcher
+from xmc_tf.matcher.predict_levels import predict_level
+from xmc_tf.matcher.training import Validation
+from xmc_tf.params import (
+    LinearChainParams,
+    LinearChainPredParams,
+    LinearLevelParams,
+    LinearLevelPredParams,
+    MatcherParams,
+    MatcherPredParams,
+    RankerParams,
+    RankerPredParams,
+)
+
+PARAMS = MatcherParams(
+    negative_sampling="tfn+man",
+    loss_function="squared-hinge",
+    bootstrap_method="linear",
+    learning_rate=0.02,
+    head_learning_rate=0.05,
+    batch_size=16,
+    max_steps=12,
+    logging_steps=5,
+    save_steps=4,
+    hidden_dropout_prob=0.0,
+)
+PRED = MatcherPredParams(only_topk=3, post_processor="sigmoid")
+N = 60
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    texts, Y = documents(N)
+    held_out, Y_held_out = documents(30, seed=9)
+    folder = tmp_path_factory.mktemp("data")
+    return store_of(texts, folder / "train"), Y, Validation(store_of(held_out, folder / "held_out"), Y_held_out)
+
+
+def train(data, folder, params=PARAMS, encoder=None, **options):
+    store, Y, _ = data
+    strategy = CollectiveStrategy(Solo(), seed=1)
+    encoder = encoder or TinyEncoder()
+    return Matcher.train(strategy, encoder, 0, store, TREE, Y, params, PRED, folder=folder, seed=3, **options)
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    return train(data, folder / "work", logdir=folder / "logs"), folder
+
+
+def test_it_finds_the_labels(data, trained):
+    store, Y, _ = data
+    matcher, _ = trained
+    predicted = matcher.to_labels(matcher.predict(encode(matcher.encoder, store, np.arange(N)), beam_size=4))
+    best = predicted.indices[predicted.indptr[:-1]]
+    assert np.asarray(Y[np.arange(N), best]).mean() > 0.8
+    assert [result.steps for result in matcher.results] == [12, 12, 12]
+    assert matcher.results[1].losses[-1] < matcher.results[1].losses[0]
+
+
+def whole(matcher):
+    """Weights and biases of all levels."""
+    return [(head.local()[:, :-1], head.local()[:, -1]) for head in matcher.heads]
+
+
+@pytest.mark.parametrize("post_processor", ["noop", "sigmoid", "log-sigmoid", "l3-hinge"])
+def test_the_beam_is_the_rankers(data, trained, post_processor):
+    """The same weights as a linear model of PECOS's form give the same answers through its beam search."""
+    store, Y, _ = data
+    matcher, _ = trained
+    vectors = encode(matcher.encoder, store, np.arange(N))
+    level = LinearLevelPredParams(only_topk=4, post_processor=post_processor)
+    model = train_rankers(
+        as_features(vectors),
+        Y,
+        TREE.to_chain(),
+        params=RankerParams(hlm_args=LinearChainParams("tfn", LinearLevelParams(max_iter=1))),
+        pred_params=RankerPredParams(hlm_args=LinearChainPredParams(level)),
+    )
+    levels = [
+        dataclasses.replace(one, weights=csr_matrix(head.local().T).tocsc())
+        for one, head in zip(model.levels, matcher.heads, strict=True)
+    ]
+    model = dataclasses.replace(model, levels=levels)
+    wanted = model.predict(as_features(vectors), only_topk=5, beam_size=4, post_processor=post_processor)
+    got = matcher.to_labels(matcher.predict(vectors, only_topk=5, beam_size=4, post_processor=post_processor))
+    np.testing.assert_allclose(got.toarray(), wanted.toarray(), rtol=1e-4, atol=1e-5)
+    for row in range(N):  # the best come first
+        scores = got.data[got.indptr[row] : got.indptr[row + 1]]
+        assert (np.diff(scores) <= 0).all()
+
+
+def test_scores_of_some_nodes_and_of_all(data, trained):
+    store, _, _ = data
+    matcher, _ = trained
+    vectors = encode(matcher.encoder, store, np.arange(N))
+    weights, bias = whole(matcher)[-1]
+    everything = vectors @ weights.T + bias
+    np.testing.assert_allclose(matcher.scores(vectors), everything, rtol=1e-4, atol=1e-5)
+    rng = np.random.default_rng(0)
+    nodes = csr_matrix((rng.random((N, LABELS)) < 0.3).astype(np.float32))
+    some = matcher.scores(vectors, nodes)
+    np.testing.assert_allclose(some.toarray(), everything * nodes.toarray(), rtol=1e-4, atol=1e-5)
+    labels = csr_matrix((rng.random((N, LABELS)) < 0.3).astype(np.float32))
+    np.testing.assert_array_equal(matcher.to_labels(matcher.nodes_of(labels)).toarray(), labels.toarray())
+    with pytest.raises(InputError, match="the nodes to score do not fit"):
+        matcher.scores(vectors, nodes[:3])
+
+
+def test_parents_that_somebody_else_has_found(data, trained):
+    store, _, _ = data
+    matcher, _ = trained
+    vectors = encode(matcher.encoder, store, np.arange(4))
+    parents = csr_matrix(np.array([[0, 0.5, 0, 0, 0, 0]] * 4, np.float32))
+    got = matcher.predict(vectors, parents=parents, post_processor="sigmoid")
+    assert np.unique(got.indices).tolist() == [2, 3]
+    weights, bias = whole(matcher)[-1]
+    wanted = 0.5 / (1 + np.exp(-(vectors @ weights[2:4].T + bias[2:4])))
+    np.testing.assert_allclose(got.toarray()[:, 2:4], wanted, rtol=1e-5)
+    with pytest.raises(InputError, match="the parents do not fit"):
+        matcher.predict(vectors, parents=parents[:, :5])
+
+
+def test_nobody_has_documents(trained):
+    matcher, _ = trained
+    nobody = np.zeros((0, DIM), np.float32)
+    assert matcher.predict(nobody).shape == (0, LABELS)
+    assert matcher.scores(nobody).shape == (0, LABELS)
+    assert matcher.scores(nobody, csr_matrix((0, LABELS), dtype=np.float32)).shape == (0, LABELS)
+
+
+def test_it_is_saved_and_loaded(data, trained, tmp_path):
+    store, _, _ = data
+    matcher, _ = trained
+    matcher.save(tmp_path / "head")
+    again = Matcher.load(tmp_path / "head", CollectiveStrategy(Solo()))
+    vectors = encode(matcher.encoder, store, np.arange(N))
+    one, other = (each.to_labels(each.predict(vectors, only_topk=4)) for each in (matcher, again))
+    np.testing.assert_array_equal(one.toarray(), other.toarray())
+    assert (again.level, again.nr_nodes, again.encoder) == (3, LABELS, None)
+
+
+def test_a_folder_that_is_no_head_is_refused(trained):
+    _, folder = trained
+    with pytest.raises(InputError, match="is no label head"):
+        Matcher.load(folder / "work" / "level_1" / "done", CollectiveStrategy(Solo()))
+
+
+def test_scale_and_normalisation_are_kept(data, tmp_path):
+    params = dataclasses.replace(PARAMS, normalize_vectors=True, logit_scale=4.0, max_steps=3)
+    matcher = train(data, tmp_path / "work", params)
+    matcher.save(tmp_path / "head")
+    again = Matcher.load(tmp_path / "head", CollectiveStrategy(Solo()))
+    vectors = encode(matcher.encoder, data[0], np.arange(N))
+    np.testing.assert_array_equal(again.scores(vectors), matcher.scores(vectors))
+    np.testing.assert_allclose(again.scores(7 * vectors), again.scores(vectors), rtol=1e-3, atol=1e-4)
+
+
+def test_only_the_upper_levels(data, tmp_path):
+    matcher = train(data, tmp_path, max_match_clusters=6)
+    assert (matcher.level, matcher.nr_nodes, matcher.labels) == (2, 6, None)
+    with pytest.raises(InputError, match="is above the labels"):
+        matcher.to_labels(matcher.predict(encode(matcher.encoder, data[0], np.arange(3))))
+
+
+class StopError(Exception):
+    """What ends a run in the middle."""
+
+
+@pytest.mark.parametrize("saves", [4, 8])
+def test_an_interrupted_run_goes_on(data, trained, tmp_path, monkeypatch, saves):
+    """It ends as the unbroken one, whether it was stopped inside a level or at the end of one."""
+    unbroken, _ = trained
+    real, made = fine_tune.save_training, []
+
+    def save(folder, *rest):
+        if len(made) == saves:
+            raise StopError
+        made.append(real(folder, *rest))
+
+    monkeypatch.setattr(fine_tune, "save_training", save)
+    with pytest.raises(StopError):
+        train(data, tmp_path)
+    monkeypatch.setattr(fine_tune, "save_training", real)
+    resumed = train(data, tmp_path)
+    vectors = encode(unbroken.encoder, data[0], np.arange(N))
+    np.testing.assert_array_equal(encode(resumed.encoder, data[0], np.arange(N)), vectors)
+    np.testing.assert_array_equal(resumed.scores(vectors), unbroken.scores(vectors))
+    assert sum(len(result.losses) for result in resumed.results) == 36 - 4 * saves
+
+
+def test_validation_keeps_the_best_and_stops_in_time(data, tmp_path):
+    """With a learning rate that ruins everything, what remains is the first validation's state."""
+    params = dataclasses.replace(
+        PARAMS, learning_rate=0.5, head_learning_rate=0.5, max_steps=80, max_no_improve_cnt=2, lr_schedule="constant"
+    )
+    matcher = train(data, tmp_path, params, validation=data[2], max_match_clusters=3)
+    (result,) = matcher.results
+    means = [np.mean(list(measures.values())) for _, measures in result.validations]
+    assert result.stopped_early
+    assert result.steps == 4 * len(means) < 80
+    assert np.argmax(means) == len(means) - 3
+    held_out = data[2]
+    vectors = encode(matcher.encoder, held_out.store, np.arange(30))
+    best = matcher.predict(vectors, only_topk=3)
+    first = best.indices[best.indptr[:-1]]
+    truth = np.zeros((30, 3))
+    rows, columns = held_out.Y.nonzero()
+    truth[rows, columns // 4] = 1
+    assert 100 * truth[np.arange(30), first].mean() == pytest.approx(max(result.validations, key=mean_of)[1]["P@1"])
+
+
+def mean_of(validation):
+    return np.mean(list(validation[1].values()))
+
+
+def test_documents_that_are_held_out_change_nothing(data, tmp_path):
+    """Whatever the labels of documents that are not trained on."""
+    store, Y, _ = data
+    rows = np.arange(10, N)
+    one = train(data, tmp_path / "one", rows=rows, max_match_clusters=3)
+    other_labels = csr_matrix(np.vstack([np.roll(Y[:10].toarray(), 5, axis=1), Y[10:].toarray()]))
+    two = train((store, other_labels, None), tmp_path / "two", rows=rows, max_match_clusters=3)
+    vectors = encode(one.encoder, store, np.arange(N))
+    np.testing.assert_array_equal(one.scores(vectors), two.scores(vectors))
+
+
+def test_tensorboard_shows_the_course(trained):
+    _, folder = trained
+    events = EventAccumulator(str(folder / "logs"), size_guidance={"tensors": 0})
+    events.Reload()
+    tags = set(events.Tags()["tensors"])
+    curves = {"loss", "learning_rate", "gradient_norm", "documents_per_second", "tokens_per_second", "padding_share"}
+    assert {f"level_{level}/{curve}" for level in (1, 2, 3) for curve in curves} <= tags
+    assert [event.step for event in events.Tensors("level_2/loss")] == list(range(1, 13))
+    assert [event.step for event in events.Tensors("level_2/learning_rate")] == [5, 10, 12]
+
+
+def test_a_level_in_pieces(monkeypatch):
+    """Documents and rows in blocks of a few give what one block gives."""
+    from xmc_tf.matcher import predict_levels
+
+    rng = np.random.default_rng(1)
+    splits = np.array([0, 3, 3, 4, 9, 12])
+    head = LabelHead(CollectiveStrategy(Solo()), "pieces", 12, DIM, splits, initial=rng.normal(size=(12, DIM + 1)))
+    vectors = rng.normal(size=(20, DIM)).astype(np.float32)
+    parents = csr_matrix(rng.random((20, 5)) * (rng.random((20, 5)) < 0.5))
+    wanted = predict_level(head, vectors, parents, splits, only_topk=4, post_processor="l2-hinge")
+    monkeypatch.setattr(predict_levels, "_ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(predict_levels, "_SCORES_AT_ONCE", 11)
+    got = predict_level(head, vectors, parents, splits, only_topk=4, post_processor="l2-hinge")
+    np.testing.assert_allclose(got.toarray(), wanted.toarray(), rtol=1e-5)
+    raw = vectors @ head.local()[:, :-1].T + head.local()[:, -1]
+    squashed = np.exp(-(np.maximum(1 - raw, 0) ** 2)) * np.repeat(parents.toarray(), np.diff(splits), axis=1)
+    for row in range(20):
+        found = got.indices[got.indptr[row] : got.indptr[row + 1]]
+        possible = np.flatnonzero(np.repeat(parents.toarray()[row] > 0, np.diff(splits)))
+        best = possible[np.argsort(-squashed[row, possible], kind="stable")][:4]
+        assert found.tolist() == best.tolist()

@@ -1,0 +1,30 @@
+"""How good predictions are that are spread over the workers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.metrics import as_truth, mark_hits, top_labels
+
+
+def precision(
+    truth: csr_matrix, predicted: csr_matrix, communicator: Communicator, ks: Sequence[int] = (1, 3, 5)
+) -> dict[str, float]:
+    """Precision at the first few, in percent, over all workers' documents; all call it together.
+
+    Example:
+        >>> precision(truth, predicted, communicator)
+        {'P@1': 45.2, 'P@3': 34.9, 'P@5': 28.1}
+
+    Args:
+        truth: this worker's documents × nodes.
+        predicted: the same, with scores.
+        communicator: the workers.
+        ks: how many of a document's predictions count.
+    """
+    hits = mark_hits(as_truth(truth), top_labels(predicted, max(ks)))
+    mine = np.array([len(hits), *(hits[:, :k].sum() for k in ks)], np.float64)
+    documents, *found = communicator.allreduce_array(mine)
+    return {f"P@{k}": float(100.0 * count / (k * max(documents, 1.0))) for k, count in zip(ks, found, strict=True)}

@@ -1,0 +1,250 @@
+"""All levels of the matcher, one after another: candidates, first rows, fine-tuning, predictions for the next level.
+
+What a level has come to lies in its folder when it is complete; the same call again goes on after the last such level,
+and inside a level from its last checkpoint.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from scipy.sparse import csr_matrix, spmatrix, vstack
+
+from xmc_tf.collective.checkpoint import load_tables, save_tables
+from xmc_tf.collective.strategy import CollectiveStrategy
+from xmc_tf.collective.training_state import has_checkpoint
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TokenStore
+from xmc_tf.encoder import encode_documents
+from xmc_tf.matcher.bootstrap import NEED_VECTORS, bootstrap
+from xmc_tf.matcher.candidates import CandidateSampler, parents_matched
+from xmc_tf.matcher.fine_tune import LevelResult, fine_tune_level
+from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.levels import LevelTask, levels_of
+from xmc_tf.matcher.predict_levels import predict_level
+from xmc_tf.matcher.quality import precision
+from xmc_tf.matcher.summaries import LevelSummaries
+from xmc_tf.matcher.vectors import own_documents, vectors_of_all
+from xmc_tf.params import MatcherParams, MatcherPredParams, per_level
+from xmc_tf.tree import LabelTree
+
+logger = logging.getLogger(__name__)
+
+
+class Validation(NamedTuple):
+    """Documents that are not trained on, to see how good training has become.
+
+    Attributes:
+        store: their tokens.
+        Y: their labels.
+    """
+
+    store: TokenStore
+    Y: spmatrix
+
+
+@dataclass
+class LevelByLevel:
+    """Trains encoder and heads; see ``Matcher.train``, which has the same arguments."""
+
+    strategy: CollectiveStrategy
+    encoder: Any
+    pad_id: int
+    store: TokenStore
+    tree: LabelTree
+    Y: spmatrix
+    params: MatcherParams | Sequence[MatcherParams]
+    pred_params: MatcherPredParams | Sequence[MatcherPredParams]
+    folder: Path
+    weights: spmatrix | None = None
+    max_match_clusters: int = 32768
+    validation: Validation | None = None
+    rows: np.ndarray | None = None
+    seed: int = 0
+    logdir: str | Path | None = None
+    _vectors: np.ndarray | None = field(default=None, init=False)
+
+    def train(self) -> tuple[list[LabelHead], list[LevelResult]]:
+        """Trains what is not trained yet; gives the heads of all levels, the last one's encoder being in place."""
+        world = self.strategy.communicator
+        values: spmatrix | bool = True if self.weights is None else self.weights
+        tasks = levels_of(self.tree, self.Y, max_match_clusters=self.max_match_clusters, weights=values)
+        params = per_level(self.params, len(tasks), "matcher_params_chain")
+        pred_params = per_level(self.pred_params, len(tasks), "the matcher's prediction parameters")
+        held_out = self._held_out_tasks(len(tasks))
+        writer = None
+        if self.logdir is not None and world.rank == 0:
+            writer = tf.summary.create_file_writer(str(self.logdir))
+
+        heads: list[LabelHead] = []
+        results: list[LevelResult] = []
+        predicted: csr_matrix | None = None  # of all documents, at the level above
+        held_out_predicted: csr_matrix | None = None  # of this worker's validation documents
+        for number, (task, now, shown) in enumerate(zip(tasks, params, pred_params, strict=True)):
+            logger.info("level %d: %d nodes", task.level, task.nr_nodes)
+            place = self.folder / f"level_{task.level}"
+            head = LabelHead.for_level(self.strategy, task.level, task.nr_nodes, self.encoder.dim, task.splits, now)
+            if has_checkpoint(place / "done", world):
+                predicted = self._load(place / "done", head)
+                results.append(LevelResult())
+            else:
+                # 1. Which parents' children are a document's candidates.
+                true_above = tasks[number - 1].targets if number else None
+                matched = parents_matched(task, now.negative_sampling, true_above, predicted)
+                # 2. First rows, unless there is a checkpoint that has later ones.
+                if not has_checkpoint(place / "training" / "last", world):
+                    self._bootstrap(head, task, now, matched, heads[-1] if heads else None)
+                # 3. Fine-tuning.
+                parents = held_out_predicted
+                if now.eval_by_true_shorlist and held_out and number:
+                    parents = self._own_held_out(held_out[number - 1].targets)
+                result = fine_tune_level(
+                    self.strategy,
+                    self.encoder,
+                    head,
+                    self.store,
+                    CandidateSampler(task, matched, now.max_active_matching_labels, self.seed),
+                    now,
+                    pad_id=self.pad_id,
+                    folder=place / "training",
+                    seed=self.seed,
+                    summaries=None if writer is None else LevelSummaries(writer, task.level),
+                    validate=self._validator(head, held_out[number], parents, shown) if held_out else None,
+                    rows=self.rows,
+                )
+                results.append(result)
+                self._vectors = None
+                # 4. What the next level takes from it.
+                wanted = any("man" in later.negative_sampling for later in params[number + 1 :])
+                predicted = self._predict_all(head, task, predicted, shown) if wanted else None
+                self._save(place / "done", head, predicted)
+            if held_out and number + 1 < len(tasks):
+                held_out_predicted = self._predict_held_out(head, task, held_out_predicted, shown)
+            heads.append(head)
+        return heads, results
+
+    def vectors(self) -> np.ndarray:
+        """Of all documents by the encoder as it is now; made once a level."""
+        if self._vectors is None:
+            path, world = self.folder / "vectors.npy", self.strategy.communicator
+            self._vectors = vectors_of_all(self.encoder, self.store, path, world)
+        return self._vectors
+
+    def _own_held_out(self, matrix: csr_matrix) -> csr_matrix:
+        """The rows of this worker's validation documents."""
+        assert self.validation is not None
+        low, high = own_documents(self.validation.store, self.strategy.communicator)
+        return matrix[low:high]
+
+    def _held_out_tasks(self, levels: int) -> list[LevelTask]:
+        if self.validation is None:
+            return []
+        return levels_of(self.tree, self.validation.Y, max_match_clusters=self.max_match_clusters)[:levels]
+
+    def _bootstrap(
+        self,
+        head: LabelHead,
+        task: LevelTask,
+        params: MatcherParams,
+        matched: csr_matrix | None,
+        parent_head: LabelHead | None,
+    ) -> None:
+        """First rows, from the documents that are trained on."""
+        vectors = self.vectors() if params.bootstrap_method in NEED_VECTORS else None
+        if self.rows is not None:
+            task = replace(task, targets=task.targets[self.rows])
+            matched = None if matched is None else matched[self.rows]
+            vectors = None if vectors is None else vectors[self.rows]
+        bootstrap(
+            head,
+            params.bootstrap_method,
+            task=task,
+            matched=matched,
+            vectors=vectors,
+            parent_head=parent_head,
+            loss_function=params.loss_function,
+            seed=self.seed,
+        )
+
+    def _predict_all(
+        self,
+        head: LabelHead,
+        task: LevelTask,
+        parents: csr_matrix | None,
+        params: MatcherPredParams,
+    ) -> csr_matrix:
+        """The predictions for all documents, on every worker; each makes those of its own."""
+        world = self.strategy.communicator
+        low, high = own_documents(self.store, world)
+        own = predict_level(
+            head,
+            np.asarray(self.vectors()[low:high]),
+            None if task.nr_parents == 1 else _of_level_above(parents, task)[low:high],
+            task.splits,
+            only_topk=params.only_topk,
+            post_processor=params.post_processor,
+        )
+        return csr_matrix(vstack(world.allgather(own), format="csr"))
+
+    def _predict_held_out(
+        self, head: LabelHead, task: LevelTask, parents: csr_matrix | None, params: MatcherPredParams
+    ) -> csr_matrix:
+        """This worker's validation documents, by the encoder as it is now."""
+        assert self.validation is not None
+        low, high = own_documents(self.validation.store, self.strategy.communicator)
+        return predict_level(
+            head,
+            encode_documents(self.encoder, self.validation.store, np.arange(low, high)),
+            None if task.nr_parents == 1 else _of_level_above(parents, task),
+            task.splits,
+            only_topk=params.only_topk,
+            post_processor=params.post_processor,
+        )
+
+    def _validator(
+        self, head: LabelHead, task: LevelTask, parents: csr_matrix | None, params: MatcherPredParams
+    ) -> Callable[[], dict[str, float]]:
+        """What says how good encoder and head are on the validation documents."""
+        assert self.validation is not None
+        truth = self._own_held_out(task.targets)
+        return lambda: precision(truth, self._predict_held_out(head, task, parents, params), self.strategy.communicator)
+
+    def _save(self, folder: Path, head: LabelHead, predicted: csr_matrix | None) -> None:
+        """The level's result: encoder, head, and the predictions that the next level wants."""
+        extra = {f"encoder/{number:05d}": _numpy(one) for number, one in enumerate(self.encoder.variables)}
+        if predicted is not None:
+            extra |= {"data": predicted.data, "indices": predicted.indices, "indptr": predicted.indptr}
+        save_tables(folder, [head.table], self.strategy.communicator, extra)
+
+    def _load(self, folder: Path, head: LabelHead) -> csr_matrix | None:
+        found = load_tables(folder, [head.table], self.strategy.communicator)
+        for number, variable in enumerate(self.encoder.variables):
+            value = found.get(f"encoder/{number:05d}")
+            if value is None or value.shape != tuple(variable.shape):
+                raise InputError(
+                    f"{folder} was made with another encoder: {variable.name}",
+                    expected=f"shape {tuple(variable.shape)}",
+                    received="nothing" if value is None else f"shape {value.shape}",
+                    fix="remove the folder, or train with the encoder of the time",
+                )
+            variable.assign(tf.cast(value, variable.dtype))
+        if "data" not in found:
+            return None
+        parts = found["data"], found["indices"], found["indptr"]
+        return csr_matrix(parts, shape=(len(self.store), head.nr_nodes))
+
+
+def _of_level_above(predicted: csr_matrix | None, task: LevelTask) -> csr_matrix:
+    """Predictions that have been made, since a level below the top needs them."""
+    if predicted is None:
+        raise InputError(f"level {task.level} is predicted from the level above, of which there are no predictions")
+    return predicted
+
+
+def _numpy(variable: tf.Variable) -> np.ndarray:
+    value = variable.read_value()
+    return tf.cast(value, tf.float32).numpy() if variable.dtype == tf.bfloat16 else value.numpy()

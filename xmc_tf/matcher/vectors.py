@@ -1,0 +1,51 @@
+"""The vectors of all documents in one file that every worker fills its part of, made anew after every level."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.partition import balanced
+from xmc_tf.collective.together import together
+from xmc_tf.data import TokenStore
+from xmc_tf.encoder import encode_documents
+
+
+def own_documents(store: TokenStore, communicator: Communicator) -> tuple[int, int]:
+    """This worker's range of the documents: as many tokens as any other's."""
+    return balanced(store.lengths.astype(np.int64) + 1, communicator.size).range(communicator.rank)
+
+
+def vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Communicator) -> np.ndarray:
+    """The vectors of all documents, mapped into memory; all workers call it together.
+
+    Args:
+        encoder: the same on all workers.
+        store: the documents' tokens.
+        path: of a file that all hosts see; what was there is replaced.
+        communicator: the workers.
+    """
+    low, high = own_documents(store, communicator)
+
+    def make() -> None:
+        if communicator.rank == 0:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            npy_format.open_memmap(path, mode="w+", dtype=np.float32, shape=(len(store), encoder.dim))
+
+    def fill() -> None:
+        vectors = encode_documents(encoder, store, np.arange(low, high))
+        offset = int(np.load(path, mmap_mode="r").offset) if len(store) else 0
+        # Not through a mapping: pages that two hosts write at once over a network would lose one's half.
+        with path.open("r+b") as file:
+            file.seek(offset + 4 * encoder.dim * low)
+            file.write(memoryview(vectors).cast("B") if vectors.size else b"")
+            file.flush()
+            os.fsync(file.fileno())
+
+    together(communicator, make)
+    together(communicator, fill)
+    communicator.barrier()
+    return np.load(path, mmap_mode="r")
