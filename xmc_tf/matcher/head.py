@@ -70,7 +70,7 @@ class LabelHead:
             dim + 1,
             size=strategy.world_size(),
             rank=strategy.rank(),
-            partition=_by_clusters(nr_nodes, splits, strategy.world_size()),
+            partition=shards(nr_nodes, splits, strategy.world_size()),
             initializer=initial,
             seed=strategy.seed,
         )
@@ -181,8 +181,8 @@ def random_rows(stddev: float = 0.02) -> tf_keras.initializers.Initializer:
     return tf_keras.initializers.RandomNormal(stddev=stddev)
 
 
-def _by_clusters(nr_nodes: int, splits: np.ndarray | None, size: int) -> Partition:
-    """Even shards that begin where a cluster does; the root's children may be parted anywhere."""
+def shards(nr_nodes: int, splits: np.ndarray | None, size: int) -> Partition:
+    """Even ranges of rows that begin where a cluster does; the root's children may be parted anywhere."""
     alone = splits is None or len(splits) <= 2
     return balanced(np.ones(nr_nodes, np.int64), size, None if alone else splits)
 

@@ -1,0 +1,81 @@
+"""The head by itself: its rows over workers, what it scores, and what of it decays."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xmc_tf.collective.solo import Solo
+from xmc_tf.collective.strategy import CollectiveStrategy
+from xmc_tf.matcher.head import LabelHead, shards
+from xmc_tf.matcher.losses import head_loss
+from xmc_tf.matcher.optimizer import decays, make_optimizer
+from xmc_tf.params import MatcherParams
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_clusters_stay_together(size):
+    splits = np.array([0, 4, 7, 7, 12, 20, 21, 30])
+    bounds = shards(30, splits, size).bounds
+    assert set(bounds) <= set(splits)
+    assert np.diff(bounds).max() <= 30 / size + 9
+
+
+@pytest.mark.parametrize("splits", [None, np.array([0, 30])])
+def test_the_roots_children_may_be_parted(splits):
+    assert np.diff(shards(30, splits, 4).bounds).tolist() in ([7, 8, 7, 8], [8, 7, 8, 7], [7, 7, 8, 8], [8, 8, 7, 7])
+
+
+def head_of(rows, **options):
+    return LabelHead(CollectiveStrategy(Solo()), "head", len(rows), rows.shape[1] - 1, initial=rows, **options)
+
+
+def test_scores():
+    rng = np.random.default_rng(0)
+    rows, vectors = rng.normal(size=(5, 4)).astype(np.float32), rng.normal(size=(2, 3)).astype(np.float32)
+    nodes = tf.ragged.constant([[4, 0, 4], [2]], dtype=tf.int64)
+    whole = vectors @ rows[:, :-1].T + rows[:, -1]
+    scores = head_of(rows).scores(tf.constant(vectors), nodes)
+    np.testing.assert_allclose(scores.flat_values, [whole[0, 4], whole[0, 0], whole[0, 4], whole[1, 2]], rtol=1e-5)
+    unit = 5 * vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    scores = head_of(rows, normalize=True, scale=5.0).scores(tf.constant(vectors), nodes)
+    whole = unit @ rows[:, :-1].T + rows[:, -1]
+    np.testing.assert_allclose(scores.flat_values, [whole[0, 4], whole[0, 0], whole[0, 4], whole[1, 2]], rtol=1e-5)
+
+
+def test_a_vector_of_zeros_has_a_gradient():
+    head = head_of(np.ones((3, 4), np.float32), normalize=True)
+    given = tf.zeros([1, 3])
+    with tf.GradientTape() as tape:
+        tape.watch(given)
+        nodes = tf.ragged.constant([[0, 1]], dtype=tf.int64)
+        loss = head.losses(given, nodes, nodes.with_flat_values(tf.ones([2])), head_loss("hinge"))
+    assert np.isfinite(tape.gradient(loss, given)).all()
+
+
+def test_what_decays():
+    def named(name, *shape):
+        return tf.Variable(tf.zeros(shape), name=name)
+
+    assert decays(named("layer/dense/kernel", 2, 2))
+    assert decays(named("embeddings/weight", 2, 2))
+    assert not decays(named("layer/dense/bias", 2))
+    assert not decays(named("relative_attention_bias/embeddings", 2, 2))
+    assert not decays(named("LayerNorm/gamma", 2))
+
+
+def test_rates_of_encoder_and_head():
+    """One schedule for both, each to its own height; SGD-like steps tell, as Adam's first steps are the rate."""
+    strategy = CollectiveStrategy(Solo())
+    head = head_of(np.zeros((2, 2), np.float32))
+    weight = tf.Variable([[0.0]], name="weight")
+    params = MatcherParams(learning_rate=0.01, head_learning_rate=0.5, warmup_steps=2, max_grad_norm=1e9)
+    optimizer = make_optimizer(strategy, params, 10, [weight])
+    optimizer.build([weight, head.table.variable])
+    course = []
+    for _ in range(3):
+        optimizer.apply_gradients(
+            [(tf.constant([[-1.0]]), weight), (tf.IndexedSlices(-tf.ones([1, 2]), [1], [2, 2]), head.table.variable)]
+        )
+        course.append((float(weight[0, 0]), float(head.table.variable[1, 0])))
+    np.testing.assert_allclose(course, [(0, 0), (0.005, 0.25), (0.015, 0.75)], rtol=1e-4)
+    assert float(optimizer.gradient_norm) == pytest.approx(np.sqrt(3))

@@ -1,0 +1,59 @@
+"""Learning rates: the formulas of transformers, in numbers worked out by hand and against its TensorFlow schedules."""
+
+import numpy as np
+import pytest
+import tf_keras
+from transformers.optimization_tf import create_optimizer
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.matcher.schedules import POLYNOMIAL_END, Schedule
+
+# Of a peak of 2, a warmup of 4 and 12 steps in all: at the steps 0, 1, 4, 6, 8, 12 and 20.
+BY_HAND = {
+    "constant": [2, 2, 2, 2, 2, 2, 2],
+    "constant_with_warmup": [0, 0.5, 2, 2, 2, 2, 2],
+    "linear": [0, 0.5, 2, 1.5, 1, 0, 0],
+    "cosine": [0, 0.5, 2, 1 + np.sqrt(0.5), 1, 0, 2],
+    "cosine_with_restarts": [0, 0.5, 2, 1 + np.sqrt(0.5), 1, 0, 0],
+    "polynomial": [0, 0.5, 2, 1.5 + 0.25e-7, 1 + 0.5e-7, POLYNOMIAL_END, POLYNOMIAL_END],
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_by_hand(name):
+    schedule = Schedule(name, peak=2.0, warmup=4, total=12)
+    np.testing.assert_allclose([schedule(step) for step in (0, 1, 4, 6, 8, 12, 20)], BY_HAND[name], atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "end"), [("linear", 0.0), ("polynomial", POLYNOMIAL_END)])
+def test_as_transformers(name, end):
+    _, theirs = create_optimizer(5e-5, num_train_steps=50, num_warmup_steps=7, min_lr_ratio=end / 5e-5)
+    ours = Schedule(name, peak=5e-5, warmup=7, total=50)
+    steps = range(53)
+    np.testing.assert_allclose([ours(step) for step in steps], [theirs(step) for step in steps], rtol=1e-4, atol=1e-12)
+
+
+def test_without_warmup_it_begins_at_the_peak():
+    for name in BY_HAND:
+        assert float(Schedule(name, peak=3.0, warmup=0, total=5)(0)) == pytest.approx(3.0)
+
+
+def test_warmup_that_is_longer_than_the_training():
+    schedule = Schedule("linear", peak=1.0, warmup=10, total=5)
+    assert [float(schedule(step)) for step in (0, 5, 9, 10)] == pytest.approx([0, 0.5, 0.9, 1.0])
+
+
+def test_keras_follows_it():
+    optimizer = tf_keras.optimizers.SGD(Schedule("linear", peak=1.0, warmup=2, total=4))
+    variable = tf_keras.backend.variable(0.0)
+    rates = []
+    for _ in range(4):
+        before = float(variable)
+        optimizer.apply_gradients([(tf_keras.backend.constant(-1.0), variable)])
+        rates.append(float(variable) - before)
+    assert rates == pytest.approx([0.0, 0.5, 1.0, 0.5])
+
+
+def test_an_unknown_one_is_refused():
+    with pytest.raises(InputError, match="lr_schedule"):
+        Schedule("linaer", 1.0, 0, 1)
