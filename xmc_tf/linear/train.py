@@ -26,11 +26,11 @@ from xmc_tf.data import (
     load_names,
     save_matrix,
 )
+from xmc_tf.data.stored import open_matrix
 from xmc_tf.linear.disk import refuse_to_overwrite
 from xmc_tf.linear.distributed.account import Account, accounts_table
 from xmc_tf.linear.distributed.inputs import check_same_inputs
 from xmc_tf.linear.distributed.placing import place_model
-from xmc_tf.linear.distributed.stored import open_matrix
 from xmc_tf.linear.distributed.training import threads_of_rank, train_over_ranks
 from xmc_tf.linear.distributed.work_folder import WorkFolder, open_work_folder, work_path
 from xmc_tf.linear.levels import Levels

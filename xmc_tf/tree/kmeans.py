@@ -48,8 +48,13 @@ def build_tree(
     if nr_labels == 0:
         raise InputError("there are no labels to build a tree of", expected="one embedding at least", received="0 rows")
     depth = binary_depth(nr_labels, params.max_leaf_size)
-    bounds = half_bounds(nr_labels, depth)
     order = _halve_all(features, depth, params) if depth else np.arange(nr_labels)
+    return tree_of_order(order, depth, params)
+
+
+def tree_of_order(order: np.ndarray, depth: int, params: HierarchicalKMeansParams) -> LabelTree:
+    """The tree over labels in the order of their ``2**depth`` leaves."""
+    bounds = half_bounds(order.size, depth)
     leaf = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
     upper = upper_splits(bounds.size - 1, params.nr_splits, params.min_codes)
     return LabelTree(splits=(*upper, bounds), labels=order[np.lexsort((order, leaf))])
@@ -64,15 +69,27 @@ def _halve_all(features: Features, depth: int, params: HierarchicalKMeansParams)
     ):
         level = first_level(features, workers)
         for t in range(depth):
-            # A random state for each node, that depends on nothing but the seed and the node's place.
-            seeds = np.random.SeedSequence([params.seed, t]).generate_state(level.nr_nodes, np.uint64)
-            _split_level(level, sample_rate(params, t, depth), seeds, params, workers, left)
+            seeds = node_seeds(params.seed, t, level.nr_nodes)
+            split_level(level, sample_rate(params, t, depth), seeds, params, workers, left)
             level.halve(left)
-            # Renumbering costs about what it gains on the next level; on the next two it pays.
-            if t % 2 == 1 and t < depth - 1:
+            if worth_renumbering(t, depth):
                 level.drop_unshared(workers)
             progress.add(features.nr_rows)
     return level.entries.order
+
+
+def node_seeds(seed: int, level: int, nr_nodes: int) -> np.ndarray:
+    """A random state for each node, that depends on nothing but the seed and the node's place."""
+    return np.random.SeedSequence([seed, level]).generate_state(nr_nodes, np.uint64)
+
+
+def worth_renumbering(level: int, depth: int) -> bool:
+    """Whether a level's features are numbered anew once it is split.
+
+    It costs about what it gains on the next level; on the next two it pays. The sums are taken in the order of the
+    numbers, so every way to build a tree does it at the same levels.
+    """
+    return level % 2 == 1 and level < depth - 1
 
 
 def sample_rate(params: HierarchicalKMeansParams, level: int, depth: int) -> float:
@@ -98,24 +115,37 @@ def sample_rate(params: HierarchicalKMeansParams, level: int, depth: int) -> flo
     return params.min_sample_rate + step * (level + 1 - warmup)
 
 
-def _split_level(
-    level: Level, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, workers: Workers, left: np.ndarray
+def split_level(
+    level: Level, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, workers: Workers, left: np.ndarray,
+    nodes: range | None = None,
 ) -> None:  # fmt: skip
-    """Decides for each label of a level whether it goes left."""
+    """Decides for each label of a level whether it goes left.
+
+    Args:
+        level: the nodes.
+        rate: the share of a node's labels that its centroids are made of.
+        seeds: the random state of each node.
+        params: how to cluster.
+        workers: the threads.
+        left: receives the answers.
+        nodes: those to split, where it is not all.
+    """
+    nodes = range(level.nr_nodes) if nodes is None else nodes
     filled = level.filled
     shares = np.minimum(filled, np.maximum(2, np.ceil(rate * filled).astype(np.int64)))
-    before = level.work_before()
+    before = level.work_before()[nodes.start : nodes.stop + 1]
+    before = before - before[0]
     # Either way takes the same steps on the same numbers: it only decides which thread does what.
     entries, spherical, rounds = level.entries, params.spherical, params.kmeans_max_iter
-    if level.nr_nodes >= workers.threads or before[-1] <= _WIDE_ENTRIES * level.nr_nodes:
+    if len(nodes) >= workers.threads or before[-1] <= _WIDE_ENTRIES * len(nodes):
         workers.run(
             lambda first, last: split_nodes(
                 first, last, level.starts, level.empties, level.widths, shares, seeds, entries, spherical, rounds, left
             ),
-            even_cuts(before, workers.parts),
+            nodes.start + even_cuts(before, workers.parts),
         )
         return
-    for node in range(level.nr_nodes):
+    for node in nodes:
         start, share = int(level.starts[node]), int(shares[node])
         count, take = place_evenly(start, int(level.starts[node + 1]), int(level.empties[node]), left)
         if count > 1:

@@ -62,6 +62,25 @@ class Level:
         empties[0::2], empties[1::2] = self.empties // 2, self.empties - self.empties // 2
         self.starts, self.empties, self.widths = starts, empties, np.repeat(self.widths, 2)
 
+    def part(self, first: int, last: int) -> "Level":
+        """The nodes from ``first`` to before ``last`` by themselves; the level itself where that is all of them."""
+        if first == 0 and last == self.nr_nodes:
+            return self
+        low, high = int(self.starts[first]), int(self.starts[last])
+        begin, end, _, _, _, order, private, norms = self.entries
+        return Level(
+            starts=self.starts[first : last + 1] - low,
+            empties=self.empties[first:last],
+            widths=self.widths[first:last].copy(),
+            entries=self.entries._replace(
+                begin=begin[low:high].copy(),
+                end=end[low:high].copy(),
+                order=order[low:high].copy(),
+                private=private[low:high].copy(),
+                norms=norms[low:high].copy(),
+            ),
+        )
+
     def drop_unshared(self, workers: Workers) -> None:
         """Keeps only the features that two labels of a node share, and numbers them anew."""
         offsets = np.concatenate(([0], np.cumsum(self.entries.end - self.entries.begin)))
@@ -133,6 +152,36 @@ def first_level(features: Features, workers: Workers) -> Level:
             norms=np.sqrt(squares[order]).astype(np.float32),
         ),
     )
+
+
+def level_of_nodes(features: Features, level: Level, workers: Workers) -> Level:
+    """The same nodes with other features of their labels.
+
+    Args:
+        features: of all labels.
+        level: whose nodes they are, or a part of it.
+        workers: who counts.
+    """
+    root = first_level(features, workers)
+    place = np.empty(features.nr_rows, np.int64)
+    place[root.entries.order] = np.arange(features.nr_rows)
+    empty = np.zeros(features.nr_rows, np.bool_)
+    empty[root.entries.order[root.entries.order.size - int(root.empties[0]) :]] = True
+    node = np.repeat(np.arange(level.nr_nodes), np.diff(level.starts))
+    order = level.entries.order
+    order = order[np.argsort(2 * node + empty[order], kind="stable")]
+    places = place[order]
+    begin, end, _, _, _, _, private, norms = root.entries
+    changed = Level(
+        starts=level.starts,
+        empties=np.bincount(node, empty[order], level.nr_nodes).astype(np.int64),
+        widths=np.repeat(root.widths, level.nr_nodes),
+        entries=root.entries._replace(
+            begin=begin[places], end=end[places], order=order, private=private[places], norms=norms[places]
+        ),
+    )
+    changed.drop_unshared(workers)
+    return changed
 
 
 def read_only(array: np.ndarray, kind: type) -> np.ndarray:

@@ -126,9 +126,26 @@ def _inverse_norms(squares: np.ndarray) -> np.ndarray:
 
 def _pifa(features: Features, labels: csr_matrix, threads: int) -> Features:
     """The sums of the features of each label's documents, sparse and dense part scaled to length 1 together."""
+    return sum_documents(features, documents_of_labels(labels), threads)
+
+
+def documents_of_labels(Y: spmatrix | sparray) -> csr_matrix:
+    """Labels × documents: how much each document counts in its labels' sums."""
+    labels = _label_matrix(Y)
     sums = np.concatenate(([0.0], np.cumsum(np.square(labels.data, dtype=np.float64))))
     weights = np.repeat(_inverse_norms(np.diff(sums[labels.indptr])), np.diff(labels.indptr)) * labels.data
-    turned = _transposed(csr_matrix((weights, labels.indices, labels.indptr), shape=labels.shape))
+    return _transposed(csr_matrix((weights, labels.indices, labels.indptr), shape=labels.shape))
+
+
+def sum_documents(features: Features, documents: csr_matrix, threads: int = -1) -> Features:
+    """The weighted sums of the features of documents, scaled to length 1; a row's sum depends on that row alone.
+
+    Args:
+        features: of the documents.
+        documents: labels × documents, or some of its rows.
+        threads: how many; -1: one a core.
+    """
+    turned = documents
     starts = turned.indptr.astype(np.int64)
     rows, weights = read_only(turned.indices, np.int32), turned.data
     squares = np.zeros(turned.shape[0])

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import csc_matrix, csr_matrix, spmatrix
+from scipy.sparse import csc_matrix
 
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.data import save_matrix
-from xmc_tf.data.npz import read_npz
+from xmc_tf.data.stored import open_matrix
 from xmc_tf.linear.problems import LevelProblem
 from xmc_tf.params import LinearLevelParams
 
@@ -46,14 +46,3 @@ def open_problem(folder: Path) -> LevelProblem:
         csc_matrix(found["Y"]), csc_matrix(found["C"]), found.get("M"), found.get("R"), facts["covered"],
         LinearLevelParams.from_json(facts["params"]),
     )  # fmt: skip
-
-
-def open_matrix(path: Path) -> csc_matrix | csr_matrix:
-    """A matrix that this training has written itself, mapped; not looked through, as what a user gives is."""
-    arrays = read_npz(path, name="work file")
-    kind = csc_matrix if arrays["format"].tobytes() == b"csc" else csr_matrix
-    matrix: spmatrix = kind(tuple(int(side) for side in arrays["shape"]), dtype=np.float32)
-    matrix.data, matrix.indices, matrix.indptr = arrays["data"], arrays["indices"], arrays["indptr"]
-    if kind is csc_matrix:
-        matrix.has_canonical_format = True
-    return matrix

@@ -8,13 +8,14 @@ from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.together import together
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import Features
+from xmc_tf.data.stored import open_matrix
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.distributed.blocks import block_name
 from xmc_tf.linear.distributed.joining import join_blocks
 from xmc_tf.linear.distributed.plan import SubProblem, cut_into_sub_problems
 from xmc_tf.linear.distributed.predicting import predict_over_ranks
 from xmc_tf.linear.distributed.solving import solve_over_ranks
-from xmc_tf.linear.distributed.stored import is_stored, open_matrix, open_problem, save_problem
+from xmc_tf.linear.distributed.stored import is_stored, open_problem, save_problem
 from xmc_tf.linear.distributed.work_folder import WorkFolder
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.tasks import Instances, level_tasks

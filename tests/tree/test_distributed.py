@@ -1,0 +1,105 @@
+"""The tree over ranks is the tree of one process, whatever the ranks; ranks are threads of this process here."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from tests.collective.threads import all_well, on_ranks
+from tests.linear.cases import features, label_matrix
+from tests.tree.cases import embeddings
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import as_features
+from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.tree import build_tree, label_embedding
+from xmc_tf.tree.distributed_embeddings import label_embeddings_over_ranks
+from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks, share_of
+
+
+def params(**given):
+    return HierarchicalKMeansParams(**{"max_leaf_size": 5, "nr_splits": 4, "threads": 1, **given})
+
+
+def trees(ranks, given, wanted, threads=1, **more):
+    return all_well(
+        on_ranks(ranks, lambda one: build_tree_over_ranks(one, as_features(given), wanted, threads=threads, **more))
+    )
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense", "both"])
+@pytest.mark.parametrize("rows", [3, 11, 333])
+def test_the_tree_of_one_process(kind, rows):
+    given = embeddings(kind, rows, seed=rows)
+    for wanted in (params(), params(max_leaf_size=1, seed=7, do_sample=True), params(spherical=False)):
+        expected = build_tree(given, wanted)
+        for ranks in (1, 2, 3, 5):
+            for tree in trees(ranks, given, wanted, threads=1 + ranks % 2):
+                assert tree == expected
+
+
+def test_labels_without_features_and_sizes_that_do_not_divide():
+    given = csr_matrix(embeddings("sparse", 101, seed=1).multiply((np.arange(101) % 7 > 0)[:, None]))
+    given.eliminate_zeros()
+    expected = build_tree(given, params(max_leaf_size=2))
+    for ranks in (2, 3, 4):
+        assert trees(ranks, given, params(max_leaf_size=2))[-1] == expected
+
+
+@given(st.integers(1, 70), st.integers(0, 12))
+@settings(deadline=None)
+def test_every_node_is_split_by_one_rank_that_has_all_of_it(size, depth):
+    shares = [share_of(rank, size, depth) for rank in range(size)]
+    for t in range(depth + 1):
+        assert [node for share in shares for node in share.splits(t)] == list(range(2**t))
+        for share in shares:
+            if not share.any:
+                continue
+            assert set(share.splits(t)) <= set(share.holds(t))
+            if t < depth:  # what it goes on with are children of what it has
+                children = {2 * node + side for node in share.holds(t) for side in (0, 1)}
+                assert set(share.holds(t + 1)) <= children
+
+
+def test_other_embeddings_within_the_sub_trees():
+    X, Y = features("both", 120), label_matrix(120, 200)
+    pifa, pii = (as_features(label_embedding(method, X, Y)) for method in ("pifa", "pii"))
+    wanted, found = params(), []
+    for ranks in (1, 2, 3):
+        found += trees(ranks, pii, wanted, sub_embeddings=lambda: pifa, min_n_sub_tree=4)
+    assert all(tree == found[0] for tree in found)
+    upper, all_pii = found[0], build_tree(pii, wanted)
+    # Four sub-trees: the first two halvings are those of the one embedding, and those below are of the other.
+    quarter = [set(upper.labels[: len(upper.labels) // 4]), set(all_pii.labels[: len(all_pii.labels) // 4])]
+    assert quarter[0] == quarter[1]
+    assert found[0] != all_pii
+    same = trees(2, pifa, wanted, sub_embeddings=lambda: pifa, min_n_sub_tree=1)
+    assert same[0] == build_tree(pifa, wanted)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense", "both"])
+@pytest.mark.parametrize("method", ["pifa", "pii"])
+def test_label_embeddings_of_one_process(kind, method, tmp_path):
+    X, Y = features(kind, 60), label_matrix(60, 40)
+    Y = Y.multiply(np.linspace(0.3, 2, 40)[None, :]).tocsc()
+    expected = as_features(label_embedding(method, X, Y, threads=1))
+    for ranks in (1, 2, 3):
+        (tmp_path / str(ranks)).mkdir()
+
+        def make(communicator, folder=tmp_path / str(ranks)):
+            made = label_embeddings_over_ranks(communicator, method, X, Y, folder, 1)
+            return made, label_embeddings_over_ranks(communicator, method, X, Y, folder, 1)
+
+        for made in [one for pair in all_well(on_ranks(ranks, make)) for one in pair]:
+            assert (made.sparse is None, made.dense is None) == (expected.sparse is None, expected.dense is None)
+            if made.sparse is not None:
+                assert made.sparse.data.tobytes() == expected.sparse.data.tobytes()
+                assert np.array_equal(made.sparse.indices, expected.sparse.indices)
+                assert np.array_equal(made.sparse.indptr, expected.sparse.indptr)
+            if made.dense is not None:
+                assert made.dense.tobytes() == expected.dense.tobytes()
+
+
+def test_no_sub_tree_is_refused():
+    with pytest.raises(InputError, match="min_n_sub_tree"):
+        trees(1, embeddings("sparse", 20), params(), min_n_sub_tree=0)
