@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import TokenStore, tokens
+from xmc_tf.data import TokenStore, token_files
 
 small = st.lists(st.integers(0, 65_535), max_size=6)
 any_size = st.lists(st.one_of(st.integers(0, 65_535), st.integers(65_536, 2**31 - 1)), max_size=6)
@@ -33,7 +33,7 @@ def naive(documents, pad_id, width):
 @given(chunks=st.lists(st.lists(st.one_of(small, any_size), max_size=5), max_size=4), piece=st.integers(1, 5))
 def test_comes_back_as_it_was_written(tmp_path_factory, chunks, piece):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "_PIECE", piece)  # also the seams of widening and of checking
+        patch.setattr(token_files, "_PIECE", piece)  # also the seams of widening and of checking
         store = write(tmp_path_factory.mktemp("store") / "tokens", *chunks)
     documents = [document for chunk in chunks for document in chunk]
     assert len(store) == len(documents)
@@ -46,7 +46,7 @@ def test_comes_back_as_it_was_written(tmp_path_factory, chunks, piece):
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 100])
 def test_an_id_that_needs_four_bytes_comes_late(tmp_path, monkeypatch, piece):
-    monkeypatch.setattr(tokens, "_PIECE", piece)
+    monkeypatch.setattr(token_files, "_PIECE", piece)
     chunks = [[[1, 2, 3], [65_535]], [[], [5, 6, 7]], [[8, 65_536]], [[9], [70_000, 2**31 - 1]]]
     store = write(tmp_path / "tokens", *chunks)
     assert [store[i].tolist() for i in range(len(store))] == [document for chunk in chunks for document in chunk]
@@ -136,8 +136,10 @@ def test_rows_that_are_not_there(tmp_path):
     for rows in ([0, 2], [-1]):
         with pytest.raises(InputError, match=f"no document {rows[-1]}"):
             store.padded(rows, pad_id=0)
-    with pytest.raises(InputError, match="0 to 1"):
-        store[2]
+    for row in (2, -1):
+        with pytest.raises(IndexError, match=f"document {row} of 2"):
+            store[row]
+    assert [document.tolist() for document in store] == [[1], [2]]
 
 
 def test_no_document_is_cut_to_fit(tmp_path):
@@ -183,7 +185,9 @@ def test_sizes_are_compared_even_without_reading(tmp_path):
         ({"version": 99}, ["store.json", "version", "99"]),
         ({"dtype": "float32"}, ["store.json", "sizes and checksums"]),
         ({"documents": 3}, ["lengths.npy", "int32 of 3 documents"]),
-        ({"files": {}}, ["store.json"]),
+        ({"files": {}}, ["store.json", "sizes and checksums"]),
+        ({"files": {"ids.bin": {}, "lengths.npy": {"bytes": 1}}}, ["store.json", "sizes and checksums"]),
+        ({"about": None}, ["store.json"]),
         ({"dtype": "int32"}, ["ids.bin", "4 bytes"]),
     ],
 )

@@ -16,7 +16,8 @@ from xmc_tf.data.features import Features, as_features
 from xmc_tf.data.labels import load_names
 from xmc_tf.data.matrices import load_matrix, save_matrix
 from xmc_tf.data.text import TextFile
-from xmc_tf.data.tokens import TokenStore, TokenWriter
+from xmc_tf.data.token_files import TokenWriter
+from xmc_tf.data.tokens import TokenStore
 
 __all__ = [
     "Features",

@@ -1,28 +1,15 @@
-"""Tokenized documents in memory-mapped files: one stream of ids and the length of each document.
+"""Tokenized documents, mapped into memory: any of them as one padded rectangle, at once."""
 
-A folder holds ``ids.bin`` (the documents' ids one after another, two bytes each where they fit), ``lengths.npy`` and
-``store.json``, which has their sizes and checksums: what was cut or changed is said when the store is opened, and not
-found out by poor predictions. All workers of a host map the same file, so its pages are in memory once.
-"""
-
-import hashlib
-import io
-import json
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import numpy as np
 
 from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.errors import InputError
-
-_FORMAT = "xmc_tf.data.TokenStore"
-_VERSION = 1
-_PIECE = 1 << 22  # ids that are read at once where a whole file has to be gone through
-_NARROW, _WIDE = np.dtype("<u2"), np.dtype("<i4")
+from xmc_tf.data.token_files import TokenWriter, open_files
 
 
 class TokenStore:
@@ -54,7 +41,8 @@ class TokenStore:
 
     def __getitem__(self, row: int) -> np.ndarray:
         """The ids of one document, int32."""
-        self._check_rows(np.array([row]))
+        if not 0 <= row < len(self):
+            raise IndexError(f"document {row} of {len(self)}")  # which also ends a loop over the store
         return self._ids[self._starts[row] : self._starts[row + 1]].astype(np.int32)
 
     def __repr__(self) -> str:
@@ -107,7 +95,7 @@ class TokenStore:
 
     @staticmethod
     @contextmanager
-    def create(folder: str | Path, about: dict[str, Any] | None = None) -> Iterator["TokenWriter"]:
+    def create(folder: str | Path, about: dict[str, Any] | None = None) -> Iterator[TokenWriter]:
         """Yields a writer; the folder appears, or replaces an older one, only when the block ends well.
 
         Args:
@@ -130,182 +118,4 @@ class TokenStore:
         Raises:
             InputError: naming the file that is missing, cut short, changed, or at odds with the others.
         """
-        folder = Path(folder)
-        header = _read_header(folder)
-        lengths = _read_lengths(folder, header)
-        ids = _map_ids(folder, header, verify)
-        if int(lengths.sum(dtype=np.int64)) != len(ids):
-            raise _at_odds(folder / "lengths.npy", f"lengths that add up to {len(ids):,} tokens")
-        return cls(ids, lengths, header, folder)
-
-
-class TokenWriter:
-    """Takes documents in order; made by ``TokenStore.create``."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._dtype = file, _NARROW
-        self._crc, self._digest = 0, hashlib.sha256()
-        self._lengths: list[np.ndarray] = []
-
-    def write(self, documents: Iterable[Sequence[int] | np.ndarray]) -> None:
-        """Appends documents.
-
-        Args:
-            documents: the ids of each, lists or arrays of whole numbers; some may be empty. Best some thousands at
-                once.
-        """
-        parts = [np.asarray(document) for document in documents]
-        for part in parts:
-            if part.ndim != 1 or (part.size and part.dtype.kind not in "iu"):
-                raise InputError(
-                    "a document is no list of token ids",
-                    expected="one dimension of whole numbers",
-                    received=f"{part.dtype} of shape {part.shape}",
-                )
-        lengths = np.array([part.size for part in parts], np.int32)
-        ids = np.concatenate([part for part in parts if part.size] or [np.empty(0, np.int64)]).astype(np.int64)
-        if ids.size and (ids.min() < 0 or ids.max() > np.iinfo(np.int32).max):
-            wrong = int(ids.min() if ids.min() < 0 else ids.max())
-            raise InputError("a token id is out of range", expected="0 to 2,147,483,647", received=str(wrong))
-        if ids.size and ids.max() > np.iinfo(_NARROW).max:
-            self._widen()
-        # The fingerprint does not depend on how wide the ids are on disk, nor on how they came.
-        self._digest.update(ids.astype(_WIDE).tobytes())
-        self._lengths.append(lengths)
-        self._append(ids.astype(self._dtype).tobytes())
-
-    def finish(self, folder: Path, about: dict[str, Any]) -> None:
-        """Writes what belongs to the ids."""
-        self._file.flush()
-        lengths = np.concatenate(self._lengths or [np.empty(0, np.int32)])
-        buffer = io.BytesIO()
-        np.save(buffer, lengths, allow_pickle=False)
-        (folder / "lengths.npy").write_bytes(buffer.getvalue())
-        self._digest.update(lengths.astype(_WIDE).tobytes())
-        header = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "dtype": self._dtype.name,
-            "documents": len(lengths),
-            "fingerprint": self._digest.hexdigest()[:32],
-            "files": {
-                "ids.bin": {"bytes": self._file.tell(), "crc32": self._crc},
-                "lengths.npy": {"bytes": len(buffer.getvalue()), "crc32": zlib.crc32(buffer.getvalue())},
-            },
-            "about": about,
-        }
-        (folder / "store.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
-
-    def _append(self, content: bytes) -> None:
-        self._file.write(content)
-        self._crc = zlib.crc32(content, self._crc)
-
-    def _widen(self) -> None:
-        """Makes four bytes of two for what has been written: an id came that does not fit."""
-        if self._dtype == _WIDE:
-            return
-        self._dtype, self._crc = _WIDE, 0
-        self._file.flush()
-        total = self._file.tell() // _NARROW.itemsize
-        # From the end, so that nothing is overwritten before it has been read.
-        for start in range((total - 1) // _PIECE * _PIECE, -1, -_PIECE):
-            self._file.seek(start * _NARROW.itemsize)
-            piece = np.frombuffer(self._file.read(min(_PIECE, total - start) * _NARROW.itemsize), _NARROW)
-            self._file.seek(start * _WIDE.itemsize)
-            self._file.write(piece.astype(_WIDE).tobytes())
-        self._file.seek(0)
-        for start in range(0, total, _PIECE):
-            self._crc = zlib.crc32(self._file.read(min(_PIECE, total - start) * _WIDE.itemsize), self._crc)
-
-
-def _read_header(folder: Path) -> dict[str, Any]:
-    path = folder / "store.json"
-    if not path.is_file():
-        raise InputError(
-            f"{path} does not exist",
-            expected="the folder of a token store",
-            received="a folder without it" if folder.is_dir() else "no folder of that name",
-        )
-    try:
-        header = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON", expected="the file as it was saved", received=str(error)) from None
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        raise _at_odds(path, f'"format": "{_FORMAT}"')
-    if header.get("version") != _VERSION:
-        raise InputError(
-            f"{path} is of another version", expected=str(_VERSION), received=str(header.get("version")), fix=_AGAIN
-        )
-    whole = header.get("dtype") in (_NARROW.name, _WIDE.name) and isinstance(header.get("fingerprint"), str)
-    files = header.get("files")
-    whole = whole and isinstance(header.get("documents"), int) and isinstance(header.get("about"), dict)
-    whole = whole and isinstance(files, dict)
-    for name in ("ids.bin", "lengths.npy"):
-        entry = files.get(name) if whole else None
-        whole = whole and isinstance(entry, dict) and all(isinstance(entry.get(k), int) for k in ("bytes", "crc32"))
-    if not whole:
-        raise _at_odds(path, "sizes and checksums of ids.bin and lengths.npy")
-    return header
-
-
-def _check_size(path: Path, header: dict[str, Any]) -> dict[str, int]:
-    """The file's entry in the header, its size being right."""
-    entry = header["files"][path.name]
-    if not path.is_file():
-        raise InputError(f"{path} is missing", expected=f"a file of {entry['bytes']:,} bytes", fix=_AGAIN)
-    if path.stat().st_size != entry["bytes"]:
-        raise InputError(
-            f"{path} has another size than it was saved with",
-            expected=f"{entry['bytes']:,} bytes",
-            received=f"{path.stat().st_size:,}",
-            fix=_AGAIN,
-        )
-    return entry
-
-
-def _read_lengths(folder: Path, header: dict[str, Any]) -> np.ndarray:
-    path = folder / "lengths.npy"
-    entry = _check_size(path, header)
-    content = path.read_bytes()
-    if zlib.crc32(content) != entry["crc32"]:
-        raise _changed(path)
-    try:
-        lengths = np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, EOFError):
-        raise _at_odds(path, "an array of int32") from None
-    if not isinstance(lengths, np.ndarray) or lengths.dtype != np.int32 or lengths.shape != (header["documents"],):
-        raise _at_odds(path, f"int32 of {header['documents']:,} documents")
-    if len(lengths) and lengths.min() < 0:
-        raise _at_odds(path, "no length below 0")
-    return lengths
-
-
-def _map_ids(folder: Path, header: dict[str, Any], verify: bool) -> np.ndarray:
-    path = folder / "ids.bin"
-    entry = _check_size(path, header)
-    if verify:
-        crc = 0
-        with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                crc = zlib.crc32(piece, crc)
-        if crc != entry["crc32"]:
-            raise _changed(path)
-    dtype = np.dtype(header["dtype"]).newbyteorder("<")
-    if entry["bytes"] % dtype.itemsize:
-        raise _at_odds(path, f"whole numbers of {dtype.itemsize} bytes")
-    if not entry["bytes"]:
-        return np.empty(0, dtype)  # nothing cannot be mapped
-    return np.asarray(np.memmap(path, dtype, mode="r"))
-
-
-_AGAIN = "copy the whole folder again, or tokenize again"
-
-
-def _changed(path: Path) -> InputError:
-    return InputError(
-        f"{path} is not what was saved", expected="the bytes with that checksum", received="others", fix=_AGAIN
-    )
-
-
-def _at_odds(path: Path, expected: str) -> InputError:
-    return InputError(f"{path} does not hold what it should", expected=expected, fix=_AGAIN)
+        return cls(*open_files(Path(folder), verify), Path(folder))
