@@ -50,7 +50,8 @@ SIDEWAYS = {
 # These run on clusters that have no TensorFlow.
 WITHOUT_TENSORFLOW = ["common", "params", "data", "metrics", "tree", "linear"]
 # So do these, with whose help they talk to one another; the rest of their package is TensorFlow's. (Loading the MPI
-# backend starts MPI: tests/distributed/test_communicator.py sees to that one.)
+# backend starts MPI: tests/distributed/test_communicator.py sees to that one.) What fine-tuning trains on is arrays,
+# which are made, and can be looked at, without it.
 MODULES_WITHOUT_TENSORFLOW = [
     "check",
     "collective.checking",
@@ -65,6 +66,10 @@ MODULES_WITHOUT_TENSORFLOW = [
     "collective.stalls.state",
     "collective.stalls.watch",
     "launch",
+    "matcher.batches",
+    "matcher.candidate_kernels",
+    "matcher.candidates",
+    "matcher.levels",
 ]
 BRING_TENSORFLOW = {"tensorflow", "tensorflow_text", "tf_keras", "keras", "transformers", "horovod"}
 
