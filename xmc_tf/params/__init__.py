@@ -14,10 +14,12 @@ from xmc_tf.params.choices import (
 )
 from xmc_tf.params.files import (
     linear_skeleton,
+    load_block,
     load_blocks,
     load_linear_params,
     load_params,
     skeleton,
+    skeleton_of,
     xtransformer_skeleton,
 )
 from xmc_tf.params.linear import (
@@ -61,12 +63,14 @@ __all__ = [
     "from_arguments",
     "knob",
     "linear_skeleton",
+    "load_block",
     "load_blocks",
     "load_linear_params",
     "load_params",
     "override_levels",
     "per_level",
     "skeleton",
+    "skeleton_of",
     "truth",
     "xtransformer_skeleton",
 ]

@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files import existing_file
@@ -15,6 +15,8 @@ from xmc_tf.params.values import MisfitError
 from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParams
 
 _LOG = logging.getLogger(__name__)
+
+P = TypeVar("P", bound=Params)
 
 
 def load_params(path: str | Path) -> tuple[XTransformerParams, XTransformerPredParams]:
@@ -71,6 +73,33 @@ def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: ty
         ) from None
     warn_of_retired([f"{path}: {key}" for key in retired])
     return blocks
+
+
+def load_block(path: str | Path, cls: type[P]) -> P:
+    """Reads a file that holds a single block, without a name around it.
+
+    Args:
+        path: the JSON file.
+        cls: the block's parameter class.
+
+    Raises:
+        InputError: naming the file and the dotted path of the key that is wrong.
+    """
+    data = _read_json(existing_file(path, "parameters"))
+    retired: list[str] = []
+    try:
+        params = cls.read(data, "", retired)
+    except MisfitError as misfit:
+        raise InputError(
+            f"{path}: {misfit.problem}", expected=misfit.expected, received=misfit.received, fix=misfit.fix
+        ) from None
+    warn_of_retired([f"{path}: {key}" for key in retired])
+    return params
+
+
+def skeleton_of(params: Params) -> str:
+    """A single block as the text of a file for `load_block`."""
+    return json.dumps(params.to_json(), indent=1)
 
 
 def skeleton(**blocks: Params) -> str:

@@ -1,4 +1,7 @@
-"""Which device a process computes on."""
+"""Which device a process computes on, and how exactly."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.common.quiet import muted_stderr
@@ -28,3 +31,17 @@ def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:
             # All of the memory at once would leave none to a second process, nor to a look at nvidia-smi.
             tf.config.experimental.set_memory_growth(gpu, True)
     return ", ".join(gpu.name.removeprefix("/physical_device:") for gpu in gpus)
+
+
+@contextmanager
+def precision(name: str) -> Iterator[None]:
+    """Models that are made inside compute in that precision: ``off`` for full, ``fp16``, ``bf16``."""
+    import tf_keras
+
+    policy = {"off": "float32", "fp16": "mixed_float16", "bf16": "mixed_bfloat16"}[name]
+    before = tf_keras.mixed_precision.global_policy()
+    tf_keras.mixed_precision.set_global_policy(policy)
+    try:
+        yield
+    finally:
+        tf_keras.mixed_precision.set_global_policy(before)

@@ -66,6 +66,7 @@ class Recipe:
         only_topk: the same for the labels.
         post_processor: the same for the rankers' scores.
         ensemble_method: whose scores count; None for what ``pred_params`` say.
+        steps_scale: factors of the training steps, one a level; none for 1.
         seed: of all that is random.
         threads: of the linear parts; -1 for one a core.
         logdir: where TensorBoard's files go.
@@ -78,6 +79,7 @@ class Recipe:
     only_topk: int | None = None
     post_processor: str | None = None
     ensemble_method: str | None = None
+    steps_scale: tuple[float, ...] = ()
     seed: int = 0
     threads: int = -1
     logdir: str | None = None

@@ -5,7 +5,7 @@ labels.txt    label names, where given
 tree/         the rankers' label tree
 features/     the fitted TF-IDF, where the model makes its own features
 encoder/      the transformer and its tokenizer, as a Hugging Face folder
-head/         the fine-tuned label head of the finest level, head_tree/ its tree where the rankers have another
+head/         the label heads of the levels that were fine-tuned on, one file a shard
 ranker/       the rankers, in PECOS's XLinear format
 """
 
@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy.sparse import csr_matrix, spmatrix, vstack
+from scipy.sparse import csr_matrix, spmatrix
 
-from xmc_tf.collective.communicator import Communicator, choose
+from xmc_tf.collective.communicator import choose
 from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import Features, TextFile, as_features, check_pair
-from xmc_tf.data.checks import check_prediction_input
+from xmc_tf.data import as_features
 from xmc_tf.linear.disk import refuse_to_overwrite
 from xmc_tf.linear.model_folder import (
     check_parts,
@@ -37,17 +36,20 @@ from xmc_tf.linear.model_folder import (
 )
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParams
+from xmc_tf.pipeline.embeddings import unit_rows
 from xmc_tf.pipeline.inputs import Documents, Recipe, Texts, TrainingInputs
+from xmc_tf.pipeline.prediction import Wishes, named, predict, vectors_of
 from xmc_tf.pipeline.stages import Stages
-from xmc_tf.pipeline.training import Made, make_parts, side_by_side
+from xmc_tf.pipeline.training import Made, make_parts
 from xmc_tf.tree import LabelTree, load_chain
 
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy
     from xmc_tf.encoder import Encoder, TextTokenizer
     from xmc_tf.features import Tfidf
+    from xmc_tf.matcher.matcher import Matcher
 
-PARTS = ("tree", "features", "encoder", "head", "head_tree", "ranker")
+PARTS = ("tree", "features", "encoder", "head", "ranker")
 
 
 class XTransformer:
@@ -257,15 +259,26 @@ class XTransformer:
 
         return TextTokenizer.load(self.parts["encoder"])
 
+    @cached_property
+    def matcher(self) -> "Matcher":
+        """The label heads of the levels that were fine-tuned on."""
+        if "head" not in self.parts:
+            raise InputError(
+                f"{self.folder} has no label head: its encoder was not fine-tuned",
+                fix="train it with --do-fine-tune true, or take the rankers' scores: ensemble method concat-only",
+            )
+        from xmc_tf.collective.solo import Solo
+        from xmc_tf.collective.strategy import CollectiveStrategy
+        from xmc_tf.matcher.matcher import Matcher
+
+        # Whole in every process, which answers its own documents; training has seen to it that heads are not huge.
+        return Matcher.load(self.parts["head"], CollectiveStrategy(Solo()))
+
     # What it does.
 
     def encode(self, texts: Texts, *, batch_tokens: int = 16384) -> np.ndarray:
         """The texts' vectors, scaled to length 1: float32 [texts, dim]."""
-        from xmc_tf.encoder import encode_documents
-        from xmc_tf.pipeline.embeddings import unit_rows
-
-        store = _tokens_in_memory(self.tokenizer, texts, int(self.facts["truncate_length"]))
-        return unit_rows(encode_documents(self.encoder, store, batch_tokens=batch_tokens))
+        return unit_rows(vectors_of(self, texts, batch_tokens))
 
     def predict(
         self,
@@ -287,7 +300,7 @@ class XTransformer:
             X: their features, where the model was trained on features that were given.
             beam_size: nodes kept at each level above the labels; None for what the model says, here and below.
             only_topk: labels kept.
-            post_processor: of the rankers' scores.
+            post_processor: of the scores at each level.
             ensemble_method: ``concat-only`` for the rankers' scores, ``transformer-only`` for the label head's, or
                 ``average``, ``rank_average``, ``round_robin`` of both.
             max_pred_chunk: documents that are predicted at a time.
@@ -297,81 +310,15 @@ class XTransformer:
         Returns:
             (documents × labels) scores, descending within a row.
         """
-        method = ensemble_method or str(self.facts["ensemble_method"])
-        given = self._given_features(texts, X, method)
-        wishes = {"beam_size": beam_size, "only_topk": only_topk, "post_processor": post_processor}
-        parts = []
-        for begin in range(0, len(texts), max_pred_chunk):
-            end = min(begin + max_pred_chunk, len(texts))
-            some = texts[begin:end] if (begin, end) != (0, len(texts)) else texts
-            part = given.rows(slice(begin, end)) if given is not None and some is not texts else given
-            parts.append(self._predict(some, part, method, wishes, batch_tokens, threads))
-        if not parts:
-            return csr_matrix((0, self.nr_labels), dtype=np.float32)
-        return parts[0] if len(parts) == 1 else vstack(parts, format="csr")
+        wishes = Wishes(
+            ensemble_method or str(self.facts["ensemble_method"]),
+            beam_size, only_topk, post_processor, max_pred_chunk, batch_tokens, threads,
+        )  # fmt: skip
+        return predict(self, texts, X, wishes)
 
     def best(self, texts: Texts, k: int = 5, **wishes: Any) -> list[list[tuple[str, float]]]:
         """The best labels by name, with scores, best first; a label without a name goes by its number."""
-        predicted = self.predict(texts, only_topk=k, **wishes)
-        return [
-            [
-                (self.names[label] if self.names else str(label), float(score))
-                for label, score in zip(predicted.indices[a:b], predicted.data[a:b], strict=True)
-            ]
-            for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True)
-        ]
-
-    def _given_features(self, texts: Texts, X: Any, method: str) -> Features | None:
-        """The features that the caller gave, checked against what the model needs."""
-        if X is None:
-            if self.makes_features or method == "transformer-only":
-                return None
-            raise InputError(
-                "this model was trained on features beside the texts",
-                expected=f"{self.nr_given_features:,} features (-x), as in training",
-                received="texts alone",
-            )
-        X = as_features(X)
-        if self.makes_features:
-            raise InputError(
-                "this model makes its features itself", expected="texts alone", received="features too", fix="drop -x"
-            )
-        check_prediction_input(X, self.nr_given_features)
-        check_pair(X, texts, "the features", "the texts")
-        return X
-
-    def _predict(
-        self,
-        texts: Texts,
-        given: Features | None,
-        method: str,
-        wishes: dict[str, Any],
-        batch_tokens: int,
-        threads: int,
-    ) -> csr_matrix:
-        vectors = self.encode(texts, batch_tokens=batch_tokens)
-        sparse, dense = (given.sparse, given.dense) if given is not None else (None, None)
-        if "features" in self.parts:
-            sparse = self.tfidf.transform(texts, threads=threads)
-        X = side_by_side(sparse, dense, vectors)
-        return self.ranker.predict(X, threads=threads, **wishes)
-
-
-def share_of(count: int, communicator: Communicator) -> slice:
-    """This rank's documents among ``count``: neighbours, about as many on each rank."""
-    cuts = np.linspace(0, count, communicator.size + 1).astype(int)
-    return slice(int(cuts[communicator.rank]), int(cuts[communicator.rank + 1]))
-
-
-def _tokens_in_memory(tokenizer: "TextTokenizer", texts: Texts, max_length: int) -> Any:
-    """A token store that was never on disk."""
-    from xmc_tf.data import TokenStore
-
-    lines = texts.lines() if isinstance(texts, TextFile) else texts
-    found = tokenizer.tokenize(lines, max_length)
-    ids = np.concatenate([np.zeros(0, np.int32), *found])
-    lengths = np.array([len(one) for one in found], np.int32)
-    return TokenStore(ids, lengths, {"fingerprint": "", "about": {}}, Path("the texts"))
+        return named(self.predict(texts, only_topk=k, **wishes), self.names)
 
 
 def _link_or_copy(source: str, target: str) -> None:

@@ -1,0 +1,153 @@
+"""Stages: made once, anew when what they depend on has changed, taken up where they were stopped."""
+
+import json
+import logging
+
+import pytest
+
+from tests.collective.threads import on_ranks
+from xmc_tf.collective.solo import Solo
+from xmc_tf.common.errors import InputError
+from xmc_tf.params import TfidfParams
+from xmc_tf.pipeline.stages import Stages, digest
+from xmc_tf.pipeline.waiting import on_first_rank
+
+
+class Run:
+    """Three stages, the third on the second on the first, and a list of those that were made."""
+
+    def __init__(self, folder, values=(1, 2, 3), fails=None):
+        self.made = []
+        stages = Stages(folder, Solo())
+        before = []
+        for name, value in zip("abc", values, strict=True):
+            before = [stages.run(name, self.maker(name, value, fails), inputs={"value": value}, after=before)]
+        self.stages = stages
+
+    def maker(self, name, value, fails):
+        def make(folder):
+            self.made.append(name)
+            (folder / "half").write_text(str(value))
+            if name == fails:
+                raise OSError("no space left")
+            (folder / "whole").write_text(str(value))
+            return {"said": f"{name} is {value}", "value": value}
+
+        return make
+
+
+def test_a_second_run_makes_nothing(tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="xmc_tf")
+    first = Run(tmp_path / "work")
+    assert first.made == ["a", "b", "c"]
+    again = Run(tmp_path / "work")
+    assert again.made == []
+    assert [stage.facts["value"] for stage in again.stages.done] == [1, 2, 3]
+    assert [stage.seconds for stage in again.stages.done] == pytest.approx(
+        [stage.seconds for stage in first.stages.done], abs=1e-3
+    )
+    assert "b: kept from before: b is 2" in caplog.text
+    assert [line[0] for line in again.stages.summary()] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("values", "made"), [((9, 2, 3), ["a", "b", "c"]), ((1, 9, 3), ["b", "c"]), ((1, 2, 9), ["c"])]
+)
+def test_a_change_makes_anew_what_depends_on_it(tmp_path, values, made):
+    Run(tmp_path / "work")
+    changed = Run(tmp_path / "work", values)
+    assert changed.made == made
+    for stage, value in zip(changed.stages.done, values, strict=True):
+        assert (stage.folder / "whole").read_text() == str(value)
+    assert Run(tmp_path / "work", values).made == []
+
+
+def test_a_stage_that_failed_is_not_there(tmp_path):
+    with pytest.raises(OSError, match="no space left"):
+        Run(tmp_path / "work", fails="b")
+    assert (tmp_path / "work" / "a").is_dir()
+    assert not (tmp_path / "work" / "b").exists()
+    assert Run(tmp_path / "work").made == ["b", "c"]
+
+
+def test_what_a_stopped_stage_has_left_is_there_for_the_same_inputs_only(tmp_path):
+    with pytest.raises(OSError, match="no space"):
+        Run(tmp_path / "work", fails="b")
+    seen = []
+
+    def look(folder):
+        seen.append((folder / "half").exists())
+        return {}
+
+    for value, expected in ((2, True), (7, False)):
+        stages = Stages(tmp_path / "work", Solo())
+        a = stages.run("a", look, inputs={"value": 1})
+        with pytest.raises(OSError, match="no space"):
+            stages.run("b", lambda folder: (look(folder), Run.maker(Run.__new__(Run), "", 0, ""))[0] or _fail(),
+                       inputs={"value": value}, after=[a])  # fmt: skip
+        assert seen == [expected]
+        seen.clear()
+
+
+def _fail():
+    raise OSError("no space left")
+
+
+def test_a_damaged_record_counts_as_none(tmp_path):
+    Run(tmp_path / "work")
+    (tmp_path / "work" / "b" / "stage.json").write_text('{"hash": "')
+    assert Run(tmp_path / "work").made == ["b"]
+
+
+def test_another_folder_is_not_taken_for_a_work_folder(tmp_path):
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "to.txt").write_text("dear")
+    with pytest.raises(InputError, match="is no work folder"):
+        Stages(tmp_path / "letters", Solo())
+    assert (tmp_path / "letters" / "to.txt").read_text() == "dear"
+
+
+def test_all_is_gone_when_it_is_removed(tmp_path):
+    Run(tmp_path / "work").stages.remove()
+    assert not (tmp_path / "work").exists()
+
+
+def test_the_hash_is_of_what_is_in_parameters():
+    assert digest({"p": TfidfParams()}) == digest({"p": TfidfParams(min_df=2)})
+    assert digest({"p": TfidfParams()}) != digest({"p": TfidfParams(min_df=3)})
+    with pytest.raises(TypeError, match="object"):
+        digest({"p": object()})
+
+
+def test_ranks_share_what_the_first_makes(tmp_path):
+    def work(world):
+        made = []
+
+        def make(folder):
+            made.append(world.rank)
+            (folder / "whole").write_text("done")
+            return {"rank": world.rank}
+
+        stages = Stages(tmp_path / "work", world)
+        alone = stages.run("alone", make, inputs={})
+        shared = stages.run(
+            "shared", lambda folder: {"seen": (folder / "begun.json").exists()}, inputs={}, after=[alone], by_all=True
+        )
+        return made, alone.facts, shared.facts
+
+    results = on_ranks(3, work)
+    assert [made for made, _, _ in results] == [[0], [], []]
+    assert all(facts == {"rank": 0} and shared == {"seen": True} for _, facts, shared in results)
+    assert json.loads((tmp_path / "work" / "shared" / "stage.json").read_text())["facts"] == {"seen": True}
+
+
+def test_an_error_of_the_first_rank_reaches_all():
+    def work(world):
+        def fail():
+            raise InputError("nothing to train on", expected="documents")
+
+        with pytest.raises(InputError, match="rank 0 on .*: nothing to train on"):
+            on_first_rank(world, fail, every_s=0.01)
+        return on_first_rank(world, lambda: "went on", every_s=0.01)
+
+    assert on_ranks(2, work) == ["went on", "went on"]

@@ -1,0 +1,85 @@
+"""``python -m xmc_tf.encode``: the vectors of texts, by the encoder of a model, on one process or many."""
+
+import argparse
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from xmc_tf.collective.communicator import choose
+from xmc_tf.collective.together import together
+from xmc_tf.common import cli
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TextFile, save_matrix
+from xmc_tf.params import truth
+from xmc_tf.pipeline.devices import choose_device
+from xmc_tf.pipeline.model import XTransformer
+from xmc_tf.pipeline.over_ranks import share_of
+
+_LOG = logging.getLogger(__name__)
+_DESCRIPTION = """Encodes texts with the encoder of a model of xmc_tf.train: one vector a text, of length 1.
+
+    python -m xmc_tf.encode -m model -t X.tst.txt -o X.emb.npy
+Of several processes each encodes its share: X.emb.0.npy, X.emb.1.npy … in a folder, the texts in their order:
+    horovodrun -np 4 python -m xmc_tf.encode -m model -t X.tst.txt -o embeddings"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    out = argparse.ArgumentParser(
+        prog="python -m xmc_tf.encode",
+        usage="%(prog)s -m MODEL -t TEXTS -o OUTPUT [options]",
+        description=_DESCRIPTION,
+        formatter_class=cli.HelpFormatter,
+    )
+    add = out.add_argument
+    add("-m", "--model-folder", required=True, metavar="DIR", help="the model")
+    add("-t", "--text-path", required=True, metavar="FILE", help="texts, one a line")
+    add(
+        "-o", "--save-emb-path", "--save-emb-folder", required=True, metavar="PATH",
+        help="one process: a .npy file; several: a folder",
+    )  # fmt: skip
+    add("--batch-size", type=int, default=32, metavar="INT", help="documents of full length that are encoded at a time")
+    add("--truncate-length", type=int, metavar="INT", help="most tokens of a document; the model's own where not given")
+    add("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs where there are any")
+    add("--batch-gen-workers", help=argparse.SUPPRESS)  # of the peer's scripts, as is the next
+    add("--max-pred-chunk", help=argparse.SUPPRESS)
+    add(
+        "--verbose-level", type=int, default=1, choices=range(4), metavar="0-3",
+        help="0: warnings, 1: progress, 2 and 3: more",
+    )  # fmt: skip
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Encodes this process's share, and saves it."""
+    arguments = parser().parse_args(argv)
+    communicator = choose()
+    # What rank 0 says is said for all.
+    cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
+    if arguments.batch_size < 1:
+        raise InputError("--batch-size must be at least 1", received=str(arguments.batch_size))
+    path = Path(arguments.save_emb_path)
+    if communicator.size > 1:
+        path = path / f"X.emb.{communicator.rank}.npy"
+    elif path.suffix != ".npy":
+        raise InputError(
+            f"-o {path}: one process writes one file", expected="a name that ends in .npy", received=path.name
+        )
+    choose_device(communicator, arguments.use_gpu)
+
+    def encode() -> None:
+        model = XTransformer.load(arguments.model_folder)
+        if arguments.truncate_length is not None:
+            model.facts["truncate_length"] = arguments.truncate_length
+        texts = TextFile(arguments.text_path)
+        mine = share_of(len(texts), communicator)
+        tokens = arguments.batch_size * int(model.facts["truncate_length"])
+        vectors = model.encode(texts[mine] if communicator.size > 1 else texts, batch_tokens=tokens)
+        save_matrix(path, vectors)
+        _LOG.info("%s: %s vectors of %s numbers", path, f"{vectors.shape[0]:,}", vectors.shape[1])
+
+    together(communicator, encode)
+
+
+if __name__ == "__main__":
+    cli.run(main)

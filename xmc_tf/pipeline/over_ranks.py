@@ -1,0 +1,57 @@
+"""Documents shared out to the ranks, and what they make of them put together again."""
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix, vstack
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.together import together
+from xmc_tf.metrics import format_table, measure, percent
+from xmc_tf.pipeline.inputs import Documents, Texts
+from xmc_tf.pipeline.model import XTransformer
+
+
+def share_of(count: int, communicator: Communicator) -> slice:
+    """This rank's documents among ``count``: neighbours, about as many on each rank."""
+    cuts = np.linspace(0, count, communicator.size + 1).astype(int)
+    return slice(int(cuts[communicator.rank]), int(cuts[communicator.rank + 1]))
+
+
+def predict_over_ranks(
+    model: XTransformer, texts: Texts, X: Any, communicator: Communicator, **wishes: Any
+) -> csr_matrix | None:
+    """Each rank predicts its share; rank 0 gets the whole, the others None. All ranks call it together.
+
+    Args:
+        model: the same on all ranks.
+        texts: all documents.
+        X: all their features, where the model wants some.
+        communicator: the ranks.
+        **wishes: of ``XTransformer.predict``.
+    """
+    if communicator.size == 1:
+        return model.predict(texts, X, **wishes)
+    mine = share_of(len(texts), communicator)
+    own = together(
+        communicator, lambda: model.predict(texts[mine], None if X is None else X.rows(mine), **wishes)
+    )  # fmt: skip
+    parts = communicator.gather(own)
+    return vstack(parts, format="csr") if parts else None
+
+
+def measure_over_ranks(model: XTransformer, held_out: Documents, communicator: Communicator) -> str:
+    """Precision and recall on held-out documents, as a table; on the other ranks an empty text."""
+    predicted = predict_over_ranks(model, held_out.texts, held_out.X, communicator)
+    return "" if predicted is None else precision_table(predicted, held_out.Y.tocsr())
+
+
+def precision_table(predicted: csr_matrix, Y: csr_matrix) -> str:
+    """Precision and recall at the usual places."""
+    most = int(np.diff(predicted.indptr).max(initial=1))
+    ks = [k for k in (1, 3, 5, 10, 20, 100) if k <= most] or [1]
+    overall, *_ = measure(Y, predicted, ks=ks)
+    rows = [
+        [name, *(percent(overall.at(short, k)) for k in ks)] for short, name in (("P", "precision"), ("R", "recall"))
+    ]
+    return format_table(["", *(f"@{k}" for k in ks)], rows)

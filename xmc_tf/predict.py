@@ -1,0 +1,157 @@
+"""``python -m xmc_tf.predict``: the best labels of texts, by a model of ``xmc_tf.train``, on one process or many."""
+
+import argparse
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from scipy.sparse import csr_matrix
+
+from xmc_tf.collective.communicator import choose
+from xmc_tf.collective.together import together
+from xmc_tf.common import cli
+from xmc_tf.common.atomic import atomic_file
+from xmc_tf.common.compiled import announce_compiling
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TextFile, check_pair, check_validation_input, load_features, load_matrix, save_matrix
+from xmc_tf.params import ENSEMBLES, POST_PROCESSORS, truth
+from xmc_tf.pipeline.devices import choose_device
+from xmc_tf.pipeline.inputs import Texts
+from xmc_tf.pipeline.model import XTransformer
+from xmc_tf.pipeline.over_ranks import precision_table, predict_over_ranks
+from xmc_tf.pipeline.prediction import named
+from xmc_tf.pipeline.waiting import on_first_rank
+
+_LOG = logging.getLogger(__name__)
+_DESCRIPTION = """Predicts with a model of xmc_tf.train.
+
+Names and scores of the best labels, on the screen:
+    python -m xmc_tf.predict -m model -q "gradient of a sparse matrix"
+A matrix of scores for a file of texts:
+    python -m xmc_tf.predict -m model -t X.tst.txt -o pred.npz -y Y.tst.npz
+The same, shared out to several processes:
+    horovodrun -np 4 python -m xmc_tf.predict -m model -t X.tst.txt -o pred.npz"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    out = argparse.ArgumentParser(
+        prog="python -m xmc_tf.predict",
+        usage="%(prog)s -m MODEL [-t TEXTS | -q TEXT] [-x FEATURES] [options]",
+        description=_DESCRIPTION,
+        formatter_class=cli.HelpFormatter,
+    )
+    add = out.add_argument
+    add("-m", "--model-folder", required=True, metavar="DIR", help="the model")
+    source = out.add_mutually_exclusive_group(required=True)
+    source.add_argument("-t", "--text-path", metavar="FILE", help="texts, one a line")
+    source.add_argument(
+        "-q", "--query", action="append", metavar="TEXT", help="a text given right here; may be repeated"
+    )
+    add(
+        "-x", "--feat-path", nargs="+", metavar="FILE",
+        help="features of the texts, where the model was trained on features that were given",
+    )  # fmt: skip
+    add(
+        "-o", "--save-pred-path", metavar="FILE",
+        help="where predictions go: .npz a matrix, .jsonl one line a document with names; without it they are printed",
+    )  # fmt: skip
+    add("-y", "--label-path", metavar="FILE", help="the true labels: prints precision and recall")
+    add("-k", "--only-topk", type=int, metavar="INT", help="labels a document; the model's own where not given")
+    add("-b", "--beam-size", type=int, metavar="INT", help="nodes kept at each level; the model's own where not given")
+    add("-pp", "--post-processor", choices=POST_PROCESSORS, help="of the scores; the model's own where not given")
+    add(
+        "--ensemble-method", choices=ENSEMBLES,
+        help="whose scores count: the rankers' (concat-only), the label head's (transformer-only), or both; "
+        "the model's own where not given",
+    )  # fmt: skip
+    add("--batch-size", type=int, default=32, metavar="INT", help="documents of full length that are encoded at a time")
+    add("--max-pred-chunk", type=int, default=10**6, metavar="INT", help="documents that are predicted at a time")
+    add("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs where there are any")
+    add("--batch-gen-workers", help=argparse.SUPPRESS)  # of the peer's scripts, as is --seed
+    add("--seed", help=argparse.SUPPRESS)
+    add("-n", "--threads", type=int, default=-1, metavar="INT", help="-1 for one a core")
+    add(
+        "--verbose-level", type=int, default=1, choices=range(4), metavar="0-3",
+        help="0: warnings, 1: progress, 2 and 3: more",
+    )  # fmt: skip
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Predicts, and saves or prints."""
+    arguments = parser().parse_args(argv)
+    _check_output(arguments.save_pred_path)
+    communicator = choose()
+    # What rank 0 says is said for all.
+    cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
+    announce_compiling()
+    model = together(communicator, lambda: XTransformer.load(arguments.model_folder))
+    texts, X, Y = together(communicator, lambda: _documents(arguments, model))
+    choose_device(communicator, arguments.use_gpu)
+    if arguments.batch_size < 1:
+        raise InputError("--batch-size must be at least 1", received=str(arguments.batch_size))
+    predicted = predict_over_ranks(
+        model,
+        texts,
+        X,
+        communicator,
+        beam_size=arguments.beam_size,
+        only_topk=arguments.only_topk,
+        post_processor=arguments.post_processor,
+        ensemble_method=arguments.ensemble_method,
+        max_pred_chunk=arguments.max_pred_chunk,
+        batch_tokens=arguments.batch_size * int(model.facts["truncate_length"]),
+        threads=arguments.threads,
+    )
+
+    def give() -> None:
+        assert predicted is not None  # on rank 0, where this runs
+        _give(arguments, model, predicted)
+        if Y is not None:
+            print(precision_table(predicted, Y))
+
+    on_first_rank(communicator, give)
+
+
+def _check_output(path: str | None) -> None:
+    if path and not path.endswith((".npz", ".jsonl")):
+        raise InputError(
+            f"-o {path}: predictions are not written in this form",
+            expected="a name that ends in .npz (a matrix) or in .jsonl (a line a document)",
+            received=Path(path).suffix or "no ending",
+        )
+
+
+def _documents(arguments: argparse.Namespace, model: XTransformer) -> tuple[Texts, object, csr_matrix | None]:
+    """Texts, features and true labels, as far as they are given."""
+    texts: Texts = arguments.query or TextFile(arguments.text_path)
+    X = load_features(arguments.feat_path) if arguments.feat_path else None
+    if arguments.label_path is None:
+        return texts, X, None
+    Y = load_matrix(arguments.label_path, name="labels")
+    check_validation_input(Y, model.nr_labels, arguments.label_path)
+    check_pair(texts, Y, "the documents", arguments.label_path)
+    return texts, X, Y.tocsr()
+
+
+def _give(arguments: argparse.Namespace, model: XTransformer, predicted: csr_matrix) -> None:
+    path = arguments.save_pred_path
+    if path is None:
+        if arguments.label_path is None:
+            for line in named(predicted, model.names):
+                print("\n".join(f"{score:9.4f}  {name}" for name, score in line) or "      (no label)", end="\n\n")
+        return
+    if path.endswith(".jsonl"):
+        with atomic_file(path) as part, part.open("w", encoding="utf-8") as file:
+            for line in named(predicted, model.names):
+                content = {"labels": [name for name, _ in line], "scores": [round(score, 6) for _, score in line]}
+                file.write(json.dumps(content, ensure_ascii=False) + "\n")
+    else:
+        save_matrix(path, predicted)
+    _LOG.info("predictions: %s", path)
+
+
+if __name__ == "__main__":
+    cli.run(main)

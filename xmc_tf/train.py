@@ -1,0 +1,176 @@
+"""``python -m xmc_tf.train``: XR-Transformer from text and labels, on one process or many."""
+
+import argparse
+import logging
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.collective.communicator import choose
+from xmc_tf.collective.together import together
+from xmc_tf.common import cli
+from xmc_tf.common.compiled import announce_compiling
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TextFile, load_features, load_matrix, load_names
+from xmc_tf.linear.disk import refuse_to_overwrite
+from xmc_tf.metrics import format_table
+from xmc_tf.params import (
+    TfidfParams,
+    XTransformerParams,
+    XTransformerPredParams,
+    from_arguments,
+    load_block,
+    load_blocks,
+    skeleton_of,
+    xtransformer_skeleton,
+)
+from xmc_tf.pipeline.devices import choose_device
+from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
+from xmc_tf.pipeline.model import XTransformer
+from xmc_tf.pipeline.over_ranks import measure_over_ranks
+from xmc_tf.pipeline.stages import Stages
+from xmc_tf.pipeline.train_flags import WITHOUT_EFFECT, parser
+from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.tree import load_chain
+
+_LOG = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Trains and saves a model."""
+    arguments = parser().parse_args(argv)
+    if text := _skeleton(arguments):
+        print(text)
+        return
+    _require(arguments)
+    communicator = choose()
+    # What rank 0 says is said for all.
+    cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
+    announce_compiling()
+    recipe = together(communicator, lambda: _recipe(arguments))
+    folder = Path(arguments.model_dir)
+    on_first_rank(communicator, lambda: refuse_to_overwrite(folder))
+    given = together(communicator, lambda: _given(arguments))
+    device = choose_device(communicator, recipe.first_level.use_gpu)
+    _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in given.documents.Y.shape), device)
+
+    stages = Stages(arguments.work_dir or f"{folder}.work", communicator)
+    model = XTransformer.trained(given, recipe, stages)
+
+    def save() -> None:
+        model.save(folder)
+        if arguments.save_emb_dir:
+            _save_embeddings(stages, Path(arguments.save_emb_dir))
+
+    on_first_rank(communicator, save)
+    if given.validation is not None:
+        table = measure_over_ranks(XTransformer.load(folder), given.validation, communicator)
+        if communicator.rank == 0:
+            print(table)
+    if communicator.rank == 0:
+        table = format_table(["stage", "seconds", "what came out"], stages.summary(), left=3)
+        _LOG.info("the model is in %s\n%s", folder, table)
+    if not arguments.keep_work:
+        stages.remove()
+
+
+def _skeleton(arguments: argparse.Namespace) -> str:
+    if arguments.generate_params_skeleton:
+        return xtransformer_skeleton()
+    if arguments.generate_train_params_skeleton:
+        return skeleton_of(XTransformerParams())
+    return skeleton_of(XTransformerPredParams()) if arguments.generate_pred_params_skeleton else ""
+
+
+def _require(arguments: argparse.Namespace) -> None:
+    needed = {"-t": arguments.trn_text_path, "-y": arguments.trn_label_path, "-m": arguments.model_dir}
+    if missing := [flag for flag, value in needed.items() if not value]:
+        raise InputError(
+            f"the command line lacks {', '.join(missing)}",
+            expected="texts (-t), labels (-y) and a folder for the model (-m)",
+            fix="python -m xmc_tf.train --help shows whole commands",
+        )
+    if bool(arguments.tst_text_path) != bool(arguments.tst_label_path):
+        raise InputError(
+            "held-out documents need their texts and their labels",
+            expected="-tt and -yt",
+            received="-tt alone" if arguments.tst_text_path else "-yt alone",
+        )
+    if arguments.text_only and arguments.trn_feat_path:
+        raise InputError("--text-only and -x exclude each other", fix="leave one of them out")
+    for flag, reason in WITHOUT_EFFECT.items():
+        if getattr(arguments, flag.strip("-").replace("-", "_")) is not None:
+            _LOG.warning("%s has no effect: %s", flag, reason)
+
+
+def _recipe(arguments: argparse.Namespace) -> Recipe:
+    """From the parameter files what they hold, else from the flags."""
+    held: dict[str, Any] = {}
+    if arguments.params_path:
+        held = load_blocks(
+            arguments.params_path,
+            train_params=XTransformerParams,
+            pred_params=XTransformerPredParams,
+            tfidf_params=TfidfParams,
+        )
+    if arguments.train_params_path:
+        held["train_params"] = load_block(arguments.train_params_path, XTransformerParams)
+    if arguments.pred_params_path:
+        held["pred_params"] = load_block(arguments.pred_params_path, XTransformerPredParams)
+    # These choose between levels, which only the tree tells: they are put over the parameters later.
+    wishes = ("beam_size", "only_topk", "post_processor", "ensemble_method")
+    flags = argparse.Namespace(**{name: value for name, value in vars(arguments).items() if name not in wishes})
+    flags.neg_mining_chain = flags.negative_sampling
+    own_features = not arguments.trn_feat_path and not arguments.text_only
+    for name in ("beam_size", "only_topk"):
+        if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
+            raise InputError(
+                f"--{name.replace('_', '-')} is out of range",
+                expected="a whole number from 1 on",
+                received=str(getattr(arguments, name)),
+            )
+    return Recipe(
+        params=held.get("train_params") or from_arguments(XTransformerParams, flags),
+        pred_params=held.get("pred_params") or from_arguments(XTransformerPredParams, flags),
+        tfidf=(held.get("tfidf_params") or from_arguments(TfidfParams, flags)) if own_features else None,
+        steps_scale=tuple(arguments.steps_scale or ()),
+        seed=arguments.seed,
+        threads=arguments.threads,
+        logdir=arguments.logdir,
+        **{name: getattr(arguments, name) for name in wishes},
+    )
+
+
+def _given(arguments: argparse.Namespace) -> TrainingInputs:
+    """The data, read on every rank: large files are mapped, and pages are shared."""
+    a = arguments
+    documents = _documents(a.trn_text_path, a.trn_label_path, a.trn_feat_path)
+    held_out = None
+    if a.tst_text_path:
+        held_out = _documents(a.tst_text_path, a.tst_label_path, a.tst_feat_path)
+    tree = label_features = None
+    if a.code_path:
+        tree = load_chain(a.code_path, nr_splits=a.nr_splits, min_codes=a.min_codes)
+    elif a.label_feat_path:
+        label_features = load_matrix(a.label_feat_path, name="label features")
+    names = load_names(a.labels) if a.labels else None
+    return TrainingInputs(documents, tree, label_features, names, held_out)
+
+
+def _documents(texts: str, labels: str, features: list[str] | None) -> Documents:
+    files = {"texts": texts, "Y": labels, "X": " and ".join(features or [])}
+    X = load_features(features) if features else None
+    return Documents(TextFile(texts), load_matrix(labels, name="labels"), X, files)
+
+
+def _save_embeddings(stages: Stages, folder: Path) -> None:
+    """The training documents' vectors, for other uses."""
+    for stage in stages.done:
+        if stage.name == "embeddings":
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(stage.folder / "E.npy", folder / "X.trn.npy")
+
+
+if __name__ == "__main__":
+    cli.run(main)
