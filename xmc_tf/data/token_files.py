@@ -150,15 +150,18 @@ def _is_whole(header: dict[str, Any]) -> bool:
     files = header.get("files")
     if not isinstance(files, dict):
         return False
-    entries = [files.get(name) for name in ("ids.bin", "lengths.npy")]
     return (
         header.get("dtype") in (_NARROW.name, _WIDE.name)
         and isinstance(header.get("documents"), int)
         and isinstance(header.get("fingerprint"), str)
         and isinstance(header.get("about"), dict)
-        and all(isinstance(entry, dict) for entry in entries)
-        and all(isinstance(entry.get(key), int) for entry in entries for key in ("bytes", "crc32"))
+        and all(_is_entry(files.get(name)) for name in ("ids.bin", "lengths.npy"))
     )
+
+
+def _is_entry(entry: object) -> bool:
+    """Whether this says a file's size and checksum."""
+    return isinstance(entry, dict) and all(isinstance(entry.get(key), int) for key in ("bytes", "crc32"))
 
 
 def _check_size(path: Path, header: dict[str, Any]) -> dict[str, int]:
