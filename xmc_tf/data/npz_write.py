@@ -43,13 +43,13 @@ def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream]) -> None:
     """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, array in members.items():
-            stream = array if isinstance(array, Stream) else None
             shape = (array.length,) if isinstance(array, Stream) else array.shape
+            pieces = array.pieces() if isinstance(array, Stream) else [array]
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
                 start = archive.fp.tell()  # type: ignore[union-attr]
                 member.write(_padded_head(array.dtype, shape, start))
                 written = 0
-                for piece in stream.pieces() if stream else [array]:
+                for piece in pieces:
                     if piece.size:
                         flat = np.ascontiguousarray(piece, array.dtype).reshape(-1).view(np.uint8).data
                         for first in range(0, len(flat), _PIECE):

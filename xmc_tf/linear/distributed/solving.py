@@ -45,7 +45,7 @@ def solve_over_ranks(
         seed: of the solvers' visiting orders.
     """
     names = [block_name(sub, work.key) for sub in plan]
-    missing = None
+    missing: list[int] = []
     if communicator.rank == 0:
         missing = [i for i, name in enumerate(names) if not is_solved(work.blocks / name)]
     missing = communicator.broadcast(missing)
@@ -59,9 +59,9 @@ def solve_over_ranks(
                 _solve(path, sub, *levels[sub.level], instances, seed)
             account.solved(sub.work, path.stat().st_size)
 
-    done = sum(sub.work for i, sub in enumerate(plan) if i not in set(missing))
     total = sum(sub.work for sub in plan)
     outstanding = {names[i]: plan[i].work for i in missing}
+    done = total - sum(outstanding.values())
     show = Progress(title, total=total, unit="units of work", quiet_s=2.0 if communicator.rank == 0 else float("inf"))
     with show as progress, ThreadPoolExecutor(account.threads) as pool:
         progress.add(done)

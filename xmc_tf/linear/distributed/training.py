@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from xmc_tf.collective.communicator import Communicator
@@ -55,32 +57,35 @@ def train_over_ranks(
         The model, its weights mapped; bit for bit what ``train_rankers`` gives.
     """
     levels = together(communicator, lambda: make_levels() if communicator.rank == 0 else None)
-    course = communicator.broadcast(
-        None if levels is None else _Course(levels.together(), [levels.waits(t) for t in range(levels.depth)])
-    )
-    depth = len(course.waits)  # type: ignore[union-attr]
-    level_pred: Sequence[LinearLevelPredParams] = per_level(pred_params.hlm_args.model_chain, depth)
+    course = _Course([], [])
+    if levels is not None:
+        course = _Course(levels.together(), [levels.waits(t) for t in range(levels.depth)])
+    course = communicator.broadcast(course)
+    level_pred: Sequence[LinearLevelPredParams] = per_level(pred_params.hlm_args.model_chain, len(course.waits))
     instances = Instances(X)
     model = XLinear([], X.nr_sparse, X.nr_dense)
-    for run in course.runs:  # type: ignore[union-attr]
+    for run in course.runs:
         predicted = None
-        if course.waits[run.start]:  # type: ignore[union-attr]
+        if course.waits[run.start]:
             predicted = work.file(f"predicted-{run.start}.npz")
             predict_over_ranks(communicator, model, X, predicted, account)
-
-        def store(run: range = run, predicted=predicted) -> None:  # noqa: ANN001
-            for t in run:
-                if levels is not None and not is_stored(work.level(t)):
-                    known = open_matrix(predicted) if predicted is not None and t == run.start else None
-                    save_problem(work.level(t), levels.problem(t, known))
-
-        together(communicator, store)
+        together(communicator, partial(_store, work, levels, run, predicted))
         _train_run(communicator, work, run, instances, account, seed)
         for t in run:
             problem = open_problem(work.level(t))
             bias = max(problem.params.bias, 0.0)
             model.levels.append(Level(open_matrix(work.weights(t)), problem.clusters, bias, level_pred[t]))
     return model
+
+
+def _store(work: WorkFolder, levels: Levels | None, run: range, predicted: Path | None) -> None:
+    """Leaves the problems of some levels on disk, on the rank that has the levels."""
+    if levels is None:
+        return
+    for t in run:
+        if not is_stored(work.level(t)):
+            known = open_matrix(predicted) if predicted is not None and t == run.start else None
+            save_problem(work.level(t), levels.problem(t, known))
 
 
 def _train_run(

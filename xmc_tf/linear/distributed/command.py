@@ -1,0 +1,93 @@
+"""The training command with many ranks, or with what an earlier run of it has left."""
+
+import logging
+import shutil
+from pathlib import Path
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.together import together
+from xmc_tf.data import Features, as_features, save_matrix
+from xmc_tf.data.stored import open_matrix
+from xmc_tf.linear.distributed.account import Account, accounts_table
+from xmc_tf.linear.distributed.inputs import check_same_inputs
+from xmc_tf.linear.distributed.placing import place_model
+from xmc_tf.linear.distributed.training import threads_of_rank, train_over_ranks
+from xmc_tf.linear.distributed.work_folder import WorkFolder, open_work_folder
+from xmc_tf.linear.given import Given, in_order, make_tree, relevance, user_negatives, vectorized
+from xmc_tf.linear.levels import Levels
+from xmc_tf.linear.text_ranker import level_predictions, model_facts, what_is_predicted
+from xmc_tf.tree import LabelTree, load_chain, save_chain
+from xmc_tf.tree.distributed_embeddings import label_embeddings_over_ranks
+
+_LOG = logging.getLogger(__name__)
+
+
+def train_command_over_ranks(communicator: Communicator, folder: Path, given: Given) -> None:
+    """Trains with all ranks, through files in a work folder beside the model's; takes up what is there already.
+
+    Args:
+        communicator: the ranks.
+        folder: the model's.
+        given: what the command was given.
+    """
+    first = communicator.rank == 0
+    key = check_same_inputs(communicator, given.files, given.settings)
+    # Only rank 0 makes problems of them; what is wrong with them is said before work begins.
+    R, negatives = together(communicator, lambda: (relevance(given), user_negatives(given)) if first else (None, {}))
+    work = open_work_folder(communicator, folder, key)
+    account = Account(threads=threads_of_rank(communicator, given.arguments.threads))
+    X = _features(communicator, work, given, account)
+    _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*given.Y.shape, X.nr_features)))
+    tree = _tree(communicator, work, given, X, account)
+    pred_params = level_predictions(tree, given.params, given.pred_params, given.wishes)
+
+    def make_levels() -> Levels:
+        ordered = in_order(negatives, tree, given.arguments.usn_match_path)
+        return Levels(given.Y, tree.to_chain(), R, given.params, ordered)
+
+    seed = given.arguments.seed
+    model = train_over_ranks(communicator, work, X, make_levels, pred_params=pred_params, account=account, seed=seed)
+
+    def place() -> None:
+        if first:
+            kept, names = what_is_predicted(tree, given.names, given.params)
+            facts = model_facts(X, model, given.params, pred_params, given.recorded, seed)
+            place_model(folder, work, model, kept, names, facts)
+
+    together(communicator, place)
+    table = accounts_table(communicator, account)
+    if first:
+        _LOG.info("%s: %s weights in %s levels\n%s", folder, f"{model.nr_weights:,}", model.depth, table)
+        shutil.rmtree(work.path)
+    communicator.barrier()
+
+
+def _features(communicator: Communicator, work: WorkFolder, given: Given, account: Account) -> Features:
+    """The features of the documents, mapped; made of the texts by rank 0 where texts are given."""
+    if given.X is not None:
+        return given.X
+
+    def vectorize() -> None:
+        if communicator.rank == 0 and not work.file("X.npz").exists():
+            with account.busy(1.0):
+                tfidf, X = vectorized(given)
+                tfidf.save(work.features)
+                save_matrix(work.file("X.npz"), X.sparse)
+
+    together(communicator, vectorize)
+    return as_features(open_matrix(work.file("X.npz")))
+
+
+def _tree(communicator: Communicator, work: WorkFolder, given: Given, X: Features, account: Account) -> LabelTree:
+    """The tree; one that is built is kept for the next run."""
+    if not given.arguments.code_path and communicator.broadcast(work.tree.exists()):
+        return together(communicator, lambda: load_chain(work.tree))
+
+    def embed(method: str) -> Features:
+        return label_embeddings_over_ranks(communicator, method, X, given.Y, work.path, account.threads)
+
+    with account.busy(1.0):
+        tree = make_tree(communicator, given, embed, account.threads)
+    if not given.arguments.code_path:
+        together(communicator, lambda: save_chain(work.tree, tree) if communicator.rank == 0 else None)
+    return tree
