@@ -11,6 +11,7 @@ from pathlib import Path
 from xmc_tf.collective.communicator import how_started
 from xmc_tf.collective.launching.command import THIS_HOST, Host, check_installed, ranks_command
 from xmc_tf.collective.launching.watch import Watch, show_line
+from xmc_tf.collective.stalls.settings import VARIABLE as STALL_TIMEOUT
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
 
@@ -54,8 +55,8 @@ def parser() -> argparse.ArgumentParser:
         "--stall-timeout",
         type=int,
         metavar="S",
-        help="end the run when a rank has kept the others waiting in a collective of Horovod's for that many seconds; "
-        "needs --controller mpi, since over Gloo Horovod does not notice",
+        help="end the run when a rank has waited for others in one collective for that many seconds, and say where "
+        "each is; for programs that use xmc_tf's strategy or communicator, and over MPI all that use Horovod",
     )
     add("--start-timeout", type=int, default=60, metavar="S", help="seconds for all ranks to be there")
     add("-v", "--verbose", action="store_true", help="also show which rank runs where, and the command below")
@@ -74,8 +75,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         if value is not None and value < 1:
             name = f"--{option.replace('_', '-')}"
             raise InputError(name, expected="a number of at least 1", received=str(value))
-    if args.stall_timeout and args.controller == "gloo":
-        raise InputError("--stall-timeout: over Gloo Horovod does not notice a stall", fix="add --controller mpi")
     kind, reason = how_started({name: value for name, value in os.environ.items() if name != "XMC_TF_COMMUNICATOR"})
     if kind != "solo":
         raise InputError(
@@ -119,9 +118,12 @@ def _environment(watch: Watch, stall_timeout: int | None) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     stall = {}
     if stall_timeout:
+        # Horovod's own watch works over MPI alone and knows less; it comes second, for programs that ours is not in.
+        later = str(stall_timeout + 10)
         stall = {
-            "HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(1, min(60, stall_timeout // 2))),
-            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(stall_timeout),
+            STALL_TIMEOUT: str(stall_timeout),
+            "HOROVOD_STALL_CHECK_TIME_SECONDS": later,
+            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": later,
         }
     return {**os.environ, **stall, **watch.environment, "PATH": path}
 

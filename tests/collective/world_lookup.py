@@ -137,6 +137,32 @@ def check_requests_made_ahead(world):
     np.testing.assert_allclose(train(case.table(world.rank), True), train(case.table(world.rank), False), atol=1e-6)
 
 
+def check_constant_ids_in_a_graph(world):
+    """TensorFlow runs ahead what has nothing but constants before it, unless it is told not to."""
+    values = np.arange(60, dtype=np.float32).reshape(20, 3)
+    table = make_table("constant", 20, 3, size=world.size, rank=world.rank, initializer=values)
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            rows = lookup(table, [3, 19, 3], wire="bf16")
+            loss = tf.reduce_sum(rows)
+        return rows, tape.gradient(loss, table.variable)
+
+    before = bytes_sent().get("rows", 0)
+    for _ in range(2):
+        rows, gradient = step()
+        np.testing.assert_array_equal(rows, values[[3, 19, 3]])
+    whole = np.zeros((20, 3))
+    whole[[3, 19]] = [[2.0 * world.size], [1.0 * world.size]]
+    mine = as_dense(gradient, table.local_rows, table.dim)
+    np.testing.assert_array_equal(mine, whole[table.start : table.start + table.local_rows])
+    # Twice, and not once more while it was traced.
+    sent = bytes_sent().get("rows", 0) - before
+    owned = sum(table.start <= row < table.start + table.local_rows for row in (3, 19))
+    assert sent == 2 * owned * (world.size - 1) * 3 * 2
+
+
 def check_only_one_rank_retraces(world):
     """A last batch of another shape makes one rank trace anew; names still meet."""
     table = make_table("words", 9, 2, size=world.size, rank=world.rank)

@@ -129,13 +129,3 @@ def test_stopping_the_launcher_stops_the_ranks(number, status):
     assert run.returncode == status, run.describe()
     assert "Traceback" not in run.ranks[0].output
     assert run.leftovers == 0
-
-
-def test_two_ways_through_the_program_end_as_a_stall_with_the_missing_rank_named():
-    options = {"controller": "mpi", "size": 3, "env": {"XMC_TF_COMMUNICATOR": "horovod"}}
-    run = launched("--stall-timeout", "6", str(WORKERS / "stalled.py"), **options)
-    assert run.returncode not in (0, None), run.describe()
-    assert run.seconds < 60
-    assert run.leftovers == 0
-    # Horovod's own words: the rank that is missing, and in what.
-    assert re.search(r"Missing ranks:\n(.*\n)*\S*\s*1!: \[HorovodAllgather\]", run.ranks[0].output), run.describe()

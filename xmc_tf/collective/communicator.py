@@ -123,6 +123,8 @@ def choose() -> Communicator:
     Horovod is used), anything else a world of one. ``XMC_TF_COMMUNICATOR`` (solo, horovod, mpi) overrules. All ranks
     have to call it for the first time together.
 
+    With ``XMC_TF_STALL_TIMEOUT`` (seconds) a rank that waits for others for longer than that ends the run.
+
     From then on an error that ends one of several ranks ends them all: MPI would have them wait for one another
     forever.
 
@@ -135,6 +137,10 @@ def choose() -> Communicator:
     log.log(level, "rank %d of %d: %s (%s)", communicator.rank, communicator.size, communicator, reason)
     if communicator.size > 1:
         _end_together(communicator)
+        if os.environ.get("XMC_TF_STALL_TIMEOUT"):
+            from xmc_tf.collective.stalls.settings import watch_for_stalls
+
+            watch_for_stalls(communicator)
     return communicator
 
 

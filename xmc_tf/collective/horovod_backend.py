@@ -7,6 +7,7 @@ import numpy as np
 
 from xmc_tf.collective.communicator import Operation
 from xmc_tf.collective.exchange import Exchange
+from xmc_tf.collective.stalls.marks import MARKS
 from xmc_tf.common.quiet import muted_stderr
 
 with muted_stderr():
@@ -28,6 +29,7 @@ class HorovodWorld(Exchange):
     def __str__(self) -> str:
         return f"Horovod over {'MPI' if hvd.mpi_enabled() else 'Gloo'}"
 
+    @MARKS.as_wait("xmc_tf/communicator/all-to-all")
     def _alltoall(self, piece: np.ndarray, counts: np.ndarray) -> np.ndarray:
         with tf.device("/CPU:0"):
             received, _ = hvd.alltoall(
@@ -35,14 +37,17 @@ class HorovodWorld(Exchange):
             )
         return received.numpy()
 
+    @MARKS.as_wait("xmc_tf/communicator/all-gather")
     def _allgather(self, piece: np.ndarray) -> np.ndarray:
         with tf.device("/CPU:0"):
             return hvd.allgather(tf.constant(piece), name="xmc_tf/communicator/allgather").numpy()
 
+    @MARKS.as_wait("xmc_tf/communicator/broadcast")
     def _broadcast(self, piece: np.ndarray, root: int) -> np.ndarray:
         with tf.device("/CPU:0"):
             return hvd.broadcast(tf.constant(piece), root_rank=root, name="xmc_tf/communicator/broadcast").numpy()
 
+    @MARKS.as_wait("xmc_tf/communicator/all-reduce")
     def _allreduce(self, piece: np.ndarray, op: Operation) -> np.ndarray:
         operation = {"sum": hvd.Sum, "max": hvd.Max, "min": hvd.Min}[op]
         with tf.device("/CPU:0"):

@@ -6,9 +6,13 @@ then run does not matter. Outside of a ``tf.function`` operations run, and are m
 """
 
 import re
+from functools import partial
 from types import ModuleType
 
 import tensorflow as tf
+
+from xmc_tf.collective.stalls.graph_marks import marked
+from xmc_tf.collective.stalls.marks import MARKS
 
 
 def horovod() -> ModuleType:
@@ -27,14 +31,16 @@ def node_name(text: str) -> str:
 
 def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
     """Sends ``splits[r]`` rows to rank r; gives what came, in the order of the ranks, and how much from each."""
-    moved, received = horovod().alltoall(tensor, splits=tf.cast(splits, tf.int32), name=node_name(name))
+    hvd, splits = horovod(), _never_folded(tf.cast(splits, tf.int32))
+    moved, received = marked(name, [tensor, splits], lambda: hvd.alltoall(tensor, splits=splits, name=node_name(name)))
     return tf.ensure_shape(moved, [None, *tensor.shape[1:]]), received
 
 
 def allreduce_sum(tensor: tf.Tensor, name: str) -> tf.Tensor:
     """The sum over the ranks."""
-    hvd = horovod()
-    return tf.ensure_shape(hvd.allreduce(tensor, op=hvd.Sum, name=node_name(name)), tensor.shape)
+    hvd, tensor = horovod(), _never_folded(tensor)
+    (total,) = marked(name, [tensor], lambda: [hvd.allreduce(tensor, op=hvd.Sum, name=node_name(name))])
+    return tf.ensure_shape(total, tensor.shape)
 
 
 def grouped_sum(tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
@@ -43,8 +49,8 @@ def grouped_sum(tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
     sums: dict[int, tf.Tensor] = {}
     for dtype in sorted({tensor.dtype.name for tensor in tensors}):
         at = [index for index, tensor in enumerate(tensors) if tensor.dtype.name == dtype]
-        reduced = hvd.grouped_allreduce([tensors[i] for i in at], op=hvd.Sum, name=node_name(f"{name}/{dtype}"))
-        sums.update(zip(at, reduced, strict=True))
+        group, own_name = [_never_folded(tensors[index]) for index in at], f"{name}/{dtype}"
+        sums.update(zip(at, marked(own_name, group, partial(_grouped, hvd, group, own_name)), strict=True))
     return [tf.ensure_shape(sums[index], tensor.shape) for index, tensor in enumerate(tensors)]
 
 
@@ -52,9 +58,25 @@ def broadcast_variables(variables: list[tf.Variable], root: int = 0) -> None:
     """Gives all ranks the values that ``root`` has; outside of graphs only."""
     hvd = horovod()
     for number, variable in enumerate(variables):
-        name = node_name(f"xmc_tf/broadcast/{number}")
-        if variable.dtype == tf.bfloat16:
-            whole = hvd.broadcast(tf.bitcast(variable.read_value(), tf.uint16), root_rank=root, name=name)
-            variable.assign(tf.bitcast(whole, tf.bfloat16))
-        else:
-            variable.assign(hvd.broadcast(variable.read_value(), root_rank=root, name=name))
+        # Horovod knows no bfloat16, and moves any 16 bits as they are.
+        narrow = variable.dtype == tf.bfloat16
+        mine = tf.bitcast(variable.read_value(), tf.uint16) if narrow else variable.read_value()
+        with MARKS.waiting_in(f"xmc_tf/broadcast of {variable.name}"):
+            theirs = hvd.broadcast(mine, root_rank=root, name=node_name(f"xmc_tf/broadcast/{number}"))
+        variable.assign(tf.bitcast(theirs, tf.bfloat16) if narrow else theirs)
+
+
+def _never_folded(tensor: tf.Tensor) -> tf.Tensor:
+    """The tensor, of which TensorFlow then does not think that it is a constant.
+
+    Horovod's operations do not say that they have effects. With constant inputs TensorFlow would run them while it
+    traces, to learn a shape, and drop them afterwards: ranks would wait for one another forever. See
+    ``check_constant_ids_in_a_graph`` of ``tests/collective/world_lookup.py``.
+    """
+    if tf.executing_eagerly():
+        return tensor
+    return tf.raw_ops.PlaceholderWithDefault(input=tensor, shape=tensor.shape)
+
+
+def _grouped(hvd: ModuleType, tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
+    return hvd.grouped_allreduce(tensors, op=hvd.Sum, name=node_name(name))

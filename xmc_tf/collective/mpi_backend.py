@@ -8,6 +8,7 @@ from mpi4py import MPI
 
 from xmc_tf.collective.communicator import Operation
 from xmc_tf.collective.exchange import Exchange
+from xmc_tf.collective.stalls.marks import MARKS
 
 _OPERATIONS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 
@@ -26,10 +27,12 @@ class MpiWorld(Exchange):
     def __str__(self) -> str:
         return f"mpi4py over {MPI.get_vendor()[0]} {'.'.join(map(str, MPI.get_vendor()[1]))}"
 
+    @MARKS.as_wait("xmc_tf/communicator/barrier")
     def barrier(self) -> None:
         """Returns when all ranks have called it."""
         self._world.Barrier()
 
+    @MARKS.as_wait("xmc_tf/communicator/all-to-all")
     def _alltoall(self, piece: np.ndarray, counts: np.ndarray) -> np.ndarray:
         coming = np.empty(self.size, np.int64)
         self._world.Alltoall(counts.astype(np.int64), coming)
@@ -37,6 +40,7 @@ class MpiWorld(Exchange):
         self._world.Alltoallv([piece, counts], [received, coming])
         return received
 
+    @MARKS.as_wait("xmc_tf/communicator/all-gather")
     def _allgather(self, piece: np.ndarray) -> np.ndarray:
         counts = np.empty(self.size, np.int64)
         self._world.Allgather(np.array([len(piece)], np.int64), counts)
@@ -44,11 +48,13 @@ class MpiWorld(Exchange):
         self._world.Allgatherv(piece, [received, counts])
         return received
 
+    @MARKS.as_wait("xmc_tf/communicator/broadcast")
     def _broadcast(self, piece: np.ndarray, root: int) -> np.ndarray:
         piece = piece.copy()
         self._world.Bcast(piece, root)
         return piece
 
+    @MARKS.as_wait("xmc_tf/communicator/all-reduce")
     def _allreduce(self, piece: np.ndarray, op: Operation) -> np.ndarray:
         result = np.empty_like(piece)
         self._world.Allreduce(piece, result, _OPERATIONS[op])

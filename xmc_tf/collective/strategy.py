@@ -21,6 +21,7 @@ from xmc_tf.collective.loss_scale import LossScale
 from xmc_tf.collective.optimizers import TableOptimizer
 from xmc_tf.collective.partition import Partition, even_rows
 from xmc_tf.collective.replicas import check_replicas_equal
+from xmc_tf.collective.stalls.settings import watch_for_stalls
 from xmc_tf.collective.table import ShardedTable, make_table, replicated_here
 from xmc_tf.collective.wire import WireFormat, check_format
 from xmc_tf.common.errors import InputError
@@ -62,6 +63,8 @@ class CollectiveStrategy:
         seed: of the tables' first values, which do not depend on the number of workers.
         shard_above: tables of more bytes are sharded, smaller ones replicated.
         wire: the format in which rows travel: fp32, or with half the bytes fp16 or bf16.
+        stall_timeout: seconds for which a worker may wait in one collective before all are ended with a message that
+            says who is where; by default that is only said, after a minute. See ``stalls.settings.watch_for_stalls``.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class CollectiveStrategy:
         seed: int = 0,
         shard_above: int = 2**20,
         wire: WireFormat = "fp32",
+        stall_timeout: float | None = None,
     ) -> None:
         check_format(wire)
         self.communicator = choose() if communicator is None else communicator
@@ -81,6 +85,7 @@ class CollectiveStrategy:
         self._embedding_scope: _EmbeddingScope | None = None
         if self.communicator.size > 1:
             _check_horovod(self.communicator)
+            watch_for_stalls(self.communicator, stall_timeout)
 
     def world_size(self) -> int:
         """Number of workers."""

@@ -53,7 +53,7 @@ class ShardedTable:
     def slot(self, name: str, value: float = 0.0) -> tf.Variable:
         """The slot of that name, made when it is first asked for, filled with ``value``."""
         if name not in self.slots:
-            with tf.init_scope(), _not_replicated():
+            with tf.init_scope(), not_replicated():
                 self.slots[name] = tf.Variable(
                     tf.fill([self.local_rows, self.dim], tf.constant(value, tf.float32)),
                     trainable=False,
@@ -103,7 +103,7 @@ def make_table(
         )
     values = first_values(initializer, name, rows, dim, seed)
     start, stop = int(partition.bounds[rank]), int(partition.bounds[rank + 1])
-    with tf.init_scope(), _not_replicated():
+    with tf.init_scope(), not_replicated():
         variable = tf.Variable(tf.zeros([stop - start, dim]), trainable=trainable, name=name)
         if values is not None:
             # In place and in pieces: the table is never in memory twice.
@@ -124,7 +124,7 @@ _NOT_REPLICATED: ContextVar[bool] = ContextVar("not_replicated", default=False)
 
 
 @contextmanager
-def _not_replicated() -> Iterator[None]:
+def not_replicated() -> Iterator[None]:
     """Variables made in the block are this rank's own."""
     token = _NOT_REPLICATED.set(True)
     try:

@@ -1,0 +1,109 @@
+"""Ranks that wait for others that never come end in time, and say who is where; over Gloo as over MPI."""
+
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from tests.distributed.launch import WORKERS, horovodrun, is_running, mpiexec, python, wait_for
+
+pytestmark = pytest.mark.distributed
+
+TIMEOUT = 4
+RANK = r"^  rank {} \(pid \d+ on \S+\) "
+
+
+def line(run, rank):
+    """What is said of a rank, once, by whoever has said it."""
+    said = re.findall(RANK.format(rank) + "(.*)$", "\n".join(one.output for one in run.ranks), re.MULTILINE)
+    assert len(said) == 1, run.describe()
+    return said[0]
+
+
+def ends_of(folder, size):
+    """When each rank has ended, by the clock; to be called while they run."""
+    files = [folder / f"{rank}.pid" for rank in range(size)]
+    wait_for(lambda: all(file.exists() and file.read_text() for file in files), what="the ranks' start")
+    pids, ends = [int(file.read_text()) for file in files], {}
+
+    def all_ended():
+        for pid in pids:
+            if pid not in ends and not is_running(pid):
+                ends[pid] = time.time()
+        return len(ends) == size
+
+    wait_for(all_ended, seconds=100, what="the end of all ranks")
+    return list(ends.values())
+
+
+def stalled(how, size, engine, *arguments, **options):
+    """A run that stalls, and seconds from the last step that all made to the end of all."""
+    ends = []
+    run = horovodrun(
+        "stalled_training.py",
+        how,
+        *arguments,
+        engine=engine,
+        world=size,
+        check=False,
+        during=lambda folder: ends.extend(ends_of(folder, size)),
+        **options,
+    )
+    assert run.returncode == 1, run.describe()
+    assert run.leftovers == 0
+    assert "went on" not in "".join(rank.output for rank in run.ranks)
+    trained = [float(re.search(r"^at (\S+) trained", rank.output, re.MULTILINE)[1]) for rank in run.ranks]
+    return run, max(ends) - max(trained)
+
+
+@pytest.mark.parametrize("engine", ["gloo", "mpi"])
+def test_a_rank_that_leaves_out_a_lookup_is_a_stall_in_which_both_ways_are_named(engine):
+    # Who starts the run has the last word.
+    run, seconds = stalled("skip", 2, engine, "3600", env={"XMC_TF_STALL_TIMEOUT": str(TIMEOUT)})
+    assert seconds < TIMEOUT + 15
+    place = r"; stalled_training\.py:\d+ in <module>: step\("
+    assert re.search(rf"^waits in .*the ids of a lookup in table 'items' \(items/ids\) for {TIMEOUT} s", line(run, 0))
+    assert re.match(
+        r"waits in the sum of the replicated variables' gradients \(xmc_tf/gradients/float32\)", line(run, 1)
+    )
+    assert all(re.search(place, line(run, rank)) for rank in range(2))
+    assert f"failed: the run is ended, as is asked for after {TIMEOUT} s\n" in run.ranks[0].output
+
+
+def test_ranks_that_are_stopped_or_asleep_are_told_apart():
+    run, seconds = stalled("away", 3, "gloo", str(TIMEOUT))
+    assert seconds < TIMEOUT + 20
+    assert f"stall: rank 0 has waited {TIMEOUT} s for rank 1, 2, which are elsewhere\n" in run.ranks[0].output
+    assert line(run, 0).startswith("waits in ")
+    assert line(run, 1) == "is stopped, by a signal or a debugger"
+    assert re.match(r"is in no collective; stalled_training\.py:\d+ in turn_aside: time\.sleep\(600\)", line(run, 2))
+
+
+@pytest.mark.parametrize("controller", ["gloo", "mpi"])
+def test_the_launcher_ends_a_stall_and_quotes_it(controller):
+    # Over MPI without TensorFlow.
+    arguments = ["--np", "3", "--controller", controller, "--stall-timeout", str(TIMEOUT), str(WORKERS / "stalled.py")]
+    run = python("module:xmc_tf.launch", *arguments, timeout=90, check=False)
+    assert run.returncode == 1, run.describe()
+    assert run.leftovers == 0
+    said = run.ranks[0].output
+    end = said[said.rindex("\nfailed: rank ") :]
+    assert re.search(r"failed: rank 0 \(pid \d+ on \S+\) ended with exit status 1\. The others were stopped", end)
+    assert f"    stall: rank 0 has waited {TIMEOUT} s for rank 1, which is elsewhere\n" in end
+    assert re.search(
+        r"rank 0 \(.*\) waits in a call of the communicator .* for \d s; stalled\.py:\d+ in <module>: world\.allgather",
+        end,
+    )
+    assert re.search(r"rank 1 \(.*\) is in no collective; stalled\.py:\d+ in <module>: time\.sleep", end)
+
+
+def test_without_a_timeout_it_is_only_said_and_goes_on():
+    def let_go(folder):
+        wait_for(lambda: (folder / "0.out").exists() and "stall: " in (folder / "0.out").read_text(), seconds=60)
+        os.kill(int((folder / "1.pid").read_text()), signal.SIGCONT)
+
+    run = mpiexec("stalled_warning.py", during=let_go)
+    assert "stall: rank 0 has waited 2 s for rank 1, which is elsewhere\n" in run.ranks[0].output
+    assert [rank.result for rank in run.ranks] == [[0, 1]] * 2

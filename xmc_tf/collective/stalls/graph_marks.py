@@ -1,0 +1,53 @@
+"""Marks in the graph: two counters around every collective, which cost a few microseconds."""
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from xmc_tf.collective.stalls.marks import MARKS, Counts
+from xmc_tf.collective.table import not_replicated
+
+_COUNTERS: dict[str, tuple[tf.Variable, tf.Variable]] = {}
+
+
+def marked(
+    name: str, inputs: Sequence[tf.Tensor], collective: Callable[[], Sequence[tf.Tensor]]
+) -> Sequence[tf.Tensor]:
+    """What ``collective()`` gives, with a mark before and one after it.
+
+    Args:
+        name: of the collective.
+        inputs: when they are there, it begins.
+        collective: makes the node, or outside of graphs calls it.
+    """
+    if tf.executing_eagerly():
+        with MARKS.waiting_in(name):
+            return collective()
+    if not MARKS.kept:
+        return collective()
+    begun, ended = _counters(name)
+    with tf.control_dependencies(inputs), tf.device("/cpu:0"):
+        begins = begun.assign_add(1, read_value=False)
+    with tf.control_dependencies([begins]):
+        results = collective()
+    with tf.control_dependencies(results), tf.device("/cpu:0"):
+        ends = ended.assign_add(1, read_value=False)
+    # In a function's gradient nothing else would make the second mark happen.
+    with tf.control_dependencies([ends]):
+        return [tf.identity(result) for result in results]
+
+
+def _counters(name: str) -> tuple[tf.Variable, tf.Variable]:
+    if name not in _COUNTERS:
+        if not _COUNTERS:
+            MARKS.add_source(_counts)
+        with tf.init_scope(), tf.device("/cpu:0"), not_replicated():
+            begun, ended = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
+        _COUNTERS[name] = begun, ended
+    return _COUNTERS[name]
+
+
+def _counts() -> Counts:
+    # The ends first: what ends in between is then seen as unfinished for once, and not as ended before it began.
+    ends = {name: int(ended.numpy()) for name, (_, ended) in list(_COUNTERS.items())}
+    return {name: (int(_COUNTERS[name][0].numpy()), end) for name, end in ends.items()}
