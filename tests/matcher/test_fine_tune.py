@@ -1,20 +1,29 @@
 """One level of fine-tuning: it learns, is what plain Keras would do, stops, and goes on where it was stopped."""
 
 import dataclasses
+import logging
+import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from transformers import BertConfig
 
-from tests.matcher.tiny import DIM, TREE, TinyEncoder, documents, encode, store_of
+from tests.matcher.tiny import DIM, TREE, WORDS, TinyEncoder, documents, encode, store_of
+from xmc_tf.collective.loss_scale import LossScale
 from xmc_tf.collective.solo import Solo
 from xmc_tf.collective.strategy import CollectiveStrategy
+from xmc_tf.common.errors import InputError
+from xmc_tf.encoder import Encoder
+from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.batches import TrainingBatches
 from xmc_tf.matcher.candidates import CandidateSampler, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.levels import levels_of
+from xmc_tf.matcher.losses import head_loss
+from xmc_tf.matcher.optimizer import make_optimizer
 from xmc_tf.params import MatcherParams
 
 PARAMS = MatcherParams(
@@ -127,3 +136,141 @@ def test_it_is_what_plain_keras_does(world):
     np.testing.assert_allclose(result.losses, wanted, rtol=1e-4)
     np.testing.assert_allclose(head.local(), rows.numpy(), rtol=1e-3, atol=3e-4)
     np.testing.assert_allclose(encoder.kernel.numpy(), plain.kernel.numpy(), rtol=1e-3, atol=3e-4)
+
+
+def test_accumulated_batches_are_one_step(world):
+    """Two batches of 8 make the step that their documents make together: the same sum of gradients, halved."""
+    params = changed(batch_size=8, gradient_accumulation_steps=2, max_steps=6)
+    result, _, head = world.train(params)
+    assert result.steps == len(result.losses) == 6
+
+    strategy, plain, rows = world.parts(params)
+    optimizer = make_optimizer(strategy, dataclasses.replace(params, gradient_accumulation_steps=1), 6, [])
+    batches = TrainingBatches(world.store, world.sampler(params), batch=8, seed=7, pad_id=0)
+    variables = [*plain.trainable_variables, rows.table.variable]
+    wanted = []
+    with batches.stream() as stream:
+        for _ in range(6):
+            with tf.GradientTape() as tape:
+                loss = 0.0
+                for batch in (next(stream), next(stream)):
+                    ragged = tf.RaggedTensor.from_row_splits(batch.candidates, batch.splits)
+                    vectors = plain(batch.ids, batch.mask)
+                    losses = rows.losses(
+                        vectors, ragged, ragged.with_flat_values(batch.targets), head_loss("squared-hinge")
+                    )
+                    loss += tf.reduce_mean(losses) / 2
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            wanted.append(float(loss))
+    np.testing.assert_allclose(result.losses, wanted, rtol=1e-5)
+    np.testing.assert_allclose(head.local(), rows.local(), rtol=1e-3, atol=1e-4)
+
+
+class StopError(Exception):
+    """What ends a run in the middle."""
+
+
+def test_it_goes_on_inside_an_epoch_with_the_same_dropout(world, monkeypatch):
+    """Four batches an epoch and a checkpoint every ten steps: the second one lies in the middle of the sixth epoch."""
+    unbroken, encoder, head = world.train(dropout=0.4)
+    without, _, _ = world.train(folder="without")
+    assert not np.allclose(unbroken.losses[5:], without.losses[5:], rtol=1e-3)
+    real, made = fine_tune.save_training, []
+
+    def save(*arguments):
+        made.append(real(*arguments))
+        if len(made) == 2:
+            raise StopError
+
+    monkeypatch.setattr(fine_tune, "save_training", save)
+    with pytest.raises(StopError):
+        world.train(folder="broken", dropout=0.4)
+    monkeypatch.setattr(fine_tune, "save_training", real)
+    resumed, again, rows = world.train(folder="broken", dropout=0.4)
+    assert (resumed.first_step, resumed.steps) == (20, 24)
+    assert resumed.losses == unbroken.losses[20:]
+    np.testing.assert_array_equal(rows.local(), head.local())
+    np.testing.assert_array_equal(again.words.numpy(), encoder.words.numpy())
+    finished, _, _ = world.train(folder="broken", dropout=0.4)  # there is nothing left to do
+    assert (finished.first_step, finished.steps, finished.losses) == (24, 24, [])
+
+
+def test_epochs_make_the_number_of_steps(world):
+    result, _, _ = world.train(changed(max_steps=0, num_train_epochs=2))
+    assert result.steps == 8  # four batches of 16 for 60 documents
+    result, _, _ = world.train(changed(max_steps=0, num_train_epochs=2, gradient_accumulation_steps=3), "accumulated")
+    assert result.steps == 2
+
+
+def test_a_token_budget_cuts_batches(world):
+    params = changed(max_steps=0, num_train_epochs=1, token_budget=40)
+    result, _, _ = world.train(params)
+    assert result.steps > 8
+    assert 0 <= result.padding_share < 0.1
+
+
+def test_half_precision_leaves_out_what_overflows(world, monkeypatch):
+    """A scale with which gradients overflow: steps are left out until it has come down, and the data goes on."""
+    strategy, encoder, head = world.parts()
+    real, made = strategy.optimizer, []
+
+    def huge(*given, **options):
+        assert options["loss_scale"] == "dynamic"
+        made.append(real(*given, **{**options, "loss_scale": LossScale(2.0**127)}))
+        return made[0]
+
+    monkeypatch.setattr(strategy, "optimizer", huge)
+    head.scale = 20.0
+    params = changed(mixed_precision="fp16", max_steps=12, warmup_steps=0)
+    result, _, _ = world.train(params, parts=(strategy, encoder, head))
+    assert result.steps == len(result.losses) == 12
+    assert 0 < int(made[0].iterations) < 12
+    assert float(made[0].loss_scale.value) == 2.0 ** (127 - 12 + int(made[0].iterations))
+    assert np.isfinite(head.local()).all()
+    assert np.isfinite(encoder.words.numpy()).all()
+
+
+@pytest.mark.parametrize(("precision", "policy"), [("fp16", "mixed_float16"), ("bf16", "mixed_bfloat16")])
+def test_half_precision_inside_the_encoder(world, precision, policy):
+    config = BertConfig(
+        vocab_size=WORDS, hidden_size=DIM, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    losses = {}
+    for kind, name in (("off", "float32"), (precision, policy)):
+        tf_keras.mixed_precision.set_global_policy(name)
+        try:
+            encoder = Encoder.from_config(config, pooling="mean", seed=1)
+        finally:
+            tf_keras.mixed_precision.set_global_policy("float32")
+        strategy, _, head = world.parts()
+        params = changed(mixed_precision=kind, max_steps=5, warmup_steps=0, bootstrap_method="no-bootstrap")
+        losses[kind] = world.train(params, kind, (strategy, encoder, head))[0].losses
+    assert losses[precision] != losses["off"]
+    np.testing.assert_allclose(losses[precision], losses["off"], rtol=0.05)
+
+
+def test_the_log_says_how_it_goes(world, caplog):
+    with caplog.at_level(logging.INFO, logger="xmc_tf"):
+        world.train(changed(max_steps=7))
+    lines = [record.message for record in caplog.records if "loss" in record.message]
+    assert len(lines) == 2
+    assert re.match(
+        r"level 2, step 5 of 7: loss 0\.\d+, lr 1\.00e-02, gradient norm \d+\.\d+, "
+        r"[\d,]+ documents/s, [\d,]+ tokens/s, padding \d+\.\d%$",
+        lines[0],
+    )
+
+
+def test_a_loss_that_is_no_number_ends_the_training(world):
+    parts = world.parts()
+    parts[1].bias.assign(np.full(DIM, np.nan, np.float32))
+    with pytest.raises(InputError, match=r"the loss of step 1 is nan(.|\n)*learning_rate"):
+        world.train(parts=parts)
+    assert not (world.folder / "run").exists()  # no checkpoint of it
+
+
+def test_xla_gives_the_same(world):
+    plain, _, _ = world.train(changed(max_steps=5))
+    compiled, _, _ = world.train(changed(max_steps=5, xla=True), "compiled")
+    np.testing.assert_allclose(compiled.losses, plain.losses, rtol=1e-4)

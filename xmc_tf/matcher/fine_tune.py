@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.collective.training_state import has_checkpoint, load_training, save_training
+from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import TokenStore
 from xmc_tf.matcher.batches import Batch, TrainingBatches
@@ -138,8 +139,11 @@ def fine_tune_level(
             position.advance(batch.epoch, batch.step + 1)
             progress.add()
 
-            if position.step % params.logging_steps == 0 or position.step == total:
+            done = position.step == total
+            save = done or position.step % params.save_steps == 0
+            if save or position.step % params.logging_steps == 0:
                 course = meter.take(accumulate)
+                _check_finite(course.losses, level, position.step)  # before it gets into a checkpoint
                 result.losses += course.losses
                 if rank == 0:
                     rate, norm = float(optimizer.learning_rate), float(optimizer.gradient_norm)
@@ -147,7 +151,7 @@ def fine_tune_level(
                     if summaries is not None:
                         summaries.write(position.step, course, rate, norm)
 
-            if position.step % params.save_steps == 0 or position.step == total:
+            if save:
                 if validate is not None:
                     measures = validate()
                     result.validations.append((position.step, measures))
@@ -161,7 +165,6 @@ def fine_tune_level(
                 save_training(folder / "last", trained, world)
                 _same_dropout_from_here(seed, rank)
 
-    result.losses += meter.take(accumulate).losses
     result.steps, result.seconds, result.padding_share = position.step, time.monotonic() - started, meter.padding_share
     result.stopped_early = position.step < total
     if validate is not None and has_checkpoint(folder / "best", world):
@@ -236,6 +239,19 @@ def _tensors(batch: Batch) -> tuple:
 
 def _candidates(batch: Batch) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_splits(batch.candidates, batch.splits)
+
+
+def _check_finite(losses: list[float], level: int, step: int) -> None:
+    """Ends a training that has gone wrong; the losses are those of all workers, so all of them end."""
+    wrong = np.flatnonzero(~np.isfinite(losses))
+    if len(wrong):
+        raise InputError(
+            f"level {level}: the loss of step {step - len(losses) + 1 + wrong[0]} is {losses[wrong[0]]}",
+            expected="a number",
+            received=f"{len(wrong)} of {len(losses)} losses that are none",
+            fix="lower learning_rate or head_learning_rate, add warmup_steps, or train without mixed_precision; what "
+            "was saved before goes on to be there",
+        )
 
 
 def _same_dropout_from_here(seed: int, rank: int) -> None:
