@@ -151,7 +151,7 @@ class Encoder(tf.Module):
             output = self.model(**inputs, return_dict=True, training=training)
             return output.last_hidden_state, output.get("pooler_output")
 
-        if self._kind.branches_on_tensors and not tf.executing_eagerly():
+        if self._kind.branches_on_tensors and not (tf.executing_eagerly() or ids.shape.is_fully_defined()):
             # Callers trace without AutoGraph (test_vectors_do_not_depend_on_padding fails for deberta-v2 without this).
             return tf.function(run, autograph=True)(ids, mask)
         return run(ids, mask)

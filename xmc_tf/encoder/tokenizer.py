@@ -12,14 +12,15 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
 from xmc_tf.encoder.sources import Source, quiet_transformers
 
 Text = str | bytes
 _AT_ONCE = 1024
 
-# A long text is cut before tokenizing, at a space behind a letter or digit: what follows cannot change the words before.
+# A long text is cut before tokenizing, at a space behind a letter or digit: what follows changes no word before it.
 _WORD_END = re.compile(r"[^\W_](?= )")
-# So many characters a token are tried first. What needs more (few texts have so long words) is tried with twice as many.
+# So many characters a token are tried first, then four times as many. Few texts have so long words.
 _CHARACTERS_A_TOKEN = 16
 
 
@@ -77,7 +78,7 @@ class TextTokenizer:
                     received=str(error).strip().splitlines()[0],
                     fix="save it with tokenizer.json where that package is: AutoTokenizer…save_pretrained(folder)",
                 ) from None
-            except Exception as error:  # tokenizers raises plain Exception for a file that it cannot read
+            except Exception as error:  # noqa: BLE001  tokenizers raises just that for a file that it cannot read
                 raise source.not_found(error) from None
 
     def tokenize(self, texts: Sequence[Text], max_length: int) -> list[np.ndarray]:
@@ -113,6 +114,18 @@ class TextTokenizer:
                 received=str(max_length),
                 fix="choose a greater length (truncate_length)",
             )
+
+    def in_graph(self, max_length: int) -> GraphTokenizer:
+        """The twin of `tokenize` for a graph: strings to padded ids and mask.
+
+        Args:
+            max_length: most tokens of a text, special ones included.
+
+        Raises:
+            InputError: where there is none (RoBERTa's byte pairs), with the reason.
+        """
+        self.check_max_length(max_length)
+        return GraphTokenizer(Tokenizer.from_str(self.backend.to_str()), max_length, self.pad_id)
 
     def save(self, folder: str | Path) -> None:
         """Writes the tokenizer's files into a folder, beside the encoder's if it has them."""

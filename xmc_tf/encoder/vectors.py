@@ -1,7 +1,6 @@
 """The vectors of many documents, with as little padding as may be."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf

@@ -1,0 +1,235 @@
+"""Tokenizing in bulk and in the graph, against transformers' own tokenizers, on text that is hard."""
+
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.encoder.vocabularies import CORPUS, byte_pairs, nfkc_charsmap, sentencepiece, wordpiece
+from xmc_tf.common.errors import InputError
+from xmc_tf.encoder import TextTokenizer
+from xmc_tf.encoder.charsmap import read_charsmap
+
+KINDS = {
+    "bert": lambda: wordpiece("bert"),
+    "bert-cased": lambda: wordpiece("bert", lowercase=False),
+    "mpnet": lambda: wordpiece("mpnet"),
+    "xlm-roberta": lambda: sentencepiece("xlm-roberta"),
+    "xlnet": lambda: sentencepiece("xlnet"),
+    "albert": lambda: sentencepiece("albert"),
+    "deberta-v2": lambda: sentencepiece("deberta-v2"),
+}
+LENGTH = 24
+LONG = 400
+
+HARD = [
+    "", " ", "\u00a0", "\t\n", "a", "Hello,   World!", " leading and trailing  ", "tab\tnew\nline\r\nreturn\x0bvt\x0cff",
+    "Ångström ÅNGSTRÖM A\u030angstro\u0308m naïve œuvre Straße ẞ İstanbul ıI ﬁ ﬃ Ǆ ǆ", "\u1ea4 \u1edf \u0301 a\u0301\u0323 a\u0323\u0301",
+    "e\u0301", "x\u0301\u0302\u0303", "\ufb01\u0301", "\u00bd\u0301x", "a\u200d\u0301b", "\u0600e\u0301", "\r\n\u0301", "\u1100\u1161\u0301",
+    "\u0344\u0301 \u1fef \u2126 \u212b \u00aa\u0300", "Ελληνικά Σς ΆΈ ᾳ ᾼ", "Привет, Ёлка й", "日本語の文。中文分词，、「」！", "한국어 가각 \u1112\u1161\u11ab",
+    "हिन्दी क्षि ไทยำ العربية ﷺ עברית", "😀😃 👩‍👩‍👧‍👦 🇨🇿 👍🏽 ☂️ ©\u200d®™", "\x00\x01\x02a\x7f\x80\x9fb\xadc", "\ufeffbom\ufffd\ufffe\uffff\U000e0001\U0010ffff\ue000",
+    "\u200b\u200c\u200d\u200e\u2028\u2029\u202f\u205f\u3000\u1680end", "x" * 100, "x" * 101, "ä" * 100 + " " + "ä" * 101, "中" * 150,
+    "a" * 37, "aaa" * 9 + " " + "0" * 21, "=" * 40 + "-" * 33, "``a'' ```b''' ''''", "don't `quote' \"it\"", "a_b-c.d/e\\f|g~h^i", "10,000.50 $5 €6 50% №7 ½ ² Ⅳ ①",
+    "[CLS] [SEP] [MASK] [PAD] [UNK]", "a[SEP]b [SEP ][sep]", "<s> </s> <pad> <unk> <mask>", "a <mask> b<mask>c  <mask>  <mask>", "<cls><sep><eod><eop>",
+    "[SE\x00P] [SEP\u0301] ［MASK］ <mask\u200b>", "[MASK][MASK] [[MASK]] <<s>>", "▁ ▁a ▁▁b a▁b ▁", " ▁ x", "##a ##", "one two " * 30,
+    "http://user:pw@host.tld:80/p?q=1&r=%20#f", "ｆｕｌｌｗｉｄｔｈ １２３ ﾊﾝｶｸ", "🏴󠁧󠁢󠁥󠁮󠁧󠁿 flag", "ﬀ̈ ̈ ͅ", "ك\u064bت\u0670 ", "\u0e33\u0e49 \u0eb3",
+]  # fmt: skip
+BROKEN = [
+    b"\xff",
+    b"a\xc3",
+    b"\xe2\x82 x",
+    b"\xed\xa0\x80",
+    b"\xf4\x90\x80\x80y",
+    b"\xc0\xaf",
+    b"ok \xf0\x9f\x98 end",
+    b"\xfe\xff\x00a",
+]
+
+
+@cache
+def tokenizer(kind):
+    """The tokenizer of that kind, ours."""
+    return TextTokenizer(KINDS[kind]())
+
+
+@cache
+def twin(kind, length):
+    """Its twin in the graph."""
+    return tokenizer(kind).in_graph(length)
+
+
+def own_ids(kind, texts, length):
+    """What transformers' tokenizer itself gives."""
+    return KINDS[kind]()(texts, truncation=True, max_length=length)["input_ids"]
+
+
+def in_graph(kind, texts, length):
+    """What the graph gives, without the padding."""
+    ids, mask = twin(kind, length)(tf.constant(texts, tf.string))
+    assert ids.dtype == mask.dtype == tf.int32
+    assert ids.shape == mask.shape
+    ids, mask = ids.numpy(), mask.numpy()
+    if len(texts):
+        assert ids.shape[1] == mask.sum(axis=1).max()
+    assert (ids[mask == 0] == tokenizer(kind).pad_id).all()
+    assert (np.diff(mask, axis=1) <= 0).all()
+    return [row[:size].tolist() for row, size in zip(ids, mask.sum(axis=1), strict=True)]
+
+
+def assert_same(kind, texts, length):
+    """All three give the same ids."""
+    decoded = [text if isinstance(text, str) else text.decode("utf-8", errors="replace") for text in texts]
+    expected = own_ids(kind, decoded, length)
+    bulk = tokenizer(kind).tokenize(texts, length)
+    for text, ids, ours, graph in zip(texts, expected, bulk, in_graph(kind, texts, length), strict=True):
+        assert ours.dtype == np.int32
+        assert ours.tolist() == ids, f"in bulk: {text!r}"
+        assert graph == ids, f"in the graph: {text!r}"
+
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@every_kind
+def test_hard_texts(kind):
+    texts = [*HARD, *BROKEN]
+    assert_same(kind, texts, LENGTH)
+    assert_same(kind, [*texts, *CORPUS[:80]], LONG)
+    # One by one: what stands beside a text makes no difference.
+    for text in HARD[:12]:
+        assert in_graph(kind, [text], LENGTH) == own_ids(kind, [text], LENGTH)
+    assert in_graph(kind, [], LENGTH) == []
+
+
+# Parts of hard texts, to be put together at random, and any characters at all.
+PARTS = [*HARD, *"aAeEéßİΣ中가́̈᷀‍‌​﻿«»'`\"-_[]<>▁ \u00a0\u3000\t\n\r\x00\x01\u0600", "[SEP]", "<mask>", "[MASK]", "</s>"]
+hard_texts = st.lists(st.one_of(st.sampled_from(PARTS), st.text(max_size=4)), max_size=8).map("".join)
+
+
+@every_kind
+@given(texts=st.lists(hard_texts, min_size=1, max_size=12))
+def test_texts_put_together_at_random(kind, texts):
+    assert_same(kind, texts, LONG)
+
+
+@every_kind
+@given(texts=st.lists(st.binary(max_size=24), min_size=1, max_size=6))
+def test_bytes_that_are_no_utf8(kind, texts):
+    assert_same(kind, texts, LENGTH)
+
+
+@every_kind
+def test_every_character_of_the_first_plane(kind):
+    points = [point for point in range(0x10000) if not 0xD800 <= point < 0xE000]
+    characters = [chr(point) for point in points]
+    texts = ["a".join(characters[first : first + 64]) for first in range(0, len(characters), 64)]
+    assert_same(kind, texts, LONG)
+
+
+def test_repeated_characters_are_cut_where_the_original_cuts_them():
+    # There are many ways to cut them that are equally likely.
+    texts = [character * size for character in "a=.-0b" for size in (*range(1, 40), 200, 399)]
+    for kind in ("xlm-roberta", "xlnet"):
+        assert_same(kind, texts, LONG)
+
+
+def test_long_lines():
+    draw = random.Random(0)
+    words = [word for line in CORPUS for word in line.split()]
+    texts = [
+        " ".join(draw.choice(words) for _ in range(100_000)),
+        "x" * 1_000_000,
+        " " * 1_000_000 + "end",
+        "a\u00a0b" * 200_000,
+        "\x00" * 500_000 + " end",
+        "word" + " \u200b" * 200_000 + " end",
+        "😀 " * 100_000,
+    ]
+    assert_same("bert", texts, LENGTH)
+    for kind in ("xlm-roberta", "albert"):
+        assert_same(kind, [texts[0], texts[2], "中文 " * 100_000, "long " + "a" * 20_000][:4], LENGTH)
+    own = TextTokenizer(byte_pairs())
+    for text in texts:
+        assert (
+            own.tokenize([text], LENGTH)[0].tolist()
+            == byte_pairs()(text, truncation=True, max_length=LENGTH)["input_ids"]
+        )
+
+
+def test_a_word_without_end_is_refused_by_the_graph_and_not_cut_otherwise():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="20,000 characters"):
+        twin("albert", LENGTH)(tf.constant(["a" * 20_001]))
+
+
+def test_byte_pairs_in_bulk_and_not_in_the_graph():
+    own = TextTokenizer(byte_pairs())
+    for text, ids in zip(HARD, own.tokenize(HARD, LENGTH), strict=True):
+        assert ids.tolist() == byte_pairs()(text, truncation=True, max_length=LENGTH)["input_ids"], text
+    with pytest.raises(InputError, match="no twin for the graph: its model is BPE"):
+        own.in_graph(LENGTH)
+
+
+def test_texts_and_bytes_are_the_same():
+    own = tokenizer("bert")
+    assert [ids.tolist() for ids in own.tokenize([text.encode() for text in HARD], LENGTH)] == [
+        ids.tolist() for ids in own.tokenize(HARD, LENGTH)
+    ]
+
+
+def test_too_short_lengths_are_refused():
+    with pytest.raises(InputError, match="of which 2 are special"):
+        tokenizer("bert").tokenize(["a"], 2)
+    with pytest.raises(InputError, match="of which 2 are special"):
+        tokenizer("bert").in_graph(1)
+    assert [len(ids) for ids in tokenizer("bert").tokenize(["a b c", ""], 3)] == [3, 2]
+
+
+def test_saved_and_loaded_again_it_is_the_same(tmp_path):
+    for kind in ("bert", "xlnet"):
+        own = tokenizer(kind)
+        own.tokenize(["changes the settings for truncation"], 5)
+        own.save(tmp_path / kind)
+        loaded = TextTokenizer.load(tmp_path / kind)
+        assert loaded.fingerprint == own.fingerprint
+        assert (loaded.pad_id, loaded.vocabulary_size) == (own.pad_id, own.vocabulary_size)
+        assert [ids.tolist() for ids in loaded.tokenize(HARD, LONG)] == own_ids(kind, HARD, LONG)
+    assert tokenizer("bert").fingerprint != tokenizer("bert-cased").fingerprint
+
+
+def test_the_graph_survives_saving(tmp_path):
+    module = twin("deberta-v2", LENGTH)
+    tf.saved_model.save(module, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    for before, after in zip(module(tf.constant(HARD)), loaded(tf.constant(HARD)), strict=True):
+        assert np.array_equal(before, after)
+
+
+def test_a_compiled_table_is_read_entry_by_entry():
+    entries = read_charsmap(nfkc_charsmap())
+    assert len(entries) > 1000
+    assert entries["ﬁ"] == "fi"
+    assert entries["e\u0301"] == "é"
+    assert entries["\u200b"] == " "
+    assert entries["\x01"] == ""
+    assert "a" not in entries
+
+
+def test_tokenizers_that_cannot_be_rebuilt_are_refused():
+    from tokenizers import AddedToken, normalizers
+
+    changed = TextTokenizer(wordpiece("bert"))
+    changed.backend.normalizer = normalizers.NFKC()
+    with pytest.raises(InputError, match="its normalizer is NFKC, not BERT's"):
+        changed.in_graph(LENGTH)
+    changed = TextTokenizer(wordpiece("bert"))
+    changed.backend.add_special_tokens([AddedToken("[A]", normalized=False), AddedToken("A][A", normalized=False)])
+    with pytest.raises(InputError, match="overlap"):
+        changed.in_graph(LENGTH)
+    changed = TextTokenizer(sentencepiece("albert"))
+    changed.backend.normalizer = normalizers.Sequence([normalizers.NFKC()])
+    with pytest.raises(InputError, match="several characters at once"):
+        changed.in_graph(LENGTH)

@@ -1,0 +1,184 @@
+"""SentencePiece's compiled table of characters, as tokenizers applies it, in the graph.
+
+tokenizers goes through a text by grapheme clusters. One of less than six bytes that begins with an entry of the table is
+replaced whole by the shortest such entry; in all others the characters are replaced one by one.
+"""
+
+import struct
+import unicodedata
+from functools import lru_cache
+
+import numpy as np
+import tensorflow as tf
+from tokenizers.normalizers import Precompiled
+
+from xmc_tf.encoder.code_points import NR_CODE_POINTS, CharacterTable, Runs, every_character, keep_only
+from xmc_tf.encoder.special_tokens import no_twin, segment_starts
+
+_SHORT = 6  # bytes
+_LONGEST_ENTRY = 3  # characters: three points make a key of 63 bits
+_SHIFT = 1 << 21
+
+_JOINS, _CONTROL, _PREPENDED, _SINGLE = 1, 2, 4, 8
+
+# Characters that stick to the one behind them; the only property of clusters that tokenizers cannot be asked.
+_STICKING_FORWARD = (
+    *(*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0xD4E, 0x110BD, 0x110CD, 0x111C2, 0x111C3, 0x1193F),
+    *(0x11941, 0x11A3A, *range(0x11A84, 0x11A8A), 0x11D46, 0x11F02),
+)
+
+
+class Charsmap(tf.Module):
+    """Replaces characters and short clusters of them.
+
+    Args:
+        compiled: the table's bytes.
+    """
+
+    def __init__(self, compiled: bytes) -> None:
+        super().__init__(name="charsmap")
+        entries = read_charsmap(compiled)
+        outputs: list[str | None] = [None] * NR_CODE_POINTS
+        flags = _cluster_flags().copy()
+        several: list[tuple[int, str]] = []
+        for key, value in entries.items():
+            if len(key) == 1:
+                outputs[ord(key)] = value
+                flags[ord(key)] |= _SINGLE
+            # One that begins with another entry never comes to bear.
+            elif len(key.encode()) < _SHORT and not any(key[:size] in entries for size in range(1, len(key))):
+                if len(key) > _LONGEST_ENTRY:
+                    raise no_twin(f"its table of characters has an entry of {len(key)} of them")
+                several.append((_packed(key), value))
+        several.sort()
+        # What becomes of several characters stands in the table behind those of single ones.
+        self._table = CharacterTable([*outputs, *(value for _, value in several)])
+        keys = np.array([*(key for key, _ in several), np.iinfo(np.int64).max], np.int64)
+        self._keys = tf.Variable(keys, trainable=False, name="keys")
+        self._flags = tf.Variable(flags, trainable=False, name="flags")
+
+    def __call__(self, runs: Runs) -> Runs:
+        """Replaces what the table has."""
+        points = tf.cast(runs.points, tf.int64)
+        flags = tf.gather(self._flags, tf.minimum(runs.points, NR_CODE_POINTS - 1))
+        heads = segment_starts(runs) | ~_sticks(runs.points, flags)
+        cluster = tf.cumsum(tf.cast(heads, tf.int64)) - 1
+        size = tf.math.segment_sum(_bytes_of(runs.points), cluster)
+        short = tf.gather(size, cluster) < _SHORT
+        second, third = (_next_in_cluster(points, cluster, by) for by in (1, 2))
+        two = (points * _SHIFT + second) * _SHIFT
+        found_two, place_two = self._find(two, heads & short & (second > 0))
+        found_three, place_three = self._find(two + third, heads & short & (third > 0))
+        single = _has(flags, _SINGLE) & heads & short
+        place = tf.where(found_two, place_two, place_three)
+        replaced = tf.where((found_two | found_three) & ~single, NR_CODE_POINTS + place, runs.points)
+        whole = tf.boolean_mask(single | found_two | found_three, heads)
+        # Of a cluster that is replaced whole only the head goes on.
+        return self._table(keep_only(Runs(replaced, runs.rows), heads | ~tf.gather(whole, cluster)))
+
+    def _find(self, keys: tf.Tensor, where: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        place = tf.searchsorted(self._keys, keys)
+        return where & (tf.gather(self._keys, place) == keys), place
+
+
+def read_charsmap(compiled: bytes) -> dict[str, str]:
+    """The entries of a compiled table: a double array of the keys' bytes, and the values behind it.
+
+    Args:
+        compiled: ``precompiled_charsmap`` of a SentencePiece model.
+
+    Returns:
+        What becomes of each character or sequence of characters.
+    """
+    (size,) = struct.unpack_from("<I", compiled)
+    units = np.frombuffer(compiled, "<u4", size // 4, 4).astype(np.int64)
+    values = compiled[4 + size :]
+    labels = np.arange(1, 256)
+    entries: dict[str, str] = {}
+    todo = [(b"", _child(units, 0))]
+    while todo:
+        key, node = todo.pop()
+        children = node ^ labels
+        inside = children < len(units)
+        children, found = children[inside], labels[inside]
+        right = (units[children] & 0x800000FF) == found
+        for child, label in zip(children[right].tolist(), found[right].tolist(), strict=True):
+            longer, below = key + bytes([label]), _child(units, child)
+            if units[child] >> 8 & 1:
+                start = int(units[below] & 0x7FFFFFFF)
+                entries[longer.decode()] = values[start : values.index(b"\0", start)].decode()
+            todo.append((longer, below))
+    return dict(sorted(entries.items()))
+
+
+def _child(units: np.ndarray, node: int) -> int:
+    """Where the children of a node lie, before their labels are taken into account."""
+    unit = int(units[node])
+    return node ^ ((unit >> 10) << ((unit & 1 << 9) >> 6))
+
+
+def _packed(key: str) -> int:
+    first, second, third = (*map(ord, key), 0)[:3]
+    return (first * _SHIFT + second) * _SHIFT + third
+
+
+@lru_cache(maxsize=1)
+def _cluster_flags() -> np.ndarray:
+    """What each character does to the clusters of characters."""
+    flags = np.zeros(NR_CODE_POINTS, np.uint8)
+    # A table that makes b of a: in a cluster what stands behind the a goes with it.
+    units = np.zeros(512, "<u4")
+    units[0], units[256 + 97], units[256 + 96] = 256 << 10, 1 << 10 | 1 << 8 | 97, 1 << 31
+    ask = Precompiled(struct.pack("<I", units.nbytes) + units.tobytes() + b"b\0")
+    characters = [character for character in every_character() if character != "\n"]
+    answers = ask.normalize_str("".join(f"a{character}\n" for character in characters)).split("\n")
+    for character, answer in zip(characters, answers, strict=False):
+        flags[ord(character)] = _JOINS * (answer == "b")
+    for character in characters:
+        if unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp") and not flags[ord(character)]:
+            flags[ord(character)] = _CONTROL
+    flags[ord("\n")] = _CONTROL
+    flags[list(_STICKING_FORWARD)] = _PREPENDED
+    return flags
+
+
+def _has(flags: tf.Tensor, bit: int) -> tf.Tensor:
+    return tf.bitwise.bitwise_and(flags, tf.constant(bit, tf.uint8)) > 0
+
+
+def _sticks(points: tf.Tensor, flags: tf.Tensor) -> tf.Tensor:
+    """Whether each character belongs to the cluster of the one before it."""
+    before = tf.concat([points[:1], points[:-1]], axis=0)
+    flags_before = tf.concat([flags[:1], flags[:-1]], axis=0)
+    plain = ~_has(flags, _CONTROL) & ~_has(flags_before, _CONTROL)
+    sticks = plain & (_has(flags, _JOINS) | _has(flags_before, _PREPENDED) | _hangul(before, points))
+    return sticks | ((before == 0x0D) & (points == 0x0A))
+
+
+def _hangul(before: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
+    """Whether two characters are parts of one Korean syllable."""
+
+    def within(points: tf.Tensor, *ranges: tuple[int, int]) -> tf.Tensor:
+        return tf.reduce_any([(points >= first) & (points <= last) for first, last in ranges], axis=0)
+
+    leading, vowel, trailing = ((0x1100, 0x115F), (0xA960, 0xA97C)), ((0x1160, 0x11A7), (0xD7B0, 0xD7C6)), (
+        (0x11A8, 0x11FF), (0xD7CB, 0xD7FB),
+    )  # fmt: skip
+    syllable = (0xAC00, 0xD7A3)
+    open_syllable = within(before, syllable) & ((before - syllable[0]) % 28 == 0)
+    return (
+        (within(before, *leading) & within(points, *leading, *vowel, syllable))
+        | ((within(before, *vowel) | open_syllable) & within(points, *vowel, *trailing))
+        | (within(before, *trailing, syllable) & within(points, *trailing))
+    )
+
+
+def _bytes_of(points: tf.Tensor) -> tf.Tensor:
+    """Length of each character in UTF-8."""
+    return 1 + tf.add_n([tf.cast(points >= limit, tf.int32) for limit in (0x80, 0x800, 0x10000)])
+
+
+def _next_in_cluster(points: tf.Tensor, cluster: tf.Tensor, by: int) -> tf.Tensor:
+    """The character so many places on, 0 where the cluster has ended."""
+    pad = [[0, tf.minimum(by, tf.size(points))]]
+    return tf.where(tf.pad(cluster[by:], pad, constant_values=-1) == cluster, tf.pad(points[by:], pad), 0)

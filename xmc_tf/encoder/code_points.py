@@ -1,0 +1,153 @@
+"""Texts as code points in the graph, and tables that map each character by itself.
+
+What `tokenizers` does with a single character is asked of itself, for all 1,114,112 of them, and kept as a table. So the
+graph agrees with it whatever version of Unicode either of them was built with.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+NR_CODE_POINTS = 0x110000
+SPECIAL = 1 << 21
+_SURROGATES = range(0xD800, 0xE000)
+_PAGE = 256
+_AT_ONCE = 8192
+_KEEP = 0
+
+# Planes 4 to 13 have no characters, 15 and 16 are for private use: within each stretch one answers for all.
+_ASSIGNED = ((0, 0x40000), (0xE0000, 0xE1000))
+_ALIKE = (
+    *((plane << 16, (plane << 16) + 0xFFFE) for plane in (*range(4, 14), 15, 16)),
+    *(((plane << 16) + 0xFFFE, (plane + 1) << 16) for plane in range(4, 17)),
+    (0xE1000, 0xEFFFE),
+)
+
+
+class Runs(NamedTuple):
+    """Texts as one stream of code points.
+
+    Attributes:
+        points: int32 [C]; from `SPECIAL` on they are no characters but special tokens.
+        rows: int64 [C], ascending: the text that each belongs to.
+    """
+
+    points: tf.Tensor
+    rows: tf.Tensor
+
+
+def decode(texts: tf.Tensor) -> Runs:
+    """Strings [n] to code points; what is no UTF-8 becomes U+FFFD."""
+    ragged = tf.strings.unicode_decode(texts, "UTF-8", errors="replace", replace_control_characters=False)
+    return Runs(ragged.values, ragged.value_rowids())
+
+
+def encode(runs: Runs, nr_rows: tf.Tensor) -> tf.Tensor:
+    """Code points to strings [nr_rows]."""
+    ragged = tf.RaggedTensor.from_value_rowids(runs.points, runs.rows, nr_rows, validate=False)
+    return tf.strings.unicode_encode(ragged, "UTF-8", errors="replace")
+
+
+class CharacterTable(tf.Module):
+    """Maps every character to none, one or several others, whatever stands beside it.
+
+    Args:
+        outputs: for each point what becomes of it; None where it stays, as those beyond the end do.
+    """
+
+    def __init__(self, outputs: list[str | None]) -> None:
+        super().__init__(name="character_table")
+        sequences: dict[str, int] = {}
+        kinds = np.zeros(-(-len(outputs) // _PAGE) * _PAGE, np.int32)
+        self._size = len(kinds)
+        for point, output in enumerate(outputs):
+            if output is not None:
+                kinds[point] = 1 + sequences.setdefault(output, len(sequences))
+        # Most pages of 256 characters are the same: nothing in them changes.
+        pages, page_of = np.unique(kinds.reshape(-1, _PAGE), axis=0, return_inverse=True)
+        flat = [ord(character) for sequence in sequences for character in sequence]
+        splits = np.cumsum([0, *map(len, sequences)])
+        with tf.device("CPU:0"):
+            self._page_of = _fixed(page_of.ravel().astype(np.int32), "page_of")
+            self._pages = _fixed(pages.ravel().astype(np.int32), "pages")
+            self._flat = _fixed(np.array([*flat, 0], np.int32), "flat")
+            self._splits = _fixed(np.array([*splits, splits[-1]], np.int64), "splits")
+
+    def __call__(self, runs: Runs) -> Runs:
+        """Maps all characters."""
+        kinds = self.kinds(runs.points)
+        keep = kinds == _KEEP
+        sequence = tf.maximum(kinds - 1, 0)
+        starts = tf.gather(self._splits, sequence)
+        sizes = tf.where(keep, tf.ones_like(starts), tf.gather(self._splits, sequence + 1) - starts)
+        source = tf.repeat(tf.range(tf.size(sizes, out_type=tf.int64)), sizes)
+        within = tf.range(tf.size(source, out_type=tf.int64)) - tf.gather(tf.cumsum(sizes, exclusive=True), source)
+        # Where a character stays there is nothing to look up; the place is only kept within the table.
+        stays = tf.gather(keep, source)
+        mapped = tf.gather(self._flat, tf.where(stays, tf.zeros_like(within), within + tf.gather(starts, source)))
+        points = tf.where(stays, tf.gather(runs.points, source), mapped)
+        return Runs(points, tf.gather(runs.rows, source))
+
+    def kinds(self, points: tf.Tensor) -> tf.Tensor:
+        """Of each character 0 where it stays, else 1 plus the number of what it becomes."""
+        characters = tf.where(points < self._size, points, 0)
+        page = tf.gather(self._page_of, characters // _PAGE)
+        kinds = tf.gather(self._pages, page * _PAGE + characters % _PAGE)
+        return tf.where(points < self._size, kinds, _KEEP)
+
+
+def every_character() -> list[str]:
+    """All that may be characters in some version of Unicode, without those for private use beyond the first plane."""
+    return [chr(point) for first, last in _ASSIGNED for point in range(first, last) if point not in _SURROGATES]
+
+
+def ask_everywhere(function: Callable[[str], list[str]]) -> list[str | None]:
+    """What a function of texts makes of each character, between two others.
+
+    Args:
+        function: gives a text's words. It is called with many characters at once, each within a word ``axa``.
+
+    Returns:
+        For each code point None where it stays as it is; else what it becomes, a space where words part.
+    """
+    outputs: list[str | None] = [None] * NR_CODE_POINTS
+    points = [ord(character) for character in every_character()]
+    for start in range(0, len(points), _AT_ONCE):
+        some = points[start : start + _AT_ONCE]
+        # A zero that stands alone marks where the next character begins; no character gives one.
+        words = " ".join(function("".join(f" 0 a{chr(point)}a" for point in some)))
+        found = f" {words}".split(" 0 ")[1:]
+        if len(found) != len(some):
+            raise ValueError(f"{len(found)} answers for {len(some)} characters from {some[0]:#x} on")
+        for point, answer in zip(some, found, strict=True):
+            output = answer[1:-1]
+            outputs[point] = None if output == chr(point) else output
+    for first, last in _ALIKE:
+        output = function(f"a{chr(first)}a")
+        joined = " ".join(output)[1:-1]
+        if joined != chr(first):
+            outputs[first:last] = [joined] * (last - first)
+    return outputs
+
+
+def keep_only(runs: Runs, keep: tf.Tensor) -> Runs:
+    """Leaves out the points that are not to be kept."""
+    return Runs(tf.boolean_mask(runs.points, keep), tf.boolean_mask(runs.rows, keep))
+
+
+def positions_in_rows(rows: tf.Tensor) -> tf.Tensor:
+    """Of each entry its number within its row, for ascending row numbers."""
+    here = tf.range(tf.size(rows, out_type=tf.int64))
+    return here - tf.searchsorted(rows, rows, side="left", out_type=tf.int64)
+
+
+def starts_of(rows: tf.Tensor) -> tf.Tensor:
+    """Whether each entry is the first of its row."""
+    return tf.concat([tf.ones_like(rows[:1], tf.bool), rows[1:] != rows[:-1]], axis=0)
+
+
+def _fixed(values: np.ndarray, name: str) -> tf.Variable:
+    # Variables and not constants: constants are written into every graph that uses them.
+    return tf.Variable(values, trainable=False, name=name)

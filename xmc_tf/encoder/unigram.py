@@ -1,0 +1,219 @@
+"""SentencePiece's kind of tokenizer in the graph: normalisation, words, and the likeliest pieces of each."""
+
+import base64
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import tensorflow as tf
+from tokenizers import Tokenizer
+
+from xmc_tf.encoder.charsmap import Charsmap
+from xmc_tf.encoder.code_points import CharacterTable, Runs, ask_everywhere, keep_only, positions_in_rows, starts_of
+from xmc_tf.encoder.pieces import LikeliestPieces
+from xmc_tf.encoder.special_tokens import SpecialTokens, is_special, is_whitespace, no_twin, segment_starts
+
+Step = Callable[[Runs], Runs]
+
+# Normalizers that look at each character alone. Decomposing puts marks in order, but only before they are taken off.
+_BY_CHARACTER = ("Lowercase", "StripAccents", "NFKD", "NFD", "Nmt")
+_SPACE = 0x20
+
+
+class Unigram(tf.Module):
+    """Marked texts to the ids of their pieces.
+
+    Args:
+        backend: the tokenizer.
+        config: the same as JSON.
+    """
+
+    def __init__(self, backend: Tokenizer, config: dict[str, Any]) -> None:
+        super().__init__(name="unigram")
+        self._steps = _normalization(_flat(config["normalizer"], "normalizers"))
+        late = [token for token in config["added_tokens"] if token["normalized"]]
+        if backend.normalizer is not None:
+            late = [{**token, "content": backend.normalizer.normalize_str(token["content"])} for token in late]
+        self._late = SpecialTokens(late)
+        self._splits = _Words(_flat(config["pre_tokenizer"], "pretokenizers"))
+        self._pieces = LikeliestPieces(config["model"])
+
+    def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Tokenizes.
+
+        Args:
+            marked: texts in which special tokens are marked.
+            limit: so many tokens of each text are enough.
+
+        Returns:
+            int32 ids and the int64 row of each, ascending.
+        """
+        runs = marked
+        for step in self._steps:
+            runs = step(runs)
+        runs = self._late.mark(runs)
+        runs, starts = self._splits(runs)
+        rows = tf.boolean_mask(runs.rows, starts)
+        word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
+        # A word has one token at least.
+        keep = tf.gather(positions_in_rows(rows) < limit, word)
+        ids, words = self._pieces(keep_only(Runs(runs.points, word), keep))
+        return ids, tf.gather(rows, words)
+
+
+def _normalization(configs: list[dict[str, Any]]) -> list[Step]:
+    """The steps that a text goes through before its words are looked for."""
+    steps: list[Step] = []
+    while configs:
+        if by_character := _first_of_kinds(configs, _BY_CHARACTER):
+            names = [config["type"] for config in by_character]
+            if names and (set(names) & {"NFKD", "NFD"}) and "StripAccents" not in names:
+                raise no_twin("it decomposes characters and keeps the accents")
+            steps.append(_character_table(json.dumps({"type": "Sequence", "normalizers": by_character})))
+            configs = configs[len(by_character) :]
+            continue
+        config, *configs = configs
+        if config["type"] == "Precompiled":
+            steps.append(Charsmap(base64.b64decode(config["precompiled_charsmap"])))
+        elif config["type"] == "Replace":
+            steps.append(_replacement(config))
+        elif config["type"] == "Strip":
+            steps.append(_stripping(config))
+        else:
+            raise no_twin(f"its normalizer {config['type']} looks at several characters at once")
+    return steps
+
+
+def _first_of_kinds(configs: list[dict[str, Any]], kinds: tuple[str, ...]) -> list[dict[str, Any]]:
+    size = next((place for place, config in enumerate(configs) if config["type"] not in kinds), len(configs))
+    return configs[:size]
+
+
+@lru_cache(maxsize=4)
+def _character_table(key: str) -> CharacterTable:
+    normalize = _tokenizer_with(normalizer=json.loads(key)).normalizer.normalize_str
+    # Words part nowhere: a text is one word here, spaces and all.
+    return CharacterTable(ask_everywhere(lambda text: [normalize(text)]))
+
+
+def _tokenizer_with(**parts: Any) -> Tokenizer:
+    """A tokenizer for the sake of some of its parts."""
+    model = {"type": "WordPiece", "unk_token": "", "continuing_subword_prefix": "", "max_input_chars_per_word": 1}
+    return Tokenizer.from_str(
+        json.dumps(
+            {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+             "pre_tokenizer": None, "post_processor": None, "decoder": None, "model": {**model, "vocab": {}}, **parts}
+        )
+    )  # fmt: skip
+
+
+def _replacement(config: dict[str, Any]) -> Step:
+    pattern, content = config["pattern"], config["content"]
+    if pattern == {"Regex": " {2,}"} and content == " ":
+        return lambda runs: keep_only(runs, ~_repeats(runs, _SPACE))
+    string = pattern.get("String", "")
+    if len(string) == 2 and string[0] == string[1] and len(content) == 1:
+        return lambda runs: _pairs_replaced(runs, ord(string[0]), ord(content))
+    raise no_twin(f"it replaces {pattern} by {content!r}")
+
+
+def _repeats(runs: Runs, point: int) -> tf.Tensor:
+    """Where the character stands behind itself in the same segment."""
+    same = runs.points == point
+    before = tf.concat([tf.zeros_like(same[:1]), same[:-1]], axis=0)
+    return same & before & ~segment_starts(runs)
+
+
+def _pairs_replaced(runs: Runs, point: int, by: int) -> Runs:
+    """Makes one character of each two of a kind, from the left."""
+    same = runs.points == point
+    run = tf.cumsum(tf.cast(~_repeats(runs, point), tf.int64)) - 1
+    odd = positions_in_rows(run) % 2 == 1
+    second = same & odd
+    first = tf.concat([second[1:], tf.zeros_like(second[:1])], axis=0)
+    return keep_only(Runs(tf.where(first, by, runs.points), runs.rows), ~second)
+
+
+def _stripping(config: dict[str, Any]) -> Step:
+    left, right = config["strip_left"], config["strip_right"]
+
+    def strip(runs: Runs) -> Runs:
+        starts = tf.cast(segment_starts(runs), tf.int64)
+        segment, count = tf.cumsum(starts) - 1, tf.reduce_sum(starts)
+        here = tf.range(tf.size(segment, out_type=tf.int64))
+        solid = ~is_whitespace(runs.points)
+        places, owners = tf.boolean_mask(here, solid), tf.boolean_mask(segment, solid)
+        first = tf.math.unsorted_segment_min(places, owners, count)
+        last = tf.math.unsorted_segment_max(places, owners, count)
+        keep = tf.ones_like(solid)
+        if left:
+            keep &= here >= tf.gather(first, segment)
+        if right:
+            keep &= here <= tf.gather(last, segment)
+        return keep_only(runs, keep)
+
+    return strip
+
+
+class _Words(tf.Module):
+    """Where words begin.
+
+    Args:
+        configs: the pre-tokenizers, in their order.
+    """
+
+    def __init__(self, configs: list[dict[str, Any]]) -> None:
+        super().__init__(name="words")
+        if not configs or configs[-1]["type"] != "Metaspace":
+            raise no_twin("it does not mark words by the space before them")
+        *others, metaspace = configs
+        if metaspace["prepend_scheme"] != "always":
+            raise no_twin(f"it marks the words' beginning by the scheme {metaspace['prepend_scheme']!r}")
+        self._mark = ord(metaspace["replacement"])
+        self._split = bool(metaspace["split"])
+        self._kinds = [config["type"] for config in others]
+        for config in others:
+            if config["type"] == "Punctuation" and config["behavior"] == "Isolated":
+                self._punctuation = _punctuation_table()
+            elif config["type"] != "WhitespaceSplit":
+                raise no_twin(f"it finds words by {config['type']}")
+
+    def __call__(self, runs: Runs) -> tuple[Runs, tf.Tensor]:
+        """The characters, each word with its mark before it, and where a word begins."""
+        starts = segment_starts(runs)
+        for kind in self._kinds:
+            if kind == "Punctuation":
+                alone = self._punctuation.kinds(runs.points) > 0
+                starts |= alone | tf.concat([tf.zeros_like(alone[:1]), alone[:-1]], axis=0)
+            else:
+                space = is_whitespace(runs.points)
+                starts |= tf.concat([tf.zeros_like(space[:1]), space[:-1]], axis=0)
+                # Where the first of a split is whitespace, the next begins it; leaving both out would join two.
+                starts, runs = tf.boolean_mask(starts, ~space), keep_only(runs, ~space)
+        points = tf.where(runs.points == _SPACE, self._mark, runs.points)
+        lacking = starts & (points != self._mark) & ~is_special(points)
+        sizes = 1 + tf.cast(lacking, tf.int64)
+        source = tf.repeat(tf.range(tf.size(sizes, out_type=tf.int64)), sizes)
+        first = starts_of(source)
+        marked = tf.where(first & tf.gather(lacking, source), self._mark, tf.gather(points, source))
+        begins = first & tf.gather(starts, source)
+        if self._split:
+            begins |= marked == self._mark
+        return Runs(marked, tf.gather(runs.rows, source)), begins
+
+
+@lru_cache(maxsize=1)
+def _punctuation_table() -> CharacterTable:
+    parts = _tokenizer_with(pre_tokenizer={"type": "Punctuation", "behavior": "Isolated"})
+    split = parts.pre_tokenizer.pre_tokenize_str
+    return CharacterTable(ask_everywhere(lambda text: [word for word, _ in split(text)]))
+
+
+def _flat(config: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]:
+    """The parts of a sequence, whose parts may be sequences."""
+    if config is None:
+        return []
+    if config["type"] != "Sequence":
+        return [config]
+    return [part for one in config[inner] for part in _flat(one, inner)]

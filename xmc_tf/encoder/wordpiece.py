@@ -1,0 +1,94 @@
+"""BERT's kind of tokenizer in the graph: words at spaces, punctuation and CJK characters, then the longest pieces."""
+
+import json
+from functools import lru_cache
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+from tokenizers import Tokenizer
+
+from xmc_tf.encoder.code_points import (
+    SPECIAL,
+    CharacterTable,
+    Runs,
+    ask_everywhere,
+    encode,
+    keep_only,
+    positions_in_rows,
+)
+from xmc_tf.encoder.special_tokens import is_special, no_twin, segment_starts
+
+_SPACE = 0x20
+
+
+class WordPiece(tf.Module):
+    """Marked texts to the ids of their pieces.
+
+    Args:
+        backend: the tokenizer.
+        config: the same as JSON.
+    """
+
+    def __init__(self, backend: Tokenizer, config: dict[str, Any]) -> None:
+        super().__init__(name="wordpiece")
+        normalizer, splitter, model = config["normalizer"], config["pre_tokenizer"], config["model"]
+        if not normalizer or normalizer["type"] != "BertNormalizer":
+            raise no_twin(f"its normalizer is {normalizer and normalizer['type']}, not BERT's")
+        if not splitter or splitter["type"] != "BertPreTokenizer":
+            raise no_twin(f"it finds words by {splitter and splitter['type']}, not as BERT does")
+        if any(token["normalized"] for token in config["added_tokens"]):
+            raise no_twin("it has added tokens that are found after normalisation")
+        self._table = CharacterTable(_what_becomes_of_characters(json.dumps([normalizer, splitter]), backend))
+        self._longest = int(model["max_input_chars_per_word"])
+        pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
+        if [model["vocab"][piece] for piece in pieces] != list(range(len(pieces))):
+            raise no_twin("its vocabulary has gaps")
+        # A word that the vocabulary knows nothing of, whatever pieces it has: for words that are to be unknown.
+        used = {character for piece in pieces for character in piece}
+        self._unknown = next(point for point in range(0xE000, 0xF900) if chr(point) not in used)
+        self._tokenizer = tf_text.FastWordpieceTokenizer(
+            pieces,
+            suffix_indicator=model["continuing_subword_prefix"],
+            max_bytes_per_word=4 * self._longest,
+            token_out_type=tf.int32,
+            unknown_token=model["unk_token"],
+            no_pretokenization=True,
+        )
+
+    def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Tokenizes.
+
+        Args:
+            marked: texts in which special tokens are marked.
+            limit: so many tokens of each text are enough.
+
+        Returns:
+            int32 ids and the int64 row of each, ascending.
+        """
+        runs = self._table(marked)
+        space = runs.points == _SPACE
+        behind = tf.concat([tf.zeros_like(space[:1]), space[:-1]], axis=0)
+        # A new word begins behind a space and at the border of a segment.
+        starts = tf.boolean_mask(segment_starts(runs) | behind, ~space)
+        runs = keep_only(runs, ~space)
+        word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
+        heads = tf.boolean_mask(runs.points, starts)
+        rows = tf.boolean_mask(runs.rows, starts)
+        place = positions_in_rows(word)
+        # Special tokens, and words longer than the tokenizer takes, are unknown words of one character for now.
+        nr_words = tf.size(rows, out_type=tf.int64)
+        longer = tf.gather(tf.math.unsorted_segment_max(place, word, nr_words), word) >= self._longest
+        points = tf.where(is_special(runs.points) | longer, self._unknown, runs.points)
+        short = keep_only(Runs(points, word), ~longer | (place == 0))
+        pieces = self._tokenizer.tokenize(encode(short, nr_words))
+        head = tf.gather(heads, pieces.value_rowids())
+        ids = tf.where(is_special(head), head - SPECIAL, pieces.values)
+        return ids, tf.gather(rows, pieces.value_rowids())
+
+
+@lru_cache(maxsize=4)
+def _what_becomes_of_characters(key: str, backend: Tokenizer) -> list[str | None]:
+    """Each character after normalisation, with spaces where a word ends; ``key`` says what decides it."""
+    normalize, split = backend.normalizer.normalize_str, backend.pre_tokenizer.pre_tokenize_str
+    return ask_everywhere(lambda text: [word for word, _ in split(normalize(text))])
