@@ -1,11 +1,23 @@
-"""What the pipeline's tests share."""
+"""What the pipeline's tests share: a corpus, and a model of each kind."""
 
 import pytest
 
-from tests.pipeline.corpus import write_corpus
+from tests.pipeline.corpus import run_train, write_corpus
 
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
     """A folder with texts, labels, features, a tree, and a tiny encoder."""
     return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="session")
+def frozen(corpus):
+    """A model whose encoder is used as it comes."""
+    return run_train(corpus, corpus / "frozen", "--no-fine-tune", "--labels", corpus / "labels.txt")
+
+
+@pytest.fixture(scope="session")
+def tuned(corpus):
+    """A model whose encoder was fine-tuned, with heads."""
+    return run_train(corpus, corpus / "tuned", "-ns", "tfn+man", "--loss-function", "cross-entropy")

@@ -1,5 +1,6 @@
 """A small corpus on disk, a tiny encoder that reads it, and command lines run on them."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmc_tf import train
 from xmc_tf.data import TextFile, load_matrix, save_matrix
+from xmc_tf.pipeline import XTransformer
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPICS = ["library", "kitchen", "harbour", "forest", "theatre", "station", "garden", "museum"]
@@ -70,8 +73,8 @@ def train_flags(corpus, model, *more):
         str(flag)
         for flag in (
             "-t", corpus / "X.trn.txt", "-y", corpus / "Y.trn.npz", "-m", model,
-            "--model-shortcut", corpus / "encoder", "--truncate-length", 16, "--nr-splits", 4, "--max-leaf-size", 3,
-            "--batch-size", 16, "--max-steps", 6, "--save-steps", 2, "--threshold", 0.01, "-n", 1, "-b", 8, "-k", 5,
+            "--model-shortcut", corpus / "encoder", "--truncate-length", 16, "--nr-splits", 4, "--max-leaf-size", 6,
+            "--batch-size", 16, "--max-steps", 4, "--save-steps", 2, "--threshold", 0.01, "-n", 1, "-b", 8, "-k", 5,
             *more,
         )
     ]  # fmt: skip
@@ -84,3 +87,14 @@ def shell(verb, *flags, **options):
         command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False, **options
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
+
+
+def run_train(corpus, model, *more):
+    """The command line in this process; stages are shared with the other trainings of the session."""
+    train.main(train_flags(corpus, model, "--work-dir", corpus / "work", "--keep-work", *more))
+    return XTransformer.load(model)
+
+
+def made_stages(log):
+    """The stages that a training has made, and not found made."""
+    return re.findall(r"^(\S+): done in", log, re.MULTILINE)

@@ -146,7 +146,7 @@ def test_an_error_of_the_first_rank_reaches_all():
         def fail():
             raise InputError("nothing to train on", expected="documents")
 
-        with pytest.raises(InputError, match="rank 0 on .*: nothing to train on"):
+        with pytest.raises(InputError, match=r"rank 0 on .*: nothing to train on"):
             on_first_rank(world, fail, every_s=0.01)
         return on_first_rank(world, lambda: "went on", every_s=0.01)
 

@@ -1,0 +1,217 @@
+"""What the pipeline makes is what its parts make one by one."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.pipeline.corpus import LABELS, run_train, texts_and_labels
+from xmc_tf.collective.solo import Solo
+from xmc_tf.collective.strategy import CollectiveStrategy
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, TokenStore, as_features, load_matrix
+from xmc_tf.encoder import Encoder, TextTokenizer, encode_documents, tokenize_file
+from xmc_tf.features import Tfidf
+from xmc_tf.linear import train_rankers
+from xmc_tf.matcher.matcher import Matcher
+from xmc_tf.metrics import ensemble
+from xmc_tf.params import LinearChainParams, LinearLevelParams, RankerParams
+from xmc_tf.pipeline import XTransformer
+from xmc_tf.pipeline.embeddings import unit_rows
+from xmc_tf.tree import build_tree, label_embedding, load_chain
+
+
+def rows_of(predicted):
+    """Label → score of each row, in order."""
+    return [
+        list(zip(predicted.indices[a:b].tolist(), predicted.data[a:b].round(5).tolist(), strict=True))
+        for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True)
+    ]
+
+
+def vectors(model_folder, texts, tmp_path):
+    """By the parts themselves, not by the model."""
+    tokenizer = TextTokenizer.load(model_folder / "encoder")
+    store = tokenize_file(texts, tokenizer, tmp_path / "tokens", max_length=16)
+    assert isinstance(store, TokenStore)
+    return encode_documents(Encoder.load(model_folder / "encoder"), store)
+
+
+def test_the_folder_is_whole_and_portable(corpus, frozen, tuned):
+    assert {path.name for path in frozen.folder.iterdir()} == {
+        "params.json", "labels.txt", "tree", "features", "encoder", "ranker"
+    }  # fmt: skip
+    assert {path.name for path in tuned.folder.iterdir()} == {
+        "params.json", "tree", "features", "encoder", "head", "ranker"
+    }  # fmt: skip
+    for model in (frozen, tuned):
+        text = (model.folder / "params.json").read_text()
+        assert str(corpus) not in text  # nothing absolute
+        facts = json.loads(text)
+        assert (facts["nr_labels"], facts["nr_documents"], facts["embedding_dim"]) == (LABELS, 160, 16)
+        assert facts["nr_features"] == model.tfidf.nr_features + 16
+        assert {"tensorflow", "transformers", "numba", "xmc_tf"} <= set(facts["versions"])
+    assert frozen.names[0] == "library 1"
+
+
+def test_a_frozen_model_is_rankers_on_tfidf_and_vectors(corpus, frozen, tmp_path):
+    texts, Y = texts_and_labels(corpus)
+    E = unit_rows(vectors(frozen.folder, texts, tmp_path))
+    tfidf = Tfidf.fit(texts, threads=1)
+    X = Features(as_features(tfidf.transform(texts)).sparse, E)
+    tree = build_tree(label_embedding("pifa", X, Y), frozen_tree_params(frozen))
+    assert tree == frozen.tree
+    params = RankerParams(hlm_args=LinearChainParams(model_chain=LinearLevelParams(threshold=0.01)))
+    rankers = train_rankers(X, Y, tree.to_chain(), params=params, threads=1)
+    held_out, _ = texts_and_labels(corpus, "tst")
+    F = unit_rows(vectors(frozen.folder, held_out, tmp_path / "held-out"))
+    expected = rankers.predict(
+        Features(as_features(tfidf.transform(held_out)).sparse, F), beam_size=8, only_topk=5, threads=1
+    )
+    predicted = frozen.predict(held_out)
+    assert [[label for label, _ in row] for row in rows_of(predicted)] == [
+        [label for label, _ in row] for row in rows_of(expected)
+    ]
+    np.testing.assert_allclose(predicted.data, expected.data, atol=1e-5)
+    np.testing.assert_allclose(frozen.encode(held_out), F, atol=1e-5)
+    assert np.allclose(np.linalg.norm(F, axis=1), 1)
+
+
+def frozen_tree_params(model):
+    from xmc_tf.params import XTransformerParams
+
+    return XTransformerParams.from_json(model.facts["train_params"]).refined_indexer_params
+
+
+def test_fine_tuning_has_changed_the_encoder(corpus, frozen, tuned):
+    texts, _ = texts_and_labels(corpus, "tst")
+    assert np.abs(frozen.encode(texts) - tuned.encode(texts)).max() > 1e-3
+
+
+def test_heads_and_rankers_together(corpus, tuned, tmp_path):
+    texts, _ = texts_and_labels(corpus, "tst")
+    raw = vectors(tuned.folder, texts, tmp_path)
+    matcher = Matcher.load(tuned.folder / "head", CollectiveStrategy(Solo()))
+    assert matcher.level == 2
+    heads = matcher.to_labels(matcher.predict(raw, only_topk=5, beam_size=8))
+    by_heads = tuned.predict(texts, ensemble_method="transformer-only")
+    assert [[label for label, _ in row] for row in rows_of(by_heads)] == [
+        [label for label, _ in row] for row in rows_of(heads)
+    ]
+    np.testing.assert_allclose(by_heads.data, heads.data, atol=1e-4)
+    rankers = tuned.predict(texts)
+    assert rows_of(rankers) == rows_of(tuned.predict(texts, ensemble_method="concat-only"))
+    for method in ("rank_average", "round_robin"):
+        both = ensemble(method, [by_heads, rankers])
+        predicted = tuned.predict(texts, ensemble_method=method)
+        assert np.diff(predicted.indptr).max() == 5
+        for ours, whole in zip(rows_of(predicted), rows_of(both), strict=True):
+            assert ours == [(label, pytest.approx(score, abs=1e-5)) for label, score in whole[:5]]
+
+
+def test_a_mean_takes_scores_of_one_scale(corpus, tuned):
+    texts, _ = texts_and_labels(corpus, "tst")
+    heads = tuned.predict(texts, ensemble_method="transformer-only", post_processor="sigmoid", beam_size=8)
+    assert heads.data.min() > 0
+    assert heads.data.max() < 1
+    expected = ensemble("average", [heads, tuned.predict(texts, beam_size=8)])
+    predicted = tuned.predict(texts, ensemble_method="average", beam_size=8)
+    for ours, whole in zip(rows_of(predicted), rows_of(expected), strict=True):
+        assert [score for _, score in ours] == pytest.approx([score for _, score in whole[:5]], abs=1e-4)
+
+
+def test_a_matrix_in_pieces_and_wishes(corpus, tuned):
+    texts, _ = texts_and_labels(corpus, "tst")
+    whole = tuned.predict(texts, only_topk=3)
+    assert np.diff(whole.indptr).tolist() == [3] * 60
+    pieces = tuned.predict(texts, only_topk=3, max_pred_chunk=17)
+    assert rows_of(pieces) == rows_of(whole)
+    assert tuned.predict([]).shape == (0, LABELS)
+    assert tuned.best(texts[:1], k=2)[0][0][0] == str(whole.indices[0])
+    with pytest.raises(InputError, match="only_topk is out of range"):
+        tuned.predict(texts, only_topk=0)
+
+
+def test_given_features_stand_before_the_vector(corpus, tmp_path):
+    flags = ["-x", corpus / "X.trn.npz", "--no-fine-tune", "-tt", corpus / "X.tst.txt", "-yt", corpus / "Y.tst.npz"]
+    with pytest.raises(InputError, match="not of one kind"):
+        run_train(corpus, tmp_path / "m", *flags)
+    model = run_train(corpus, tmp_path / "m", *flags, "-xt", corpus / "X.tst.npz", "--fix-clustering")
+    assert (model.nr_given_features, model.ranker.nr_features, model.ranker.nr_dense) == (30, 46, 16)
+    texts, Y = texts_and_labels(corpus, "tst")
+    X = load_matrix(corpus / "X.tst.npz")
+    assert (Y.toarray()[np.arange(60), model.predict(texts, X, only_topk=1).indices] > 0).mean() > 0.9
+    with pytest.raises(InputError, match="30 features"):
+        model.predict(texts)
+    with pytest.raises(InputError, match="do not fit the model"):
+        model.predict(texts, X[:, :20])
+
+
+def test_text_alone(corpus, tmp_path):
+    model = run_train(corpus, tmp_path / "m", "--no-fine-tune", "--text-only", "--fix-clustering")
+    assert "features" not in model.parts
+    assert (model.ranker.nr_sparse, model.ranker.nr_dense) == (0, 16)
+    texts, _ = texts_and_labels(corpus, "tst")
+    assert np.diff(model.predict(texts).indptr).max() == 5
+    with pytest.raises(InputError, match="makes its features itself"):
+        model.predict(texts, load_matrix(corpus / "X.tst.npz"))
+
+
+def test_an_encoder_without_rankers(corpus, tmp_path):
+    model = run_train(
+        corpus, tmp_path / "m", "--only-encoder", "--code-path", corpus / "C.npz", "--max-match-clusters", 10,
+        "--steps-scale", 0.5, 1.5,
+    )  # fmt: skip
+    assert {path.name for path in model.folder.iterdir()} == {"params.json", "tree", "encoder", "head"}
+    assert model.matcher.level == 2  # 4 and 8 nodes, and not the 24 labels
+    texts, _ = texts_and_labels(corpus, "tst")
+    assert model.encode(texts).shape == (60, 16)
+    with pytest.raises(InputError, match="is above the labels"):
+        model.predict(texts)
+    with pytest.raises(InputError, match="trained with only_encoder"):
+        model.predict(texts, ensemble_method="concat-only")
+
+
+def test_label_features_make_the_first_tree(corpus, tmp_path):
+    order = np.random.default_rng(3).permutation(LABELS)
+    np.save(tmp_path / "Z.npy", np.eye(LABELS, dtype=np.float32)[order])
+    run_train(corpus, tmp_path / "m", "--only-encoder", "--no-fine-tune", "--fix-clustering", "--label-feat-path",
+              tmp_path / "Z.npy")  # fmt: skip
+    from xmc_tf.params import HierarchicalKMeansParams
+
+    expected = build_tree(np.eye(LABELS, dtype=np.float32)[order], HierarchicalKMeansParams(4, max_leaf_size=6))
+    assert load_chain(tmp_path / "m" / "tree") == expected
+
+
+def test_the_api_gives_what_the_command_gives(corpus, frozen, tmp_path):
+    from xmc_tf.params import XTransformerParams, XTransformerPredParams
+
+    texts, Y = texts_and_labels(corpus)
+    params = XTransformerParams.from_json(frozen.facts["train_params"])
+    encoder = {"model_shortcut": str(corpus / "encoder")}
+    params = XTransformerParams.from_json(
+        {**params.to_json(), "matcher_params_chain": {**params.matcher_params_chain.to_json(), **encoder}}
+    )
+    model = XTransformer.train(
+        list(texts), Y, params=params, pred_params=XTransformerPredParams.from_json(frozen.facts["pred_params"]),
+        threads=1, beam_size=8, only_topk=5, work_dir=tmp_path / "work",
+    )  # fmt: skip
+    held_out, _ = texts_and_labels(corpus, "tst")
+    expected = frozen.predict(held_out)
+    assert rows_of(model.predict(held_out)) == rows_of(expected)
+    model.save(tmp_path / "m")
+    assert rows_of(XTransformer.load(tmp_path / "m").predict(held_out)) == rows_of(expected)
+
+
+def test_what_a_model_cannot_do_is_said(corpus, frozen, tmp_path):
+    texts, _ = texts_and_labels(corpus, "tst")
+    with pytest.raises(InputError, match="its encoder was not fine-tuned"):
+        frozen.predict(texts, ensemble_method="average")
+    (tmp_path / "params.json").write_text('{"model": "XLinear"}')
+    with pytest.raises(InputError, match="is no XTransformer"):
+        XTransformer.load(tmp_path)
+    (tmp_path / "params.json").write_text('{"model": "XTransformer", "nr_labels": 3}')
+    with pytest.raises(InputError, match="encoder/ is missing"):
+        XTransformer.load(tmp_path)
+    with pytest.raises(InputError, match="is no model"):
+        XTransformer.load(tmp_path / "nothing")
