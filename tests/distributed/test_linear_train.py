@@ -1,0 +1,114 @@
+"""``mpiexec -n N python -m xmc_tf.linear.train``: the bytes of one process, whatever is killed on the way."""
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from tests.distributed.launch import horovodrun, mpiexec, python, wait_for
+from tests.linear.cases import dense_rows, sparse_rows
+from xmc_tf.data import save_matrix
+from xmc_tf.linear.distributed.work_folder import work_path
+
+pytestmark = pytest.mark.distributed
+WORKER = "linear_training.py"
+DOCUMENTS, LABELS = 300, 400
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Features of both kinds, labels, and relevance."""
+    folder, rng = tmp_path_factory.mktemp("corpus"), np.random.default_rng(0)
+    save_matrix(folder / "X.npz", sparse_rows(DOCUMENTS, 60))
+    save_matrix(folder / "X1.npz", sparse_rows(DOCUMENTS, 60, seed=1))
+    save_matrix(folder / "E.npy", dense_rows(DOCUMENTS))
+    rows = np.repeat(np.arange(DOCUMENTS), 3)
+    columns = np.minimum(LABELS * rng.random(len(rows)) ** 2, LABELS - 1).astype(int)
+    Y = csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(DOCUMENTS, LABELS))
+    Y.data[:] = 1
+    save_matrix(folder / "Y.npz", Y)
+    return folder
+
+
+def flags(corpus, model, *more, X="X.npz"):
+    """A command line for small clusters, with all that has to be the same on any number of ranks."""
+    data = ["-x", corpus / X, corpus / "E.npy", "-y", corpus / "Y.npz", "-m", model]
+    shape = ["--max-leaf-size", 6, "--nr-splits", 4, "-ns", "tfn+man", "-n", 1, "--beam-size", 3]
+    return [str(flag) for flag in [*data, *shape, *more]]
+
+
+def contents(model: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(model)): path.read_bytes() for path in sorted(model.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def one_process(corpus, tmp_path_factory):
+    """Every file of the model that one process trains."""
+    model = tmp_path_factory.mktemp("one") / "model"
+    python(WORKER, "0", *flags(corpus, model))
+    found = contents(model)
+    assert {"params.json", "tree/C0.npz", "ranker/ranker/0.model/W.npz"} <= set(found)
+    return found
+
+
+def test_mpi_ranks_give_the_bytes_of_one_process(corpus, one_process, tmp_path):
+    run = mpiexec(WORKER, "0", *flags(corpus, tmp_path / "model", "-mwf", "0.3", "-nst", "8"), world=3)
+    assert contents(tmp_path / "model") == one_process
+    assert not work_path(tmp_path / "model").exists()
+    # No rank needs TensorFlow, and rank 0 says for all what each has done.
+    assert [rank.result for rank in run.ranks] == [{"done": True, "tensorflow": False}] * 3
+    assert "waiting s" in run.ranks[0].output
+    assert len(run.ranks[1].output.splitlines()) == 1
+
+
+def test_horovods_ranks_give_the_bytes_of_one_process(corpus, one_process, tmp_path):
+    horovodrun(WORKER, "0", *flags(corpus, tmp_path / "model"), world=2, engine="gloo")
+    assert contents(tmp_path / "model") == one_process
+
+
+@pytest.mark.parametrize("victims", [[1], [0], [0, 1]])
+def test_killed_at_any_moment_and_finished_by_the_same_command(corpus, one_process, victims, tmp_path):
+    work = work_path(tmp_path / "model")
+
+    def kill(folder):
+        wait_for(lambda: len(list(work.glob("blocks/*.npz"))) >= 3, what="three solved sub-problems")
+        for victim in victims:
+            os.kill(int((folder / f"{victim}.pid").read_text()), signal.SIGKILL)
+
+    command = flags(corpus, tmp_path / "model")
+    run = mpiexec(WORKER, "0.05", *command, world=2, during=kill, check=False, timeout=90)
+    assert run.returncode not in (0, None)
+    assert run.leftovers == 0
+    assert run.seconds < 60
+    assert "signal 9 (Killed)" in run.launcher
+    assert f"process rank {victims[0]}" in run.launcher or len(victims) > 1
+    assert not (tmp_path / "model").exists()
+    # One rank, or three, go on where two have stopped.
+    ranks = 3 if victims == [1] else 1
+    again = mpiexec(WORKER, "0", *command, world=ranks)
+    assert "going on with what lies in" in again.ranks[0].output
+    assert contents(tmp_path / "model") == one_process
+
+
+def test_ranks_with_different_files_stop_before_work_begins(corpus, tmp_path):
+    (corpus / "X0.npz").write_bytes((corpus / "X.npz").read_bytes())
+    run = mpiexec(WORKER, "0", *flags(corpus, tmp_path / "model", X="X{rank}.npz"), check=False, timeout=60)
+    assert run.returncode not in (0, None)
+    said = "\n".join(rank.output for rank in run.ranks)
+    assert "the ranks were given different features" in said
+    assert f"rank 1 on {os.uname().nodename}" in said
+    assert "checksum" in said
+    assert not work_path(tmp_path / "model").exists()
+
+
+def test_no_rank_holds_all_weights(tmp_path):
+    """200 MB of weights by ranks that may take 96 MB: what one process in memory cannot do."""
+    run = mpiexec("limited_training.py", "over ranks", str(tmp_path), world=2)
+    for rank in run.ranks:
+        assert rank.result["weights"] > 2 * rank.result["limit"]
+    alone = python("limited_training.py", "in memory", str(tmp_path), check=False)
+    assert alone.returncode == 1
+    assert "MemoryError" in alone.ranks[0].output

@@ -1,0 +1,57 @@
+"""Trains 200 MB of weights with little memory of its own; mapped files do not count.
+
+``limited_training.py "over ranks"|"in memory" FOLDER``
+"""
+
+import json
+import resource
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csc_matrix
+
+from xmc_tf.collective.communicator import choose
+from xmc_tf.data import Features
+from xmc_tf.linear import train_rankers
+from xmc_tf.linear.distributed.account import Account
+from xmc_tf.linear.distributed.training import train_over_ranks
+from xmc_tf.linear.distributed.work_folder import open_work_folder
+from xmc_tf.linear.levels import Levels
+from xmc_tf.params import RankerParams, RankerPredParams
+
+LIMIT, DIMENSIONS, DOCUMENTS = 96 << 20, 250, 2000
+params = RankerParams.from_json({"hlm_args": {"model_chain": {"threshold": 0.0, "max_iter": 2}}})
+
+
+def inputs(labels, clusters):
+    """Documents with two labels each, over a tree of one level of clusters."""
+    rng = np.random.default_rng(0)
+    X = Features(dense=rng.random((DOCUMENTS, DIMENSIONS), np.float32))
+    rows = np.repeat(np.arange(DOCUMENTS), 2)
+    ones = np.ones(len(rows), np.float32)
+    Y = csc_matrix((ones, (rows, rng.integers(0, labels, len(rows)))), shape=(DOCUMENTS, labels))
+    Y.data[:] = 1
+    above = csc_matrix(np.ones((clusters, 1), np.float32))
+    places = np.arange(labels)
+    below = csc_matrix((np.ones(labels, np.float32), (places, places * clusters // labels)), shape=(labels, clusters))
+    return X, Y, [above, below]
+
+
+how, folder = sys.argv[1], Path(sys.argv[2])
+communicator = choose()
+X, Y, chain = inputs(300, 3)
+train_rankers(X, Y, chain, params=params, threads=1)  # compiles, or loads what is compiled
+X, Y, chain = inputs(100_000, 400)
+used = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData"))
+limit = int(used.split()[1]) * 1024 + LIMIT
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+if how == "in memory":
+    model = train_rankers(X, Y, chain, params=params, threads=1)
+else:
+    work = open_work_folder(communicator, folder / "model", "k" * 64)
+    model = train_over_ranks(
+        communicator, work, X, lambda: Levels(Y, chain, None, params, None),
+        pred_params=RankerPredParams(), account=Account(threads=1),
+    )  # fmt: skip
+print(json.dumps({"limit": LIMIT, "weights": 8 * model.nr_weights}))
