@@ -31,6 +31,7 @@ def small_pieces(monkeypatch):
     """Many sub-problems of few tasks."""
     monkeypatch.setattr(planning, "LEAST_WORK", 1000)
     monkeypatch.setattr("xmc_tf.linear.tasks.LABELS_PER_TASK", 8)
+    monkeypatch.setattr("xmc_tf.linear.distributed.predicting.DOCUMENTS_A_PIECE", 17)
 
 
 def one_process(folder, X, params, **more):

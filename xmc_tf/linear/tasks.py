@@ -74,14 +74,23 @@ class Instances:
 
 def level_tasks(instances: Instances, problem: LevelProblem) -> LevelTasks:
     """A level's clusters as tasks, wide ones cut into pieces."""
-    children = np.diff(problem.clusters.indptr).astype(np.int64)
+    return cut_clusters(np.diff(problem.clusters.indptr), _matched_entries(instances, problem))
+
+
+def cut_clusters(children: np.ndarray, entries: np.ndarray) -> LevelTasks:
+    """Clusters as tasks.
+
+    Args:
+        children: how many labels each cluster has.
+        entries: how many numbers the instances matched to it have.
+    """
+    children = children.astype(np.int64)
     pieces = -(-children // LABELS_PER_TASK)
     cluster = np.repeat(np.arange(len(children)), pieces)
     begin = LABELS_PER_TASK * (np.arange(len(cluster)) - np.repeat(np.cumsum(pieces) - pieces, pieces))
     end = np.minimum(begin + LABELS_PER_TASK, children[cluster])
-    entries = _matched_entries(instances, problem)[cluster]
     # One pass gathers the instances, then one goes over them for each register of labels.
-    return LevelTasks(cluster, begin, end, entries * (1 + -(-(end - begin) // WIDTH)))
+    return LevelTasks(cluster, begin, end, entries[cluster].astype(np.int64) * (1 + -(-(end - begin) // WIDTH)))
 
 
 def task_labels(problem: LevelProblem, cluster: int, begin: int, end: int) -> np.ndarray:

@@ -1,5 +1,6 @@
 """What the levels so far predict for the training documents, each rank for a range of them."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from xmc_tf.data import Features, save_matrix
 from xmc_tf.data.stored import stack_rows
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.xlinear import XLinear
+
+DOCUMENTS_A_PIECE = 100_000
 
 
 def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, target: Path, account: Account) -> None:
@@ -27,13 +30,17 @@ def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, 
         return
     entries = np.ones(X.nr_rows) if X.sparse is None else np.diff(X.sparse.indptr) + 1 + X.nr_dense
     first, last = balanced(entries, communicator.size).range(communicator.rank)
-    part = target.with_name(f"{target.stem}-{communicator.rank}.npz")
+    bounds = [*range(first, last, DOCUMENTS_A_PIECE), last] if first < last else [first, last]
+    # Every document's answer is its own: how they are cut does not show in it.
+    pieces = [target.with_name(f"{target.stem}-{a}-{b}.npz") for a, b in pairwise(bounds)]
 
     def predict() -> None:
         with account.busy(1.0):
-            save_matrix(part, model.predict(X.rows(slice(first, last)), threads=account.threads))
+            for piece, (a, b) in zip(pieces, pairwise(bounds), strict=True):
+                if not piece.exists():
+                    save_matrix(piece, model.predict(X.rows(slice(a, b)), threads=account.threads))
 
     together(communicator, predict)
-    parts = [target.with_name(f"{target.stem}-{rank}.npz") for rank in range(communicator.size)]
-    together(communicator, lambda: stack_rows(parts, target) if communicator.rank == 0 else None)
-    together(communicator, part.unlink)
+    everyones = [piece for several in communicator.allgather(pieces) for piece in several]
+    together(communicator, lambda: stack_rows(everyones, target) if communicator.rank == 0 else None)
+    together(communicator, lambda: [piece.unlink() for piece in pieces])

@@ -8,15 +8,18 @@ from scipy.sparse import csc_matrix
 
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.data import save_matrix
+from xmc_tf.data.npz import read_npz
+from xmc_tf.data.npz_write import write_npz
 from xmc_tf.data.stored import open_matrix
 from xmc_tf.linear.problems import LevelProblem
+from xmc_tf.linear.tasks import LevelTasks
 from xmc_tf.params import LinearLevelParams
 
-_FACTS = "problem.json"
+_FACTS, _TASKS = "problem.json", "tasks.npz"
 
 
-def save_problem(folder: Path, problem: LevelProblem) -> None:
-    """Writes what a level is trained on; finished when ``problem.json`` is there."""
+def save_problem(folder: Path, problem: LevelProblem, tasks: LevelTasks) -> None:
+    """Writes what a level is trained on, and its tasks; finished when ``problem.json`` is there."""
     folder.mkdir(parents=True, exist_ok=True)
     matrices = {
         "Y": problem.labels, "C": problem.clusters.astype(np.float32), "M": problem.matched, "R": problem.costs,
@@ -29,6 +32,8 @@ def save_problem(folder: Path, problem: LevelProblem) -> None:
         "params": problem.params.to_json(),
         "matrices": [name for name, matrix in matrices.items() if matrix is not None],
     }
+    with atomic_file(folder / _TASKS) as part:
+        write_npz(part, tasks._asdict())
     with atomic_file(folder / _FACTS) as part:
         part.write_text(json.dumps(facts), encoding="utf-8")
 
@@ -46,3 +51,9 @@ def open_problem(folder: Path) -> LevelProblem:
         csc_matrix(found["Y"]), csc_matrix(found["C"]), found.get("M"), found.get("R"), facts["covered"],
         LinearLevelParams.from_json(facts["params"]),
     )  # fmt: skip
+
+
+def open_tasks(folder: Path) -> LevelTasks:
+    """The tasks of a level, mapped: making them takes a look at all that is matched, which one rank does for all."""
+    arrays = read_npz(folder / _TASKS, name="work file")
+    return LevelTasks(*(arrays[name] for name in LevelTasks._fields))

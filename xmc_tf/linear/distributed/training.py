@@ -17,7 +17,7 @@ from xmc_tf.linear.distributed.joining import join_blocks
 from xmc_tf.linear.distributed.plan import SubProblem, cut_into_sub_problems
 from xmc_tf.linear.distributed.predicting import predict_over_ranks
 from xmc_tf.linear.distributed.solving import solve_over_ranks
-from xmc_tf.linear.distributed.stored import is_stored, open_problem, save_problem
+from xmc_tf.linear.distributed.stored import is_stored, open_problem, open_tasks, save_problem
 from xmc_tf.linear.distributed.work_folder import WorkFolder
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.tasks import Instances, level_tasks
@@ -69,7 +69,7 @@ def train_over_ranks(
         if course.waits[run.start]:
             predicted = work.file(f"predicted-{run.start}.npz")
             predict_over_ranks(communicator, model, X, predicted, account)
-        together(communicator, partial(_store, work, levels, run, predicted))
+        together(communicator, partial(_store, work, levels, run, predicted, instances))
         _train_run(communicator, work, run, instances, account, seed)
         for t in run:
             problem = open_problem(work.level(t))
@@ -78,14 +78,15 @@ def train_over_ranks(
     return model
 
 
-def _store(work: WorkFolder, levels: Levels | None, run: range, predicted: Path | None) -> None:
+def _store(work: WorkFolder, levels: Levels | None, run: range, predicted: Path | None, instances: Instances) -> None:
     """Leaves the problems of some levels on disk, on the rank that has the levels."""
     if levels is None:
         return
     for t in run:
         if not is_stored(work.level(t)):
             known = open_matrix(predicted) if predicted is not None and t == run.start else None
-            save_problem(work.level(t), levels.problem(t, known))
+            problem = levels.problem(t, known)
+            save_problem(work.level(t), problem, level_tasks(instances, problem))
 
 
 def _train_run(
@@ -95,11 +96,12 @@ def _train_run(
     joined = communicator.broadcast([t for t in run if work.weights(t).exists()])
     if len(joined) == len(run):
         return
-    problems = {t: open_problem(work.level(t)) for t in run}
-    levels = {t: (problem, level_tasks(instances, problem)) for t, problem in problems.items()}
+    levels = {t: (open_problem(work.level(t)), open_tasks(work.level(t))) for t in run}
     # Cut as if nothing were done yet: what an earlier run has solved is found by the same cuts.
-    plan = cut_into_sub_problems({t: tasks.work for t, (_, tasks) in levels.items()})
-    plan = [sub for sub in plan if sub.level not in joined]
+    plan: list[SubProblem] = []
+    if communicator.rank == 0:
+        plan = cut_into_sub_problems({t: tasks.work for t, (_, tasks) in levels.items()})
+    plan = [sub for sub in communicator.broadcast(plan) if sub.level not in joined]
     title = f"rankers, level {run.start + 1}" if len(run) == 1 else f"rankers, levels {run.start + 1} to {run.stop}"
     name = communicator.broadcast(f"{os.getpid()}-{run.start}")
     solve_over_ranks(communicator, work, plan, levels, instances, run=name, title=title, account=account, seed=seed)
