@@ -29,7 +29,13 @@ class Agreement(NamedTuple):
         rows = [
             ["model", *map(percent, self.model)],
             ["exported", *map(percent, self.exported)],
-            ["loss", *(f"{100 * (a - b):+.2f}" for a, b in zip(self.model, self.exported, strict=True))],
+            [
+                "loss",
+                *(
+                    f"{100 * (a - b):+.2f}".replace("-0.00", "+0.00")
+                    for a, b in zip(self.model, self.exported, strict=True)
+                ),
+            ],
         ]
         return format_table(["", *(f"P@{k}" for k in self.ks)], rows) + (
             f"\nthe same best label for {percent(self.same_first)} % of the documents"

@@ -18,7 +18,8 @@ def chained(name: str, raw: tf.Tensor, parent: tf.Tensor) -> tf.Tensor:
     """The score of nodes on their paths from the root.
 
     In double precision in between, as the compiled search does it: equal scores are frequent (a hinge makes all that
-    is beyond its margin 1), and are to be equal here too.
+    is beyond its margin 1), and are to be equal here too. Only scores below 1e-38 are 0 here: TensorFlow
+    computes without the numbers between.
 
     Args:
         name: the post-processor.
@@ -50,7 +51,8 @@ def rank(scores: tf.Tensor, nodes: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
         nodes: int32, of the same shape.
         there: whether it is a candidate at all.
     """
-    bits = tf.bitcast(tf.where(tf.equal(scores, 0.0), 0.0, scores), tf.int32)  # there are two zeros
+    bits = tf.bitcast(scores, tf.int32)
+    bits = tf.where(tf.equal(bits, -(2**31)), 0, bits)  # of the two zeros
     # The bits of negative numbers ascend as these fall.
     ascending = tf.where(bits < 0, tf.bitwise.bitwise_xor(bits, _LARGEST_NODE), bits)
     keys = tf.bitwise.left_shift(tf.cast(ascending, tf.int64), tf.constant(32, tf.int64))

@@ -151,9 +151,21 @@ class Signatures:
 def _traced(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) -> Any:
     """The function's graph; its inputs bear the names by which requests give them."""
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
-    return tf.function(function, autograph=False).get_concrete_function(named)
+
+    def call(inputs: Mapping[str, tf.Tensor]) -> Any:
+        return function({name: _of_rank(inputs[name], spec.shape, name) for name, spec in named.items()})
+
+    return tf.function(call, autograph=False).get_concrete_function(named)
+
+
+def _of_rank(given: tf.Tensor, shape: tf.TensorShape, name: str) -> tf.Tensor:
+    """Refuses an input of more or fewer dimensions, which a server lets through and the ops would take for a list."""
+    # Under this op the graph does not know the shape beforehand, or the check would be optimised away; the message names
+    # the op.
+    given = tf.raw_ops.PlaceholderWithDefault(input=given, shape=None, name=name)
+    return tf.ensure_shape(given, shape)
 
 
 def _demand(condition: tf.Tensor, message: str) -> Any:
     """Ends the request with the message where the condition does not hold."""
-    return tf.debugging.Assert(condition, [tf.constant(message)])
+    return tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)])

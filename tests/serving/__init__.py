@@ -1,0 +1,1 @@
+"""Exported models, and what belongs to serving them."""

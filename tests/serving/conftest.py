@@ -1,0 +1,23 @@
+"""A small model and its export, made once."""
+
+import pytest
+
+from tests.serving.cases import text_model
+from xmc_tf.serving.export import ExportSettings, export_model, parts_of_ranker
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """The model as it is loaded from its folder."""
+    folder = tmp_path_factory.mktemp("model") / "model"
+    made = text_model()
+    made.save(folder)
+    return type(made).load(folder)
+
+
+@pytest.fixture(scope="session")
+def exported(model, tmp_path_factory):
+    """The folder of its first version."""
+    folder = tmp_path_factory.mktemp("served") / "subjects" / "1"
+    export_model(parts_of_ranker(model), folder, ExportSettings(only_topk=5, beam_size=8))
+    return folder

@@ -1,0 +1,329 @@
+"""What is exported is an ordinary SavedModel: plain TensorFlow loads it and answers as the model does."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.client import pywrap_tf_session
+
+from tests.serving.cases import HARD, NAMES, assert_same, documents, random_model, random_sparse
+from tests.serving.plain_tensorflow import operations
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features
+from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.serving import streamed
+from xmc_tf.serving.export import ExportSettings, ModelParts, export_model, parts_of_ranker
+from xmc_tf.serving.local import ABOUT, LocalModel
+
+BATCHES = (1, 7, 64)
+# What tensorflow_text puts into a stock tensorflow_model_server beside TensorFlow's own operations.
+TEXT_OPERATIONS = {
+    "CaseFoldUTF8", "NormalizeUTF8", "RegexSplitWithOffsets", "FastBertNormalize", "FastWordpieceTokenizeWithOffsets",
+    "WordpieceTokenizeWithOffsets", "SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceTokenizeWithOffsetsOp",
+    "WhitespaceTokenizeWithOffsetsV2",
+}  # fmt: skip
+
+
+def plain_answers(folder, texts, tmp_path):
+    """What a process without this package answers, by loader, batch size and output; and what it says of the graph."""
+    requests, answers = tmp_path / "requests.npz", tmp_path / "answers.npz"
+    np.savez(
+        requests, bytes=np.frombuffer(b"".join(texts), np.uint8), lengths=[len(text) for text in texts], batches=BATCHES
+    )
+    script = Path(__file__).with_name("plain_tensorflow.py")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    run = subprocess.run(
+        [sys.executable, str(script), str(folder), str(requests), str(answers)],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return np.load(answers), json.loads(run.stdout)
+
+
+def test_plain_tensorflow_answers_as_the_model_does(model, exported, tmp_path):
+    texts = [*HARD, *(text.encode() for text in documents(60, seed=2)[0])]
+    answers, graph = plain_answers(exported, texts, tmp_path)
+    assert set(graph["foreign"]) <= TEXT_OPERATIONS
+    assert graph["used"] > 20
+    assert graph["python"] == []
+    expected = model.predict(texts, only_topk=5, beam_size=8, threads=1)
+    for loader in ("load", "session"):
+        for size in BATCHES:
+            labels, scores, names = (answers[f"{loader}-{size}-{part}"] for part in ("labels", "scores", "names"))
+            assert (labels.dtype, scores.dtype, labels.shape) == (np.int64, np.float32, (len(texts), 5))
+            assert_same(labels, scores, expected)
+            for row, of_row in zip(labels, names, strict=True):
+                assert [name.decode() for name in of_row] == [NAMES[label] if label >= 0 else "" for label in row]
+
+
+def test_an_operation_of_somebody_else_is_noticed(tmp_path):
+    class Foreign(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+        def __call__(self, text):
+            return {"labels": tf.py_function(lambda one: tf.zeros([len(one), 1]), [text], tf.float32)}
+
+    module = Foreign()
+    tf.saved_model.save(module, str(tmp_path / "1"), signatures={"serving_default": module.__call__})
+    assert "EagerPyFunc" in operations(str(tmp_path / "1"))
+
+
+def test_answers_do_not_depend_on_what_was_asked_together(exported):
+    # A server that batches puts requests behind one another and cuts the answers apart again.
+    model = LocalModel(exported)
+    first, second = HARD[3:5], [text.encode() for text in documents(9, seed=4)[0]]
+    for signature in ("serving_default", "paths"):
+        alone = [model.ask(part, signature) for part in (first, second)]
+        together = model.ask([*first, *second], signature)
+        for name, values in together.items():
+            for part, cut in zip(alone, np.split(values, [len(first)]), strict=True):
+                if values.dtype == np.float32:
+                    np.testing.assert_allclose(cut, part[name], rtol=0, atol=1e-6)
+                else:
+                    np.testing.assert_array_equal(cut, part[name], name)
+
+
+def test_no_texts_at_all(exported):
+    assert {name: value.shape for name, value in LocalModel(exported).ask([]).items()} == {
+        "labels": (0, 5), "scores": (0, 5), "names": (0, 5)
+    }  # fmt: skip
+
+
+def test_features_are_what_a_caller_may_send_instead(model, exported):
+    texts = documents(12, seed=6)[0]
+    ids, weights = model.tfidf.graph().padded(tf.constant(texts))
+    signature = tf.saved_model.load(str(exported)).signatures["features"]
+    of_text = LocalModel(exported).ask(texts)
+    for wider in (0, 5):  # as a server pads them
+        padding = [[0, 0], [0, wider]]
+        out = signature(feature_ids=tf.pad(ids, padding), feature_weights=tf.pad(weights, padding))
+        np.testing.assert_array_equal(out["labels"], of_text["labels"])
+        np.testing.assert_allclose(out["scores"], of_text["scores"], atol=1e-6)
+    for wrong in (-1, model.ranker.nr_features):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="feature_ids must lie between 0 and"):
+            signature(feature_ids=tf.fill([1, 1], wrong), feature_weights=tf.ones([1, 1]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must have the same shape"):
+        signature(feature_ids=ids, feature_weights=weights[:, 1:])
+
+
+def test_how_many_labels_can_be_asked_for(model, exported):
+    local = LocalModel(exported)
+    texts = documents(4, seed=8)[0]
+    wanted = np.array([3, 1, 8, 2], np.int32)
+    out = local.ask(texts, "top_k", k=wanted)
+    assert out["labels"].shape == (4, 8)
+    for row, k in enumerate(wanted):
+        expected = model.predict(texts[row : row + 1], only_topk=int(k), beam_size=8, threads=1)
+        assert_same(out["labels"][row : row + 1], out["scores"][row : row + 1], expected)
+        assert [bool(name) for name in out["names"][row]] == [place < k for place in range(8)]
+    assert local.ask([], "top_k", k=np.zeros(0, np.int32))["labels"].shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("k", "message"),
+    [
+        ([9], "k may be at most 8 in this model: it was exported with this beam; export it again with a larger -b"),
+        ([0], "k must be at least 1"),
+        ([1, 1], "k must have one number for each text"),
+    ],
+)
+def test_impossible_numbers_of_labels_are_refused_in_words(exported, k, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape(message)):
+        LocalModel(exported).ask(["word1"], "top_k", k=np.array(k, np.int32))
+
+
+@pytest.mark.parametrize(
+    ("signature", "wrong", "message"),
+    [
+        ("serving_default", {"text": np.array([1.0], np.float32)}, "string but float is provided"),
+        (
+            "serving_default",
+            {"text": np.array("one", object)},
+            r"Shape of tensor \S*text\S* \S* is not compatible with expected shape \[\?\]",
+        ),
+        (
+            "paths",
+            {"text": np.array([["a", "b"]], object)},
+            r"Shape of tensor \S*text\S* \S* is not compatible with expected shape \[\?\]",
+        ),
+        (
+            "top_k",
+            {"k": np.array(1, np.int32)},
+            r"Shape of tensor \S*k\S* \[\] is not compatible with expected shape \[\?\]",
+        ),
+        (
+            "features",
+            {"feature_ids": np.array([1], np.int32)},
+            r"Shape of tensor \S*feature_ids\S* \[1\] is not compatible",
+        ),
+    ],
+)
+def test_requests_of_a_wrong_type_or_shape_are_refused_in_words(exported, signature, wrong, message):
+    v1 = tf.compat.v1
+    right = {
+        "text": np.array(["word1"], object), "k": np.array([1], np.int32),
+        "feature_ids": np.array([[1]], np.int32), "feature_weights": np.array([[1]], np.float32),
+    }  # fmt: skip
+    with tf.Graph().as_default() as graph, v1.Session() as session:
+        definition = v1.saved_model.loader.load(session, ["serve"], str(exported)).signature_def[signature]
+
+        def run(given):
+            # As a server does it: past the checks that Python makes of what it feeds.
+            inputs = {
+                graph.get_tensor_by_name(tensor.name)._as_tf_output(): given[name]
+                for name, tensor in definition.inputs.items()
+            }
+            outputs = [graph.get_tensor_by_name(definition.outputs["labels"].name)._as_tf_output()]
+            return pywrap_tf_session.TF_SessionRun_wrapper(session._session, None, inputs, outputs, [], None)
+
+        session.run([])
+        assert run(right)[0].shape[0] == 1
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            run(right | wrong)
+
+
+def test_the_path_to_each_label_is_that_of_the_tree(model, exported):
+    texts = documents(5, seed=9)[0]
+    out = LocalModel(exported).ask(texts, "paths")
+    depth = model.tree.depth
+    assert out["nodes"].shape == out["node_scores"].shape == (5, 5, depth - 1)
+    for row, labels in enumerate(out["labels"]):
+        for column, label in enumerate(labels):
+            path = model.tree.path(int(label))[1:]
+            assert tuple(out["nodes"][row, column]) == path
+            scores = [*out["node_scores"][row, column], out["scores"][row, column]]
+            assert all(a >= b > 0 for a, b in zip([1.0, *scores], scores, strict=False))
+            for level, node in enumerate(path):
+                below = {NAMES[one] for one in model.tree.labels_under(level + 1, node)}
+                examples = [name.decode() for name in out["node_examples"][row, column, level] if name]
+                assert examples
+                assert set(examples) <= below
+                assert len(set(examples)) == len(examples)
+
+
+def test_numbers_of_the_model_can_be_asked_for(exported):
+    out = LocalModel(exported).ask(["", ""], "about")
+    assert {name: value.tolist() for name, value in out.items()} == {"nr_labels": [60, 60], "k": [5, 5], "most": [8, 8]}
+
+
+def test_settings_change_the_answers(model, tmp_path):
+    texts = [*documents(30, seed=10)[0], ""]
+    settings = ExportSettings(only_topk=3, beam_size=2, post_processor="sigmoid", threshold=0.3)
+    export_model(parts_of_ranker(model), tmp_path / "1", settings)
+    out = LocalModel(tmp_path / "1").ask(texts)
+    expected = model.predict(texts, only_topk=3, beam_size=2, post_processor="sigmoid", threads=1)
+    for row in range(len(texts)):
+        begin, end = expected.indptr[row : row + 2]
+        kept = expected.data[begin:end] >= 0.3
+        assert out["labels"][row].tolist() == [
+            label if keep else -1 for label, keep in zip(expected.indices[begin:end], kept, strict=True)
+        ]
+    assert -1 in out["labels"]
+    assert (out["labels"] >= 0).any()
+
+
+def test_a_model_that_reads_features_is_asked_with_features(tmp_path):
+    draw = np.random.default_rng(12)
+    ranker = random_model(draw, nr_dense=6)
+    X = Features(random_sparse(draw, 20, 40), draw.standard_normal((20, 6)).astype(np.float32))
+    exported = export_model(ModelParts(ranker, None, None), tmp_path / "1")
+    loaded = tf.saved_model.load(str(exported.folder))
+    assert set(loaded.signatures) == {"serving_default", "features"}
+    widest = int(np.diff(X.sparse.indptr).max())
+    ids, weights = np.zeros((20, widest), np.int32), np.zeros((20, widest), np.float32)
+    for row in range(20):
+        begin, end = X.sparse.indptr[row : row + 2]
+        ids[row, : end - begin], weights[row, : end - begin] = X.sparse.indices[begin:end], X.sparse.data[begin:end]
+    out = loaded.signatures["serving_default"](
+        feature_ids=tf.constant(ids), feature_weights=tf.constant(weights), vectors=tf.constant(X.dense)
+    )
+    assert_same(out["labels"].numpy(), out["scores"].numpy(), ranker.predict(X, threads=1))
+    assert [name.decode() for name in out["names"].numpy()[0]] == [str(label) for label in out["labels"].numpy()[0]]
+
+
+def test_weights_are_written_in_blocks_and_read_as_one(model, exported, tmp_path, monkeypatch):
+    monkeypatch.setattr(streamed, "BLOCK_BYTES", 100)
+    export_model(parts_of_ranker(model), tmp_path / "1", ExportSettings(only_topk=5, beam_size=8))
+    texts = documents(10, seed=13)[0]
+    expected, found = LocalModel(exported).ask(texts), LocalModel(tmp_path / "1").ask(texts)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+    assert {path.name.split(".")[0] for path in (tmp_path / "1" / "variables").iterdir()} == {"variables"}
+
+
+def test_the_table_says_how_each_level_lies(model, tmp_path):
+    exported = export_model(parts_of_ranker(model), tmp_path / "1")
+    lines = exported.table().splitlines()
+    assert lines[0].split() == ["level", "nodes", "weights", "full", "form", "MB"]
+    assert len(lines) == 2 + model.ranker.depth
+    assert sum(int(line.split()[2].replace(",", "")) for line in lines[2:]) == model.ranker.nr_weights
+    assert json.loads((tmp_path / "1" / ABOUT).read_text())["bytes"] == exported.bytes
+
+
+def test_nothing_of_the_users_is_overwritten_but_an_older_export(model, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("keep")
+    with pytest.raises(InputError, match="is there already and is no exported model"):
+        export_model(parts_of_ranker(model), mine)
+    assert (mine / "notes.txt").read_text() == "keep"
+    for k in (2, 3):
+        export_model(parts_of_ranker(model), tmp_path / "1", ExportSettings(only_topk=k))
+    assert LocalModel(tmp_path / "1").about["k"] == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"only_topk": 0}, "only_topk must be at least 1"),
+        ({"beam_size": -1}, "beam_size must be at least 1"),
+        ({"post_processor": "softmax"}, "unknown post-processor 'softmax'"),
+        ({"threshold": float("nan")}, "the threshold must be a number"),
+        ({"precision": "fp8"}, "weights are not kept in 'fp8'"),
+    ],
+)
+def test_impossible_settings_are_refused(settings, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        ExportSettings(**settings)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: None, "does not exist"),
+        (lambda folder: folder.mkdir(), "is no exported model"),
+        (lambda folder: TextRanker.save(_the_model(), folder), "is a trained model, not an exported one"),
+        (lambda folder: _broken(folder), "cannot be loaded"),
+        (lambda folder: _of_something_else(folder), "is a SavedModel of something else"),
+    ],
+)
+def test_folders_that_hold_no_exported_model_are_named(make, message, tmp_path, model, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "_the_model", lambda: model)
+    make(tmp_path / "1")
+    with pytest.raises(InputError, match=message):
+        LocalModel(tmp_path / "1")
+
+
+def _the_model():
+    """Put in place by the test."""
+
+
+def _of_something_else(folder):
+    tf.saved_model.save(tf.Module(), str(folder))
+
+
+def _broken(folder):
+    _of_something_else(folder)
+    (folder / ABOUT).parent.mkdir()
+    (folder / ABOUT).write_text('{"format": "xmc_tf.serving"}')
+    (folder / "saved_model.pb").write_bytes(b"cut")
+
+
+def test_the_highest_version_is_taken(exported):
+    assert LocalModel(exported.parent).folder == exported
