@@ -36,9 +36,12 @@ def merge_rows(gradient: Gradient | RowGradient) -> RowGradient:
 
 def dense(gradient: Gradient, variable: tf.Variable) -> tf.Tensor:
     """A replicated variable's gradient as a tensor of its shape: ranks touch different rows, and sums must meet."""
-    if not isinstance(gradient, tf.IndexedSlices):
-        return gradient
-    return tf.math.unsorted_segment_sum(gradient.values, gradient.indices, variable.shape[0])
+    if isinstance(gradient, tf.IndexedSlices):
+        gradient = tf.math.unsorted_segment_sum(gradient.values, gradient.indices, variable.shape[0])
+    # Behind reshapes by sizes that only the batch tells, a gradient has forgotten its shape; counting its bytes needs
+    # it (tests/distributed/test_matcher.py, "bert").
+    gradient.set_shape(variable.shape)
+    return gradient
 
 
 def sum_replicated(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:

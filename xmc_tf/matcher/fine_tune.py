@@ -37,6 +37,9 @@ _SIGNATURE = [
     tf.TensorSpec([], tf.float32),
 ]
 
+# XLA compiles anew for every width, so there are only multiples of this.
+_XLA_WIDTH = 16
+
 
 @dataclass
 class LevelResult:
@@ -192,7 +195,7 @@ def _graph_of_a_batch(
     def encode(ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         return encoder(ids, mask, training=True)
 
-    encode = tf.function(encode, jit_compile=True) if params.xla else encode
+    encode = tf.function(encode, jit_compile=True, autograph=False) if params.xla else encode
 
     @tf.function(input_signature=_SIGNATURE, autograph=False)
     def train_batch(
@@ -206,8 +209,13 @@ def _graph_of_a_batch(
     ) -> tf.Tensor:
         documents, width = tf.shape(ids)[0], tf.shape(ids)[1]
         # No encoder takes a batch of nothing, and a worker that has none must still take part in the step.
-        room = [[0, tf.maximum(0, 1 - documents)], [0, 0]]
-        ids, seen = tf.pad(ids, room, constant_values=pad_id), tf.pad(mask, room, constant_values=1)
+        empty = tf.maximum(0, 1 - documents)
+        ids = tf.pad(ids, [[0, empty], [0, 0]], constant_values=pad_id)
+        seen = tf.pad(mask, [[0, empty], [0, 0]], constant_values=1)
+        if params.xla:
+            more = tf.minimum(-width % _XLA_WIDTH, encoder.max_length - width)
+            ids, seen = tf.pad(ids, [[0, 0], [0, more]], constant_values=pad_id), tf.pad(seen, [[0, 0], [0, more]])
+            width += more
         ragged = tf.RaggedTensor.from_row_splits(candidates, splits, validate=False)
         with tf.GradientTape() as tape:
             vectors = encode(ids, seen)[:documents]

@@ -78,6 +78,7 @@ class Matcher:
         rows: np.ndarray | None = None,
         seed: int = 0,
         logdir: str | Path | None = None,
+        names: Sequence[str] | None = None,
     ) -> Self:
         """Fine-tunes encoder and heads level by level; goes on where an interrupted call with this folder stopped.
 
@@ -99,6 +100,7 @@ class Matcher:
             rows: the documents to train on, where some are held out; None for all.
             seed: of all that is drawn.
             logdir: TensorBoard's folder.
+            names: of the labels, for what TensorBoard shows.
         """
         levels = LevelByLevel(
             strategy,
@@ -116,6 +118,7 @@ class Matcher:
             rows,
             seed,
             logdir,
+            names,
         )
         heads, results = levels.train()
         labels = tree.labels if len(heads) == tree.depth else None

@@ -22,9 +22,10 @@ class Position:
     """
 
     def __init__(self) -> None:
-        # Step, epoch, batches taken of that epoch, validations since the best one.
-        self._counts = tf.Variable(tf.zeros([4], tf.int64), trainable=False, name="position")
-        self._best = tf.Variable(tf.constant(-np.inf, tf.float64), trainable=False, name="best")
+        with tf.device("/cpu:0"):  # to be read in every step without waiting for a GPU
+            # Step, epoch, batches taken of that epoch, validations since the best one.
+            self._counts = tf.Variable(tf.zeros([4], tf.int64), trainable=False, name="position")
+            self._best = tf.Variable(tf.constant(-np.inf, tf.float64), trainable=False, name="best")
 
     @property
     def variables(self) -> list[tf.Variable]:

@@ -15,6 +15,7 @@ import tensorflow as tf
 from scipy.sparse import csr_matrix, spmatrix, vstack
 
 from xmc_tf.collective.checkpoint import load_tables, save_tables
+from xmc_tf.collective.manifest import read_manifest
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.collective.training_state import has_checkpoint
 from xmc_tf.common.errors import InputError
@@ -26,8 +27,9 @@ from xmc_tf.matcher.fine_tune import LevelResult, fine_tune_level
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.levels import LevelTask, levels_of
 from xmc_tf.matcher.predict_levels import predict_level
+from xmc_tf.matcher.projector import write_projector
 from xmc_tf.matcher.quality import precision
-from xmc_tf.matcher.summaries import LevelSummaries
+from xmc_tf.matcher.summaries import LevelSummaries, write_texts
 from xmc_tf.matcher.vectors import own_documents, vectors_of_all
 from xmc_tf.params import MatcherParams, MatcherPredParams, per_level
 from xmc_tf.tree import LabelTree
@@ -66,6 +68,7 @@ class LevelByLevel:
     rows: np.ndarray | None = None
     seed: int = 0
     logdir: str | Path | None = None
+    names: Sequence[str] | None = None
     _vectors: np.ndarray | None = field(default=None, init=False)
 
     def train(self) -> tuple[list[LabelHead], list[LevelResult]]:
@@ -79,6 +82,7 @@ class LevelByLevel:
         writer = None
         if self.logdir is not None and world.rank == 0:
             writer = tf.summary.create_file_writer(str(self.logdir))
+            write_texts(writer, self.tree, params)
 
         heads: list[LabelHead] = []
         results: list[LevelResult] = []
@@ -89,8 +93,8 @@ class LevelByLevel:
             place = self.folder / f"level_{task.level}"
             head = LabelHead.for_level(self.strategy, task.level, task.nr_nodes, self.encoder.dim, task.splits, now)
             if has_checkpoint(place / "done", world):
-                predicted = self._load(place / "done", head)
-                results.append(LevelResult())
+                predicted, steps = self._load(place / "done", head)
+                results.append(LevelResult(steps=steps, first_step=steps))
             else:
                 # 1. Which parents' children are a document's candidates.
                 true_above = tasks[number - 1].targets if number else None
@@ -121,10 +125,12 @@ class LevelByLevel:
                 # 4. What the next level takes from it.
                 wanted = any("man" in later.negative_sampling for later in params[number + 1 :])
                 predicted = self._predict_all(head, task, predicted, shown) if wanted else None
-                self._save(place / "done", head, predicted)
+                self._save(place / "done", head, predicted, result.steps)
             if held_out and number + 1 < len(tasks):
                 held_out_predicted = self._predict_held_out(head, task, held_out_predicted, shown)
             heads.append(head)
+        if self.logdir is not None:
+            write_projector(self.logdir, heads, self.tree, self.Y, self.names)
         return heads, results
 
     def vectors(self) -> np.ndarray:
@@ -213,14 +219,15 @@ class LevelByLevel:
         truth = self._own_held_out(task.targets)
         return lambda: precision(truth, self._predict_held_out(head, task, parents, params), self.strategy.communicator)
 
-    def _save(self, folder: Path, head: LabelHead, predicted: csr_matrix | None) -> None:
+    def _save(self, folder: Path, head: LabelHead, predicted: csr_matrix | None, steps: int) -> None:
         """The level's result: encoder, head, and the predictions that the next level wants."""
         extra = {f"encoder/{number:05d}": _numpy(one) for number, one in enumerate(self.encoder.variables)}
         if predicted is not None:
             extra |= {"data": predicted.data, "indices": predicted.indices, "indptr": predicted.indptr}
-        save_tables(folder, [head.table], self.strategy.communicator, extra)
+        save_tables(folder, [head.table], self.strategy.communicator, extra, steps)
 
-    def _load(self, folder: Path, head: LabelHead) -> csr_matrix | None:
+    def _load(self, folder: Path, head: LabelHead) -> tuple[csr_matrix | None, int]:
+        """Takes a level's result up; gives its predictions, and how many steps it has taken."""
         found = load_tables(folder, [head.table], self.strategy.communicator)
         for number, variable in enumerate(self.encoder.variables):
             value = found.get(f"encoder/{number:05d}")
@@ -232,10 +239,11 @@ class LevelByLevel:
                     fix="remove the folder, or train with the encoder of the time",
                 )
             variable.assign(tf.cast(value, variable.dtype))
+        steps = read_manifest(folder).step
         if "data" not in found:
-            return None
+            return None, steps
         parts = found["data"], found["indices"], found["indptr"]
-        return csr_matrix(parts, shape=(len(self.store), head.nr_nodes))
+        return csr_matrix(parts, shape=(len(self.store), head.nr_nodes)), steps
 
 
 def _of_level_above(predicted: csr_matrix | None, task: LevelTask) -> csr_matrix:

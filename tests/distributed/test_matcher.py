@@ -1,0 +1,77 @@
+"""Fine-tuning on one, two and four workers: the same losses, the same head, the same predictions."""
+
+import numpy as np
+import pytest
+
+from tests.distributed.launch import horovodrun, python
+
+pytestmark = pytest.mark.distributed
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """What each rank of one, two and four workers said."""
+    said = {}
+    for size in (1, 2, 4):
+        folder = str(tmp_path_factory.mktemp(f"world_{size}"))
+        run = (
+            python("matcher_training.py", "levels", folder, timeout=240)
+            if size == 1
+            else horovodrun("matcher_training.py", "levels", folder, world=size, timeout=240)
+        )
+        said[size] = [rank.result for rank in run.ranks]
+    return said
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("kind", ["rows", "features", "auto", "accumulated", "budget", "bert"])
+def test_losses_are_those_of_one_worker(runs, kind, size):
+    (alone,) = runs[1]
+    assert len(alone[kind]["losses"]) >= 2
+    for rank in runs[size]:
+        np.testing.assert_allclose(rank[kind]["losses"], alone[kind]["losses"], rtol=1e-5)
+        np.testing.assert_allclose(rank[kind]["head"], alone[kind]["head"], rtol=1e-3, atol=2e-5)
+        np.testing.assert_allclose(rank[kind]["vectors"], alone[kind]["vectors"], rtol=1e-3, atol=2e-5)
+
+
+def test_both_routes_are_the_same_and_a_real_batch_decides(runs):
+    for ranks in runs.values():
+        for rank in ranks:
+            np.testing.assert_allclose(rank["rows"]["losses"], rank["features"]["losses"], rtol=1e-5)
+    assert len({rank["auto"]["route"] for rank in runs[4]}) == 1
+    assert all(rank["auto"]["route"] in ("rows", "features") for rank in runs[2] + runs[4])
+    assert runs[1][0]["sent"] == {} or not any(runs[1][0]["sent"].values())
+    assert all(rank["sent"]["vectors"] > 0 and rank["sent"]["rows"] > 0 for rank in runs[2])
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_all_levels_with_their_predictions(runs, size):
+    alone = runs[1][0]["all levels"]
+    assert len(alone["losses"]) == 3
+    for rank in runs[size]:
+        ours = rank["all levels"]
+        for level, losses in enumerate(alone["losses"]):
+            np.testing.assert_allclose(ours["losses"][level], losses, rtol=1e-3)
+            for (step, measures), (at, theirs) in zip(
+                ours["validations"][level], alone["validations"][level], strict=True
+            ):
+                assert (step, measures) == (at, pytest.approx(theirs))
+        np.testing.assert_allclose(ours["predicted"], alone["predicted"], rtol=1e-2, atol=1e-3)
+
+
+def test_two_workers_begin_and_others_go_on(runs, tmp_path):
+    """From a checkpoint in the middle of an epoch, by one and then by four, as the unbroken run of one worker."""
+    (alone,) = runs[1]
+    for size in (1, 4):
+        folder = str(tmp_path / f"for {size}")
+        (tmp_path / f"for {size}").mkdir()
+        begun = horovodrun("matcher_training.py", "begin", folder, world=2)
+        assert all(rank.result is True for rank in begun.ranks)
+        run = (
+            python("matcher_training.py", "go on", folder)
+            if size == 1
+            else horovodrun("matcher_training.py", "go on", folder, world=size)
+        )
+        for rank in run.ranks:
+            np.testing.assert_allclose(rank.result["losses"], alone["features"]["losses"][8:], rtol=1e-5)
+            np.testing.assert_allclose(rank.result["head"], alone["features"]["head"], rtol=1e-3, atol=2e-5)
