@@ -8,7 +8,7 @@ import numpy as np
 # Enough to keep some thousand threads busy to the end; each costs a file and a claim.
 MOST_SUB_PROBLEMS = 8192
 # About a tenth of a second: less is not worth a file of its own.
-LEAST_WORK = 500_000
+LEAST_WORK = 1_000_000
 
 
 class SubProblem(NamedTuple):
