@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
+from typing import Any, cast
 
 from xmc_tf.collective.communicator import Communicator
 
@@ -24,6 +25,7 @@ class Account:
     busy_s: float = 0.0
     written: int = 0
     peak_bytes: int = 0
+    waited_s: float = 0.0
     started: float = field(default_factory=time.monotonic)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -34,15 +36,20 @@ class Account:
         Args:
             share: of the rank's threads; None: that of one thread.
         """
-        begin = time.monotonic()
+        begin, waited = time.monotonic(), self.waited_s
         try:
             yield
         finally:
-            seconds = (time.monotonic() - begin) * (1 / self.threads if share is None else share)
+            part = 1 / self.threads if share is None else share
+            seconds = (time.monotonic() - begin) * part - (self.waited_s - waited if part == 1 else 0)
             own = own_memory()
             with self._lock:
                 self.busy_s += seconds
                 self.peak_bytes = max(self.peak_bytes, own)
+
+    def watching(self, communicator: Communicator) -> Communicator:
+        """The same ranks; the time that calls among them take is not counted as work."""
+        return cast(Communicator, _Watched(communicator, self))
 
     def solved(self, work: int, written: int) -> None:
         """Counts one sub-problem."""
@@ -64,6 +71,27 @@ class Account:
             "busy_s": self.busy_s, "waiting_s": max(elapsed - self.busy_s, 0.0), "written": self.written,
             "peak_bytes": max(self.peak_bytes, own_memory()),
         }  # fmt: skip
+
+
+class _Watched:
+    """A communicator whose calls are timed."""
+
+    def __init__(self, communicator: Communicator, account: Account) -> None:
+        self._communicator, self._account = communicator, account
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._communicator, name)
+        if not callable(found):
+            return found
+
+        def timed(*args: Any, **more: Any) -> Any:
+            begin = time.monotonic()
+            try:
+                return found(*args, **more)
+            finally:
+                self._account.waited_s += time.monotonic() - begin
+
+        return timed
 
 
 def own_memory() -> int:

@@ -36,6 +36,7 @@ def train_command_over_ranks(communicator: Communicator, folder: Path, given: Gi
     R, negatives = together(communicator, lambda: (relevance(given), user_negatives(given)) if first else (None, {}))
     work = open_work_folder(communicator, folder, key)
     account = Account(threads=threads_of_rank(communicator, given.arguments.threads))
+    communicator = account.watching(communicator)
     X = _features(communicator, work, given, account)
     _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*given.Y.shape, X.nr_features)))
     tree = _tree(communicator, work, given, X, account)

@@ -1,0 +1,195 @@
+"""The parts of training over ranks by themselves: cuts, claims, joined files, threads, the table."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csc_matrix, random_array, vstack
+
+from tests.collective.threads import all_well, on_ranks
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import load_matrix, save_matrix
+from xmc_tf.data.npz import read_npy
+from xmc_tf.data.npz_write import Stream, write_npz
+from xmc_tf.data.stored import open_matrix, stack_rows
+from xmc_tf.linear.distributed import joining, training
+from xmc_tf.linear.distributed.account import Account, format_accounts
+from xmc_tf.linear.distributed.blocks import write_block
+from xmc_tf.linear.distributed.claims import Claims
+from xmc_tf.linear.distributed.plan import cut_into_sub_problems
+from xmc_tf.linear.kernels.emit import Columns
+from xmc_tf.linear.tasks import cut_clusters
+
+
+@given(st.dictionaries(st.integers(0, 4), st.lists(st.integers(0, 1000), max_size=60), min_size=1), st.integers(1, 500))
+@settings(deadline=None)
+def test_every_task_is_in_one_sub_problem_and_the_largest_come_first(works, least):
+    given_works = {level: np.array(work, np.int64) for level, work in works.items()}
+    plan = cut_into_sub_problems(given_works, most=20, least_work=least)
+    for level, work in given_works.items():
+        mine = sorted((sub.first, sub.last) for sub in plan if sub.level == level)
+        assert [task for first, last in mine for task in range(first, last)] == list(range(len(work)))
+    assert [sub.work for sub in plan] == sorted((sub.work for sub in plan), reverse=True)
+    for sub in plan:
+        inside = given_works[sub.level][sub.first : sub.last]
+        assert sub.work == inside.sum()
+        # No larger than what is wanted, but for the task that goes over it.
+        target = max(least, sum(int(work.sum()) for work in given_works.values()) // 20)
+        assert inside[:-1].sum() <= target
+    assert len(plan) <= 20 + sum(map(bool, works.values()))
+
+
+def test_wide_clusters_become_several_tasks():
+    tasks = cut_clusters(np.array([3, 0, 130]), np.array([10, 99, 7]))
+    assert tasks.cluster.tolist() == [0, 2, 2, 2]
+    assert list(zip(tasks.begin.tolist(), tasks.end.tolist(), strict=True)) == [(0, 3), (0, 64), (64, 128), (128, 130)]
+    assert tasks.work.tolist() == [10 * 2, 7 * 5, 7 * 5, 7 * 2]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 63, 200])
+def test_each_thing_is_taken_once_and_from_the_front(count, tmp_path):
+    taken, together = [], threading.Barrier(6)
+
+    def take(claims):
+        mine = []
+        together.wait()
+        while (number := claims.take()) is not None:
+            mine.append(number)
+        taken.append(mine)
+
+    ranks = [Claims(tmp_path / "claims", count) for _ in range(3)]  # of two threads each
+    threads = [threading.Thread(target=take, args=(ranks[i % 3],)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(number for mine in taken for number in mine) == list(range(count))
+    assert all(mine == sorted(mine) for mine in taken)
+
+
+@given(st.integers(0, 70), st.integers(0, 70))
+@settings(deadline=None)
+def test_the_first_that_is_free_is_found_by_few_looks(count, taken):
+    claims = object.__new__(Claims)
+    claims._count, looks = count, []
+    claims._taken = lambda number: looks.append(number) or number < taken
+    for start in {0, min(taken, count) // 2, min(taken, count)}:
+        looks.clear()
+        assert claims._first_free(start) == min(taken, count)
+        assert len(looks) <= 14
+        assert all(number < count for number in looks)
+
+
+def columns_of(matrix, labels):
+    """A block of the given columns, in their order."""
+    parts = [matrix[:, [label]] for label in labels]
+    counts = [part.nnz for part in parts]
+    return Columns(
+        np.array(labels, np.int64),
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.concatenate([np.zeros(0, np.int32), *(part.indices for part in parts)]).astype(np.int32),
+        np.concatenate([np.zeros(0, np.float32), *(part.data for part in parts)]).astype(np.float32),
+        np.array([len(labels)]),
+    )
+
+
+@given(st.integers(1, 30), st.integers(0, 2**30), st.integers(1, 6), st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_joined_blocks_are_the_file_that_save_matrix_writes(tmp_path_factory, labels, seed, blocks, in_order):
+    folder, rng = tmp_path_factory.mktemp("join"), np.random.default_rng(seed)
+    W = csc_matrix(random_array((12, labels), density=0.3, rng=rng, dtype=np.float32))
+    W.sort_indices()
+    order = np.arange(labels) if in_order else rng.permutation(labels)
+    paths = [folder / f"{number}.npz" for number in range(blocks)]
+    for path, part in zip(paths, np.array_split(order, blocks), strict=True):
+        write_block(path, [columns_of(W, half) for half in np.array_split(part, 2)])
+    save_matrix(folder / "expected.npz", W)
+    before, joining.PIECE_ENTRIES = joining.PIECE_ENTRIES, 5
+    try:
+        assert joining.join_blocks(paths, W.shape, folder / "W.npz") == W.nnz
+    finally:
+        joining.PIECE_ENTRIES = before
+    assert (folder / "W.npz").read_bytes() == (folder / "expected.npz").read_bytes()
+
+
+def test_a_label_that_is_solved_twice_is_noticed(tmp_path):
+    W = csc_matrix(np.ones((2, 3), np.float32))
+    for name in "ab":
+        write_block(tmp_path / f"{name}.npz", [columns_of(W, [1])])
+    with pytest.raises(InputError, match="same label"):
+        joining.join_blocks([tmp_path / "a.npz", tmp_path / "b.npz"], (2, 3), tmp_path / "W.npz")
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(0, 2**30))
+@settings(deadline=None, max_examples=30)
+def test_stacked_rows_are_the_file_of_all_rows(tmp_path_factory, heights, seed):
+    folder, rng = tmp_path_factory.mktemp("stack"), np.random.default_rng(seed)
+    parts = [random_array((height, 7), density=0.4, rng=rng, dtype=np.float32, format="csr") for height in heights]
+    for number, part in enumerate(parts):
+        save_matrix(folder / f"{number}.npz", part)
+        save_matrix(folder / f"{number}.npy", part.toarray())
+    numbers = range(len(parts))
+    stack_rows([folder / f"{number}.npz" for number in numbers], folder / "all.npz")
+    stack_rows([folder / f"{number}.npy" for number in numbers], folder / "all.npy")
+    expected = vstack(parts, format="csr")
+    save_matrix(folder / "expected.npz", expected)
+    assert (folder / "all.npz").read_bytes() == (folder / "expected.npz").read_bytes()
+    assert np.array_equal(read_npy(folder / "all.npy"), expected.toarray())
+    assert np.array_equal(open_matrix(folder / "all.npz").toarray(), load_matrix(folder / "all.npz").toarray())
+
+
+def test_pieces_that_do_not_add_up_are_no_file(tmp_path):
+    with pytest.raises(InputError, match="add up"):
+        write_npz(tmp_path / "x.npz", {"data": Stream(np.dtype("f4"), 3, lambda: [np.zeros(2, np.float32)])})
+
+
+@pytest.mark.parametrize(
+    ("cores", "ranks", "wanted", "given"),
+    [
+        ([{0, 1, 2, 3}] * 2, 2, [2, 2], -1),
+        ([{0}, {1}], 2, [1, 1], -1),
+        ([{0, 1}, {2, 3}], 2, [2, 2], -1),
+        ([{0}] * 3, 3, [1, 1, 1], -1),
+        ([{0, 1}] * 2, 2, [5, 5], 5),
+    ],
+)
+def test_ranks_of_one_host_share_its_cores(cores, ranks, wanted, given, monkeypatch):
+    here = threading.local()
+    monkeypatch.setattr(training.os, "sched_getaffinity", lambda _: here.cores)
+    monkeypatch.setattr(training, "thread_count", lambda _: len(here.cores))
+
+    def work(communicator):
+        here.cores, communicator.host = cores[communicator.rank], "one"
+        return training.threads_of_rank(communicator, given)
+
+    assert all_well(on_ranks(ranks, work)) == wanted
+
+
+def test_the_table_names_ranks_and_adds_up():
+    account = Account(threads=2)
+    with account.busy():
+        pass
+    account.solved(7, 100)
+    one = {**account.summary("here"), "busy_s": 1234.56, "waiting_s": 0.4, "peak_bytes": 3 << 30}
+    lines = format_accounts([one, one]).splitlines()
+    assert " ".join(lines[0].split()) == "rank host threads sub-problems busy s waiting s own memory, peak"
+    assert lines[1].split() == ["0", "here", "2", "1", "1234.6", "0.4", "3,072", "MiB"]
+    assert len({len(line) for line in lines}) == 1
+    assert account.peak_bytes > 1 << 20
+
+
+def test_waiting_for_others_is_not_work():
+    def work(communicator):
+        account = Account()
+        watched = account.watching(communicator)
+        with account.busy(1.0):
+            time.sleep(0.4 * communicator.rank)
+            assert watched.allgather(watched.rank) == [0, 1]
+        return account.busy_s
+
+    early, late = all_well(on_ranks(2, work))
+    assert early < 0.2
+    assert late >= 0.4
