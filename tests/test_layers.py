@@ -28,6 +28,7 @@ LAYERS = [
         "launch",
         "check",
         "demo",
+        "playground",
         "linear.train",
         "linear.predict",
     ],

@@ -10,6 +10,7 @@ ranker/       the rankers, in PECOS's XLinear format
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -109,6 +110,23 @@ class TextRanker:
             folder, self.tree, self.names, self.facts, self.ranker.save,
             self.tfidf.save if self.reads_text else None,
         )  # fmt: skip
+
+    def export(self, folder: str | Path, **settings: Any) -> Any:
+        """Exports the model as a SavedModel, from text to label names, which a stock TensorFlow Serving loads.
+
+        Example:
+            >>> print(model.export("served/1", only_topk=10, beam_size=20).table())
+
+        Args:
+            folder: where to; for a server its name is the version.
+            **settings: of :class:`xmc_tf.serving.export.ExportSettings`.
+
+        Returns:
+            The :class:`~xmc_tf.serving.export.Exported`.
+        """
+        # By name: serving stands on this package and needs TensorFlow, which this package does without.
+        serving = import_module("xmc_tf.serving.export")
+        return serving.export_model(serving.parts_of_ranker(self), folder, serving.ExportSettings(**settings))
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:

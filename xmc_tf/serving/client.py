@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -149,7 +150,7 @@ class _Rest:
         except urllib.error.HTTPError as error:
             message = _rest_message(error.read())
             if error.code == 400:
-                raise InputError(f"{self._url} refuses the request: {message}") from None
+                raise InputError(f"{self._url} refuses the request: {_in_words(message)}") from None
             raise ServerError(f"{self._url}: {error.code} {message}") from None
         except (urllib.error.URLError, TimeoutError) as error:
             raise ServerError(f"{self._url} does not answer: {getattr(error, 'reason', error)}") from None
@@ -192,7 +193,7 @@ class _Grpc:
         except self._grpc.RpcError as error:
             where = f"{self._target}, model {self._name!r}"
             if error.code() == self._grpc.StatusCode.INVALID_ARGUMENT:
-                raise InputError(f"{where} refuses the request: {error.details()}") from None
+                raise InputError(f"{where} refuses the request: {_in_words(error.details())}") from None
             raise ServerError(f"{where}: {error.code().name}: {error.details()}") from None
         return {name: tf.make_ndarray(tensor) for name, tensor in reply.outputs.items()}
 
@@ -207,6 +208,12 @@ def _as_text(name: Any) -> str:
     if isinstance(name, Mapping):  # what is no UTF-8 comes back as base64
         name = base64.b64decode(name["b64"])
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+
+
+def _in_words(message: str) -> str:
+    """What an exported model says, without what TensorFlow puts around it."""
+    found = re.search(r"assertion failed: \[(.*?)\]\s*(\n|$)", message, re.DOTALL)
+    return found.group(1) if found else message
 
 
 def _rest_message(body: bytes) -> str:

@@ -160,8 +160,8 @@ def _traced(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) ->
 
 def _of_rank(given: tf.Tensor, shape: tf.TensorShape, name: str) -> tf.Tensor:
     """Refuses an input of more or fewer dimensions, which a server lets through and the ops would take for a list."""
-    # Under this op the graph does not know the shape beforehand, or the check would be optimised away; the message names
-    # the op.
+    # Under this op the graph does not know the shape beforehand, or the check would be optimised away. The message
+    # names the op.
     given = tf.raw_ops.PlaceholderWithDefault(input=given, shape=None, name=name)
     return tf.ensure_shape(given, shape)
 

@@ -1,0 +1,129 @@
+"""The client gets from a server what the model gives, and a server's refusals in words."""
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tests.distributed.launch import REPOSITORY
+from tests.serving.cases import HARD, assert_same, documents
+from tests.serving.stand_in import over_grpc, rest
+from xmc_tf.common.errors import InputError
+from xmc_tf.serving.client import Client, ServerError, predict_from_server
+
+TEXTS = [*HARD, *(text.encode() for text in documents(20, seed=21)[0])]
+
+
+def asks_and_compares(url, model):
+    """All that a client does, against the model itself."""
+    client = Client(url, timeout=60)
+    expected = model.predict(TEXTS, only_topk=5, beam_size=8, threads=1)
+    answer = client.best(TEXTS)
+    assert_same(answer.labels, answer.scores, expected)
+    assert answer.names == [[model.names[one] if one >= 0 else "" for one in row] for row in answer.labels]
+    three = client.best(TEXTS[-2:], k=3)
+    np.testing.assert_array_equal(three.labels, answer.labels[-2:, :3])
+    assert client.best(["word1"]).labels.shape == (1, 5)
+    assert client.about() == {"nr_labels": 60, "k": 5, "most": 8}
+
+    matrix = predict_from_server(url, TEXTS, batch=7)
+    assert matrix.shape == expected.shape
+    np.testing.assert_array_equal(matrix.indptr, expected.indptr)
+    np.testing.assert_array_equal(matrix.indices, expected.indices)
+    np.testing.assert_allclose(matrix.data, expected.data, atol=1e-4)
+
+    with pytest.raises(InputError, match="refuses the request: k may be at most 8 in this model: it was exported"):
+        client.best(["word1"], k=9)
+    with pytest.raises(ServerError, match=r"(?i)servable not found"):
+        Client(url, model="other").best(["word1"])
+
+
+@pytest.mark.parametrize("server", [rest, over_grpc])
+def test_what_a_server_answers(model, exported, server):
+    with server(exported) as url:
+        asks_and_compares(url, model)
+
+
+def test_a_real_server(model, exported, tmp_path):
+    binary = shutil.which("tensorflow_model_server")
+    if binary is None:
+        pytest.skip("tensorflow_model_server is not on the PATH: the stand-in alone was asked, no real server")
+    with socket.socket() as one, socket.socket() as two:
+        one.bind(("127.0.0.1", 0))
+        two.bind(("127.0.0.1", 0))
+        ports = one.getsockname()[1], two.getsockname()[1]
+    flags = [
+        f"--port={ports[0]}",
+        f"--rest_api_port={ports[1]}",
+        "--model_name=xmc",
+        f"--model_base_path={exported.parent}",
+    ]
+    with (tmp_path / "log").open("w") as log:
+        server = subprocess.Popen([binary, *flags, "--enable_batching"], stdout=log, stderr=log)
+        try:
+            for url in (f"grpc://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"):
+                waits_for(url, tmp_path / "log")
+                asks_and_compares(url, model)
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def waits_for(url, log):
+    """Until the server answers."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            Client(url).about()
+        except ServerError:
+            time.sleep(0.5)
+        else:
+            return
+    raise AssertionError(log.read_text()[-3000:])
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "grpc://127.0.0.1:1"])
+def test_a_server_that_is_not_there(url):
+    with pytest.raises(ServerError, match=r"127\.0\.0\.1:1.*(does not answer|UNAVAILABLE)"):
+        Client(url, timeout=5).best(["a"])
+
+
+def test_an_address_that_is_none():
+    for url in ("ftp://host:1", "http://", ""):
+        with pytest.raises(InputError, match="is no address of a server"):
+            Client(url)
+
+
+def test_something_else_answers(tmp_path):
+    (tmp_path / "index.html").write_text("hello")
+    from functools import partial
+    from http.server import HTTPServer, SimpleHTTPRequestHandler
+    from threading import Thread
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>hello</html>")
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), partial(Quiet, directory=tmp_path)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(ServerError, match="does not answer in JSON"):
+            Client(f"http://127.0.0.1:{server.server_address[1]}").best(["a"])
+        server.shutdown()
+
+
+def test_rest_needs_no_tensorflow():
+    code = (
+        "import sys\nfrom xmc_tf.serving.client import Client, ServerError\n"
+        "try:\n    Client('http://127.0.0.1:1').best(['a'])\nexcept ServerError:\n    pass\n"
+        "assert not {'tensorflow', 'grpc'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True, timeout=60)

@@ -1,0 +1,99 @@
+"""``python -m xmc_tf.export``: from a model's folder to one that a server takes, with warm-up and precision."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.sparse import save_npz
+from tensorflow_serving.apis import prediction_log_pb2
+
+from tests.serving.cases import assert_same, documents
+from xmc_tf import export
+from xmc_tf.common.errors import InputError
+from xmc_tf.serving.local import ABOUT, LocalModel
+from xmc_tf.serving.warmup import MOST_REQUESTS, WARMUP, write_warmup
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Texts and their labels on disk."""
+    folder = tmp_path_factory.mktemp("data")
+    texts, Y = documents(150, seed=31)
+    (folder / "X.txt").write_text("".join(f"{text}\n" for text in texts))
+    save_npz(folder / "Y.npz", Y)
+    return texts, ["-t", str(folder / "X.txt")], ["-y", str(folder / "Y.npz")]
+
+
+def test_a_model_becomes_a_version_with_warm_up_requests(model, files, tmp_path, capsys):
+    texts, of_texts, _ = files
+    output = tmp_path / "served" / "3"
+    export.main(["-m", str(model.folder), "-o", str(output), "-k", "4", "-b", "6", *of_texts, "--warmup", "10"])
+    out = LocalModel(output).ask(texts)
+    assert_same(out["labels"], out["scores"], model.predict(texts, only_topk=4, beam_size=6, threads=1))
+    assert "form" in capsys.readouterr().out
+
+    # The requests are read and run as a server does it.
+    signatures = tf.saved_model.load(str(output)).signatures
+    asked = []
+    for record in tf.data.TFRecordDataset(str(output / WARMUP)):
+        request = prediction_log_pb2.PredictionLog.FromString(record.numpy()).predict_log.request
+        inputs = {name: tf.constant(tf.make_ndarray(tensor)) for name, tensor in request.inputs.items()}
+        answer = signatures[request.model_spec.signature_name](**inputs)
+        assert answer["labels"].shape[0] == inputs["text"].shape[0]
+        asked.append((request.model_spec.signature_name, inputs["text"].numpy().tolist()))
+    assert len(asked) == 13
+    assert {name for name, _ in asked} == {"serving_default", "top_k", "paths"}
+    single = [batch[0].decode() for name, batch in asked[:10] if name == "serving_default" and len(batch) == 1]
+    assert len(set(single)) == 10
+    assert set(single) <= set(texts)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_smaller_weights_say_what_they_cost(model, files, tmp_path, capsys, precision):
+    _, of_texts, of_labels = files
+    sizes = {}
+    for kind in ("fp32", precision):
+        output = tmp_path / kind / "1"
+        export.main(
+            ["-m", str(model.folder), "-o", str(output), "--weights", kind, *of_texts, *of_labels, "--warmup", "0"]
+        )
+        table = capsys.readouterr().out
+        sizes[kind] = json.loads((output / ABOUT).read_text())["bytes"]
+        assert not (output / WARMUP).exists()
+        rows = {line.split()[0]: line.split()[1:] for line in table.splitlines() if line.strip()}
+        assert len(rows["model"]) == len(rows["exported"]) == 3
+        losses = [float(loss) for loss in rows["loss"]]
+        same = float(re.search(r"same best label for ([\d.]+) %", table).group(1))
+        if kind == "fp32":
+            assert losses == [0.0, 0.0, 0.0]
+            assert same == 100.0
+        else:
+            assert max(losses) < 1.0
+            assert 95 < same <= 100
+    assert sizes[precision] < 0.95 * sizes["fp32"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-o", "served/new"], "a server takes only folders whose name is a number"),
+        (["-o", "1", "-k", "0"], "only_topk must be at least 1"),
+        (["-o", "1", "-y", "Y.npz"], "-y gives labels of texts that are not given"),
+    ],
+)
+def test_what_cannot_be_exported_is_said(model, arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=message):
+        export.main(["-m", str(model.folder), *arguments])
+    assert not list(tmp_path.iterdir())
+
+
+def test_warm_up_requests_have_a_limit(exported):
+    for count in (0, MOST_REQUESTS):
+        with pytest.raises(InputError, match="so many warm-up requests"):
+            write_warmup(exported, ["a"], count)
+    with pytest.raises(InputError, match="no texts to warm up with"):
+        write_warmup(exported, [], 5)
+    assert np.all([not path.name.startswith(".") for path in exported.iterdir()])
