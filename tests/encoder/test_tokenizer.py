@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.encoder.vocabularies import CORPUS, byte_pairs, nfkc_charsmap, sentencepiece, wordpiece
@@ -27,17 +27,63 @@ LENGTH = 24
 LONG = 400
 
 HARD = [
-    "", " ", "\u00a0", "\t\n", "a", "Hello,   World!", " leading and trailing  ", "tab\tnew\nline\r\nreturn\x0bvt\x0cff",
-    "Ångström ÅNGSTRÖM A\u030angstro\u0308m naïve œuvre Straße ẞ İstanbul ıI ﬁ ﬃ Ǆ ǆ", "\u1ea4 \u1edf \u0301 a\u0301\u0323 a\u0323\u0301",
-    "e\u0301", "x\u0301\u0302\u0303", "\ufb01\u0301", "\u00bd\u0301x", "a\u200d\u0301b", "\u0600e\u0301", "\r\n\u0301", "\u1100\u1161\u0301",
-    "\u0344\u0301 \u1fef \u2126 \u212b \u00aa\u0300", "Ελληνικά Σς ΆΈ ᾳ ᾼ", "Привет, Ёлка й", "日本語の文。中文分词，、「」！", "한국어 가각 \u1112\u1161\u11ab",
-    "हिन्दी क्षि ไทยำ العربية ﷺ עברית", "😀😃 👩‍👩‍👧‍👦 🇨🇿 👍🏽 ☂️ ©\u200d®™", "\x00\x01\x02a\x7f\x80\x9fb\xadc", "\ufeffbom\ufffd\ufffe\uffff\U000e0001\U0010ffff\ue000",
-    "\u200b\u200c\u200d\u200e\u2028\u2029\u202f\u205f\u3000\u1680end", "x" * 100, "x" * 101, "ä" * 100 + " " + "ä" * 101, "中" * 150,
-    "a" * 37, "aaa" * 9 + " " + "0" * 21, "=" * 40 + "-" * 33, "``a'' ```b''' ''''", "don't `quote' \"it\"", "a_b-c.d/e\\f|g~h^i", "10,000.50 $5 €6 50% №7 ½ ² Ⅳ ①",
-    "[CLS] [SEP] [MASK] [PAD] [UNK]", "a[SEP]b [SEP ][sep]", "<s> </s> <pad> <unk> <mask>", "a <mask> b<mask>c  <mask>  <mask>", "<cls><sep><eod><eop>",
-    "[SE\x00P] [SEP\u0301] ［MASK］ <mask\u200b>", "[MASK][MASK] [[MASK]] <<s>>", "▁ ▁a ▁▁b a▁b ▁", " ▁ x", "##a ##", "one two " * 30,
-    "http://user:pw@host.tld:80/p?q=1&r=%20#f", "ｆｕｌｌｗｉｄｔｈ １２３ ﾊﾝｶｸ", "🏴󠁧󠁢󠁥󠁮󠁧󠁿 flag", "ﬀ̈ ̈ ͅ", "ك\u064bت\u0670 ", "\u0e33\u0e49 \u0eb3",
-]  # fmt: skip
+    "",
+    " ",
+    "\u00a0",
+    "\t\n",
+    "a",
+    "Hello,   World!",
+    " leading and trailing  ",
+    "tab\tnew\nline\r\nreturn\x0bvt\x0cff",
+    "Ångström ÅNGSTRÖM A\u030angstro\u0308m naïve œuvre Straße ẞ İstanbul ıI ﬁ ﬃ Ǆ ǆ",
+    "\u1ea4 \u1edf \u0301 a\u0301\u0323 a\u0323\u0301",
+    "e\u0301",
+    "x\u0301\u0302\u0303",
+    "\ufb01\u0301",
+    "\u00bd\u0301x",
+    "a\u200d\u0301b",
+    "\u0600e\u0301",
+    "\r\n\u0301",
+    "\u1100\u1161\u0301",
+    "\u0344\u0301 \u1fef \u2126 \u212b \u00aa\u0300",
+    "Ελληνικά Σς ΆΈ ᾳ ᾼ",
+    "Привет, Ёлка й",
+    "日本語の文。中文分词，、「」！",
+    "한국어 가각 \u1112\u1161\u11ab",
+    "हिन्दी क्षि ไทยำ العربية ﷺ עברית",
+    "😀😃 👩‍👩‍👧‍👦 🇨🇿 👍🏽 ☂️ ©\u200d®™",
+    "\x00\x01\x02a\x7f\x80\x9fb\xadc",
+    "\ufeffbom\ufffd\ufffe\uffff\U000e0001\U0010ffff\ue000",
+    "\u200b\u200c\u200d\u200e\u2028\u2029\u202f\u205f\u3000\u1680end",
+    "x" * 100,
+    "x" * 101,
+    "ä" * 100 + " " + "ä" * 101,
+    "中" * 150,
+    "a" * 37,
+    "aaa" * 9 + " " + "0" * 21,
+    "=" * 40 + "-" * 33,
+    "``a'' ```b''' ''''",
+    "don't `quote' \"it\"",
+    "a_b-c.d/e\\f|g~h^i",
+    "10,000.50 $5 €6 50% №7 ½ ² Ⅳ ①",
+    "[CLS] [SEP] [MASK] [PAD] [UNK]",
+    "a[SEP]b [SEP ][sep]",
+    "<s> </s> <pad> <unk> <mask>",
+    "a <mask> b<mask>c  <mask>  <mask>",
+    "<cls><sep><eod><eop>",
+    "[SE\x00P] [SEP\u0301] ［MASK］ <mask\u200b>",
+    "[MASK][MASK] [[MASK]] <<s>>",
+    "▁ ▁a ▁▁b a▁b ▁",
+    " ▁ x",
+    "##a ##",
+    "one two " * 30,
+    "http://user:pw@host.tld:80/p?q=1&r=%20#f",
+    "ｆｕｌｌｗｉｄｔｈ １２３ ﾊﾝｶｸ",
+    "🏴󠁧󠁢󠁥󠁮󠁧󠁿 flag",
+    "ﬀ̈ ̈ ͅ",
+    "ك\u064bت\u0670 ",
+    "\u0e33\u0e49 \u0eb3",
+]
 BROKEN = [
     b"\xff",
     b"a\xc3",
@@ -111,13 +157,15 @@ hard_texts = st.lists(st.one_of(st.sampled_from(PARTS), st.text(max_size=4)), ma
 
 
 @every_kind
-@given(texts=st.lists(hard_texts, min_size=1, max_size=12))
+@settings(max_examples=25)
+@given(texts=st.lists(hard_texts, min_size=1, max_size=30))
 def test_texts_put_together_at_random(kind, texts):
     assert_same(kind, texts, LONG)
 
 
 @every_kind
-@given(texts=st.lists(st.binary(max_size=24), min_size=1, max_size=6))
+@settings(max_examples=10)
+@given(texts=st.lists(st.binary(max_size=24), min_size=1, max_size=30))
 def test_bytes_that_are_no_utf8(kind, texts):
     assert_same(kind, texts, LENGTH)
 
@@ -151,7 +199,7 @@ def test_long_lines():
     ]
     assert_same("bert", texts, LENGTH)
     for kind in ("xlm-roberta", "albert"):
-        assert_same(kind, [texts[0], texts[2], "中文 " * 100_000, "long " + "a" * 20_000][:4], LENGTH)
+        assert_same(kind, [texts[0], texts[2], "中文 " * 100_000, "long " + "a" * 19_000], LENGTH)
     own = TextTokenizer(byte_pairs())
     for text in texts:
         assert (
@@ -191,7 +239,6 @@ def test_too_short_lengths_are_refused():
 def test_saved_and_loaded_again_it_is_the_same(tmp_path):
     for kind in ("bert", "xlnet"):
         own = tokenizer(kind)
-        own.tokenize(["changes the settings for truncation"], 5)
         own.save(tmp_path / kind)
         loaded = TextTokenizer.load(tmp_path / kind)
         assert loaded.fingerprint == own.fingerprint

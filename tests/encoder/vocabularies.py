@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CORPUS = [
     *(ROOT / "CONTRIBUTING.md").read_text().splitlines(),
     *(ROOT / "README.md").read_text().splitlines(),
-    "Čeština Ångström naïve Straße œuvre, Ελληνικά κόσμος, Привет, мир! İstanbul; 日本語の文 中文分词 한국어 हिन्दी ไทย العربية",
+    "Čeština Ångström naïve Straße œuvre, Ελληνικά κόσμος, Привет, мир! İstanbul;",
+    "日本語の文 中文分词 한국어 हिन्दी ไทย العربية",
     "aaaa aaa aa bbbb 1000000 2.50 50% <html> [b] (c) {d} a_b user@host http://a.b/c?d=e ... --- === !!! ???",
 ]
 

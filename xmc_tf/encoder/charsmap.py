@@ -1,7 +1,7 @@
 """SentencePiece's compiled table of characters, as tokenizers applies it, in the graph.
 
-tokenizers goes through a text by grapheme clusters. One of less than six bytes that begins with an entry of the table is
-replaced whole by the shortest such entry; in all others the characters are replaced one by one.
+tokenizers goes through a text by grapheme clusters. One of less than six bytes that begins with an entry of the table
+is replaced whole by the shortest such entry; in all others the characters are replaced one by one.
 """
 
 import struct

@@ -1,7 +1,7 @@
 """Texts as code points in the graph, and tables that map each character by itself.
 
-What `tokenizers` does with a single character is asked of itself, for all 1,114,112 of them, and kept as a table. So the
-graph agrees with it whatever version of Unicode either of them was built with.
+What tokenizers does with a single character is asked of itself, for all of them, and kept as a table. So the graph
+agrees with it whatever version of Unicode either of them was built with.
 """
 
 from collections.abc import Callable
@@ -125,8 +125,7 @@ def ask_everywhere(function: Callable[[str], list[str]]) -> list[str | None]:
             output = answer[1:-1]
             outputs[point] = None if output == chr(point) else output
     for first, last in _ALIKE:
-        output = function(f"a{chr(first)}a")
-        joined = " ".join(output)[1:-1]
+        joined = " ".join(function(f"a{chr(first)}a"))[1:-1]
         if joined != chr(first):
             outputs[first:last] = [joined] * (last - first)
     return outputs

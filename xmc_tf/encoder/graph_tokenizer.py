@@ -3,11 +3,10 @@
 import json
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tokenizers import Tokenizer
 
-from xmc_tf.encoder.code_points import Runs, decode
+from xmc_tf.encoder.code_points import decode
 from xmc_tf.encoder.special_tokens import SpecialTokens, no_twin
 from xmc_tf.encoder.unigram import Unigram
 from xmc_tf.encoder.wordpiece import WordPiece
@@ -24,6 +23,8 @@ class GraphTokenizer(tf.Module):
 
     Args:
         backend: the tokenizer whose twin it is.
+        before: special tokens before every text.
+        behind: special tokens behind it.
         max_length: most tokens of a text, special ones included.
         pad_id: what to fill up with.
 
@@ -31,7 +32,7 @@ class GraphTokenizer(tf.Module):
         InputError: when the tokenizer is of a kind that has no twin, such as RoBERTa's byte pairs.
     """
 
-    def __init__(self, backend: Tokenizer, max_length: int, pad_id: int) -> None:
+    def __init__(self, backend: Tokenizer, before: list[int], behind: list[int], max_length: int, pad_id: int) -> None:
         super().__init__(name="tokenizer")
         config = json.loads(backend.to_str())
         kind = config["model"]["type"]
@@ -41,10 +42,10 @@ class GraphTokenizer(tf.Module):
         self._raw = SpecialTokens([token for token in added if not token["normalized"]])
         with tf.device("CPU:0"):
             self._model = _MODELS[kind](backend, config)
-        self._before, self._behind = _frame(backend)
-        self._limit = max_length - len(self._before) - len(self._behind)
+        self._before, self._behind = tuple(before), tuple(behind)
+        self._limit = max_length - len(before) - len(behind)
         self._pad_id = pad_id
-        self._check(backend, max_length)
+        self._check(backend)
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -65,36 +66,40 @@ class GraphTokenizer(tf.Module):
             mask = tf.sequence_mask(whole.row_lengths(), tf.shape(padded)[1], dtype=tf.int32)
             return padded, mask
 
-    def _check(self, backend: Tokenizer, max_length: int) -> None:
+    def _check(self, backend: Tokenizer) -> None:
         """Compares with the original on texts that differ where anything does; most tokenizers are one's own."""
-        backend.enable_truncation(max_length)
         ids, mask = self(tf.constant(_PROBES))
         for text, row, length in zip(_PROBES, ids.numpy(), mask.numpy().sum(axis=1), strict=True):
-            expected = backend.encode(text).ids
+            inner = backend.encode(text, add_special_tokens=False).ids[: self._limit]
+            expected = [*self._before, *inner, *self._behind]
             if row[:length].tolist() != expected:
                 raise no_twin(f"for {text!r} the graph gives {row[:length].tolist()} instead of {expected}")
 
 
-def _frame(backend: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
-    """The special tokens before and behind every text."""
-    backend.no_truncation()
-    inner, whole = backend.encode("a", add_special_tokens=False).ids, backend.encode("a").ids
-    empty = backend.encode("").ids
-    for start in range(len(empty) + 1):
-        if whole == empty[:start] + inner + empty[start:]:
-            return np.array(empty[:start], np.int32), np.array(empty[start:], np.int32)
-    raise no_twin(f"an empty text becomes {empty}, and 'a' {inner} and with special tokens {whole}")
-
-
-def _repeated(ids: np.ndarray, nr_rows: tf.Tensor) -> tf.RaggedTensor:
+def _repeated(ids: tuple[int, ...], nr_rows: tf.Tensor) -> tf.RaggedTensor:
     # Ragged, so that it can be put beside the ragged rows of ids.
-    tiled = tf.tile(tf.constant(ids, tf.int32), [tf.cast(nr_rows, tf.int32)])
+    tiled = tf.tile(tf.constant(ids, tf.int32, [len(ids)]), [tf.cast(nr_rows, tf.int32)])
     return tf.RaggedTensor.from_uniform_row_length(tiled, len(ids), nrows=nr_rows, validate=False)
 
 
 _PROBES = [
-    "", " ", "Hello, World!  A  test", "Čeština, Ångström, naïve, Ελληνικά ς, İstanbul, Straße", "日本語テスト 中文",
-    "한국어 조선말", "😀👩‍👩‍👧 ok", "\x00a\x01b\tc\nd\r\ne\x7f\x85f\ufffd\u200bg\ufeff", "(a)[b]{c}«d»…—–’“”、。",
-    "ﬁne ｆｕｌｌ ① ½ Ⅳ ㎏ ²", "e\u0301 o\u0308 \u0301x ᾳ", "x" * 150, "ab " * 30, "``quoted'' '''  `", "a b\u3000c\u2028d",
-    "1234567890 1.5 10,000 $5 50%", "[CLS] <s> </s> <unk> [MASK]", "http://a.b/c?d=e&f#g user@host_name", "ﷺ ﷲ عربى हिन्दी ไทย",
-]  # fmt: skip
+    "",
+    " ",
+    "Hello, World!  A  test",
+    "Čeština, Ångström, naïve, Ελληνικά ς, İstanbul, Straße",
+    "日本語テスト 中文",
+    "한국어 조선말",
+    "😀👩‍👩‍👧 ok",
+    "\x00a\x01b\tc\nd\r\ne\x7f\x85f\ufffd\u200bg\ufeff",
+    "(a)[b]{c}«d»…—–’“”、。",
+    "ﬁne ｆｕｌｌ ① ½ Ⅳ ㎏ ²",
+    "e\u0301 o\u0308 \u0301x ᾳ",
+    "x" * 150,
+    "ab " * 30,
+    "``quoted'' '''  `",
+    "a b\u3000c\u2028d",
+    "1234567890 1.5 10,000 $5 50%",
+    "[CLS] <s> </s> <unk> [MASK]",
+    "http://a.b/c?d=e&f#g user@host_name",
+    "ﷺ ﷲ عربى हिन्दी ไทย",
+]

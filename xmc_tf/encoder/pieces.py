@@ -1,7 +1,8 @@
 """The likeliest way to cut words into the pieces of a vocabulary, in the graph.
 
-The same sums in the same order and precision as in tokenizers, so that of several ways that are equally likely (in a row
-of equal characters there are many) the same one is taken. SentencePiece itself adds in lower precision, and takes others.
+The same sums in the same order and precision as in tokenizers, so that of several ways that are equally likely (in a
+row of equal characters there are many) the same one is taken. SentencePiece itself adds in lower precision, and takes
+others.
 """
 
 from typing import Any

@@ -110,7 +110,7 @@ class Source:
             )
         offline = "HF_HUB_OFFLINE is set, and " if _offline() else ""
         return InputError(
-            f"there is no {self.part} {self.name!r}: {offline}it is no folder, and neither the hub nor its cache gives it",
+            f"there is no {self.part} {self.name!r}: {offline}no folder, not in the cache, and not to be had",
             expected="a folder, or a name on the hub",
             received=_first_line(error),
             fix=f"where there is a network: huggingface-cli download {self.name}; then give its folder, "

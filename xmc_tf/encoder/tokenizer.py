@@ -35,6 +35,8 @@ class TextTokenizer:
     Attributes:
         pad_id: what to fill up with.
         vocabulary_size: number of tokens that it knows.
+        before: the special tokens before every text.
+        behind: those behind it.
         fingerprint: the same for tokenizers that give the same ids.
     """
 
@@ -51,7 +53,8 @@ class TextTokenizer:
         self.pad_id = int(tokenizer.pad_token_id or 0)
         self.vocabulary_size = max(self.backend.get_vocab().values()) + 1
         self.fingerprint = hashlib.sha256(self.backend.to_str().encode()).hexdigest()[:32]
-        self._nr_special = self.backend.num_special_tokens_to_add(is_pair=False)
+        self.before, self.behind = _frame(self.backend)
+        self._nr_special = len(self.before) + len(self.behind)
 
     @classmethod
     def load(cls, name_or_folder: str | Path, *, cache_dir: str = "") -> Self:
@@ -93,12 +96,15 @@ class TextTokenizer:
             An int32 array a text.
         """
         self.check_max_length(max_length)
-        self.backend.enable_truncation(max_length)
+        limit = max_length - self._nr_special
         found: list[np.ndarray] = []
         for chunk in _chunks(texts, _AT_ONCE):
             decoded = [text if isinstance(text, str) else text.decode("utf-8", errors="replace") for text in chunk]
-            encoded = self.backend.encode_batch_fast([self._beginning(text, max_length) for text in decoded])
-            found += [np.array(one.ids, np.int32) for one in encoded]
+            # Nothing is set in the tokenizer, so that several threads may use it.
+            encoded = self.backend.encode_batch_fast(
+                [self._beginning(text, limit) for text in decoded], add_special_tokens=False
+            )
+            found += [np.array([*self.before, *one.ids[:limit], *self.behind], np.int32) for one in encoded]
         return found
 
     def check_max_length(self, max_length: int) -> None:
@@ -125,31 +131,38 @@ class TextTokenizer:
             InputError: where there is none (RoBERTa's byte pairs), with the reason.
         """
         self.check_max_length(max_length)
-        return GraphTokenizer(Tokenizer.from_str(self.backend.to_str()), max_length, self.pad_id)
+        return GraphTokenizer(self.backend, self.before, self.behind, max_length, self.pad_id)
 
     def save(self, folder: str | Path) -> None:
         """Writes the tokenizer's files into a folder, beside the encoder's if it has them."""
         with quiet_transformers():
             self._saved.save_pretrained(folder)
 
-    def _beginning(self, text: str, max_length: int) -> str:
-        """As much of a long text as has an effect on the first ``max_length`` tokens."""
-        size = _CHARACTERS_A_TOKEN * max_length
+    def _beginning(self, text: str, limit: int) -> str:
+        """As much of a long text as has an effect on its first ``limit`` tokens."""
+        size = _CHARACTERS_A_TOKEN * limit
         while size < len(text):
             end = _WORD_END.search(text, size)
             if end is None:
                 return text
-            if len(self._untruncated.encode(text[: end.end()], add_special_tokens=False).ids) >= max_length:
+            if len(self.backend.encode(text[: end.end()], add_special_tokens=False).ids) >= limit:
                 return text[: end.end()]
             size = 4 * end.end()
         return text
 
-    @property
-    def _untruncated(self) -> Tokenizer:
-        if not hasattr(self, "_whole"):
-            self._whole = Tokenizer.from_str(self.backend.to_str())
-            self._whole.no_truncation()
-        return self._whole
+
+def _frame(backend: Tokenizer) -> tuple[list[int], list[int]]:
+    """The special tokens before and behind every text."""
+    inner, whole = backend.encode("a", add_special_tokens=False).ids, backend.encode("a").ids
+    empty = backend.encode("").ids
+    for start in range(len(empty) + 1):
+        if whole == empty[:start] + inner + empty[start:]:
+            return empty[:start], empty[start:]
+    raise InputError(
+        "the tokenizer puts special tokens elsewhere than before and behind a text",
+        expected="the text's own tokens in one piece",
+        received=f"{inner} for 'a', {whole} with special tokens, {empty} for an empty text",
+    )
 
 
 def _chunks(texts: Sequence[Text], size: int) -> Iterator[list[Text]]:

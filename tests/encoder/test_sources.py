@@ -1,0 +1,184 @@
+"""Where encoders come from: folders of several kinds, the hub's cache, and what is said when there is none."""
+
+import json
+import shutil
+
+import huggingface_hub.constants
+import numpy as np
+import pytest
+import transformers.utils.hub
+from safetensors.numpy import save_file
+from transformers.modeling_tf_pytorch_utils import convert_tf_weight_name_to_pt_weight_name
+
+from tests.encoder.tiny import ARCHITECTURES, documents, tiny_encoder
+from tests.encoder.vocabularies import wordpiece
+from xmc_tf.common.errors import InputError
+from xmc_tf.encoder import Encoder, TextTokenizer
+
+
+def save_as_torch_does(encoder, folder, without="", prefix=True):
+    """Writes the weights as PyTorch's side of transformers names and turns them."""
+    encoder.model.config.save_pretrained(folder)
+    weights = {}
+    for variable in encoder.variables:
+        name, turned = convert_tf_weight_name_to_pt_weight_name(
+            variable.name, tf_weight_shape=tuple(variable.shape), name_scope=None
+        )
+        values = variable.numpy()
+        if without and without in name:
+            continue
+        base = f"{encoder.model.base_model_prefix}."
+        weights[name if prefix else name.removeprefix(base)] = np.ascontiguousarray(
+            values.T if str(turned).endswith("SIMPLE") else values
+        )
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("prefix", [True, False], ids=["with a head's prefix", "plain"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_weights_as_torch_saves_them(architecture, prefix, tmp_path):
+    encoder = tiny_encoder(architecture, seed=5)
+    save_as_torch_does(encoder, tmp_path, prefix=prefix)
+    loaded = Encoder.load(tmp_path)
+    ids, mask = documents(architecture)
+    np.testing.assert_allclose(loaded(ids, mask), encoder(ids, mask), atol=1e-6)
+    assert loaded.pooling == encoder.pooling
+
+
+def test_h5_weights(tmp_path):
+    encoder = tiny_encoder("distilbert", seed=5)
+    encoder.model.save_pretrained(tmp_path, safe_serialization=False)
+    assert (tmp_path / "tf_model.h5").is_file()
+    ids, mask = documents("distilbert")
+    assert np.array_equal(Encoder.load(tmp_path)(ids, mask), encoder(ids, mask))
+
+
+def test_a_checkpoint_without_pooler_pools_by_its_first_token(tmp_path):
+    save_as_torch_does(tiny_encoder("roberta"), tmp_path, without="pooler")
+    assert Encoder.load(tmp_path).pooling == "cls"
+    assert Encoder.load(tmp_path, pooling="mean").pooling == "mean"
+    with pytest.raises(InputError, match="no weights for its pooler"):
+        Encoder.load(tmp_path, pooling="pooler")
+
+
+def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path):
+    save_as_torch_does(tiny_encoder("bert"), tmp_path, without="layer.1.")
+    with pytest.raises(InputError, match="lacks weights of the encoder"):
+        Encoder.load(tmp_path)
+
+
+def test_pecos_folders(tmp_path):
+    encoder = tiny_encoder("bert", pooling="max")
+    encoder.save(tmp_path / "text_encoder")
+    TextTokenizer(wordpiece("bert")).save(tmp_path / "text_tokenizer")
+    assert Encoder.load(tmp_path).pooling == "max"
+    assert TextTokenizer.load(tmp_path).fingerprint == TextTokenizer(wordpiece("bert")).fingerprint
+    TextTokenizer(wordpiece("bert")).save(tmp_path / "model" / "encoder")
+    encoder.save(tmp_path / "model" / "encoder")
+    assert Encoder.load(tmp_path / "model").pooling == "max"
+    assert TextTokenizer.load(str(tmp_path / "model")).pad_id == 3
+
+
+def sentence_transformers_files(folder, modes):
+    """What sentence-transformers writes beside the model."""
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 16, **modes}))
+
+
+@pytest.fixture
+def bert_folder(tmp_path):
+    """A folder as transformers writes it, without anything about pooling."""
+    tiny_encoder("bert").save(tmp_path / "bert")
+    (tmp_path / "bert" / "pooling.json").unlink()
+    return tmp_path / "bert"
+
+
+def test_pooling_as_the_files_say(bert_folder):
+    assert Encoder.load(bert_folder).pooling == "pooler"
+    for key, pooling in (("mean_tokens", "mean"), ("cls_token", "cls"), ("max_tokens", "max"), ("lasttoken", "last")):
+        modes = {"pooling_mode_mean_tokens": False, f"pooling_mode_{key}": True}
+        sentence_transformers_files(bert_folder, modes)
+        assert Encoder.load(bert_folder).pooling == pooling
+    assert Encoder.load(bert_folder, pooling="max").pooling == "max"
+    sentence_transformers_files(bert_folder, {"pooling_mode_mean_sqrt_len_tokens": True})
+    with pytest.raises(InputError, match="pooling that is not supported"):
+        Encoder.load(bert_folder)
+    assert Encoder.load(bert_folder, pooling="mean").pooling == "mean"
+    with pytest.raises(InputError, match="there is no pooling 'sum'"):
+        Encoder.load(bert_folder, pooling="sum")
+
+
+def test_folders_that_are_no_encoders(tmp_path, bert_folder):
+    with pytest.raises(InputError, match="a path where nothing is"):
+        Encoder.load(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="a file"):
+        Encoder.load(tmp_path / "file")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"config\.json in it"):
+        Encoder.load(tmp_path / "empty")
+    with pytest.raises(InputError, match=r"tokenizer\.json or tokenizer_config\.json or vocab\.txt in it"):
+        TextTokenizer.load(tmp_path / "empty")
+    weights = bert_folder / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match="cannot be read"):
+        Encoder.load(bert_folder)
+    weights.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    with pytest.raises(InputError, match="git lfs pull"):
+        Encoder.load(bert_folder)
+    weights.unlink()
+    with pytest.raises(InputError, match="a configuration and no weights"):
+        Encoder.load(bert_folder)
+    (bert_folder / "pytorch_model.bin").write_bytes(b"PK")
+    with pytest.raises(InputError, match="PyTorch is not installed"):
+        Encoder.load(bert_folder)
+    (bert_folder / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(InputError, match="architecture that is not supported: gpt2"):
+        Encoder.load(bert_folder)
+    (bert_folder / "config.json").write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        Encoder.load(bert_folder)
+    (bert_folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(InputError, match=r"the tokenizer in .* cannot be read"):
+        TextTokenizer.load(bert_folder)
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    """As with HF_HUB_OFFLINE=1 set before the start."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(transformers.utils.hub, "_is_offline_mode", True)
+
+
+def test_a_name_in_the_cache_loads_offline(offline, tmp_path):
+    snapshot = tmp_path / "models--somebody--tiny" / "snapshots" / ("0" * 40)
+    tiny_encoder("bert").save(snapshot)
+    (snapshot / "pooling.json").unlink()
+    TextTokenizer(wordpiece("bert")).save(snapshot)
+    sentence_transformers_files(snapshot, {"pooling_mode_mean_tokens": True})
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("0" * 40)
+    encoder = Encoder.load("somebody/tiny", cache_dir=str(tmp_path))
+    assert encoder.pooling == "mean"
+    assert TextTokenizer.load("somebody/tiny", cache_dir=str(tmp_path)).pad_id == 3
+    shutil.rmtree(snapshot / "1_Pooling")
+    assert Encoder.load("somebody/tiny", cache_dir=str(tmp_path)).pooling == "pooler"
+    (snapshot / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="there is no encoder 'somebody/tiny'"):
+        Encoder.load("somebody/tiny", cache_dir=str(tmp_path))
+
+
+def test_a_name_that_is_not_in_the_cache(offline, tmp_path):
+    for load, part in ((Encoder.load, "encoder"), (TextTokenizer.load, "tokenizer")):
+        with pytest.raises(InputError) as error:
+            load("somebody/unknown", cache_dir=str(tmp_path))
+        said = str(error.value)
+        assert f"there is no {part} 'somebody/unknown': HF_HUB_OFFLINE is set" in said
+        assert "huggingface-cli download somebody/unknown" in said

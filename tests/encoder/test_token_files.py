@@ -1,0 +1,187 @@
+"""Documents tokenized once into files, and their vectors."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from tests.encoder.tiny import tiny_encoder
+from tests.encoder.vocabularies import CORPUS, wordpiece
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TextFile, TokenStore
+from xmc_tf.encoder import TextTokenizer, encode_documents, token_files, tokenize_file
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return TextTokenizer(wordpiece("bert"))
+
+
+class Ranks:
+    """As many threads as ranks, who talk through the memory that they share."""
+
+    def __init__(self, size):
+        self.size = size
+        self._values = [None] * size
+        self._gate = threading.Barrier(size, timeout=60)
+
+    def run(self, work):
+        """What ``work(communicator)`` gives or raises, by rank."""
+        results = [None] * self.size
+
+        def one(rank):
+            try:
+                results[rank] = work(_Rank(self, rank))
+            except InputError as error:
+                results[rank] = error
+
+        threads = [threading.Thread(target=one, args=(rank,)) for rank in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return results
+
+
+class _Rank:
+    def __init__(self, ranks, rank):
+        self.rank, self.size, self._ranks = rank, ranks.size, ranks
+
+    def barrier(self):
+        self._ranks._gate.wait()
+
+    def allgather(self, value):
+        self._ranks._values[self.rank] = value
+        self.barrier()
+        values = list(self._ranks._values)
+        self.barrier()
+        return values
+
+    def broadcast(self, value, root=0):
+        return self.allgather(value)[root]
+
+
+def same(store, texts, tokenizer, max_length):
+    """Whether the store holds just these texts' tokens."""
+    expected = tokenizer.tokenize(texts, max_length)
+    return len(store) == len(texts) and all(np.array_equal(store[row], ids) for row, ids in enumerate(expected))
+
+
+def test_a_file_and_a_list_give_the_same_store(tokenizer, tmp_path):
+    texts = [*CORPUS[:50], "", "  ", "x" * 5000]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
+    from_list = tokenize_file(texts, tokenizer, tmp_path / "a", max_length=16)
+    from_file = tokenize_file(TextFile(tmp_path / "texts.txt"), tokenizer, tmp_path / "b", max_length=16)
+    assert same(from_list, texts, tokenizer, 16)
+    assert from_list.fingerprint == from_file.fingerprint
+    assert from_list.about == from_file.about
+    assert from_list.lengths.max() == 16
+
+
+def test_a_store_that_fits_is_taken_again(tokenizer, tmp_path, monkeypatch, caplog):
+    texts = CORPUS[:20]
+    written = []
+    write = token_files._write
+    monkeypatch.setattr(token_files, "_write", lambda *given: written.append(given[0]) or write(*given))
+    folder = tmp_path / "tokens"
+    for _ in range(2):
+        assert same(tokenize_file(texts, tokenizer, folder, max_length=16), texts, tokenizer, 16)
+    assert len(written) == 1
+    other = TextTokenizer(wordpiece("bert", lowercase=False))
+    assert same(tokenize_file(texts, tokenizer, folder, max_length=17), texts, tokenizer, 17)
+    assert same(tokenize_file(texts, other, folder, max_length=17), texts, other, 17)
+    assert same(tokenize_file(texts[::-1], other, folder, max_length=17), texts[::-1], other, 17)
+    assert len(written) == 4
+    (folder / "ids.bin").write_bytes((folder / "ids.bin").read_bytes()[:-2])
+    assert same(tokenize_file(texts[::-1], other, folder, max_length=17), texts[::-1], other, 17)
+    assert len(written) == 5
+    assert "tokenizing again" in caplog.text
+
+
+def test_the_first_rank_that_sees_a_folder_writes_it(tokenizer, tmp_path, monkeypatch):
+    texts = CORPUS[:20]
+    writers = []
+    write = token_files._write
+    monkeypatch.setattr(token_files, "_write", lambda *given: writers.append(given[2]) or write(*given))
+    # Two hosts with disks of their own, two ranks on each.
+    for rank in range(4):
+        (tmp_path / f"host{rank // 2}").mkdir(exist_ok=True)
+
+    def work(communicator):
+        folder = tmp_path / f"host{communicator.rank // 2}" / "tokens"
+        return tokenize_file(texts, tokenizer, folder, max_length=16, communicator=communicator)
+
+    stores = Ranks(4).run(work)
+    assert sorted(folder.parent.name for folder in writers) == ["host0", "host1"]
+    assert all(same(store, texts, tokenizer, 16) for store in stores)
+    assert [path.name for path in (tmp_path / "host0").iterdir()] == ["tokens"], "no marks are left behind"
+
+
+def test_ranks_with_different_documents_are_told(tokenizer, tmp_path):
+    def work(communicator):
+        texts = CORPUS[:20] if communicator.rank != 2 else CORPUS[:21]
+        return tokenize_file(texts, tokenizer, tmp_path / "tokens", max_length=16, communicator=communicator)
+
+    for error in Ranks(3).run(work):
+        assert "rank 2 has other documents" in str(error)
+
+
+def test_a_rank_that_cannot_write_is_named_by_all(tokenizer, tmp_path, monkeypatch):
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(token_files, "_write", full)
+    errors = Ranks(2).run(
+        lambda communicator: tokenize_file(
+            CORPUS[:5], tokenizer, tmp_path / "tokens", max_length=16, communicator=communicator
+        )
+    )
+    assert all("rank 0: [Errno 28] No space left" in str(error) for error in errors)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Documents of all lengths up to 30 tokens."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("store") / "tokens"
+    with TokenStore.create(folder) as writer:
+        writer.write([rng.integers(10, 60, size) for size in rng.integers(1, 31, 100)])
+    return TokenStore.open(folder)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "xlnet"])
+def test_vectors_of_documents(architecture, store):
+    encoder = tiny_encoder(architecture, pooling="mean")
+    one_by_one = np.concatenate([encoder(*store.padded([row], pad_id=0)).numpy() for row in range(30)])
+    rows = np.random.default_rng(1).permutation(30)
+    for batch_tokens in (1, 100, 16384):
+        vectors = encode_documents(encoder, store, rows, batch_tokens=batch_tokens)
+        np.testing.assert_allclose(vectors, one_by_one[rows], atol=1e-5)
+    out = np.zeros((100, 16), np.float32)
+    assert encode_documents(encoder, store, out=out) is out
+    np.testing.assert_allclose(out[:30], one_by_one, atol=1e-5)
+    assert encode_documents(encoder, store, []).shape == (0, 16)
+
+
+def test_batches_are_of_like_length_and_within_the_budget(store, monkeypatch):
+    encoder = tiny_encoder("bert")
+    shapes = []
+
+    def noted(ids, mask, training=False):
+        shapes.append((ids.shape, int(mask.numpy().sum())))
+        return encoder(ids, mask)
+
+    monkeypatch.setattr(encoder, "in_graph", noted)
+    encode_documents(encoder, store, batch_tokens=120)
+    assert sum(shape[0] for shape, _ in shapes) == 100
+    assert all(shape.num_elements() <= 120 for shape, _ in shapes)
+    padded = sum(shape.num_elements() for shape, _ in shapes)
+    assert store.lengths.sum() / padded > 0.9
+
+
+def test_what_does_not_fit_is_refused(store, tmp_path):
+    encoder = tiny_encoder("bert", max_position_embeddings=20)
+    with pytest.raises(InputError, match="30 tokens are too long"):
+        encode_documents(encoder, store)
+    with pytest.raises(InputError, match="does not fit"):
+        encode_documents(encoder, store, [0, 1], out=np.zeros((2, 3), np.float32))
