@@ -1,8 +1,10 @@
 """What the pipeline's tests share: a corpus, and a model of each kind."""
 
+import json
+
 import pytest
 
-from tests.pipeline.corpus import run_train, write_corpus
+from tests.pipeline.corpus import published_for, run_train, write_corpus
 
 
 @pytest.fixture(scope="session")
@@ -19,5 +21,7 @@ def frozen(corpus):
 
 @pytest.fixture(scope="session")
 def tuned(corpus):
-    """A model whose encoder was fine-tuned, with heads."""
-    return run_train(corpus, corpus / "tuned", "-ns", "tfn+man", "--loss-function", "cross-entropy")
+    """A model by a parameter file in the published form: three levels, the encoder fine-tuned, with heads."""
+    path = corpus / "params.json"
+    path.write_text(json.dumps(published_for(corpus)))
+    return run_train(corpus, corpus / "tuned", "--params-path", path)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from tests.params import published
 from xmc_tf import train
 from xmc_tf.data import TextFile, load_matrix, save_matrix
 from xmc_tf.pipeline import XTransformer
@@ -89,6 +90,19 @@ def shell(verb, *flags, **options):
     return done.returncode, done.stdout, done.stderr
 
 
+def published_for(corpus):
+    """A parameter file in the published form, with a tree, an encoder and steps that suit the corpus."""
+    held = published.xtransformer()
+    for level in held["train_params"]["matcher_params_chain"]:
+        level |= {"model_shortcut": str(corpus / "encoder"), "max_steps": 2, "batch_size": 8, "save_steps": 2}
+        level |= {"warmup_steps": 0, "learning_rate": 0.01}
+    for indexer in ("preliminary_indexer_params", "refined_indexer_params"):
+        held["train_params"][indexer] |= {"nr_splits": 4, "max_leaf_size": 3, "min_codes": None}
+    for level in held["pred_params"]["matcher_params_chain"]:
+        level["truncate_length"] = 16
+    return held
+
+
 def run_train(corpus, model, *more):
     """The command line in this process; stages are shared with the other trainings of the session."""
     train.main(train_flags(corpus, model, "--work-dir", corpus / "work", "--keep-work", *more))
@@ -97,4 +111,4 @@ def run_train(corpus, model, *more):
 
 def made_stages(log):
     """The stages that a training has made, and not found made."""
-    return re.findall(r"^(\S+): done in", log, re.MULTILINE)
+    return re.findall(r"(\S+): done in", log)

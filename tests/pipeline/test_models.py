@@ -92,8 +92,7 @@ def test_heads_and_rankers_together(corpus, tuned, tmp_path):
     texts, _ = texts_and_labels(corpus, "tst")
     raw = vectors(tuned.folder, texts, tmp_path)
     matcher = Matcher.load(tuned.folder / "head", CollectiveStrategy(Solo()))
-    assert matcher.level == 2
-    heads = matcher.to_labels(matcher.predict(raw, only_topk=5, beam_size=8))
+    heads = matcher.to_labels(matcher.predict(raw, only_topk=5, beam_size=8, post_processor="l3-hinge"))
     by_heads = tuned.predict(texts, ensemble_method="transformer-only")
     assert [[label for label, _ in row] for row in rows_of(by_heads)] == [
         [label for label, _ in row] for row in rows_of(heads)
@@ -109,13 +108,19 @@ def test_heads_and_rankers_together(corpus, tuned, tmp_path):
             assert ours == [(label, pytest.approx(score, abs=1e-5)) for label, score in whole[:5]]
 
 
-def test_a_mean_takes_scores_of_one_scale(corpus, tuned):
+@pytest.mark.parametrize(
+    ("loss", "said", "used"),
+    [("cross-entropy", "noop", "sigmoid"), ("weighted-hinge", "noop", "l3-hinge"), ("hinge", "l1-hinge", "l1-hinge")],
+)
+def test_a_mean_takes_scores_of_one_scale(corpus, tuned, loss, said, used):
     texts, _ = texts_and_labels(corpus, "tst")
-    heads = tuned.predict(texts, ensemble_method="transformer-only", post_processor="sigmoid", beam_size=8)
-    assert heads.data.min() > 0
-    assert heads.data.max() < 1
-    expected = ensemble("average", [heads, tuned.predict(texts, beam_size=8)])
-    predicted = tuned.predict(texts, ensemble_method="average", beam_size=8)
+    facts = json.loads(json.dumps(tuned.facts))
+    facts["train_params"]["matcher_params_chain"][-1]["loss_function"] = loss
+    facts["pred_params"]["matcher_params_chain"][-1]["post_processor"] = said
+    model = XTransformer(tuned.parts, facts, where=tuned.folder)
+    heads = tuned.predict(texts, ensemble_method="transformer-only", post_processor=used, beam_size=8)
+    expected = ensemble("average", [heads, tuned.predict(texts)])
+    predicted = model.predict(texts, ensemble_method="average")
     for ours, whole in zip(rows_of(predicted), rows_of(expected), strict=True):
         assert [score for _, score in ours] == pytest.approx([score for _, score in whole[:5]], abs=1e-4)
 
@@ -159,11 +164,11 @@ def test_text_alone(corpus, tmp_path):
 
 def test_an_encoder_without_rankers(corpus, tmp_path):
     model = run_train(
-        corpus, tmp_path / "m", "--only-encoder", "--code-path", corpus / "C.npz", "--max-match-clusters", 10,
-        "--steps-scale", 0.5, 1.5,
+        corpus, tmp_path / "m", "--only-encoder", "--code-path", corpus / "C.npz", "--max-match-clusters", 7,
+        "--steps-scale", 0.5,
     )  # fmt: skip
     assert {path.name for path in model.folder.iterdir()} == {"params.json", "tree", "encoder", "head"}
-    assert model.matcher.level == 2  # 4 and 8 nodes, and not the 24 labels
+    assert model.matcher.level == 1  # 4 nodes, and not the 8 below them
     texts, _ = texts_and_labels(corpus, "tst")
     assert model.encode(texts).shape == (60, 16)
     with pytest.raises(InputError, match="is above the labels"):

@@ -195,8 +195,15 @@ def digest(value: Any) -> str:
 
 def _as_json(value: Any) -> Any:
     if isinstance(value, Params):
-        return value.to_json()
+        return _with_effect(value.to_json())
     raise TypeError(f"no input of a stage: {type(value).__name__}")
+
+
+def _with_effect(block: Any) -> Any:
+    """Parameters without those that leave the result as it is."""
+    if isinstance(block, dict):
+        return {name: _with_effect(value) for name, value in block.items() if name not in ("threads", "verbose")}
+    return [_with_effect(value) for value in block] if isinstance(block, list) else block
 
 
 def _read(path: Path) -> Facts | None:

@@ -1,0 +1,216 @@
+"""The command lines: their flags, what they refuse, and the same command again."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+
+from tests.pipeline.corpus import made_stages, published_for, run_train, shell, train_flags
+from xmc_tf import encode, predict, train
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import load_matrix
+from xmc_tf.params import XTransformerParams, XTransformerPredParams
+from xmc_tf.pipeline.train_flags import parser
+
+# The peer's flags: name → a value, or None for a switch.
+PEER_FLAGS = {
+    "-t": "t", "--trn-text-path": "t", "-x": "x", "--trn-feat-path": "x", "-y": "y", "--trn-label-path": "y",
+    "-m": "m", "--model-dir": "m", "-tt": "t", "--tst-text-path": "t", "-xt": "x", "--tst-feat-path": "x",
+    "-yt": "y", "--tst-label-path": "y", "--params-path": "p", "--train-params-path": "p", "--pred-params-path": "p",
+    "--generate-params-skeleton": None, "--generate-train-params-skeleton": None,
+    "--generate-pred-params-skeleton": None, "--fix-clustering": None, "--code-path": "c", "--label-feat-path": "z",
+    "--nr-splits": "8", "--min-codes": "4", "--max-leaf-size": "50", "--imbalanced-ratio": "0.1",
+    "--imbalanced-depth": "3", "--max-match-clusters": "100", "--do-fine-tune": "false", "--no-fine-tune": None,
+    "--model-shortcut": "roberta-base", "--init-model-dir": "d", "--only-encoder": None, "-b": "5",
+    "--beam-size": "5", "-k": "6", "--only-topk": "6", "-pp": "sigmoid", "--post-processor": "l3-hinge",
+    "-ns": "tfn+man", "--negative-sampling": "man", "--ensemble-method": "average", "--threshold": "0.01",
+    "--loss-function": "hinge", "--cache-dir": "c", "--saved-trn-pt": "f", "--saved-val-pt": "f",
+    "--truncate-length": "64", "--hidden-dropout-prob": "0.2", "--batch-size": "4",
+    "--gradient-accumulation-steps": "2", "--learning-rate": "0.001", "--weight-decay": "0.01",
+    "--adam-epsilon": "1e-6", "--max-grad-norm": "2", "--num-train-epochs": "3", "--max-steps": "7",
+    "--steps-scale": "0.5", "--max-no-improve-cnt": "2", "--lr-schedule": "cosine", "--warmup-steps": "3",
+    "--logging-steps": "4", "--save-steps": "5", "--max-active-matching-labels": "99",
+    "--max-num-labels-in-gpu": "1000", "--save-emb-dir": "e", "--use-gpu": "false", "--disable-gpu": None,
+    "--bootstrap-method": "inherit", "--batch-gen-workers": "2", "--seed": "3", "--verbose-level": "2",
+}  # fmt: skip
+OURS = {
+    "--labels": "l", "--text-only": None, "--pooling": "cls", "--head-learning-rate": "0.01",
+    "--normalize-vectors": "true", "--logit-scale": "10", "--token-budget": "512", "--mixed-precision": "bf16",
+    "--xla": "true", "--route": "rows", "--wire": "fp16", "--Cp": "4", "--Cn": "2", "--bias": "0",
+    "--solver-type": "L2R_LR_DUAL", "--max-nonzeros-per-label": "9", "--rel-mode": "induce", "--rel-norm": "l1",
+    "-n": "1", "--threads": "1", "--logdir": "g", "--work-dir": "w", "--shared-workdir": "w", "--keep-work": None,
+    "--ngram-max": "1", "--min-df": "1", "--max-features": "10", "--sublinear-tf": "false",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", [*PEER_FLAGS, *OURS])
+def test_every_flag_is_taken(flag):
+    value = {**PEER_FLAGS, **OURS}[flag]
+    given = parser().parse_args([flag] if value is None else [flag, value])
+    assert vars(given) != vars(parser().parse_args([])), "it has no effect"
+
+
+def test_flags_reach_all_parts():
+    flags = [
+        "-t", "t", "-y", "y", "-m", "m", "--nr-splits", "4", "--threshold", "0.02", "-ns", "tfn+man", "--seed", "9",
+        "--pooling", "mean", "--head-learning-rate", "0.01", "--Cp", "3", "--fix-clustering", "true", "-b", "7",
+        "--truncate-length", "48", "--disable-gpu", "--steps-scale", "1", "2", "--min-df", "3", "-n", "2",
+    ]  # fmt: skip
+    recipe = train._recipe(parser().parse_args(flags))
+    params, level = recipe.params, recipe.params.ranker_params.hlm_args.model_chain
+    matcher = params.matcher_params_chain
+    assert {params.preliminary_indexer_params.nr_splits, params.refined_indexer_params.nr_splits} == {4}
+    assert {params.preliminary_indexer_params.seed, recipe.seed} == {9}
+    assert (matcher.threshold, level.threshold, level.Cp) == (0.02, 0.02, 3)
+    assert (matcher.negative_sampling, params.ranker_params.hlm_args.neg_mining_chain) == ("tfn+man", "tfn+man")
+    assert (matcher.pooling, matcher.head_learning_rate, matcher.use_gpu, matcher.batch_size) == (
+        "mean",
+        0.01,
+        False,
+        32,
+    )
+    assert (recipe.beam_size, recipe.only_topk, recipe.steps_scale) == (7, None, (1, 2))
+    assert (recipe.last_prediction.truncate_length, recipe.tfidf.min_df, recipe.threads) == (48, 3, 2)
+    assert params.fix_clustering
+    assert params.do_fine_tune
+
+
+def test_parameter_files_replace_flags(tmp_path):
+    whole, alone = tmp_path / "whole.json", tmp_path / "alone.json"
+    whole.write_text(json.dumps({"train_params": {"max_match_clusters": 77}, "tfidf_params": {"min_df": 4}}))
+    alone.write_text(json.dumps({"matcher_params_chain": {"truncate_length": 33}}))
+    flags = ["-t", "t", "-y", "y", "-m", "m", "--max-match-clusters", "5", "--min-df", "9", "--truncate-length", "8"]
+    recipe = train._recipe(parser().parse_args([*flags, "--params-path", str(whole)]))
+    assert (recipe.params.max_match_clusters, recipe.tfidf.min_df) == (77, 4)
+    assert recipe.last_prediction.truncate_length == 8
+    recipe = train._recipe(parser().parse_args([*flags, "--pred-params-path", str(alone)]))
+    assert (recipe.last_prediction.truncate_length, recipe.params.max_match_clusters) == (33, 5)
+    alone.write_text(json.dumps({"matcher_params_chain": {"truncate_lenght": 33}}))
+    with pytest.raises(InputError, match="did you mean") as error:
+        train._recipe(parser().parse_args([*flags, "--pred-params-path", str(alone)]))
+    assert str(alone) in str(error.value)
+
+
+@pytest.mark.parametrize("which", ["", "train-", "pred-"])
+def test_skeletons_are_read_again(capsys, tmp_path, which):
+    train.main([f"--generate-{which}params-skeleton"])
+    path = tmp_path / "p.json"
+    path.write_text(capsys.readouterr().out)
+    recipe = train._recipe(parser().parse_args([f"--{which}params-path", str(path), "-t", "t"]))
+    if which != "pred-":
+        assert recipe.params == XTransformerParams()
+    if which != "train-":
+        assert recipe.pred_params == XTransformerPredParams()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["-y", "y"], "lacks -t, -m"),
+        (["-t", "t", "-y", "y", "-m", "m", "-tt", "u"], "-tt alone"),
+        (["-t", "t", "-y", "y", "-m", "m", "-x", "x", "--text-only"], "exclude each other"),
+        (["-t", "t", "-y", "y", "-m", "m", "-b", "0"], "--beam-size is out of range"),
+        (["-t", "t", "-y", "y", "-m", "m", "--learning-rate", "0"], "--learning-rate is out of range"),
+    ],
+)
+def test_what_cannot_be_is_refused(flags, said):
+    with pytest.raises(InputError, match=said):
+        train.main(flags)
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_made(corpus, tmp_path):
+    short = tmp_path / "short.txt"
+    short.write_text("one\ntwo\n")
+    for flags, said in [
+        (["-t", short], "not of the same documents"),
+        (["--truncate-length", 99], "at most 32"),
+        (["--model-shortcut", tmp_path / "nothing"], "nothing"),
+        (["--steps-scale", 1, 2, 3], "2 numbers above 0"),
+        (["--code-path", corpus / "Y.trn.npz"], "expected"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            run_train(corpus, tmp_path / "m", *flags)
+        assert not (tmp_path / "m").exists()
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "one").write_text("dear")
+    with pytest.raises(InputError, match="is no model"):
+        run_train(corpus, tmp_path / "letters")
+
+
+def test_the_same_again_makes_nothing_and_a_change_what_depends_on_it(corpus, frozen, tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="xmc_tf")
+    for flags, expected in [
+        ([], []),
+        (["--batch-gen-workers", 1, "--num-train-epochs", 9, "-n", 2, "-b", 8], []),
+        (["--Cp", 2], ["rankers"]),
+        (["-k", 4], ["rankers"]),
+        (["--max-leaf-size", 3], ["tree", "rankers"]),
+        (["--min-df", 3], ["features", "tree", "rankers"]),
+    ]:
+        caplog.clear()
+        run_train(corpus, tmp_path / "m", "--no-fine-tune", *flags)
+        assert [name for name in made_stages(caplog.text) if name != "tokens"] == expected, flags
+        run_train(corpus, tmp_path / "m", "--no-fine-tune")  # back to where it was
+    assert "the model is in" in caplog.text
+
+
+def test_published_parameters_run(corpus, tuned, tmp_path):
+    assert tuned.facts["head_of_labels"]
+    assert (tuned.ranker.depth, tuned.matcher.level) == (3, 3)
+    assert [level.pred_params.post_processor for level in tuned.ranker.levels] == ["l3-hinge", "l3-hinge", "noop"]
+    assert [level.pred_params.only_topk for level in tuned.ranker.levels] == [8, 8, 5]  # -b and -k of the command
+    held = published_for(corpus)
+    held["train_params"]["matcher_params_chain"].pop()
+    path = tmp_path / "params.json"
+    path.write_text(json.dumps(held))
+    with pytest.raises(InputError, match="matcher_params_chain does not fit the tree"):
+        run_train(corpus, tmp_path / "m", "--params-path", path)
+
+
+def test_predictions_on_the_screen_and_in_files(corpus, frozen, tmp_path, capsys):
+    model = str(frozen.folder)
+    predict.main(["-m", model, "-q", "word1 forests forest", "-k", "2"])
+    first = capsys.readouterr().out.splitlines()
+    assert first[0].endswith("forest 1")
+    assert len([line for line in first if line]) == 2
+    texts, truth = str(corpus / "X.tst.txt"), str(corpus / "Y.tst.npz")
+    predict.main(["-m", model, "-t", texts, "-o", str(tmp_path / "p.npz"), "-y", truth, "-k", "3", "-b", "4"])
+    assert "precision" in capsys.readouterr().out
+    predicted = load_matrix(tmp_path / "p.npz")
+    assert predicted.shape == (60, 24)
+    assert np.diff(predicted.indptr).max() == 3
+    predict.main(["-m", model, "-t", texts, "-o", str(tmp_path / "p.jsonl"), "-k", "1", "--batch-size", "4"])
+    lines = (tmp_path / "p.jsonl").read_text().splitlines()
+    assert len(lines) == 60
+    assert json.loads(lines[0])["labels"][0] in frozen.names
+    for flags, said in [
+        (["-o", "p.txt"], "not written in this form"),
+        (["--batch-size", "0"], "at least 1"),
+        (["-y", str(corpus / "Y.trn.npz")], "not of the same documents"),
+        (["--ensemble-method", "average"], "not fine-tuned"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            predict.main(["-m", model, "-t", texts, *flags])
+
+
+def test_vectors_in_a_file(corpus, frozen, tmp_path):
+    flags = ["-m", str(frozen.folder), "-t", str(corpus / "X.tst.txt")]
+    encode.main([*flags, "-o", str(tmp_path / "E.npy")])
+    E = np.load(tmp_path / "E.npy")
+    assert (E.shape, E.dtype) == ((60, 16), np.float32)
+    np.testing.assert_allclose(np.linalg.norm(E, axis=1), 1, rtol=1e-5)
+    encode.main([*flags, "-o", str(tmp_path / "F.npy"), "--truncate-length", "4"])
+    assert np.abs(np.load(tmp_path / "F.npy") - E).max() > 1e-3
+    with pytest.raises(InputError, match=r"ends in \.npy"):
+        encode.main([*flags, "-o", str(tmp_path / "E")])
+
+
+def test_the_shell(corpus, frozen, tmp_path):
+    code, out, err = shell("predict", "-m", frozen.folder, "-q", "harbour harbours", "-k", 1)
+    assert (code, "harbour 1" in out) == (0, True), err
+    assert "tensorflow" not in err.lower()  # its chatter
+    code, _, err = shell("train", *train_flags(corpus, tmp_path / "m", "-y", tmp_path / "no.npz"))
+    assert code == 2
+    assert "no.npz does not exist" in err
+    assert "Traceback" not in err

@@ -1,0 +1,99 @@
+"""The file of vectors: filled by several workers, block by block, and taken up where it was left."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.collective.threads import on_ranks
+from xmc_tf.collective.solo import Solo
+from xmc_tf.data import TokenStore
+from xmc_tf.encoder import Encoder
+from xmc_tf.pipeline import embeddings
+from xmc_tf.pipeline.embeddings import embed_documents, unit_rows
+
+DIM = 3
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Documents of one to nine tokens."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("store") / "tokens"
+    with TokenStore.create(folder) as writer:
+        writer.write([rng.integers(1, 50, rng.integers(1, 10)) for _ in range(130)])
+    return TokenStore.open(folder)
+
+
+@pytest.fixture
+def encoded(monkeypatch, store):
+    """Encodes by arithmetic, and tells which rows were asked for."""
+    asked = []
+
+    def encode(encoder, given_store, rows, batch_tokens):
+        asked.append(rows)
+        return vectors_of(given_store, rows)
+
+    monkeypatch.setattr("xmc_tf.encoder.encode_documents", encode)
+    monkeypatch.setattr(embeddings, "BLOCK", 8)
+    monkeypatch.setattr(embeddings, "_GROUP", 16)
+    return asked
+
+
+def vectors_of(store, rows):
+    sums = np.array([store[row].sum() for row in rows], np.float32)
+    return np.stack([sums, store.lengths[rows].astype(np.float32), np.full(len(rows), 2.0, np.float32)], axis=1)
+
+
+class FakeEncoder(Encoder):
+    """Has a width and nothing else."""
+
+    def __init__(self):
+        self.__dict__["dim"] = DIM
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_any_number_of_workers_fill_one_file(tmp_path, store, encoded, size):
+    expected = unit_rows(vectors_of(store, np.arange(130)))
+    if size == 1:
+        embed_documents(FakeEncoder(), store, tmp_path, Solo())
+    else:
+        facts = on_ranks(size, lambda world: embed_documents(FakeEncoder(), store, tmp_path, world))
+        assert facts == [{"dim": DIM, "said": "130 × 3"}] * size
+    np.testing.assert_array_equal(np.load(tmp_path / "E.npy"), expected)
+    np.testing.assert_array_equal(np.sort(np.concatenate(encoded)), np.arange(130))
+
+
+def test_blocks_that_are_there_are_not_made_again(tmp_path, store, encoded):
+    on_ranks(3, lambda world: embed_documents(FakeEncoder(), store, tmp_path, world))
+    for rank, kept in ((0, "\n0\n9\n1"), (1, "\n4\n"), (2, "")):  # the 1 was cut short: it is 12
+        (tmp_path / f"done.{rank}").write_text(kept)
+    E = np.lib.format.open_memmap(tmp_path / "E.npy", mode="r+")
+    expected = E.copy()
+    E[8:] = np.nan
+    E[9 * 8 : 10 * 8], E[4 * 8 : 5 * 8] = expected[9 * 8 : 10 * 8], expected[4 * 8 : 5 * 8]
+    E.flush()
+    encoded.clear()
+    on_ranks(2, lambda world: embed_documents(FakeEncoder(), store, tmp_path, world))
+    np.testing.assert_array_equal(np.load(tmp_path / "E.npy"), expected)
+    again = np.sort(np.concatenate(encoded))
+    kept = np.concatenate([np.arange(8 * block, 8 * block + 8) for block in (0, 4, 9)])
+    np.testing.assert_array_equal(again, np.setdiff1d(np.arange(130), kept))
+
+
+def test_records_without_their_file_count_for_nothing(tmp_path, store, encoded):
+    (tmp_path / "done.0").write_text("\n0\n1\n")
+    embed_documents(FakeEncoder(), store, tmp_path, Solo())
+    np.testing.assert_array_equal(np.load(tmp_path / "E.npy"), unit_rows(vectors_of(store, np.arange(130))))
+
+
+@given(st.lists(st.lists(st.floats(-1e3, 1e3, width=32), min_size=2, max_size=2), min_size=1))
+def test_rows_of_length_one(rows):
+    given_rows = np.array(rows, np.float32)
+    scaled = unit_rows(given_rows)
+    lengths = np.linalg.norm(given_rows, axis=1)
+    for row, before, length in zip(scaled, given_rows, lengths, strict=True):
+        if length == 0:
+            assert not row.any()
+        else:
+            np.testing.assert_allclose(row * length, before, rtol=1e-4, atol=1e-6 * length)
