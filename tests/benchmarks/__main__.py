@@ -22,6 +22,7 @@ def main() -> None:
         "cold_start": [],
         "collective_overhead": [],
         "collective_steps": [],
+        "pairs_memory": [],
         "rankers_vs_pecos": _peer_arguments(a),
         "rankers_vs_pecos_dense": [*_peer_arguments(a), "--dense", "384"] if _peer_arguments(a) else None,
         "text_to_labels_vs_pecos": ["--peer", a.peer, "--data", a.data] if a.peer and a.data else None,

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.collective.cases import STRIDE, as_dense, bags, draw_case, summed_gradient
+from xmc_tf.collective import wire as wires
 from xmc_tf.collective.lookup import fetch, flat_ids, lookup
 from xmc_tf.collective.row_requests import request_rows
 from xmc_tf.collective.table import make_table
@@ -161,6 +162,22 @@ def check_constant_ids_in_a_graph(world):
     sent = bytes_sent().get("rows", 0) - before
     owned = sum(table.start <= row < table.start + table.local_rows for row in (3, 19))
     assert sent == 2 * owned * (world.size - 1) * 3 * 2
+
+
+def check_more_than_can_be_counted(world):
+    if world.size == 1:
+        return  # nothing travels
+    table = make_table("too_much", 20, 3, size=world.size, rank=world.rank)
+    try:
+        wires.MOST_NUMBERS = 59
+        for call in (lookup, tf.function(lookup)):
+            message = r"too_much/rows: one exchange would move \d+ rows of 3 numbers .*; at most 59 numbers"
+            with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+                call(table, tf.range(20))
+        wires.MOST_NUMBERS = 20 * world.size * 3
+        assert lookup(table, tf.range(20)).shape == (20, 3)
+    finally:
+        wires.MOST_NUMBERS = 2**31 - 1
 
 
 def check_only_one_rank_retraces(world):

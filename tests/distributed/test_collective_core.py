@@ -7,7 +7,7 @@ from tests.distributed.launch import horovodrun
 pytestmark = pytest.mark.distributed
 
 # Over MPI, what depends on the transport; fit() makes the same calls.
-CHECKS = {"world_lookup": 8, "world_pairs": 6, "world_optimizers": 5, "world_fit": 4}
+CHECKS = {"world_lookup": 9, "world_pairs": 6, "world_optimizers": 5, "world_fit": 4}
 MODULES = {"gloo": list(CHECKS), "mpi": ["world_lookup", "world_pairs", "world_optimizers"]}
 
 

@@ -12,9 +12,10 @@ from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
-from xmc_tf.collective.lookup import lookup
+from xmc_tf.collective.lookup import fetch
+from xmc_tf.collective.pair_dots import pair_dots
 from xmc_tf.collective.routes import Choice, choose_route
-from xmc_tf.collective.row_requests import by_owner, checked_ids, exchange_ids
+from xmc_tf.collective.row_requests import by_owner, checked_ids, exchange_ids, request_rows
 from xmc_tf.collective.stand_ins import in_place_of
 from xmc_tf.collective.table import ShardedTable
 from xmc_tf.collective.wire import WireFormat, check_format, exchange
@@ -64,8 +65,7 @@ class PairScorer:
         table = in_place_of(self.table)
         instances, flat = _pairs(ids)
         if self._decided(table, ids, instances, flat) == "rows":
-            rows = lookup(table, flat, wire=self.wire)
-            return _like(ids, tf.reduce_sum(_spread(vectors, instances) * rows, axis=1))
+            return _like(ids, _score_here(table, vectors, instances, flat, self.wire))
         sent = _send(table, vectors, instances, flat, self.wire)
         back = _exchange(table, _score(table, sent), sent.pairs_in, sent.pairs_out, "scores")
         return _like(ids, tf.gather(back, tf.math.invert_permutation(sent.order)))
@@ -92,8 +92,7 @@ class PairScorer:
         instances, flat = _pairs(ids)
         wanted, factors = _flat_like(ids, targets), None if weights is None else _flat_like(ids, weights)
         if self._decided(table, ids, instances, flat) == "rows":
-            rows = lookup(table, flat, wire=self.wire)
-            of_pairs = _weighed(loss(tf.reduce_sum(_spread(vectors, instances) * rows, axis=1), wanted), factors)
+            of_pairs = _weighed(loss(_score_here(table, vectors, instances, flat, self.wire), wanted), factors)
             return tf.math.unsorted_segment_sum(of_pairs, instances, tf.shape(vectors)[0])
         sent = _send(table, vectors, instances, flat, self.wire)
         wanted = _to_owners(table, wanted, sent, "targets")
@@ -167,10 +166,18 @@ def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf
     return _Sent(order, pairs_out, groups_out, instance_of_group, pairs_in, groups_in, group_of_pair, local, moved)
 
 
+def _score_here(
+    table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf.Tensor, wire: WireFormat
+) -> tf.Tensor:
+    """Scores of this rank's own pairs, with the rows brought here, each once."""
+    request = request_rows(table, ids)
+    return pair_dots(vectors, instances, fetch(table, request, wire), request.positions)
+
+
 def _score(table: ShardedTable, sent: _Sent) -> tf.Tensor:
     """Scores of the pairs that came."""
-    rows = tf.gather(table.variable, sent.local)
-    return tf.reduce_sum(_spread(sent.vectors, sent.group_of_pair) * rows, axis=1)
+    unique, positions = tf.unique(sent.local)
+    return pair_dots(sent.vectors, sent.group_of_pair, tf.gather(table.variable, unique), positions)
 
 
 @tf.custom_gradient

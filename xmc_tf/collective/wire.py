@@ -9,6 +9,8 @@ from xmc_tf.collective.traffic import after, count_sent
 from xmc_tf.common.errors import InputError
 
 WireFormat = Literal["fp32", "fp16", "bf16"]
+# What one worker sends or gets in one exchange is counted in 32 bits, by MPI and so by Horovod. Tests lower it.
+MOST_NUMBERS = 2**31 - 1
 BYTES_PER_NUMBER = {"fp32": 4, "fp16": 2, "bf16": 2}
 
 
@@ -43,6 +45,9 @@ def exchange(
 
     Returns:
         ``[sum(receive)]`` or ``[sum(receive), dim]``, ordered by source.
+
+    Raises:
+        tf.errors.InvalidArgumentError: on the rank where it is more than an exchange can count.
     """
 
     @tf.custom_gradient
@@ -55,7 +60,27 @@ def exchange(
 
         return _move(rows, send, rank, name, wire, kind), back
 
-    return there(rows)
+    width = rows.shape[1] if rows.shape.rank == 2 else 1
+    with tf.control_dependencies([_assert_countable(send, receive, width, name)]):
+        return there(tf.identity(rows))
+
+
+def _assert_countable(send: tf.Tensor, receive: tf.Tensor, width: int, name: str) -> tf.Tensor:
+    """Stops with a message, before Horovod would go on with counts that have run over."""
+    most = tf.cast(tf.maximum(tf.reduce_sum(send), tf.reduce_sum(receive)), tf.int64)
+
+    def stop() -> tf.Tensor:
+        message = [
+            f"{name}: one exchange would move",
+            tf.strings.as_string(most),
+            f"rows of {width} numbers to or from one worker; at most {MOST_NUMBERS} numbers can be counted. Make the "
+            "batches smaller and accumulate them (accumulate=), or use more workers.",
+        ]
+        tf.debugging.Assert(False, [tf.strings.join(message, " ")])
+        return tf.constant(False)
+
+    with tf.device("/cpu:0"):  # on a GPU an assertion does nothing
+        return tf.cond(most * width <= MOST_NUMBERS, lambda: tf.constant(True), stop)
 
 
 def _move(rows: tf.Tensor, send: tf.Tensor, rank: int, name: str, wire: WireFormat, kind: str) -> tf.Tensor:

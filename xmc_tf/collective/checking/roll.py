@@ -114,7 +114,10 @@ class Roll:
         lines = []
         for rank, entry in entries.items():
             if entry is None:
-                lines.append(f"rank {rank}: nothing was heard of it; it has not started, or does not see {self.folder}")
+                lines.append(
+                    f"rank {rank}: nothing was heard of it; it has not started, or does not "
+                    f"see {self.folder} (--rendezvous names a folder that all hosts see)"
+                )
                 continue
             who = f"rank {rank} (pid {entry.pid} on {entry.host})"
             silence, state = self._silence(rank), self._state(rank)

@@ -1,0 +1,88 @@
+"""Dot products of pairs: those of the plain way, with less memory."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.distributed.launch import REPOSITORY
+from xmc_tf.collective import pair_dots as module
+from xmc_tf.collective.pair_dots import pair_dots
+from xmc_tf.collective.pairs import PairScorer
+from xmc_tf.collective.table import make_table
+
+
+@pytest.mark.parametrize("pairs", [0, 1, 4, 5, 23])
+@pytest.mark.parametrize("traced", [False, True])
+def test_blocks_and_remainders_give_the_plain_way(pairs, traced, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK_BYTES", 5 * 3 * 4)  # five pairs of width 3
+    rng = np.random.default_rng(pairs)
+    left, right = rng.normal(size=(4, 3)).astype(np.float32), rng.normal(size=(6, 3)).astype(np.float32)
+    at_left, at_right = rng.integers(0, 4, pairs), rng.integers(0, 6, pairs)
+    factors = rng.normal(size=pairs).astype(np.float32)
+    order = rng.permutation(pairs)
+
+    def call(left, right):
+        with tf.GradientTape() as tape:
+            tape.watch([left, right])
+            dots = pair_dots(left, tf.constant(at_left, tf.int32), right, tf.constant(at_right, tf.int32))
+            loss = tf.reduce_sum(tf.gather(dots, order) * factors[order])  # whose gradient is of slices
+        return dots, tape.gradient(loss, [left, right])
+
+    dots, (of_left, of_right) = (tf.function(call) if traced else call)(tf.constant(left), tf.constant(right))
+    np.testing.assert_allclose(dots, (left[at_left] * right[at_right]).sum(axis=1), rtol=1e-5, atol=1e-6)
+    wanted = np.zeros_like(left), np.zeros_like(right)
+    np.add.at(wanted[0], at_left, factors[:, None] * right[at_right])
+    np.add.at(wanted[1], at_right, factors[:, None] * left[at_left])
+    np.testing.assert_allclose(of_left, wanted[0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(of_right, wanted[1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("route", ["rows", "features"])
+def test_scores_of_a_batch_without_instances(route):
+    table = make_table("none", 5, 3)
+    scores = PairScorer(table, route).scores(tf.zeros([0, 3]), tf.zeros([0, 7], tf.int64))
+    assert scores.shape == (0, 7)
+
+
+MEASURE = """
+import json, resource, sys
+import tensorflow as tf
+from xmc_tf.collective.pairs import PairScorer
+from xmc_tf.collective.table import make_table
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+table = make_table("labels", 4000, 512)
+scorer = PairScorer(table, sys.argv[1])
+
+@tf.function(reduce_retracing=True)
+def step(vectors, ids):
+    with tf.GradientTape() as tape:
+        tape.watch(vectors)
+        losses = scorer.losses(vectors, ids, tf.ones_like(ids, tf.float32), lambda s, t: tf.square(s - t))
+        loss = tf.reduce_sum(losses)
+    return tape.gradient(loss, [vectors, table.variable])
+
+def ids_of(rows):
+    return tf.reshape(tf.range(rows * 500, dtype=tf.int64) * 7 % 4000, [rows, 500])
+
+step(tf.ones([2, 512]), ids_of(2))
+step(tf.ones([8, 512]), ids_of(8))
+before = peak()
+step(tf.ones([256, 512]), ids_of(256))
+print(json.dumps(peak() - before))
+"""
+
+
+@pytest.mark.parametrize("route", ["rows", "features"])
+def test_a_step_does_not_take_a_row_for_every_pair(route):
+    command = [sys.executable, "-c", MEASURE, route]
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=200, check=False)
+    assert result.returncode == 0, result.stderr
+    pairs = 256 * 500 * 512 * 4 / 2**20  # 250 MiB, of which the plain way takes several
+    assert json.loads(result.stdout) < pairs / 2
