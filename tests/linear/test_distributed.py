@@ -16,9 +16,11 @@ from xmc_tf.linear.distributed import plan as planning
 from xmc_tf.linear.distributed import solving
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.distributed.inputs import check_same_inputs
+from xmc_tf.linear.distributed.stage import rankers_over_ranks
 from xmc_tf.linear.distributed.training import train_over_ranks
 from xmc_tf.linear.distributed.work_folder import open_work_folder, work_path
 from xmc_tf.linear.levels import Levels
+from xmc_tf.tree import LabelTree
 
 ROWS, LABELS = 80, 150
 CHAIN = random_chain(LABELS, [2, 5])
@@ -202,3 +204,23 @@ def test_mapped_features_give_the_same(tmp_path):
     assert not mapped.sparse.data.flags.writeable
     params = ranker_params("tfn+man")
     assert over_ranks(tmp_path, mapped, params, 2)[0] == one_process(tmp_path, X, params)
+
+
+def test_the_stage_writes_the_folder_that_one_process_saves(tmp_path):
+    X, tree, params = features("both", ROWS), LabelTree.from_chain(CHAIN), ranker_params("tfn+man")
+    train_rankers(X, Y, tree.to_chain(), params=params, pred_params=PRED, threads=1).save(tmp_path / "one")
+
+    def stage(communicator):
+        folder = tmp_path / "many" / "ranker"
+        return rankers_over_ranks(
+            communicator, folder, X, Y, tree, key="k" * 64, params=params, pred_params=PRED, threads=1
+        )
+
+    models = all_well(on_ranks(3, stage))
+    one, many = (
+        {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in (tmp_path / "one", tmp_path / "many" / "ranker")
+    )
+    assert one == many
+    assert not work_path(tmp_path / "many" / "ranker").exists()
+    assert models[2].predict(X).nnz > 0

@@ -27,15 +27,20 @@ def place_model(
         facts: for ``params.json``.
     """
 
-    def place_ranker(part: Path) -> None:
-        write_parameters(model, part)
-        for t in range(model.depth):
-            _link(work.weights(t), level_folder(part, t) / "W.npz")
-
     def place_tfidf(part: Path) -> None:
         shutil.copytree(work.features, part)
 
-    write_model(folder, tree, names, facts, place_ranker, place_tfidf if work.features.is_dir() else None)
+    write_model(
+        folder, tree, names, facts, lambda part: place_rankers(part, work, model),
+        place_tfidf if work.features.is_dir() else None,
+    )  # fmt: skip
+
+
+def place_rankers(part: Path, work: WorkFolder, model: XLinear) -> None:
+    """Fills a folder of rankers: parameters anew, weights by a second name."""
+    write_parameters(model, part)
+    for t in range(model.depth):
+        _link(work.weights(t), level_folder(part, t) / "W.npz")
 
 
 def _link(source: Path, target: Path) -> None:
