@@ -169,7 +169,7 @@ def test_a_folder_that_is_no_head_is_refused(trained):
 
 def test_scale_and_normalisation_are_kept(data, tmp_path):
     params = dataclasses.replace(PARAMS, normalize_vectors=True, logit_scale=4.0, max_steps=3)
-    matcher = train(data, tmp_path / "work", params)
+    matcher = train(data, tmp_path / "work", params, max_match_clusters=3)
     matcher.save(tmp_path / "head")
     again = Matcher.load(tmp_path / "head", CollectiveStrategy(Solo()))
     vectors = encode(matcher.encoder, data[0], np.arange(N))
@@ -178,8 +178,8 @@ def test_scale_and_normalisation_are_kept(data, tmp_path):
 
 
 def test_only_the_upper_levels(data, tmp_path):
-    matcher = train(data, tmp_path, max_match_clusters=6)
-    assert (matcher.level, matcher.nr_nodes, matcher.labels) == (2, 6, None)
+    matcher = train(data, tmp_path, dataclasses.replace(PARAMS, max_steps=1), max_match_clusters=4)
+    assert (matcher.level, matcher.nr_nodes, matcher.labels) == (1, 3, None)
     with pytest.raises(InputError, match="is above the labels"):
         matcher.to_labels(matcher.predict(encode(matcher.encoder, data[0], np.arange(3))))
 
@@ -188,9 +188,9 @@ class StopError(Exception):
     """What ends a run in the middle."""
 
 
-@pytest.mark.parametrize("saves", [4, 8])
+@pytest.mark.parametrize("saves", [1, 4])
 def test_an_interrupted_run_goes_on(data, trained, tmp_path, monkeypatch, saves):
-    """It ends as the unbroken one, whether it was stopped inside a level or at the end of one."""
+    """It ends as the unbroken one, whether it was stopped at the top or below it."""
     unbroken, _ = trained
     real, made = fine_tune.save_training, []
 
@@ -201,14 +201,13 @@ def test_an_interrupted_run_goes_on(data, trained, tmp_path, monkeypatch, saves)
 
     monkeypatch.setattr(fine_tune, "save_training", save)
     with pytest.raises(StopError):
-        train(data, tmp_path)
+        train(data, tmp_path, max_match_clusters=6)
     monkeypatch.setattr(fine_tune, "save_training", real)
-    resumed = train(data, tmp_path)
-    vectors = encode(unbroken.encoder, data[0], np.arange(N))
-    np.testing.assert_array_equal(encode(resumed.encoder, data[0], np.arange(N)), vectors)
-    np.testing.assert_array_equal(resumed.scores(vectors), unbroken.scores(vectors))
-    assert sum(len(result.losses) for result in resumed.results) == 36 - 4 * saves
-    assert [result.steps for result in resumed.results] == [12, 12, 12]
+    resumed = train(data, tmp_path, max_match_clusters=6)
+    for ours, theirs in zip(resumed.heads, unbroken.heads[:2], strict=True):
+        np.testing.assert_array_equal(ours.local(), theirs.local())
+    assert [result.steps for result in resumed.results] == [12, 12]
+    assert sum(len(result.losses) for result in resumed.results) == 24 - 4 * saves
 
 
 def test_validation_keeps_the_best_and_stops_in_time(data, tmp_path):

@@ -41,7 +41,7 @@ def vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Co
         # Not through a mapping: pages that two hosts write at once over a network would lose one's half.
         with path.open("r+b") as file:
             file.seek(offset + 4 * encoder.dim * low)
-            file.write(memoryview(vectors).cast("B") if vectors.size else b"")
+            vectors.tofile(file)
             file.flush()
             os.fsync(file.fileno())
 
