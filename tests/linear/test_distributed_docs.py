@@ -1,0 +1,52 @@
+"""The page on rankers over ranks: its commands are understood, and its figures are the planner's."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.ranker_planner import made_up_work, np, picture, simulate
+from xmc_tf.linear.train import parser
+
+PAGE = (Path(__file__).parents[2] / "docs" / "rankers-over-ranks.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"-m xmc_tf\.linear\.train (.*?)(?:\s+#.*)?$", PAGE, flags=re.MULTILINE)
+ROWS = re.findall(r"^\| (1e\d) \| (\d+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", PAGE, flags=re.MULTILINE)
+
+
+def test_commands_and_flags_are_understood():
+    assert len(COMMANDS) == 3
+    for command in COMMANDS:
+        assert parser().parse_args(command.split()).model_folder == "model"
+    for flags in re.findall(r"^\| (`-.*?) \|", PAGE, flags=re.MULTILINE):
+        for flag in re.findall(r"`(-[\w-]+)`", flags):
+            assert flag in parser().format_help()
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row[0] == "1e6"])
+def test_the_figures_are_the_planners(row):
+    labels, ranks, bound, even, rest = row
+    works, _ = made_up_work(int(float(labels)), np.random.default_rng(0))
+    found = simulate(works, int(ranks))
+    assert (found["over_bound"], found["over_even"], found["rest_over_even"]) == pytest.approx(
+        (float(bound), float(even), float(rest)), abs=0.006
+    )
+
+
+def test_the_plan_itself_is_within_its_aims():
+    """What can be divided is divided to within 5 % at 64 ranks, and 15 % at 512, for 1e7 labels."""
+    works, shape = made_up_work(10_000_000, np.random.default_rng(1))
+    assert shape["levels"] == 6
+    for ranks, aim in ((64, 1.05), (512, 1.15)):
+        found = simulate(works, ranks, seed=1)
+        assert 1 <= found["over_bound"] <= aim
+        assert 1 <= found["rest_over_even"] <= aim
+        assert found["over_even"] >= found["over_bound"]
+
+
+def test_the_picture_is_drawn():
+    works, _ = made_up_work(20_000, np.random.default_rng(0))
+    lines = [{"labels": 20_000, **simulate(works, ranks)} for ranks in (8, 16)]
+    drawn = picture(lines)
+    assert drawn.startswith("<svg")
+    assert "20,000 labels" in drawn
+    assert drawn.count("<polyline") == 1
