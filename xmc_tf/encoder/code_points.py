@@ -66,12 +66,14 @@ class CharacterTable(tf.Module):
             if output is not None:
                 kinds[point] = 1 + sequences.setdefault(output, len(sequences))
         # Most pages of 256 characters are the same: nothing in them changes.
-        pages, page_of = np.unique(kinds.reshape(-1, _PAGE), axis=0, return_inverse=True)
+        numbers: dict[bytes, int] = {}
+        page_of = [numbers.setdefault(page.tobytes(), len(numbers)) for page in kinds.reshape(-1, _PAGE)]
+        pages = np.frombuffer(b"".join(numbers), np.int32)
         flat = [ord(character) for sequence in sequences for character in sequence]
         splits = np.cumsum([0, *map(len, sequences)])
         with tf.device("CPU:0"):
-            self._page_of = _fixed(page_of.ravel().astype(np.int32), "page_of")
-            self._pages = _fixed(pages.ravel().astype(np.int32), "pages")
+            self._page_of = _fixed(np.array(page_of, np.int32), "page_of")
+            self._pages = _fixed(pages, "pages")
             self._flat = _fixed(np.array([*flat, 0], np.int32), "flat")
             self._splits = _fixed(np.array([*splits, splits[-1]], np.int64), "splits")
 

@@ -40,10 +40,13 @@ class SpecialTokens:
     def mark(self, runs: Runs) -> Runs:
         """Puts one point in the place of each special token, `SPECIAL` above its number."""
         points, rows = runs
+        ahead = _ahead(runs, max((len(content) for content, *_ in self._tokens), default=0))
         marked = points
         covered = tf.zeros_like(points, tf.bool)
         for content, number, lstrip, rstrip in self._tokens:
-            found = _matches(runs, content)
+            found = tf.reduce_all(
+                tf.stack([ahead[place] == ord(character) for place, character in enumerate(content)]), axis=0
+            )
             marked = tf.where(found, SPECIAL + number, marked)
             for shift in range(1, len(content)):
                 covered |= _shifted(found, shift)
@@ -67,14 +70,14 @@ def segment_starts(runs: Runs) -> tf.Tensor:
     return starts_of(runs.rows) | special | behind
 
 
-def _matches(runs: Runs, content: str) -> tf.Tensor:
-    """Where the content begins, all of it in one row."""
+def _ahead(runs: Runs, longest: int) -> list[tf.Tensor]:
+    """Of each point the one that stands so many places on, -1 where its row has ended."""
     points, rows = runs
-    found = tf.ones_like(points, tf.bool)
-    for offset, character in enumerate(content):
-        there = tf.pad(points[offset:], [[0, tf.minimum(offset, tf.size(points))]], constant_values=-1)
-        row = tf.pad(rows[offset:], [[0, tf.minimum(offset, tf.size(points))]], constant_values=-1)
-        found &= (there == ord(character)) & (row == rows)
+    found = []
+    for offset in range(longest):
+        pad = [[0, tf.minimum(offset, tf.size(points))]]
+        same = tf.pad(rows[offset:], pad, constant_values=-1) == rows
+        found.append(tf.where(same, tf.pad(points[offset:], pad, constant_values=-1), -1))
     return found
 
 

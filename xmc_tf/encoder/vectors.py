@@ -10,13 +10,16 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data.tokens import TokenStore
 from xmc_tf.encoder.encoder import Encoder
 
+# A batch whose intermediate values fit a processor's cache is a quarter faster than one that does not; a GPU wants more.
+_ON_CPU, _ON_GPU = 4096, 32768
+
 
 def encode_documents(
     encoder: Encoder,
     store: TokenStore,
     rows: np.ndarray | Sequence[int] | None = None,
     *,
-    batch_tokens: int = 16384,
+    batch_tokens: int | None = None,
     out: np.ndarray | None = None,
     training: bool = False,
 ) -> np.ndarray:
@@ -29,13 +32,15 @@ def encode_documents(
         encoder: what encodes.
         store: the documents' tokens.
         rows: which documents, in which order; None for all.
-        batch_tokens: most tokens of a batch, padding included.
+        batch_tokens: most tokens of a batch, padding included; None for what suits the device.
         out: float32 [documents, dim] to write to, such as a memory-mapped file; None for a new array.
         training: whether dropout takes place.
 
     Returns:
         ``out``, or the new array.
     """
+    if batch_tokens is None:
+        batch_tokens = _ON_GPU if tf.config.list_logical_devices("GPU") else _ON_CPU
     rows = np.arange(len(store)) if rows is None else np.asarray(rows, np.int64)
     shape = (len(rows), encoder.dim)
     if out is None:
