@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 from tests.matcher.trees import random_matrix, random_tree, worlds
 from xmc_tf.common.errors import InputError
-from xmc_tf.matcher.candidates import CandidateSampler, parents_matched
+from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, parents_matched
 from xmc_tf.matcher.levels import LevelTask, levels_of
 from xmc_tf.tree import LabelTree
 
@@ -190,3 +190,12 @@ def test_what_does_not_fit_is_said():
         CandidateSampler(labels, PREDICTED, cap=0)
     with pytest.raises(InputError, match="0 to 2"):
         CandidateSampler(labels, PREDICTED).of(np.array([0, 3]), epoch=0)
+
+
+def test_where_every_node_is_a_candidate_the_labels_are_told():
+    targets = csr_matrix(np.array([[0, 2, 0], [0, 0, 0], [1, 0, 3]], np.float32))
+    told = EveryNode(LevelTask(1, np.array([0, 3]), targets)).of(np.array([2, 1, 0]), epoch=4)
+    assert told.ids.tolist() == [0, 2, 1]
+    assert told.splits.tolist() == [0, 2, 2, 3]
+    assert told.targets.tolist() == [1, 1, 1]
+    assert told.weights.tolist() == [1, 3, 2]

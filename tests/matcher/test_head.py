@@ -42,6 +42,30 @@ def test_scores():
     np.testing.assert_allclose(scores.flat_values, [whole[0, 4], whole[0, 0], whole[0, 4], whole[1, 2]], rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["cross-entropy", "weighted-squared-hinge"])
+def test_all_nodes_as_candidates(name):
+    """The losses, and what they change, are those of candidates that are told one by one."""
+    rng = np.random.default_rng(1)
+    rows, vectors = rng.normal(size=(6, 4)).astype(np.float32), rng.normal(size=(3, 3)).astype(np.float32)
+    head, loss = head_of(rows, normalize=True, scale=3.0), head_loss(name)
+    positives = tf.ragged.constant([[1, 5], [], [0]], dtype=tf.int64)
+    weights = positives.with_flat_values(tf.constant([2.0, 0.5, 3.0]))
+    targets, factors = np.zeros((3, 6), np.float32), np.ones((3, 6), np.float32)
+    targets[[0, 0, 2], [1, 5, 0]], factors[[0, 0, 2], [1, 5, 0]] = 1, [2, 0.5, 3]
+    nodes = tf.RaggedTensor.from_tensor(np.tile(np.arange(6), (3, 1)))
+    given = tf.constant(vectors)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(given)
+        told = head.losses(
+            given, nodes, nodes.with_flat_values(targets.ravel()), loss, nodes.with_flat_values(factors.ravel())
+        )
+        of_all = head.losses_of_all(given, positives, loss, weights)
+    np.testing.assert_allclose(of_all, told, rtol=1e-5)
+    one, other = (tape.gradient(losses, [given, head.table.variable]) for losses in (of_all, told))
+    np.testing.assert_allclose(one[0], other[0], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(one[1], tf.convert_to_tensor(other[1]), rtol=1e-4, atol=1e-6)
+
+
 def test_a_vector_of_zeros_has_a_gradient():
     head = head_of(np.ones((3, 4), np.float32), normalize=True)
     given = tf.zeros([1, 3])

@@ -79,6 +79,18 @@ def test_it_finds_the_labels(data, trained):
     assert matcher.results[1].losses[-1] < matcher.results[1].losses[0]
 
 
+def test_with_all_nodes_as_candidates_the_last_level_is_trained_alone(data, tmp_path):
+    store, Y, _ = data
+    params = dataclasses.replace(
+        PARAMS, negative_sampling="all", loss_function="cross-entropy", bootstrap_method="centroid", max_steps=16
+    )
+    matcher = train(data, tmp_path / "work", (PARAMS, PARAMS, params))
+    assert [head.nr_nodes for head in matcher.heads] == [LABELS]
+    predicted = matcher.to_labels(matcher.predict(encode(matcher.encoder, store, np.arange(N))))
+    best = predicted.indices[predicted.indptr[:-1]]
+    assert np.asarray(Y[np.arange(N), best]).mean() > 0.8
+
+
 def whole(matcher):
     """Weights and biases of all levels."""
     return [(head.local()[:, :-1], head.local()[:, -1]) for head in matcher.heads]

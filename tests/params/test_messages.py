@@ -59,7 +59,7 @@ def test_unknown_key_at_the_top(tmp_path):
         ("loss_function", "squared_hinge", ["one of hinge, squared-hinge", 'did you mean "squared-hinge"?']),
         ("lr_schedule", "cosinus", ["constant_with_warmup", 'did you mean "cosine"?']),
         ("bootstrap_method", 3, ["has the wrong type", "weighted-linear", "3 (a whole number)"]),
-        ("negative_sampling", "tfn+usn", ["tfn, man, or a sum", '"tfn+usn"']),
+        ("negative_sampling", "tfn+usn", ["all, tfn, man or tfn+man", '"tfn+usn"']),
         ("model_shortcut", "", ["is empty"]),
         ("max_active_matching_labels", [], ["has the wrong type", "or null", "a list"]),
     ],

@@ -86,7 +86,8 @@ def test_published_linear_file(tmp_path):
     assert contains(json.loads(text), without_retired(data))
 
 
-def test_defaults_are_the_peers():
+def test_defaults_are_the_peers_but_for_the_recipe():
+    """Of the encoder's fine-tuning it is ours, since the peer's makes good encoders worse."""
     train = XTransformerParams()
     assert train.preliminary_indexer_params == HierarchicalKMeansParams(
         nr_splits=16,
@@ -114,13 +115,19 @@ def test_defaults_are_the_peers():
         verbose=0,
         newton_eps=0.01,
     )
-    assert train.matcher_params_chain == MatcherParams(
-        batch_size=8, learning_rate=1e-4, max_steps=0, num_train_epochs=5, max_num_labels_in_gpu=65536
-    )
+    recipe = MatcherParams(
+        negative_sampling="all", loss_function="cross-entropy", bootstrap_method="centroid", batch_size=32,
+        num_train_epochs=3,
+    )  # fmt: skip
+    assert train.matcher_params_chain == recipe
+    assert (recipe.learning_rate, recipe.max_steps, recipe.max_num_labels_in_gpu) == (1e-4, 0, 65536)
+    assert (recipe.normalizes, recipe.scale, recipe.head_rate) == (True, 20.0, 2.5e-4)
+    peers = MatcherParams(loss_function="squared-hinge")
+    assert (peers.normalizes, peers.scale, peers.head_rate) == (False, 1.0, 1e-4)
     assert train.max_match_clusters == 32768
     assert RankerParams().mode == "full-model"
     assert XTransformerPredParams().matcher_params_chain == MatcherPredParams(
-        only_topk=20, post_processor="noop", ensemble_method="transformer-only", truncate_length=128
+        only_topk=20, post_processor="noop", ensemble_method="average", truncate_length=128
     )
 
 

@@ -37,6 +37,15 @@ def test_sizes_children_parents_and_paths():
     assert repr(TREE) == "LabelTree(1 > 2 > 5)"
 
 
+def test_levels_can_be_left_out_above():
+    assert TREE.under_one_root(1) == TREE
+    flat = TREE.under_one_root(2)
+    assert flat.level_sizes == (1, 5)
+    assert flat.labels.tolist() == [0, 1, 2, 3, 4]
+    deep = LabelTree(splits=([0, 2], [0, 1, 3], [0, 1, 2, 4]), labels=[3, 1, 0, 2]).under_one_root(2)
+    assert deep == LabelTree(splits=([0, 3], [0, 1, 2, 4]), labels=[3, 1, 0, 2])
+
+
 def test_nobody_can_change_it():
     for array in (TREE.labels, TREE.splits[0], TREE.inverse, TREE.node_order[0]):
         with pytest.raises(ValueError, match="read-only"):

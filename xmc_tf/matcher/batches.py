@@ -17,7 +17,7 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TokenStore, epoch_batches, share_of_batch
-from xmc_tf.matcher.candidates import CandidateSampler
+from xmc_tf.matcher.candidates import CandidateSampler, EveryNode
 
 # How long the thread waits before it looks whether it shall end.
 _LOOK = 0.1
@@ -76,7 +76,7 @@ class TrainingBatches:
     def __init__(
         self,
         store: TokenStore,
-        sampler: CandidateSampler,
+        sampler: CandidateSampler | EveryNode,
         *,
         batch: int,
         seed: int,

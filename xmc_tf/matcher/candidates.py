@@ -144,6 +144,25 @@ class CandidateSampler:
         return Candidates(ids, splits, targets, weights)
 
 
+class EveryNode:
+    """For levels whose nodes are all candidates of every document: only its labels have to be told.
+
+    It is used as a ``CandidateSampler`` is, and gives of each document the labels alone; what is not given is negative.
+
+    Args:
+        task: the level.
+    """
+
+    def __init__(self, task: LevelTask) -> None:
+        self.task = task
+
+    def of(self, documents: np.ndarray, epoch: int) -> Candidates:
+        """The labels of these documents, in every epoch the same."""
+        rows = self.task.targets[np.asarray(documents, np.int64)]
+        ids = rows.indices.astype(np.int64)
+        return Candidates(ids, rows.indptr.astype(np.int64), np.ones(len(ids), np.float32), rows.data)
+
+
 def _root_for_all(nr_documents: int) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(nr_documents + 1, dtype=np.int64), np.zeros(nr_documents, np.int32)
 

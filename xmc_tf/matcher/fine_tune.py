@@ -16,7 +16,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import TokenStore
 from xmc_tf.matcher.batches import Batch, TrainingBatches
-from xmc_tf.matcher.candidates import CandidateSampler
+from xmc_tf.matcher.candidates import CandidateSampler, EveryNode
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.losses import head_loss
 from xmc_tf.matcher.optimizer import make_optimizer
@@ -69,7 +69,7 @@ def fine_tune_level(
     encoder: Any,
     head: LabelHead,
     store: TokenStore,
-    sampler: CandidateSampler,
+    sampler: CandidateSampler | EveryNode,
     params: MatcherParams,
     *,
     pad_id: int,
@@ -115,7 +115,9 @@ def fine_tune_level(
         token_budget=None if params.token_budget is None else params.token_budget * size,
     )
     total = steps_in_all(batches, params)
-    head.choose_route(_candidates(batches.make(0, 0)))
+    of_all = isinstance(sampler, EveryNode)
+    if not of_all:
+        head.choose_route(_candidates(batches.make(0, 0)))
 
     # What is trained, and how far it is.
     position = Position()
@@ -126,7 +128,7 @@ def fine_tune_level(
     if has_checkpoint(folder / "last", world):
         load_training(folder / "last", trained, world)
         logger.info("level %d goes on from step %d of %d", level, position.step, total)
-    train_batch = _graph_of_a_batch(encoder, head, optimizer, variables, params, pad_id)
+    train_batch = _graph_of_a_batch(encoder, head, optimizer, variables, params, pad_id, of_all)
 
     result = LevelResult(steps=position.step, first_step=position.step)
     started, meter = time.monotonic(), StepMeter(world)
@@ -187,7 +189,13 @@ def steps_in_all(batches: TrainingBatches, params: MatcherParams) -> int:
 
 
 def _graph_of_a_batch(
-    encoder: Any, head: LabelHead, optimizer: Any, variables: list[tf.Variable], params: MatcherParams, pad_id: int
+    encoder: Any,
+    head: LabelHead,
+    optimizer: Any,
+    variables: list[tf.Variable],
+    params: MatcherParams,
+    pad_id: int,
+    of_all: bool,
 ) -> Callable[..., tf.Tensor]:
     """The graph from a batch to changed variables; it gives [loss, documents, tokens, tokens with padding] of here."""
     loss_of = head_loss(params.loss_function)
@@ -219,9 +227,11 @@ def _graph_of_a_batch(
         ragged = tf.RaggedTensor.from_row_splits(candidates, splits, validate=False)
         with tf.GradientTape() as tape:
             vectors = encode(ids, seen)[:documents]
-            losses = head.losses(
-                vectors, ragged, ragged.with_flat_values(targets), loss_of, ragged.with_flat_values(weights)
-            )
+            factors = ragged.with_flat_values(weights)
+            if of_all:
+                losses = head.losses_of_all(vectors, ragged, loss_of, factors)
+            else:
+                losses = head.losses(vectors, ragged, ragged.with_flat_values(targets), loss_of, factors)
             loss = tf.reduce_sum(losses) / global_count
             scaled = optimizer.get_scaled_loss(loss)
         gradients = tape.gradient(scaled, variables)

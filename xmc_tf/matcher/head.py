@@ -7,6 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.every_row import EveryRow
 from xmc_tf.collective.initial_values import Initializer
 from xmc_tf.collective.pairs import PairScorer
 from xmc_tf.collective.partition import Partition, balanced
@@ -75,6 +76,7 @@ class LabelHead:
             seed=strategy.seed,
         )
         self.scorer = PairScorer(self.table, route, wire)  # type: ignore[arg-type]  # checked there
+        self.every_row = EveryRow(self.table, wire)  # type: ignore[arg-type]
 
     @classmethod
     def for_level(
@@ -93,8 +95,8 @@ class LabelHead:
             nr_nodes,
             dim,
             splits,
-            normalize=params.normalize_vectors,
-            scale=params.logit_scale,
+            normalize=params.normalizes,
+            scale=params.scale,
             route=params.route,
             wire=params.wire,
         )
@@ -133,6 +135,25 @@ class LabelHead:
         if not loss.mean:
             return sums
         return sums / tf.maximum(tf.cast(candidates.row_lengths(), tf.float32), 1.0)
+
+    def losses_of_all(
+        self, vectors: tf.Tensor, positives: tf.RaggedTensor, loss: HeadLoss, weights: tf.RaggedTensor | None = None
+    ) -> tf.Tensor:
+        """Each document's loss where every node is its candidate, ``[B]``; all workers call it together.
+
+        Args:
+            vectors: the encoder's, ``[B, dim]``.
+            positives: positions of the nodes that are right, int64; all others are not.
+            loss: see ``losses``.
+            weights: of the positives, in their shape; only weighted losses read them.
+        """
+
+        def of_rows(scores: tf.Tensor, targets: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
+            losses = loss.of_pairs(scores, targets)
+            return losses * factors if loss.weighted else losses
+
+        sums = self.every_row.losses(self._with_one(vectors), positives, of_rows, weights if loss.weighted else None)
+        return sums / self.nr_nodes if loss.mean else sums
 
     def scores(self, vectors: tf.Tensor, nodes: tf.RaggedTensor) -> tf.RaggedTensor:
         """Scores of the nodes asked for; all workers call it together."""

@@ -41,6 +41,20 @@ class LevelTask:
         return int(self.targets.shape[0])
 
 
+def deepest_level(tree: LabelTree, max_match_clusters: int) -> int:
+    """The last level of the tree that has few enough nodes to be fine-tuned on."""
+    sizes = tree.level_sizes[1:]
+    deepest = next((t for t, size in enumerate(sizes) if size > max_match_clusters), len(sizes))
+    if deepest == 0:
+        raise InputError(
+            f"no level of {tree} is small enough to be fine-tuned on",
+            expected=f"at most max_match_clusters={max_match_clusters:,} nodes below the root",
+            received=f"{sizes[0]:,}",
+            fix="raise max_match_clusters, or give the tree smaller nr_splits or min_codes",
+        )
+    return deepest
+
+
 def levels_of(
     tree: LabelTree, Y: spmatrix, *, max_match_clusters: int, weights: spmatrix | bool | None = None
 ) -> list[LevelTask]:
@@ -68,15 +82,7 @@ def levels_of(
             expected=f"{tree.nr_labels:,} columns",
             received=f"{Y.shape[1]:,}",
         )
-    sizes = tree.level_sizes[1:]
-    deepest = next((t for t, size in enumerate(sizes) if size > max_match_clusters), len(sizes))
-    if deepest == 0:
-        raise InputError(
-            f"no level of {tree} is small enough to be fine-tuned on",
-            expected=f"at most max_match_clusters={max_match_clusters:,} nodes below the root",
-            received=f"{sizes[0]:,}",
-            fix="raise max_match_clusters, or give the tree smaller nr_splits or min_codes",
-        )
+    deepest = deepest_level(tree, max_match_clusters)
     values = _in_tree_order(_values(Y, weights), tree)
     tasks: list[LevelTask] = []
     for level in range(tree.depth, 0, -1):

@@ -15,6 +15,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import TokenStore
 from xmc_tf.matcher.fine_tune import LevelResult
 from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.levels import deepest_level
 from xmc_tf.matcher.predict_levels import head_blocks, predict_level
 from xmc_tf.matcher.training import LevelByLevel, Validation
 from xmc_tf.params import MatcherParams, MatcherPredParams
@@ -82,6 +83,9 @@ class Matcher:
     ) -> Self:
         """Fine-tunes encoder and heads level by level; goes on where an interrupted call with this folder stopped.
 
+        With ``negative_sampling`` "all" the last level alone is trained on, under one root: it needs no level above to
+        choose its candidates.
+
         Args:
             strategy: the workers, all of which call it together.
             encoder: what is fine-tuned, in place.
@@ -102,6 +106,11 @@ class Matcher:
             logdir: TensorBoard's folder.
             names: of the labels, for what TensorBoard shows.
         """
+        pred_params = pred_params or MatcherPredParams()
+        if _last(params).negative_sampling == "all":
+            tree = tree.under_one_root(deepest_level(tree, max_match_clusters))
+            params, pred_params = _last(params), _last(pred_params)
+            max_match_clusters = tree.level_sizes[1]
         levels = LevelByLevel(
             strategy,
             encoder,
@@ -110,7 +119,7 @@ class Matcher:
             tree,
             Y,
             params,
-            pred_params or MatcherPredParams(),
+            pred_params,
             Path(folder),
             weights,
             max_match_clusters,
@@ -283,3 +292,8 @@ class Matcher:
             low = high
         most = int(self.strategy.communicator.allreduce_array(np.array([len(ranges)]), "max")[0])
         return ranges + [(low, low)] * (most - len(ranges))
+
+
+def _last(params: Any) -> Any:
+    """Of the last level, where there is one for each."""
+    return params if isinstance(params, MatcherParams | MatcherPredParams) else params[-1]

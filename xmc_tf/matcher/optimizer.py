@@ -30,7 +30,7 @@ def make_optimizer(
         global_clipnorm=params.max_grad_norm,
     )
     inner.exclude_from_weight_decay(var_list=[one for one in encoder_variables if not decays(one)])
-    ratio = (params.head_learning_rate or params.learning_rate) / params.learning_rate
+    ratio = params.head_rate / params.learning_rate
     of_rows = RowAdam(
         # Of this step: the schedule itself would be asked after the step has been counted.
         lambda: inner.learning_rate * ratio,

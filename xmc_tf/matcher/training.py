@@ -22,7 +22,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import TokenStore
 from xmc_tf.encoder import encode_documents
 from xmc_tf.matcher.bootstrap import NEED_VECTORS, bootstrap
-from xmc_tf.matcher.candidates import CandidateSampler, parents_matched
+from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, parents_matched
 from xmc_tf.matcher.fine_tune import LevelResult, fine_tune_level
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.levels import LevelTask, levels_of
@@ -103,6 +103,9 @@ class LevelByLevel:
                 if not has_checkpoint(place / "training" / "last", world):
                     self._bootstrap(head, task, now, matched, heads[-1] if heads else None)
                 # 3. Fine-tuning.
+                sampler: CandidateSampler | EveryNode = EveryNode(task)
+                if matched is not None:
+                    sampler = CandidateSampler(task, matched, now.max_active_matching_labels, self.seed)
                 parents = held_out_predicted
                 if now.eval_by_true_shorlist and held_out and number:
                     parents = self._own_held_out(held_out[number - 1].targets)
@@ -111,7 +114,7 @@ class LevelByLevel:
                     self.encoder,
                     head,
                     self.store,
-                    CandidateSampler(task, matched, now.max_active_matching_labels, self.seed),
+                    sampler,
                     now,
                     pad_id=self.pad_id,
                     folder=place / "training",

@@ -26,8 +26,13 @@ def ranker_negatives(text: str) -> str:
 
 
 def matcher_negatives(text: str) -> str:
-    """Checks a sum of negative samplings for a matcher: tfn, man."""
-    return _sum_of(text, ("tfn", "man"))
+    """Checks a negative sampling for a matcher: a sum of tfn and man, or all."""
+    if text.lower() == "all":
+        return "all"
+    try:
+        return _sum_of(text, ("tfn", "man"))
+    except ValueError:
+        raise ValueError("all, tfn, man or tfn+man") from None
 
 
 def _sum_of(text: str, known: tuple[str, ...]) -> str:

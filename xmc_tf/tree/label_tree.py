@@ -145,6 +145,19 @@ class LabelTree:
             first, last = int(splits[first]), int(splits[last])
         return self.labels[first:last]
 
+    def under_one_root(self, level: int) -> Self:
+        """The tree without the levels between the root and ``level``, whose nodes are then the root's children.
+
+        Example:
+            >>> LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3]).under_one_root(2)
+            LabelTree(1 > 5)
+        """
+        self._check_level(level, self.depth)
+        first = np.array([0, self.level_sizes[level]])
+        if level == self.depth:  # in one cluster labels stand in ascending order
+            return type(self)(splits=(first,), labels=np.arange(self.nr_labels))
+        return type(self)(splits=(first, *self.splits[level:]), labels=self.labels)
+
     def to_chain(self) -> list[csc_matrix]:
         """The tree as matrices, child × parent, float32 CSC; the rows of the last one are label ids.
 
