@@ -189,9 +189,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     communicator = choose()
     if communicator.rank == 0:
         cli.set_verbosity(arguments.verbose_level)
-    else:  # what rank 0 says is said for all
-        logging.getLogger().setLevel(logging.WARNING)
-        cli.set_verbosity(0)
+    else:  # what rank 0 says, warnings too, is said for all
+        logging.getLogger().setLevel(logging.ERROR)
+        logging.getLogger("xmc_tf").setLevel(logging.ERROR)
     announce_compiling()
     _sort_out_t(arguments)
     _require(arguments)

@@ -43,4 +43,9 @@ def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, 
     together(communicator, predict)
     everyones = [piece for several in communicator.allgather(pieces) for piece in several]
     together(communicator, lambda: stack_rows(everyones, target) if communicator.rank == 0 else None)
-    together(communicator, lambda: [piece.unlink() for piece in pieces])
+    together(communicator, lambda: _remove(pieces))
+
+
+def _remove(paths: list[Path]) -> None:
+    for path in paths:
+        path.unlink()
