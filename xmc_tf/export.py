@@ -9,6 +9,7 @@ from typing import Any
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
+from xmc_tf.linear.model_folder import read_facts
 from xmc_tf.linear.text_ranker import TextRanker
 from xmc_tf.params import POST_PROCESSORS
 
@@ -97,8 +98,19 @@ def _load(folder: str) -> tuple[Any, Any]:
     """The model, and its parts for the export."""
     from xmc_tf.serving.export import parts_of_ranker
 
+    if _kind(Path(folder)) == "XTransformer":
+        from xmc_tf.pipeline import XTransformer
+        from xmc_tf.pipeline.exporting import parts_of
+
+        fine_tuned = XTransformer.load(folder)
+        return fine_tuned, parts_of(fine_tuned)
     model = TextRanker.load(folder)
     return model, parts_of_ranker(model)
+
+
+def _kind(folder: Path) -> str:
+    """What kind of model it is; rankers of the peer's have no such file."""
+    return str(read_facts(folder).get("model")) if (folder / "params.json").exists() else ""
 
 
 def _warm_up(output: Path, texts: TextFile, count: int) -> None:

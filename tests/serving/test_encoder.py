@@ -1,0 +1,93 @@
+"""An exported model with an encoder: text to labels in one graph, as the fine-tuned model itself predicts."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.pipeline.corpus import run_train, texts_and_labels, write_corpus
+from tests.serving.cases import HARD, assert_same
+from tests.serving.test_export import BATCHES, TEXT_OPERATIONS, plain_answers
+from xmc_tf import export
+from xmc_tf.common.errors import InputError
+from xmc_tf.pipeline.exporting import parts_of
+from xmc_tf.serving.local import LocalModel
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Texts, labels, and a tiny encoder."""
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def trained(corpus):
+    """A model of TF-IDF, encoder and rankers."""
+    return run_train(corpus, corpus / "model", "--no-fine-tune", "--labels", corpus / "labels.txt")
+
+
+@pytest.fixture(scope="module")
+def served(trained, corpus):
+    """Its export by the command."""
+    folder = corpus / "served" / "1"
+    export.main(["-m", str(trained.folder), "-o", str(folder), "-k", "5", "-b", "8"])
+    return folder
+
+
+def texts_of(corpus):
+    """Hard ones, and the held-out ones."""
+    held_out, _ = texts_and_labels(corpus, "tst")
+    # A word as long as the longest text has no tokens that matter here, and takes its time.
+    return [*HARD[:-1], *list(held_out.lines())[:40]]
+
+
+def test_plain_tensorflow_answers_as_the_fine_tuned_model_does(trained, served, corpus, tmp_path):
+    texts = texts_of(corpus)
+    answers, graph = plain_answers(served, texts, tmp_path)
+    assert set(graph["foreign"]) <= TEXT_OPERATIONS
+    assert graph["python"] == []
+    expected = trained.predict(texts, only_topk=5, beam_size=8, threads=1)
+    for loader in ("load", "session"):
+        for size in BATCHES:
+            assert_same(answers[f"{loader}-{size}-labels"], answers[f"{loader}-{size}-scores"], expected)
+
+
+def test_vectors_can_be_asked_for(trained, served, corpus):
+    texts = texts_of(corpus)
+    found = LocalModel(served).ask(texts, "embed")["embedding"]
+    np.testing.assert_allclose(found, trained.encode(texts), atol=1e-5)
+    assert LocalModel(served).ask([], "embed")["embedding"].shape == (0, 16)
+
+
+def test_tokens_are_what_a_caller_may_send_instead(trained, served, corpus):
+    texts = texts_of(corpus)[-6:]
+    tokens = trained.tokenizer.tokenize(texts, 16)
+    longest = max(map(len, tokens))
+    token_ids, mask = np.zeros((6, longest), np.int32), np.zeros((6, longest), np.int32)
+    for row, one in enumerate(tokens):
+        token_ids[row, : len(one)], mask[row, : len(one)] = one, 1
+    ids, weights = trained.tfidf.graph().padded(tf.constant(texts))
+    signature = tf.saved_model.load(str(served)).signatures["features"]
+    common = {"feature_ids": ids, "feature_weights": weights, "token_mask": tf.constant(mask)}
+    expected = LocalModel(served).ask(texts)
+    for wider in (0, 3):  # as a server pads them, with zeros
+        padded = {name: tf.pad(value, [[0, 0], [0, wider]]) for name, value in common.items()}
+        out = signature(token_ids=tf.pad(token_ids, [[0, 0], [0, min(wider, 16 - longest)]]),
+                        **padded | {"token_mask": tf.pad(mask, [[0, 0], [0, min(wider, 16 - longest)]])})  # fmt: skip
+        np.testing.assert_array_equal(out["labels"], expected["labels"])
+        np.testing.assert_allclose(out["scores"], expected["scores"], atol=1e-5)
+    for wrong, message in (
+        ({"token_ids": tf.fill([6, longest], 10_000)}, "token_ids must lie between 0 and"),
+        ({"token_ids": tf.zeros([6, 17], tf.int32), "token_mask": tf.zeros([6, 17], tf.int32)}, "at most 16 columns"),
+        ({"token_ids": tf.zeros([6, longest - 1], tf.int32)}, "must have the same shape"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            signature(**{"token_ids": tf.constant(token_ids)} | common | wrong)
+
+
+def test_only_answers_of_the_rankers_are_exported(trained):
+    trained.facts["ensemble_method"] = "average"
+    try:
+        with pytest.raises(InputError, match="answers by average, which an exported one cannot"):
+            parts_of(trained)
+    finally:
+        trained.facts["ensemble_method"] = "concat-only"

@@ -1,0 +1,75 @@
+"""Dense features by an encoder: tokenizer, transformer and pooling in the served graph."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.encoder import Encoder, TextTokenizer
+
+_LOG = logging.getLogger(__name__)
+
+
+class EncoderVectors:
+    """An encoder's vectors, scaled to length 1, as rankers are trained on them.
+
+    A tokenizer that has no twin in the graph is left out: callers then bring token ids.
+
+    Example:
+        >>> export_model(ModelParts(ranker, names, tfidf, EncoderVectors(encoder, tokenizer, 128)), "served/1")
+
+    Args:
+        encoder: the encoder.
+        tokenizer: its tokenizer.
+        max_length: most tokens of a text, as in training.
+    """
+
+    def __init__(self, encoder: Encoder, tokenizer: TextTokenizer, max_length: int) -> None:
+        self.dim = encoder.dim
+        self.inputs: Mapping[str, tf.TensorSpec] = {
+            "token_ids": tf.TensorSpec([None, None], tf.int32),
+            "token_mask": tf.TensorSpec([None, None], tf.int32),
+        }
+        self.tracked: list[Any] = list(encoder.variables)
+        self._encoder = encoder
+        self._max_length = max_length
+        self._tokenizer: Any = None
+        try:
+            self._tokenizer = tokenizer.in_graph(max_length)
+        except InputError as error:
+            _LOG.warning("the exported model takes token ids in place of text: %s", error.problem)
+        else:
+            self.tracked.append(self._tokenizer)
+        self.reads_text = self._tokenizer is not None
+
+    def of_text(self, text: tf.Tensor) -> tf.Tensor:
+        """Vectors of texts."""
+        return self._vectors(*self._tokenizer(text))
+
+    def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Vectors of padded token ids with their mask."""
+        ids, mask = inputs["token_ids"], inputs["token_mask"]
+        known = self._encoder.vocabulary_size
+        with tf.control_dependencies([
+            tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)])
+            for condition, message in (
+                (tf.shape(ids)[1] <= self._max_length, f"token_ids may have at most {self._max_length} columns"),
+                (tf.reduce_all((ids >= 0) & (ids < known)), f"token_ids must lie between 0 and {known - 1}"),
+                (
+                    tf.reduce_all(tf.equal(tf.shape(ids), tf.shape(mask))),
+                    "token_ids and token_mask must have the same shape",
+                ),
+            )
+        ]):  # fmt: skip
+            return self._vectors(tf.identity(ids), tf.identity(mask))
+
+    def _vectors(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        count = tf.shape(ids)[0]
+        # Attention cannot be computed over no documents at all: then one is made up and left out again.
+        made_up = [[0, tf.cast(tf.equal(count, 0), tf.int32)], [0, 0]]
+        longer = [[0, 0], [0, tf.cast(tf.equal(tf.shape(ids)[1], 0), tf.int32)]]
+        ids, mask = (tf.pad(tf.pad(part, longer), made_up) for part in (ids, mask))
+        vectors = self._encoder(ids, mask)[:count]
+        return tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=1, keepdims=True))
