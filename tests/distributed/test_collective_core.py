@@ -7,8 +7,8 @@ from tests.distributed.launch import horovodrun
 pytestmark = pytest.mark.distributed
 
 # What depends on the transport and on the number of ranks, everywhere; fit() makes the same calls, and two worlds do.
-CHECKS = {"world_lookup": 9, "world_pairs": 6, "world_optimizers": 5, "world_fit": 4}
-CALLS = ["world_lookup", "world_pairs", "world_optimizers"]
+CHECKS = {"world_lookup": 9, "world_pairs": 6, "world_every_row": 3, "world_optimizers": 5, "world_fit": 4}
+CALLS = ["world_lookup", "world_pairs", "world_every_row", "world_optimizers"]
 WITH_FIT = [("gloo", 2), ("gloo", 3)]
 
 

@@ -18,6 +18,9 @@ _OF_A_TABLE = {
     "weights": "the weights of pairs of table {!r}",
     "losses": "the losses of pairs of table {!r}",
     "losses/gradient": "the gradient of the losses of pairs of table {!r}",
+    "positives": "the positives of table {!r}",
+    "shares": "the shares of losses against all rows of table {!r}",
+    "shares/gradient": "the gradient of shares of losses against all rows of table {!r}",
     "route": "the choice of a route for table {!r}",
 }
 _OWN = {
