@@ -254,7 +254,7 @@ def test_saved_and_loaded_again_it_is_the_same(tmp_path):
 
 
 def test_the_graph_survives_saving(tmp_path):
-    module = twin("deberta-v2", LONG)
+    module = twin("xlnet", LENGTH)
     tf.saved_model.save(module, str(tmp_path))
     loaded = tf.saved_model.load(str(tmp_path))
     for before, after in zip(module(tf.constant(HARD)), loaded(tf.constant(HARD)), strict=True):

@@ -10,7 +10,7 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data.tokens import TokenStore
 from xmc_tf.encoder.encoder import Encoder
 
-# A batch whose intermediate values fit a processor's cache is a quarter faster than one that does not; a GPU wants more.
+# A batch whose intermediate values fit a processor's cache is a quarter faster than a larger one; a GPU wants more.
 _ON_CPU, _ON_GPU = 4096, 32768
 
 
