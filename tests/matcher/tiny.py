@@ -38,7 +38,7 @@ class TinyEncoder:
 
     def __init__(self, dim=DIM, seed=1, dropout=0.0):
         draw = np.random.default_rng(seed)
-        self.dim, self.max_length = dim, 64
+        self.dim, self.max_length, self.graphs = dim, 64, {}
         self.words = tf.Variable(draw.normal(size=(WORDS, dim)).astype(np.float32), name="words")
         self.kernel = tf.Variable((np.eye(dim) + 0.1 * draw.normal(size=(dim, dim))).astype(np.float32), name="kernel")
         self.bias = tf.Variable(np.zeros(dim, np.float32), name="bias")
@@ -53,12 +53,14 @@ class TinyEncoder:
         mean = tf.reduce_sum(vectors * seen, axis=1) / tf.reduce_sum(seen, axis=1)
         return tf.tanh(tf.matmul(mean, self.kernel) + self.bias)
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False)
-    def _graph(self, ids, mask):
-        return self(ids, mask)
-
     def in_graph(self, ids, mask, training=False):
-        return self._graph(ids, mask)
+        if training not in self.graphs:
+            self.graphs[training] = tf.function(
+                lambda ids, mask: self(ids, mask, training),
+                input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
+                autograph=False,
+            )
+        return self.graphs[training](ids, mask)
 
 
 def encode(encoder, store, rows):

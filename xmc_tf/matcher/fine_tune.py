@@ -201,9 +201,11 @@ def _graph_of_a_batch(
     loss_of = head_loss(params.loss_function)
 
     def encode(ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        return encoder(ids, mask, training=True)
+        # A graph of its own, which the encoder keeps: the next level need not trace all its layers again.
+        return encoder.in_graph(ids, mask, training=True)
 
-    encode = tf.function(encode, jit_compile=True, autograph=False) if params.xla else encode
+    if params.xla:
+        encode = tf.function(lambda ids, mask: encoder(ids, mask, training=True), jit_compile=True, autograph=False)
 
     @tf.function(input_signature=_SIGNATURE, autograph=False)
     def train_batch(
