@@ -121,7 +121,8 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
     # These choose between levels, which only the tree tells: they are put over the parameters later.
     wishes = ("beam_size", "only_topk", "post_processor", "ensemble_method")
     flags = argparse.Namespace(**{name: value for name, value in vars(arguments).items() if name not in wishes})
-    flags.neg_mining_chain = flags.negative_sampling
+    # As in the peer the rankers' negatives are the matcher's, where rankers can have such.
+    flags.neg_mining_chain = "tfn" if flags.negative_sampling == "all" else flags.negative_sampling
     own_features = not arguments.trn_feat_path and not arguments.text_only
     for name in ("beam_size", "only_topk"):
         if getattr(arguments, name) is not None and getattr(arguments, name) < 1:

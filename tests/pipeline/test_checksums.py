@@ -27,7 +27,7 @@ def test_every_part_counts():
     X, E = csr_matrix(np.eye(3, dtype=np.float32)), np.ones((3, 2), np.float32)
     tree = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
     other = LabelTree(splits=([0, 2], [0, 3, 5]), labels=[1, 2, 4, 0, 3])
-    things = [X, 2 * X, E, E.T.copy(), Features(X, E), Features(X), tree, other, ["ab", "c"], ["a", "bc"]]
+    things = [X, 2 * X, E, E.T.copy(), Features(X, E), tree, other, ["ab", "c"], ["a", "bc"]]
     assert len({checksum(thing) for thing in things}) == len(things)
     with pytest.raises(TypeError, match="no checksum of int"):
         checksum(3)

@@ -28,7 +28,7 @@ PEER_FLAGS = {
     "--loss-function": "hinge", "--cache-dir": "c", "--saved-trn-pt": "f", "--saved-val-pt": "f",
     "--truncate-length": "64", "--hidden-dropout-prob": "0.2", "--batch-size": "4",
     "--gradient-accumulation-steps": "2", "--learning-rate": "0.001", "--weight-decay": "0.01",
-    "--adam-epsilon": "1e-6", "--max-grad-norm": "2", "--num-train-epochs": "3", "--max-steps": "7",
+    "--adam-epsilon": "1e-6", "--max-grad-norm": "2", "--num-train-epochs": "7", "--max-steps": "7",
     "--steps-scale": "0.5", "--max-no-improve-cnt": "2", "--lr-schedule": "cosine", "--warmup-steps": "3",
     "--logging-steps": "4", "--save-steps": "5", "--max-active-matching-labels": "99",
     "--max-num-labels-in-gpu": "1000", "--save-emb-dir": "e", "--use-gpu": "false", "--disable-gpu": None,

@@ -10,7 +10,7 @@ from xmc_tf.collective.solo import Solo
 from xmc_tf.data import TokenStore
 from xmc_tf.encoder import Encoder
 from xmc_tf.pipeline import embeddings
-from xmc_tf.pipeline.embeddings import embed_documents, unit_rows
+from xmc_tf.pipeline.embeddings import embed_documents, rows_of_length
 
 DIM = 3
 
@@ -54,7 +54,7 @@ class FakeEncoder(Encoder):
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_any_number_of_workers_fill_one_file(tmp_path, store, encoded, size):
-    expected = unit_rows(vectors_of(store, np.arange(130)))
+    expected = rows_of_length(1.0, vectors_of(store, np.arange(130)))
     if size == 1:
         embed_documents(FakeEncoder(), store, tmp_path, Solo())
     else:
@@ -84,13 +84,13 @@ def test_blocks_that_are_there_are_not_made_again(tmp_path, store, encoded):
 def test_records_without_their_file_count_for_nothing(tmp_path, store, encoded):
     (tmp_path / "done.0").write_text("\n0\n1\n")
     embed_documents(FakeEncoder(), store, tmp_path, Solo())
-    np.testing.assert_array_equal(np.load(tmp_path / "E.npy"), unit_rows(vectors_of(store, np.arange(130))))
+    np.testing.assert_array_equal(np.load(tmp_path / "E.npy"), rows_of_length(1.0, vectors_of(store, np.arange(130))))
 
 
 @given(st.lists(st.lists(st.floats(-1e3, 1e3, width=32), min_size=2, max_size=2), min_size=1))
 def test_rows_of_length_one(rows):
     given_rows = np.array(rows, np.float32)
-    scaled = unit_rows(given_rows)
+    scaled = rows_of_length(1.0, given_rows)
     lengths = np.linalg.norm(given_rows, axis=1)
     for row, before, length in zip(scaled, given_rows, lengths, strict=True):
         if length == 0:

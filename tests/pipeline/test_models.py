@@ -17,7 +17,7 @@ from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.metrics import ensemble
 from xmc_tf.params import LinearChainParams, LinearLevelParams, RankerParams
 from xmc_tf.pipeline import XTransformer
-from xmc_tf.pipeline.embeddings import unit_rows
+from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.tree import build_tree, label_embedding, load_chain
 
 
@@ -56,7 +56,7 @@ def test_the_folder_is_whole_and_portable(corpus, frozen, tuned):
 
 def test_a_frozen_model_is_rankers_on_tfidf_and_vectors(corpus, frozen, tmp_path):
     texts, Y = texts_and_labels(corpus)
-    E = unit_rows(vectors(frozen.folder, texts, tmp_path))
+    E = rows_of_length(1.0, vectors(frozen.folder, texts, tmp_path))
     tfidf = Tfidf.fit(texts, threads=1)
     X = Features(as_features(tfidf.transform(texts)).sparse, E)
     tree = build_tree(label_embedding("pifa", X, Y), frozen_tree_params(frozen))
@@ -64,7 +64,7 @@ def test_a_frozen_model_is_rankers_on_tfidf_and_vectors(corpus, frozen, tmp_path
     params = RankerParams(hlm_args=LinearChainParams(model_chain=LinearLevelParams(threshold=0.01)))
     rankers = train_rankers(X, Y, tree.to_chain(), params=params, threads=1)
     held_out, _ = texts_and_labels(corpus, "tst")
-    F = unit_rows(vectors(frozen.folder, held_out, tmp_path / "held-out"))
+    F = rows_of_length(1.0, vectors(frozen.folder, held_out, tmp_path / "held-out"))
     expected = rankers.predict(
         Features(as_features(tfidf.transform(held_out)).sparse, F), beam_size=8, only_topk=5, threads=1
     )
@@ -100,8 +100,9 @@ def test_heads_and_rankers_together(corpus, tuned, tmp_path):
     np.testing.assert_allclose(by_heads.data, heads.data, atol=1e-4)
     rankers = tuned.predict(texts)
     assert rows_of(rankers) == rows_of(tuned.predict(texts, ensemble_method="concat-only"))
+    pools = [tuned.predict(texts, only_topk=100, ensemble_method=one) for one in ("transformer-only", "concat-only")]
     for method in ("rank_average", "round_robin"):
-        both = ensemble(method, [by_heads, rankers])
+        both = ensemble(method, pools)
         predicted = tuned.predict(texts, ensemble_method=method)
         assert np.diff(predicted.indptr).max() == 5
         for ours, whole in zip(rows_of(predicted), rows_of(both), strict=True):
@@ -118,8 +119,8 @@ def test_a_mean_takes_scores_of_one_scale(corpus, tuned, loss, said, used):
     facts["train_params"]["matcher_params_chain"][-1]["loss_function"] = loss
     facts["pred_params"]["matcher_params_chain"][-1]["post_processor"] = said
     model = XTransformer(tuned.parts, facts, where=tuned.folder)
-    heads = tuned.predict(texts, ensemble_method="transformer-only", post_processor=used, beam_size=8)
-    expected = ensemble("average", [heads, tuned.predict(texts)])
+    heads = tuned.predict(texts, ensemble_method="transformer-only", post_processor=used, beam_size=8, only_topk=100)
+    expected = ensemble("average", [heads, tuned.predict(texts, only_topk=100)])
     predicted = model.predict(texts, ensemble_method="average")
     for ours, whole in zip(rows_of(predicted), rows_of(expected), strict=True):
         assert [score for _, score in ours] == pytest.approx([score for _, score in whole[:5]], abs=1e-4)
@@ -212,6 +213,8 @@ def test_what_a_model_cannot_do_is_said(corpus, frozen, tmp_path):
     texts, _ = texts_and_labels(corpus, "tst")
     with pytest.raises(InputError, match="its encoder was not fine-tuned"):
         frozen.predict(texts, ensemble_method="average")
+    with pytest.raises(InputError, match="needs a label head"):
+        run_train(corpus, tmp_path / "m", "--no-fine-tune", "--ensemble-method", "average")
     (tmp_path / "params.json").write_text('{"model": "XLinear"}')
     with pytest.raises(InputError, match="is no XTransformer"):
         XTransformer.load(tmp_path)

@@ -33,6 +33,20 @@ class XTransformerParams(Params):
     only_encoder: bool = knob(False, help="train no rankers")
     fix_clustering: bool = knob(False, help="keep the first tree for the rankers")
     max_match_clusters: int = knob(32768, low=1, help="fine-tune on levels of at most so many clusters")
+    # What the peer does not have.
+    embedding_weight: float | None = knob(
+        None,
+        above=0,
+        help="length of the encoder's vector beside the other features, whose length is 1; null for 0.5 where it is "
+        "fine-tuned, which fits it to the training documents, and 1 where it is not",
+    )
+
+    @property
+    def vector_length(self) -> float:
+        """Length of the encoder's vector beside the other features."""
+        if self.embedding_weight is not None:
+            return self.embedding_weight
+        return 0.5 if self.do_fine_tune else 1.0
 
 
 @dataclass(frozen=True)

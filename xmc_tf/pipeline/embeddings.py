@@ -21,15 +21,22 @@ _GROUP = 4096  # documents that are encoded together, so that there are enough o
 
 
 def embed_documents(
-    encoder: "Encoder", store: "TokenStore", folder: Path, communicator: Communicator, *, batch_tokens: int = 16384
+    encoder: "Encoder",
+    store: "TokenStore",
+    folder: Path,
+    communicator: Communicator,
+    *,
+    length: float = 1.0,
+    batch_tokens: int = 16384,
 ) -> dict[str, Any]:
-    """Writes the vectors of all documents, scaled to length 1, to ``folder/E.npy``; all ranks call it together.
+    """Writes the vectors of all documents, scaled to one length, to ``folder/E.npy``; all ranks call it together.
 
     Args:
         encoder: the same on all ranks.
         store: the documents.
         folder: which all ranks see; blocks that an interrupted run has written there are not made again.
         communicator: the ranks.
+        length: of every vector.
         batch_tokens: how many tokens the encoder takes at once.
     """
     path, shape = folder / "E.npy", (len(store), encoder.dim)
@@ -37,14 +44,14 @@ def embed_documents(
     waiting = np.setdiff1d(np.arange(-(-shape[0] // BLOCK)), done)
     # Neighbours in turn: whatever the order of the documents is, long ones come to all workers.
     mine = waiting[communicator.rank :: communicator.size]
-    together(communicator, lambda: _encode_blocks(encoder, store, path, mine, communicator.rank, batch_tokens))
+    together(communicator, lambda: _encode_blocks(encoder, store, path, mine, communicator.rank, length, batch_tokens))
     communicator.barrier()
     return {"dim": shape[1], "said": f"{shape[0]:,} × {shape[1]}"}
 
 
-def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """The rows scaled to length 1; a row of zeros stays one."""
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+def rows_of_length(length: float, vectors: np.ndarray) -> np.ndarray:
+    """The rows scaled to one length; a row of zeros stays one."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True) / np.float32(length)
     return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
 
 
@@ -68,7 +75,7 @@ def _blocks_in(record: Path) -> Iterator[int]:
 
 
 def _encode_blocks(
-    encoder: "Encoder", store: "TokenStore", path: Path, blocks: np.ndarray, rank: int, batch_tokens: int
+    encoder: "Encoder", store: "TokenStore", path: Path, blocks: np.ndarray, rank: int, length: float, batch_tokens: int
 ) -> None:
     """Encodes this worker's blocks, some at a time."""
     from xmc_tf.encoder import encode_documents
@@ -82,7 +89,8 @@ def _encode_blocks(
             rows = [np.arange(block * BLOCK, min((block + 1) * BLOCK, len(store))) for block in some]
             if not rows:
                 continue
-            vectors = unit_rows(encode_documents(encoder, store, np.concatenate(rows), batch_tokens=batch_tokens))
+            vectors = encode_documents(encoder, store, np.concatenate(rows), batch_tokens=batch_tokens)
+            vectors = rows_of_length(length, vectors)
             start = 0
             for part in rows:
                 # Not through a mapping: pages that two hosts write at once over a network would lose one's half.

@@ -3,23 +3,35 @@
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmc_tf.common.errors import InputError
 from xmc_tf.metrics import ensemble
 from xmc_tf.pipeline.inputs import Recipe
 
 
-def chosen_method(recipe: Recipe) -> str:
+def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:
     """The ensemble method of a model that is not told otherwise at prediction.
 
     The peer's parameter files say ``transformer-only`` of every level and mean the head's scores while levels are
     fine-tuned; labels are then the rankers'. So do we read them: where there are rankers, ``transformer-only`` has to
     be asked for by name.
+
+    Args:
+        recipe: what the user said.
+        head_of_labels: whether there is a head that scores labels, and not clusters of them.
     """
+    rankers = not recipe.params.only_encoder
     if recipe.ensemble_method is not None:
+        if recipe.ensemble_method != "concat-only" and not head_of_labels:
+            raise InputError(
+                f"--ensemble-method {recipe.ensemble_method} needs a label head, of which there is none",
+                expected="an encoder that is fine-tuned down to the labels, or the rankers alone",
+                fix="raise --max-match-clusters to the number of labels, or take --ensemble-method concat-only",
+            )
         return recipe.ensemble_method
-    if recipe.params.only_encoder:
+    if not rankers:
         return "transformer-only"
     method = recipe.last_prediction.ensemble_method
-    return "concat-only" if method == "transformer-only" else method
+    return "concat-only" if method == "transformer-only" or not head_of_labels else method
 
 
 def blend(method: str, heads: csr_matrix, rankers: csr_matrix, only_topk: int) -> csr_matrix:

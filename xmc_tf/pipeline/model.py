@@ -36,7 +36,7 @@ from xmc_tf.linear.model_folder import (
 )
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParams
-from xmc_tf.pipeline.embeddings import unit_rows
+from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, Texts, TrainingInputs
 from xmc_tf.pipeline.prediction import Wishes, named, predict, vectors_of
 from xmc_tf.pipeline.stages import Stages
@@ -278,7 +278,7 @@ class XTransformer:
 
     def encode(self, texts: Texts, *, batch_tokens: int = 16384) -> np.ndarray:
         """The texts' vectors, scaled to length 1: float32 [texts, dim]."""
-        return unit_rows(vectors_of(self, texts, batch_tokens))
+        return rows_of_length(1.0, vectors_of(self, texts, batch_tokens))
 
     def predict(
         self,

@@ -1,5 +1,6 @@
 """From texts to labels: vectors, the label head's search, the rankers' search, and whose scores count."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,15 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TextFile, TokenStore, as_features, check_pair, check_prediction_input
-from xmc_tf.pipeline.embeddings import unit_rows
+from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
 from xmc_tf.pipeline.inputs import Texts
 from xmc_tf.pipeline.steps import side_by_side
 
 if TYPE_CHECKING:
     from xmc_tf.pipeline.model import XTransformer
+
+_POOL = 100  # labels that an ensemble looks at, of each of the two
 
 
 @dataclass(frozen=True)
@@ -79,16 +82,23 @@ def _predict(model: "XTransformer", texts: Texts, given: Features | None, wishes
     sparse, dense = (given.sparse, given.dense) if given is not None else (None, None)
     if "features" in model.parts:
         sparse = model.tfidf.transform(texts, threads=wishes.threads)
-    rankers = model.ranker.predict(
-        side_by_side(sparse, dense, unit_rows(vectors)),
+    X = side_by_side(sparse, dense, rows_of_length(float(model.facts["embedding_weight"]), vectors))
+    if wishes.method == "concat-only":
+        return _by_rankers(model, X, wishes)
+    # More than are asked for: what only one of the two has among its best counts as nothing in the other.
+    more = dataclasses.replace(wishes, only_topk=max(_topk(model, wishes), _POOL))
+    return blend(wishes.method, _by_heads(model, vectors, more), _by_rankers(model, X, more), _topk(model, wishes))
+
+
+def _by_rankers(model: "XTransformer", X: Features, wishes: Wishes) -> csr_matrix:
+    """The rankers' search."""
+    return model.ranker.predict(
+        X,
         beam_size=wishes.beam_size,
         only_topk=wishes.only_topk,
         post_processor=wishes.post_processor,
         threads=wishes.threads,
     )
-    if wishes.method == "concat-only":
-        return rankers
-    return blend(wishes.method, _by_heads(model, vectors, wishes), rankers, _topk(model, wishes))
 
 
 def _by_heads(model: "XTransformer", vectors: np.ndarray, wishes: Wishes) -> csr_matrix:

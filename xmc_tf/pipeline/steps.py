@@ -158,13 +158,13 @@ class Steps:
             matcher = Matcher.train(
                 strategy(), encoder, self.tokenizer.pad_id, self.store, label_tree, given.documents.Y,
                 params, pred_params, folder=folder / "levels", max_match_clusters=recipe.params.max_match_clusters,
-                validation=validation, seed=recipe.seed, logdir=recipe.logdir,
+                validation=validation, seed=recipe.seed, logdir=recipe.logdir, names=given.names,
             )  # fmt: skip
             matcher.save(folder / "head")
             on_first_rank(self.communicator, lambda: self._finish_encoder(encoder, folder))
-            sizes = " > ".join(f"{size:,}" for size in label_tree.level_sizes[1 : levels + 1])
+            sizes = " > ".join(f"{head.nr_nodes:,}" for head in matcher.heads)
             steps = sum(result.steps for result in matcher.results)
-            return {"head_level": levels, "of_labels": levels == label_tree.depth, "said": f"{sizes}, {steps:,} steps"}
+            return {"of_labels": matcher.labels is not None, "said": f"{sizes} nodes, {steps:,} steps"}
 
         inputs = {
             "texts": self.checksums["texts"],
@@ -187,11 +187,14 @@ class Steps:
     # The rankers.
 
     def embeddings(self, encoded: Stage, name: str = "embeddings") -> Stage:
-        """The documents' vectors."""
+        """The documents' vectors, as long as they shall be beside the other features."""
+        length = self.recipe.params.vector_length
         return self.stages.run(
             name,
-            lambda folder: embed_documents(self.load_encoder(encoded), self.store, folder, self.communicator),
-            inputs={"texts": self.checksums["texts"], "truncate_length": self._longest},
+            lambda folder: embed_documents(
+                self.load_encoder(encoded), self.store, folder, self.communicator, length=length
+            ),
+            inputs={"texts": self.checksums["texts"], "truncate_length": self._longest, "length": length},
             after=[encoded],
             by_all=True,
         )

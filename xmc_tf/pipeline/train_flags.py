@@ -133,6 +133,7 @@ def _add_rankers(group: argparse._ArgumentGroup) -> None:
         "max_iter", "threads", flags={"Cp": ("--Cp",), "Cn": ("--Cn",), "threads": ("-n", "--threads")},
     )  # fmt: skip
     add_arguments(group, RankerParams, "rel_mode", "rel_norm")
+    add_arguments(group, XTransformerParams, "embedding_weight")
 
 
 def _add_prediction(group: argparse._ArgumentGroup) -> None:

@@ -47,7 +47,8 @@ def make_parts(
     params, steps = recipe.params, Steps(given, recipe, stages, given.check(stages.communicator))
     features = steps.features()
     encoded = pretrained = steps.pretrained()
-    parts, facts = {}, describe(given, recipe) | {"embedding_dim": pretrained.facts["dim"]}
+    parts: dict[str, Path] = {}
+    facts = describe(given, recipe) | {"embedding_dim": pretrained.facts["dim"]}
 
     # The encoder, fitted to the labels.
     first_tree = None
@@ -58,6 +59,7 @@ def make_parts(
         encoded = steps.fine_tuned(pretrained, first_tree, strategy)
         parts["head"] = encoded.folder / "head"
         facts["head_of_labels"] = encoded.facts["of_labels"]
+    facts["ensemble_method"] = chosen_method(recipe, facts.get("head_of_labels", False))
     parts["encoder"] = encoded.folder / "encoder"
     if params.only_encoder:
         return Made(parts, facts)
@@ -81,10 +83,10 @@ def describe(given: TrainingInputs, recipe: Recipe) -> Facts:
         "train_params": portable(recipe.params).to_json(),
         "pred_params": recipe.pred_params.to_json(),
         "tfidf_params": recipe.tfidf.to_json() if recipe.tfidf and not recipe.params.only_encoder else None,
-        "ensemble_method": chosen_method(recipe),
         "beam_size": recipe.beam_size or recipe.last_prediction.only_topk,
         "only_topk": recipe.only_topk or recipe.last_prediction.only_topk,
         "truncate_length": recipe.last_prediction.truncate_length,
+        "embedding_weight": recipe.params.vector_length,
         "nr_documents": given.documents.nr_documents,
         "nr_labels": given.documents.nr_labels,
         "seed": recipe.seed,
