@@ -133,7 +133,7 @@ def _documents(arguments: argparse.Namespace, model: XTransformer) -> tuple[Text
     Y = load_matrix(arguments.label_path, name="labels")
     check_validation_input(Y, model.nr_labels, arguments.label_path)
     check_pair(texts, Y, "the documents", arguments.label_path)
-    return texts, X, Y.tocsr()
+    return texts, X, csr_matrix(Y)
 
 
 def _give(arguments: argparse.Namespace, model: XTransformer, predicted: csr_matrix) -> None:

@@ -102,7 +102,7 @@ def _encode_blocks(
 
 
 def _write_at(file: int, vectors: np.ndarray, offset: int) -> None:
-    rest = memoryview(np.ascontiguousarray(vectors, np.float32)).cast("B")
+    rest = np.ascontiguousarray(vectors, np.float32).data.cast("B")
     while rest:
         count = os.pwrite(file, rest, offset)
         rest, offset = rest[count:], offset + count
