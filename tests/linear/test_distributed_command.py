@@ -1,0 +1,73 @@
+"""What many ranks brought to the training command, as one process sees it."""
+
+import pytest
+
+from tests.linear.command_data import facts, run_train
+from xmc_tf.data import load_matrix
+from xmc_tf.linear.distributed import solving
+from xmc_tf.linear.distributed.work_folder import work_path
+from xmc_tf.tree import load_chain
+
+
+@pytest.fixture
+def basics(corpus, tmp_path):
+    """-x, -y, -m, and a deep tree."""
+    shape = ["--max-leaf-size", 2, "--nr-splits", 2, "-n", 1]
+    return ["-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / "m", *shape]
+
+
+def files_of(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_label_embeddings_above_and_within_the_sub_trees(basics, tmp_path):
+    trees = {}
+    for name, flags in {
+        "plain": [],
+        "pii": ["-mle", "pii", "-sle", "pii"],
+        "above": ["-mle", "pii", "-nst", 2],
+        "changed at once": ["-mle", "pii", "-nst", 1],
+    }.items():
+        run_train(*basics, *flags, "-mwf", "0.3")
+        trees[name] = load_chain(tmp_path / "m" / "tree")
+        assert facts(tmp_path / "m").get("label_embeddings") == {
+            "plain": None, "pii": ["pii", "pii"], "above": ["pii", "pifa"], "changed at once": ["pii", "pifa"],
+        }[name]  # fmt: skip
+    assert trees["changed at once"] == trees["plain"] != trees["pii"]
+    half = len(trees["pii"].labels) // 2
+    assert set(trees["above"].labels[:half]) == set(trees["pii"].labels[:half])
+
+
+def test_one_process_takes_up_what_ranks_have_left(basics, tmp_path, monkeypatch):
+    run_train(*basics, "-ns", "tfn+man")
+    expected = files_of(tmp_path / "m")
+    basics[basics.index(tmp_path / "m")] = tmp_path / "again"
+    work_path(tmp_path / "again").mkdir()  # as after a run that was killed before it had done anything
+    solve_task, solved = solving.solve_task, []
+
+    def failing(*args):
+        if len(solved) == 3:
+            raise OSError("no space left on the device")
+        solved.append(1)
+        return solve_task(*args)
+
+    monkeypatch.setattr("xmc_tf.linear.distributed.plan.LEAST_WORK", 1)
+    monkeypatch.setattr(solving, "solve_task", failing)
+    with pytest.raises(OSError, match="no space left"):
+        run_train(*basics, "-ns", "tfn+man")
+    assert not (tmp_path / "again").exists()
+    monkeypatch.setattr(solving, "solve_task", lambda *args: (solved.append(1), solve_task(*args))[1])
+    run_train(*basics, "-ns", "tfn+man")
+    assert files_of(tmp_path / "again") == expected
+    assert not work_path(tmp_path / "again").exists()
+    tasks = sum(load_matrix(tmp_path / "m" / name).shape[1] for name in expected if name.endswith(".model/C.npz"))
+    assert len(solved) == tasks  # a cluster each, and none twice
+
+
+def test_texts_are_made_features_once_and_the_vectoriser_goes_with_the_model(corpus, tmp_path):
+    flags = ["-t", corpus / "X.txt", "-y", corpus / "Y.npz", "--labels", corpus / "labels.txt", "-n", 1]
+    run_train(*flags, "-m", tmp_path / "here")
+    work_path(tmp_path / "there").mkdir()
+    run_train(*flags, "-m", tmp_path / "there")
+    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
+    assert (tmp_path / "there" / "features" / "params.json").exists()
