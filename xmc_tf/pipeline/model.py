@@ -12,8 +12,7 @@ ranker/       the rankers, in PECOS's XLinear format
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,63 +24,28 @@ from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.linear.disk import refuse_to_overwrite
-from xmc_tf.linear.model_folder import (
-    check_parts,
-    load_tfidf,
-    nr_dense,
-    read_facts,
-    read_names,
-    write_facts,
-    write_names,
-)
-from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.linear.model_folder import read_facts, read_names, write_facts, write_names
 from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, Texts, TrainingInputs
+from xmc_tf.pipeline.parts import PARTS, Parts
 from xmc_tf.pipeline.prediction import Wishes, named, predict, vectors_of
 from xmc_tf.pipeline.stages import Stages
 from xmc_tf.pipeline.training import Made, make_parts
-from xmc_tf.tree import LabelTree, load_chain
+from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy
-    from xmc_tf.encoder import Encoder, TextTokenizer
-    from xmc_tf.features import Tfidf
-    from xmc_tf.matcher.matcher import Matcher
-
-PARTS = ("tree", "features", "encoder", "head", "ranker")
 
 
-class XTransformer:
+class XTransformer(Parts):
     """A fine-tuned encoder, its label head, and rankers on [features ; vector].
-
-    The parts are loaded when they are first needed.
 
     Example:
         >>> model = XTransformer.load("model")
         >>> model.best(["gradient of a sparse matrix"], k=3)
         [[('scipy.sparse', 0.71), …]]
-
-    Args:
-        parts: where each of them lies.
-        facts: what ``params.json`` says.
-        names: of the labels, where they have any.
-        where: the folder that is named in messages.
-        kept: what has to live as long as the model.
     """
-
-    def __init__(
-        self,
-        parts: Mapping[str, Path],
-        facts: Mapping[str, Any],
-        names: Sequence[str] | None = None,
-        *,
-        where: Path,
-        kept: Any = None,
-    ) -> None:
-        self.parts, self.facts = dict(parts), dict(facts)
-        self.names = list(names) if names else None
-        self.folder, self._kept = where, kept
 
     # Made, written, read.
 
@@ -204,75 +168,6 @@ class XTransformer:
         if "encoder" not in parts:
             raise InputError(f"{folder}: encoder/ is missing", fix="the folder was copied in part: copy it again")
         return cls(parts, facts, read_names(folder, int(facts["nr_labels"])), where=folder)
-
-    # Its parts.
-
-    @property
-    def nr_labels(self) -> int:
-        """How many labels can be predicted."""
-        return int(self.facts["nr_labels"])
-
-    @property
-    def makes_features(self) -> bool:
-        """Whether it makes its rankers' features from the text itself, or they see none but the vector."""
-        return "features" in self.parts or self.nr_given_features == 0
-
-    @property
-    def nr_given_features(self) -> int:
-        """How many features each document has beside the encoder's vector."""
-        return int(self.facts.get("nr_features", self.facts["embedding_dim"])) - int(self.facts["embedding_dim"])
-
-    @cached_property
-    def ranker(self) -> XLinear:
-        """The rankers."""
-        if "ranker" not in self.parts:
-            raise InputError(
-                f"{self.folder} has no rankers: it was trained with only_encoder",
-                fix="train it without --only-encoder, or predict with the label head: ensemble method transformer-only",
-            )
-        ranker = XLinear.load(self.parts["ranker"], nr_dense=nr_dense(self.facts, self.folder))
-        found = (("ranker", "nr_labels", ranker.nr_labels), ("ranker", "nr_features", ranker.nr_features))
-        check_parts(self.folder, self.facts, found)
-        return ranker
-
-    @cached_property
-    def tree(self) -> LabelTree:
-        """The rankers' label tree."""
-        return load_chain(self.parts["tree"])
-
-    @cached_property
-    def tfidf(self) -> "Tfidf":
-        """The vectoriser."""
-        return load_tfidf(self.parts.get("features"), self.facts)
-
-    @cached_property
-    def encoder(self) -> "Encoder":
-        """The encoder."""
-        from xmc_tf.encoder import Encoder
-
-        return Encoder.load(self.parts["encoder"])
-
-    @cached_property
-    def tokenizer(self) -> "TextTokenizer":
-        """The encoder's tokenizer."""
-        from xmc_tf.encoder import TextTokenizer
-
-        return TextTokenizer.load(self.parts["encoder"])
-
-    @cached_property
-    def matcher(self) -> "Matcher":
-        """The label heads of the levels that were fine-tuned on."""
-        if "head" not in self.parts:
-            raise InputError(
-                f"{self.folder} has no label head: its encoder was not fine-tuned",
-                fix="train it with --do-fine-tune true, or take the rankers' scores: ensemble method concat-only",
-            )
-        from xmc_tf.collective.solo import Solo
-        from xmc_tf.collective.strategy import CollectiveStrategy
-        from xmc_tf.matcher.matcher import Matcher
-
-        # Whole in every process, which answers its own documents; training has seen to it that heads are not huge.
-        return Matcher.load(self.parts["head"], CollectiveStrategy(Solo()))
 
     # What it does.
 

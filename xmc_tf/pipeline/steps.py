@@ -1,6 +1,5 @@
 """The steps of a training, each a stage: what it depends on, and what makes it."""
 
-import dataclasses
 import shutil
 from collections.abc import Callable
 from functools import cached_property
@@ -12,26 +11,19 @@ import numpy as np
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix, save_matrix
-from xmc_tf.params import MatcherParams, MatcherPredParams, override_levels, per_level
 from xmc_tf.pipeline.checksums import files_of
 from xmc_tf.pipeline.devices import precision
 from xmc_tf.pipeline.embeddings import embed_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
+from xmc_tf.pipeline.level_params import level_params, with_effect
 from xmc_tf.pipeline.rankers import ranker_pred_params, rankers_of
 from xmc_tf.pipeline.stages import Facts, Stage, Stages
 from xmc_tf.pipeline.trees import cluster_labels, read_tree, write_tree
 from xmc_tf.pipeline.waiting import on_first_rank
-from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy
     from xmc_tf.encoder import Encoder, TextTokenizer
-
-# Of the matcher's parameters those that change how it computes or what it tells, and not what comes out.
-_WITHOUT_EFFECT = (
-    "batch_gen_workers", "logging_steps", "pre_tokenize", "pre_tensorize_labels", "use_gpu", "checkpoint_dir",
-    "cache_dir", "max_num_labels_in_gpu", "model_shortcut", "init_model_dir",
-)  # fmt: skip
 
 
 class Steps:
@@ -140,9 +132,7 @@ class Steps:
         """The encoder fine-tuned level by level, and the heads of the levels."""
         recipe, given = self.recipe, self.given
         label_tree = read_tree(tree.folder)
-        levels = self._levels(label_tree)
-        params = self._params_of_levels(levels)
-        pred_params = self._pred_params_of_levels(levels)
+        params, pred_params = level_params(recipe, label_tree)
 
         def make(folder: Path) -> Facts:
             from xmc_tf.matcher.matcher import Matcher
@@ -171,9 +161,8 @@ class Steps:
             "labels": self.checksums["labels"],
             "validation": [self.checksums["validation texts"], self.checksums["validation labels"]],
             "truncate_length": self._longest,
-            "params": [_with_effect(one) for one in params],
+            "params": [with_effect(one) for one in params],
             "pred_params": list(pred_params),
-            "levels": levels,
             "seed": recipe.seed,
         }
         return self.stages.run("fine-tuning", make, inputs=inputs, after=[pretrained, tree], by_all=True)
@@ -262,30 +251,6 @@ class Steps:
             )
         return found[0]
 
-    def _levels(self, tree: LabelTree) -> int:
-        """How many levels of the tree are fine-tuned on."""
-        most = self.recipe.params.max_match_clusters
-        sizes = tree.level_sizes[1:]
-        return next((t for t, size in enumerate(sizes) if size > most), len(sizes))
-
-    def _params_of_levels(self, levels: int) -> tuple[MatcherParams, ...]:
-        chain = per_level(self.recipe.params.matcher_params_chain, levels, "matcher_params_chain")
-        scales = self.recipe.steps_scale or (1.0,) * levels
-        if len(scales) != levels or min(scales) <= 0:
-            raise InputError(
-                "--steps-scale does not fit the tree",
-                expected=f"{levels} numbers above 0, one for each level that is fine-tuned on",
-                received=" ".join(f"{scale:g}" for scale in scales),
-            )
-        return tuple(_scaled(one, scale) for one, scale in zip(chain, scales, strict=True))
-
-    def _pred_params_of_levels(self, levels: int) -> tuple[MatcherPredParams, ...]:
-        recipe = self.recipe
-        return override_levels(
-            recipe.pred_params.matcher_params_chain, levels,
-            beam_size=recipe.beam_size, only_topk=recipe.only_topk, post_processor=recipe.post_processor,
-        )  # fmt: skip
-
     def _finish_encoder(self, encoder: "Encoder", folder: Path) -> None:
         encoder.save(folder / "encoder")
         self.tokenizer.save(folder / "encoder")
@@ -307,16 +272,3 @@ def side_by_side(sparse: Any, dense: Any, vectors: Any) -> Features:
 
 def _there(*stages: Stage | None) -> list[Stage]:
     return [stage for stage in stages if stage is not None]
-
-
-def _scaled(params: MatcherParams, scale: float) -> MatcherParams:
-    return dataclasses.replace(
-        params,
-        max_steps=round(params.max_steps * scale) if params.max_steps > 0 else params.max_steps,
-        num_train_epochs=max(1, round(params.num_train_epochs * scale)),
-    )
-
-
-def _with_effect(params: MatcherParams) -> dict[str, Any]:
-    """What decides the result of a level."""
-    return {name: value for name, value in params.to_json().items() if name not in _WITHOUT_EFFECT}

@@ -1,0 +1,59 @@
+"""The matcher's parameters, level by level, once the tree tells how many levels are fine-tuned on."""
+
+import dataclasses
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.params import MatcherParams, MatcherPredParams, override_levels, per_level
+from xmc_tf.pipeline.inputs import Recipe
+from xmc_tf.tree import LabelTree
+
+# Of the matcher's parameters those that change how it computes or what it tells, and not what comes out.
+_WITHOUT_EFFECT = (
+    "batch_gen_workers", "logging_steps", "pre_tokenize", "pre_tensorize_labels", "use_gpu", "checkpoint_dir",
+    "cache_dir", "max_num_labels_in_gpu", "model_shortcut", "init_model_dir",
+)  # fmt: skip
+
+
+def level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, ...], tuple[MatcherPredParams, ...]]:
+    """How each level is trained, and how it predicts: as the parameters say, with the caller's wishes over them.
+
+    Args:
+        recipe: what the user said; a list of blocks must have one for each level, as in the peer.
+        tree: that the encoder is fine-tuned on.
+    """
+    most, sizes = recipe.params.max_match_clusters, tree.level_sizes[1:]
+    levels = next((t for t, size in enumerate(sizes) if size > most), len(sizes))
+    if levels == 0:
+        raise InputError(
+            "no level of the tree is small enough to be fine-tuned on",
+            expected=f"at most --max-match-clusters {most:,} nodes below the root",
+            received=f"{sizes[0]:,}",
+            fix="raise --max-match-clusters, or lower --nr-splits or --min-codes",
+        )
+    chain = per_level(recipe.params.matcher_params_chain, levels, "matcher_params_chain")
+    scales = recipe.steps_scale or (1.0,) * levels
+    if len(scales) != levels or min(scales) <= 0:
+        raise InputError(
+            "--steps-scale does not fit the tree",
+            expected=f"{levels} numbers above 0, one for each level that is fine-tuned on",
+            received=" ".join(f"{scale:g}" for scale in scales),
+        )
+    pred_chain = override_levels(
+        recipe.pred_params.matcher_params_chain, levels,
+        beam_size=recipe.beam_size, only_topk=recipe.only_topk, post_processor=recipe.post_processor,
+    )  # fmt: skip
+    return tuple(_scaled(one, scale) for one, scale in zip(chain, scales, strict=True)), pred_chain
+
+
+def with_effect(params: MatcherParams) -> dict[str, Any]:
+    """What decides the result of a level."""
+    return {name: value for name, value in params.to_json().items() if name not in _WITHOUT_EFFECT}
+
+
+def _scaled(params: MatcherParams, scale: float) -> MatcherParams:
+    return dataclasses.replace(
+        params,
+        max_steps=round(params.max_steps * scale) if params.max_steps > 0 else params.max_steps,
+        num_train_epochs=max(1, round(params.num_train_epochs * scale)),
+    )
