@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             expected="a name such as served/1",
             received=output.name,
         )
-    texts = None
+    texts: Any = None
     if arguments.text_path:
         texts = TextFile(arguments.text_path)
         texts.check()
@@ -113,7 +113,7 @@ def _kind(folder: Path) -> str:
     return str(read_facts(folder).get("model")) if (folder / "params.json").exists() else ""
 
 
-def _warm_up(output: Path, texts: TextFile, count: int) -> None:
+def _warm_up(output: Path, texts: Any, count: int) -> None:
     from xmc_tf.serving.local import LocalModel
     from xmc_tf.serving.warmup import write_warmup
 
@@ -122,7 +122,7 @@ def _warm_up(output: Path, texts: TextFile, count: int) -> None:
     _LOG.info("warm-up requests: %s", write_warmup(output, texts, count))
 
 
-def _measure(arguments: argparse.Namespace, model: Any, texts: TextFile, truth: Any) -> None:
+def _measure(arguments: argparse.Namespace, model: Any, texts: Any, truth: Any) -> None:
     """The precision of the model and of what was exported, by the same settings but the weights'."""
     from xmc_tf.serving.agreement import compare
     from xmc_tf.serving.local import LocalModel

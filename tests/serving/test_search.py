@@ -7,6 +7,7 @@ import tensorflow as tf
 from tests.serving.cases import assert_same, random_model, random_sparse
 from xmc_tf.data import Features
 from xmc_tf.params import POST_PROCESSORS
+from xmc_tf.serving import arrangement
 from xmc_tf.serving.arrangement import arrange
 from xmc_tf.serving.query import Query
 from xmc_tf.serving.scores import NOTHING, rank, unrank
@@ -125,3 +126,19 @@ def test_the_number_of_a_score_and_a_node_orders_as_the_search_does():
     np.testing.assert_array_equal(back, scores)
     np.testing.assert_array_equal(which, nodes)
     assert [one.numpy().tolist() for one in unrank(tf.constant([NOTHING], tf.int64))] == [[0.0], [-1]]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("batch", [1, 30, 200])
+def test_large_groups_are_arranged_in_parts_to_the_same(monkeypatch, batch, precision):
+    model = random_model(np.random.default_rng(13), nr_dense=3)
+    for level in model.levels:
+        for beam in (2, 100):  # groups of siblings; the level as one
+            arguments = {"nr_sparse": 40, "nr_dense": 3, "beam": beam, "precision": precision}
+            monkeypatch.undo()
+            expected = arrange(level.weights, level.clusters, level.bias, **arguments).arrays
+            monkeypatch.setattr(arrangement, "_BATCH", batch)
+            found = arrange(level.weights, level.clusters, level.bias, **arguments).arrays
+            assert found.keys() == expected.keys()
+            for name, array in expected.items():
+                np.testing.assert_array_equal(found[name], array, name)

@@ -54,7 +54,9 @@ class Answers:
         """
         out = self.labels(beams[-1], k)
         node = tf.cast(out["labels"], tf.int32)
-        nodes, scores, examples = [], [], []
+        nodes: list[tf.Tensor] = []
+        scores: list[tf.Tensor] = []
+        examples: list[tf.Tensor] = []
         for level in reversed(range(len(beams) - 1)):
             node = tf.where(node >= 0, tf.gather(self._parents[level + 1], tf.maximum(node, 0)), -1)
             same = tf.equal(node[:, :, None], beams[level].nodes[:, None, :]) & (node >= 0)[:, :, None]

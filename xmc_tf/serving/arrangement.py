@@ -11,6 +11,7 @@ pairs    the weights that are there, each with its place among the siblings
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ def arrange(
     sparse = _Rows(groups, max(nr_sparse, 1))
     dense = np.zeros((int(splits[-1]), nr_dense), np.float32)
     biases = np.zeros(int(splits[-1]), np.float32)
-    scale = np.ones(int(splits[-1]), np.float32)
+    scale = _scales(weights, clusters.indices, groups, nr_sparse) if precision == "int8" else None
     for first, feature, place, value in _entries(weights, clusters.indices, groups):
         of_bias, of_dense = feature >= nr_sparse + nr_dense, feature >= nr_sparse
         biases[place[of_bias]] = value[of_bias] * np.float32(bias)
@@ -115,10 +116,7 @@ def arrange(
         dense[place[of_dense], feature[of_dense] - nr_sparse] = value[of_dense]
         rest = feature < nr_sparse
         feature, place, value = feature[rest], place[rest], value[rest]
-        if precision == "int8":
-            largest = np.zeros(scale.size, np.float32)
-            np.maximum.at(largest, place, np.abs(value))
-            scale = np.where(largest > 0, largest / 127, scale).astype(np.float32)
+        if scale is not None:
             value = value / scale[place]
         sparse.add(first, feature, place, _kept(value, precision))
     arrays = sparse.arrays()
@@ -131,7 +129,7 @@ def arrange(
     arrays |= {"bias": biases, "splits": _small(splits)}
     if not np.array_equal(clusters.indices, np.arange(nr_nodes)):
         arrays["children"] = clusters.indices.astype(np.int32)
-    if precision == "int8" and nr_pairs:
+    if scale is not None and nr_pairs:
         arrays["scale"] = scale
     if nr_dense:
         arrays |= _dense_arrays(dense, precision)
@@ -140,6 +138,14 @@ def arrange(
         most_children=int(np.diff(splits).max(initial=1)), whole=whole, form=form, stride=max(nr_sparse, 1),
         nr_dense=nr_dense, nr_weights=int(weights.nnz), density=nr_pairs / max(nr_rows * widest, 1), arrays=arrays,
     )  # fmt: skip
+
+
+def _scales(weights: csc_matrix, order: np.ndarray, groups: np.ndarray, nr_sparse: int) -> np.ndarray:
+    """Of each node what one step of its weights is worth: a 127th of the largest."""
+    largest = np.zeros(int(groups[-1]), np.float32)
+    for _, feature, place, value in _entries(weights, order, groups):
+        np.maximum.at(largest, place[feature < nr_sparse], np.abs(value[feature < nr_sparse]))
+    return np.where(largest > 0, largest / 127, 1).astype(np.float32)
 
 
 class _Rows:
@@ -184,21 +190,60 @@ class _Rows:
 def _entries(
     weights: csc_matrix, order: np.ndarray, groups: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-    """All weights in batches of whole groups: the first group, and of each weight feature, place of its node, value."""
-    counts = np.diff(weights.indptr)[order]
-    before = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    """All weights in batches: their first group, and of each weight feature, place of its node, and value.
+
+    A batch holds whole groups, or of a group that is larger some of the features, ascending.
+    """
+    before = np.concatenate([[0], np.cumsum(np.diff(weights.indptr)[order], dtype=np.int64)])
     first, nr_groups = 0, len(groups) - 1
     while first < nr_groups:
         limit = before[groups[first]] + _BATCH
         last = max(first + 1, int(np.searchsorted(before[groups], limit, side="right")) - 1)
-        places = np.arange(groups[first], groups[last])
-        own = counts[places]
-        # Where each of the columns' entries lies in the matrix.
-        at = np.repeat(np.asarray(weights.indptr, np.int64)[order[places]] - (before[places] - before[places[:1]]), own)
-        at += np.arange(at.size)
-        # The matrix may be mapped from the file; only this part of it is read.
-        yield first, weights.indices[at].astype(np.int64), np.repeat(places, own), weights.data[at].astype(np.float32)
+        low, high = int(groups[first]), int(groups[last])
+        if before[high] - before[low] <= _BATCH:
+            yield (first, *_columns(weights, order, low, high))
+        else:
+            cuts = _cuts(weights, order, before, low, high)
+            for begin, end in pairwise(cuts):
+                parts = [
+                    [part[(columns[0] >= begin) & (columns[0] < end)] for part in columns]
+                    for columns in _pieces(weights, order, before, low, high)
+                ]
+                yield (first, *(np.concatenate(part) for part in zip(*parts, strict=True)))
         first = last
+
+
+def _columns(weights: csc_matrix, order: np.ndarray, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Feature, place and value of all weights of the nodes at some places."""
+    nodes = order[low:high]
+    start = np.asarray(weights.indptr, np.int64)[nodes]
+    counts = np.asarray(weights.indptr, np.int64)[nodes + 1] - start
+    own = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    at = np.repeat(start - own, counts) + np.arange(counts.sum())
+    # The matrix may be mapped from the file; only this part of it is read.
+    places = np.repeat(np.arange(low, high), counts)
+    return weights.indices[at].astype(np.int64), places, weights.data[at].astype(np.float32)
+
+
+def _pieces(
+    weights: csc_matrix, order: np.ndarray, before: np.ndarray, low: int, high: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The same, some nodes at a time."""
+    while low < high:
+        end = max(low + 1, int(np.searchsorted(before, before[low] + _BATCH, side="right")) - 1)
+        end = min(end, high)
+        yield _columns(weights, order, low, end)
+        low = end
+
+
+def _cuts(weights: csc_matrix, order: np.ndarray, before: np.ndarray, low: int, high: int) -> np.ndarray:
+    """Bounds of ranges of features that have about as many weights as a batch holds."""
+    counts = np.zeros(weights.shape[0], np.int64)
+    for features, _, _ in _pieces(weights, order, before, low, high):
+        counts += np.bincount(features, minlength=len(counts))
+    total = np.cumsum(counts)
+    inner = np.searchsorted(total, np.arange(_BATCH, total[-1], _BATCH)) + 1
+    return np.unique(np.concatenate([[0], inner, [len(counts)]]))
 
 
 def _kept(values: np.ndarray, precision: str) -> np.ndarray:

@@ -167,7 +167,7 @@ class _Grpc:
 
     def __init__(self, target: str, name: str, timeout: float) -> None:
         try:
-            import grpc
+            import grpc  # type: ignore[import-untyped]
             from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
         except ImportError as error:
             raise InputError(

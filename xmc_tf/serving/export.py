@@ -203,8 +203,9 @@ def _stream_levels(
                 nr_dense=ranker.nr_dense, beam=arriving, precision=settings.precision,
             )  # fmt: skip
             variables = store.add_all(f"level_{number}", arranged.arrays)
+            arranged = arranged.without_arrays()  # before the next level is made
             searches.append(LevelSearch(arranged, variables, post))
-            levels.append(arranged.without_arrays())
+            levels.append(arranged)
             arriving = min(beams[number], arriving * arranged.most_children)
             progress.add(arranged.nr_weights)
     return levels, searches
@@ -212,7 +213,8 @@ def _stream_levels(
 
 def _stream_tree(levels: Sequence[Level], store: StreamedVariables) -> tuple[list[Any], list[Any]]:
     """Of each node its parent, and of each node above the labels some labels below it."""
-    parents, examples = [], []
+    parents: list[Any] = []
+    examples: list[Any] = []
     below: np.ndarray | None = None
     for number in range(len(levels) - 1, -1, -1):
         clusters = levels[number].clusters
