@@ -24,6 +24,7 @@ from xmc_tf.params.choices import BOOTSTRAPS
 logger = logging.getLogger(__name__)
 
 _ROWS_AT_ONCE = 16384
+_ROOTS_ROWS = 1024  # a worker may make so many that are not its own, at either end
 _PENALTY = 100.0  # Cp and Cn: hardly any regularisation, as the dense vectors are few numbers for many documents
 
 # Methods that look at the documents' vectors.
@@ -102,7 +103,6 @@ def _solve(
 ) -> None:
     """One-versus-rest rankers among the documents that are matched to a node's parent."""
     X = as_features(_as_seen(head, vectors))
-    low, _ = head.own_rows()
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
     params = RankerParams(
@@ -128,8 +128,7 @@ def _solve(
             user_negatives={1: negatives} if negatives is not None else None,
             seed=seed,
         )
-        rows = model.levels[-1].weights.T.toarray()
-        set_rows(head.table.variable, begin - low, np.ascontiguousarray(rows, np.float32))
+        _keep_own(head, begin, model.levels[-1].weights.T.toarray())
 
 
 def _problem(
@@ -162,7 +161,6 @@ def _centroids(
 
     With cross-entropy that is the logarithm of the odds, with the hinges the mean of the targets 1 and -1.
     """
-    low, _ = head.own_rows()
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
     everyone = np.arange(len(vectors))
@@ -184,16 +182,17 @@ def _centroids(
             share = (counts + 0.5) / (len(documents) + 1.0)
             aim = np.log(share / (1 - share)) if loss_function == "cross-entropy" else 2 * share - 1
             middle = seen.mean(axis=0) if len(seen) else np.zeros(head.dim, np.float32)
-            rows = np.column_stack([weights, aim - weights @ middle]).astype(np.float32)
-            set_rows(head.table.variable, low_child - low, rows)
+            _keep_own(head, low_child, np.column_stack([weights, aim - weights @ middle]))
 
 
 def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, int, int]]:
-    """This worker's nodes in pieces of whole clusters: first node, the one after the last, and the same of parents."""
+    """The pieces, of whole clusters, that this worker's nodes lie in: first node, the one after the last, and the same of parents."""
     low, high = head.own_rows()
-    if task.nr_parents == 1:  # the root's children may be anywhere
-        for begin in range(low, high, _ROWS_AT_ONCE):
-            yield begin, min(begin + _ROWS_AT_ONCE, high), 0, 1
+    if task.nr_parents == 1:
+        # The root's children may be parted anywhere, but what a solver finds depends a little on which it has together.
+        # So they come in the same pieces on any number of workers, and a worker keeps of its first and last its own.
+        for begin in range(low - low % _ROOTS_ROWS, high, _ROOTS_ROWS):
+            yield begin, min(begin + _ROOTS_ROWS, head.nr_nodes), 0, 1
         return
     while low < high:
         first = int(np.searchsorted(task.splits, low, side="right")) - 1
@@ -201,6 +200,15 @@ def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, in
         end = int(task.splits[last])
         yield low, end, first, last
         low = end
+
+
+def _keep_own(head: LabelHead, begin: int, rows: np.ndarray) -> None:
+    """Of rows from ``begin`` on, sets those that are this worker's."""
+    low, high = head.own_rows()
+    first, last = max(low, begin), min(high, begin + len(rows))
+    if first < last:
+        own = np.ascontiguousarray(rows[first - begin : last - begin], np.float32)
+        set_rows(head.table.variable, first - low, own)
 
 
 def _rows_of(matrix: csc_matrix, column: int) -> np.ndarray:

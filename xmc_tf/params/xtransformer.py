@@ -38,7 +38,7 @@ class XTransformerParams(Params):
         None,
         above=0,
         help="length of the encoder's vector beside the other features, whose length is 1; null for 0.5 where it is "
-        "fine-tuned, which fits it to the training documents, and 1 where it is not",
+        "fine-tuned with cross-entropy, which fits it to the training documents, and 1 where it is not",
     )
 
     @property
@@ -46,7 +46,9 @@ class XTransformerParams(Params):
         """Length of the encoder's vector beside the other features."""
         if self.embedding_weight is not None:
             return self.embedding_weight
-        return 0.5 if self.do_fine_tune else 1.0
+        chain = self.matcher_params_chain
+        last = chain[-1] if isinstance(chain, tuple) else chain
+        return 0.5 if self.do_fine_tune and last.loss_function == "cross-entropy" else 1.0
 
 
 @dataclass(frozen=True)
