@@ -1,6 +1,6 @@
 """All figures that this machine can measure, one JSON line each.
 
-    python -m tests.benchmarks [--peer PYTHON] [--data DIR] [--features DIR] [--only NAME]
+    python -m tests.benchmarks [--peer PYTHON] [--data DIR] [--features DIR] [--model DIR] [--only NAME]
 
 Without a peer or data, what needs them is named and left out. ``make bench BENCH_ARGS="--peer … --data …"`` calls it.
 """
@@ -15,11 +15,13 @@ def main() -> None:
     parser.add_argument("--peer", help="a Python that has libpecos")
     parser.add_argument("--data", help="a folder of X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz")
     parser.add_argument("--features", help="X.trn.npz, X.tst.npz and a tree hlt/ for them, in the peer's format")
+    parser.add_argument("--model", help="a model trained on that data")
     parser.add_argument("--only", help="run the one figure of that name")
     a = parser.parse_args()
     figures = {
         "tfidf_speed": [f"{a.data}/X.trn.txt"] if a.data else None,
         "cold_start": [],
+        "serving_latency": ["--model", a.model, "--texts", f"{a.data}/X.tst.txt"] if a.model and a.data else None,
         "collective_overhead": [],
         "collective_steps": [],
         "pairs_memory": [],
