@@ -121,8 +121,10 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
     # These choose between levels, which only the tree tells: they are put over the parameters later.
     wishes = ("beam_size", "only_topk", "post_processor", "ensemble_method")
     flags = argparse.Namespace(**{name: value for name, value in vars(arguments).items() if name not in wishes})
-    # As in the peer the rankers' negatives are the matcher's, where rankers can have such.
-    flags.neg_mining_chain = "tfn" if flags.negative_sampling == "all" else flags.negative_sampling
+    flags.neg_mining_chain = flags.negative_sampling  # as in the peer
+    if flags.negative_sampling == "all":
+        # Rankers have no such thing. Beside a head that knows all negatives, easy ones serve best; alone, their own.
+        flags.neg_mining_chain = "tfn" if flags.do_fine_tune else "tfn+man"
     own_features = not arguments.trn_feat_path and not arguments.text_only
     for name in ("beam_size", "only_topk"):
         if getattr(arguments, name) is not None and getattr(arguments, name) < 1:

@@ -186,7 +186,7 @@ def _centroids(
 
 
 def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, int, int]]:
-    """The pieces, of whole clusters, that this worker's nodes lie in: first node, the one after the last, and the same of parents."""
+    """The pieces, of whole clusters, that a worker's nodes lie in: first and one past the last, then of parents."""
     low, high = head.own_rows()
     if task.nr_parents == 1:
         # The root's children may be parted anywhere, but what a solver finds depends a little on which it has together.
