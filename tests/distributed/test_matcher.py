@@ -1,5 +1,7 @@
 """Fine-tuning on one, two and four workers: the same losses, the same head, the same predictions."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -23,8 +25,13 @@ def runs(tmp_path_factory):
     return said
 
 
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("kind", ["rows", "features", "auto", "accumulated", "budget", "bert"])
+@pytest.mark.parametrize(
+    ("size", "kind"),
+    [
+        *((2, kind) for kind in ("rows", "features", "accumulated", "budget", "bert")),
+        *((4, kind) for kind in ("rows", "features", "budget")),
+    ],
+)
 def test_losses_are_those_of_one_worker(runs, kind, size):
     (alone,) = runs[1]
     assert len(alone[kind]["losses"]) >= 2
@@ -38,17 +45,15 @@ def test_both_routes_are_the_same_and_a_real_batch_decides(runs):
     for ranks in runs.values():
         for rank in ranks:
             np.testing.assert_allclose(rank["rows"]["losses"], rank["features"]["losses"], rtol=1e-5)
-    assert len({rank["auto"]["route"] for rank in runs[4]}) == 1
-    assert all(rank["auto"]["route"] in ("rows", "features") for rank in runs[2] + runs[4])
+    assert runs[2][0]["accumulated"]["route"] == runs[2][1]["accumulated"]["route"] != "auto"
     assert runs[1][0]["sent"] == {} or not any(runs[1][0]["sent"].values())
     assert all(rank["sent"]["vectors"] > 0 and rank["sent"]["rows"] > 0 for rank in runs[2])
 
 
-@pytest.mark.parametrize("size", [2, 4])
-def test_all_levels_with_their_predictions(runs, size):
+def test_all_levels_with_their_predictions(runs):
     alone = runs[1][0]["all levels"]
     assert len(alone["losses"]) == 3
-    for rank in runs[size]:
+    for rank in runs[2]:
         ours = rank["all levels"]
         for level, losses in enumerate(alone["losses"]):
             np.testing.assert_allclose(ours["losses"][level], losses, rtol=1e-3)
@@ -62,11 +67,11 @@ def test_all_levels_with_their_predictions(runs, size):
 def test_two_workers_begin_and_others_go_on(runs, tmp_path):
     """From a checkpoint in the middle of an epoch, by one and then by four, as the unbroken run of one worker."""
     (alone,) = runs[1]
+    (tmp_path / "begun").mkdir()
+    begun = horovodrun("matcher_training.py", "begin", str(tmp_path / "begun"), world=2)
+    assert all(rank.result is True for rank in begun.ranks)
     for size in (1, 4):
-        folder = str(tmp_path / f"for {size}")
-        (tmp_path / f"for {size}").mkdir()
-        begun = horovodrun("matcher_training.py", "begin", folder, world=2)
-        assert all(rank.result is True for rank in begun.ranks)
+        folder = str(shutil.copytree(tmp_path / "begun", tmp_path / f"for {size}"))
         run = (
             python("matcher_training.py", "go on", folder)
             if size == 1
