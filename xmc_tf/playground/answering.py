@@ -38,6 +38,7 @@ class Answering:
                         f"{model.folder} reads no text: it was trained on features",
                         expected="a model that was trained on text (-t), with its own vectoriser",
                     )
+                model.ask([b"warm up"], "paths")  # the first run of a graph is slow
                 self._model = model
             return self._model
 
