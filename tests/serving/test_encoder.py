@@ -84,10 +84,31 @@ def test_tokens_are_what_a_caller_may_send_instead(trained, served, corpus):
             signature(**{"token_ids": tf.constant(token_ids)} | common | wrong)
 
 
-def test_only_answers_of_the_rankers_are_exported(trained):
-    trained.facts["ensemble_method"] = "average"
+@pytest.fixture(scope="module")
+def tuned(corpus):
+    """A model that answers by its label head too."""
+    flags = ("--max-steps", "6", "--save-steps", "100", "--labels", corpus / "labels.txt")
+    return run_train(corpus, corpus / "tuned", *flags)
+
+
+def test_the_mean_of_head_and_rankers(tuned, corpus, tmp_path):
+    assert tuned.facts["ensemble_method"] == "average"
+    folder = corpus / "served" / "2"
+    export.main(["-m", str(tuned.folder), "-o", str(folder), "-k", "5", "-b", "8"])
+    texts = texts_of(corpus)
+    answers, graph = plain_answers(folder, texts, tmp_path)
+    assert set(graph["foreign"]) <= TEXT_OPERATIONS
+    expected = tuned.predict(texts, only_topk=5, beam_size=8, threads=1)
+    assert (expected != tuned.predict(texts, only_topk=5, beam_size=8, ensemble_method="concat-only")).nnz
+    for loader in ("load", "session"):
+        for size in BATCHES:
+            assert_same(answers[f"{loader}-{size}-labels"], answers[f"{loader}-{size}-scores"], expected)
+
+
+def test_other_ensembles_are_not_exported(tuned):
+    tuned.facts["ensemble_method"] = "round_robin"
     try:
-        with pytest.raises(InputError, match="answers by average, which an exported one cannot"):
-            parts_of(trained)
+        with pytest.raises(InputError, match="answers by round_robin, which an exported one cannot"):
+            parts_of(tuned)
     finally:
-        trained.facts["ensemble_method"] = "concat-only"
+        tuned.facts["ensemble_method"] = "average"

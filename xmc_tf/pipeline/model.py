@@ -36,6 +36,7 @@ from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy
+    from xmc_tf.serving.export import Exported, ExportSettings
 
 
 class XTransformer(Parts):
@@ -210,6 +211,17 @@ class XTransformer(Parts):
             beam_size, only_topk, post_processor, max_pred_chunk, batch_tokens, threads,
         )  # fmt: skip
         return predict(self, texts, X, wishes)
+
+    def export(self, folder: str | Path, settings: "ExportSettings | None" = None) -> "Exported":
+        """Writes the model as a SavedModel, from text to label names; see ``xmc_tf.serving.export.export_model``.
+
+        Example:
+            >>> print(model.export("served/1").table())
+        """
+        from xmc_tf.pipeline.exporting import parts_of
+        from xmc_tf.serving.export import export_model
+
+        return export_model(parts_of(self), folder, settings)
 
     def best(self, texts: Texts, k: int = 5, **wishes: Any) -> list[list[tuple[str, float]]]:
         """The best labels by name, with scores, best first; a label without a name goes by its number."""

@@ -19,7 +19,7 @@ from xmc_tf.pipeline.steps import side_by_side
 if TYPE_CHECKING:
     from xmc_tf.pipeline.model import XTransformer
 
-_POOL = 100  # labels that an ensemble looks at, of each of the two
+POOL = 100  # labels that an ensemble looks at, of each of the two
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _predict(model: "XTransformer", texts: Texts, given: Features | None, wishes
     if wishes.method == "concat-only":
         return _by_rankers(model, X, wishes)
     # More than are asked for: what only one of the two has among its best counts as nothing in the other.
-    more = dataclasses.replace(wishes, only_topk=max(_topk(model, wishes), _POOL))
+    more = dataclasses.replace(wishes, only_topk=max(_topk(model, wishes), POOL))
     return blend(wishes.method, _by_heads(model, vectors, more), _by_rankers(model, X, more), _topk(model, wishes))
 
 
@@ -108,7 +108,7 @@ def _by_heads(model: "XTransformer", vectors: np.ndarray, wishes: Wishes) -> csr
         vectors,
         only_topk=_topk(model, wishes),
         beam_size=wishes.beam_size or int(model.facts["beam_size"]),
-        post_processor=wishes.post_processor or _head_post_processor(model, wishes.method),
+        post_processor=wishes.post_processor or head_post_processor(model, wishes.method),
     )
     return matcher.to_labels(found)
 
@@ -117,7 +117,7 @@ def _topk(model: "XTransformer", wishes: Wishes) -> int:
     return wishes.only_topk or int(model.facts["only_topk"])
 
 
-def _head_post_processor(model: "XTransformer", method: str) -> str:
+def head_post_processor(model: "XTransformer", method: str) -> str:
     """What becomes of the heads' scores: for a mean with the rankers' they have to be of one scale with them."""
     params = model.facts["pred_params"]["matcher_params_chain"]
     name = str((params[-1] if isinstance(params, list) else params)["post_processor"])

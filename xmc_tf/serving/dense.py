@@ -10,13 +10,15 @@ class DenseFeatures(Protocol):
     """What puts a vector beside the TF-IDF features of each document.
 
     Attributes:
-        dim: how long the vectors are.
+        dim: how many numbers a vector has.
+        length: what vectors of length 1 are multiplied by before the rankers see them.
         reads_text: whether it makes vectors of raw text.
         inputs: what a caller gives who brings text in another form: names, shapes and types.
         tracked: what the SavedModel has to hold for it: variables, lookup tables, modules.
     """
 
     dim: int
+    length: float
     reads_text: bool
     inputs: Mapping[str, tf.TensorSpec]
     tracked: list[Any]
@@ -34,9 +36,10 @@ class GivenVectors:
     """Vectors that the caller makes: for rankers that were trained on features of another program.
 
     Args:
-        dim: how long they are.
+        dim: how many numbers each has.
     """
 
+    length = 1.0
     reads_text = False
 
     def __init__(self, dim: int) -> None:

@@ -24,10 +24,11 @@ class EncoderVectors:
         encoder: the encoder.
         tokenizer: its tokenizer.
         max_length: most tokens of a text, as in training.
+        length: what the rankers' vectors are multiplied by.
     """
 
-    def __init__(self, encoder: Encoder, tokenizer: TextTokenizer, max_length: int) -> None:
-        self.dim = encoder.dim
+    def __init__(self, encoder: Encoder, tokenizer: TextTokenizer, max_length: int, length: float = 1.0) -> None:
+        self.dim, self.length = encoder.dim, length
         self.inputs: Mapping[str, tf.TensorSpec] = {
             "token_ids": tf.TensorSpec([None, None], tf.int32),
             "token_mask": tf.TensorSpec([None, None], tf.int32),

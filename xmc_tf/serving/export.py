@@ -27,6 +27,7 @@ from xmc_tf.params import POST_PROCESSORS
 from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.arrangement import PRECISIONS, Arrangement, arrange
 from xmc_tf.serving.dense import DenseFeatures, GivenVectors
+from xmc_tf.serving.label_head import BlendedSearch, LabelHeadPart
 from xmc_tf.serving.local import ABOUT
 from xmc_tf.serving.search import LevelSearch, TreeSearch
 from xmc_tf.serving.signatures import Signatures
@@ -98,12 +99,14 @@ class ModelParts(NamedTuple):
         names: of the labels, or None: they go by their numbers.
         tfidf: what makes the sparse features of text; None: rankers without any, or features of another program.
         dense: what makes the dense features; None: rankers without any, or the caller does.
+        head: of a model that answers by the mean of rankers and label head; needs ``dense``.
     """
 
     ranker: XLinear
     names: list[str] | None
     tfidf: Tfidf | None
     dense: DenseFeatures | None = None
+    head: LabelHeadPart | None = None
 
 
 def parts_of_ranker(model: TextRanker) -> ModelParts:
@@ -146,7 +149,11 @@ def export_model(parts: ModelParts, folder: str | Path, settings: ExportSettings
         store = StreamedVariables(part / "variables" / "blocks")
         levels, searches = _stream_levels(ranker, beams, settings, store)
         posts = _post_processors(ranker, settings)
-        search = TreeSearch(searches, ranker.levels[0].clusters.shape[1], beams, posts[0])
+        search: TreeSearch | BlendedSearch = TreeSearch(searches, ranker.levels[0].clusters.shape[1], beams, posts[0])
+        if parts.head is not None:
+            assert dense is not None
+            assert isinstance(search, TreeSearch)
+            search = BlendedSearch(search, parts.head, store.add("label_head", parts.head.rows), dense.length)
         parents, examples = _stream_tree(ranker.levels, store)
         names = None if parts.names is None else tf.Variable(parts.names, trainable=False, name="names")
         most = min(max(beams), ranker.nr_labels)

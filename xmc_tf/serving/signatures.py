@@ -8,6 +8,7 @@ import tensorflow as tf
 from xmc_tf.features import TfidfGraph
 from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.dense import DenseFeatures
+from xmc_tf.serving.label_head import BlendedSearch
 from xmc_tf.serving.query import Query
 from xmc_tf.serving.search import TreeSearch
 
@@ -39,7 +40,7 @@ class Signatures:
         self,
         tfidf: TfidfGraph | None,
         dense: DenseFeatures | None,
-        search: TreeSearch,
+        search: TreeSearch | BlendedSearch,
         answers: Answers,
         nr_sparse: int,
         nr_labels: int,
@@ -94,7 +95,7 @@ class Signatures:
 
     def _of_features(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         inputs = dict(inputs)
-        dense = self._dense.of_inputs(inputs) if self._dense is not None else None
+        dense = self._dense.of_inputs(inputs) * self._dense.length if self._dense is not None else None
         if self._nr_sparse:
             ids, weights = inputs["feature_ids"], inputs["feature_weights"]
             with tf.control_dependencies(
@@ -132,7 +133,7 @@ class Signatures:
         return {"embedding": self._dense.of_text(inputs["text"])}
 
     def _query(self, text: tf.Tensor) -> Query:
-        dense = self._dense.of_text(text) if self._dense is not None else None
+        dense = self._dense.of_text(text) * self._dense.length if self._dense is not None else None
         if self._tfidf is not None:
             row_splits, ids, weights = self._tfidf(text)
         else:

@@ -1,0 +1,75 @@
+"""A fine-tuned label head in the served graph: its scores and the rankers' made into one answer."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf.serving.query import Query
+from xmc_tf.serving.scores import chained, rank, unrank
+from xmc_tf.serving.search import Beam, TreeSearch
+
+
+class LabelHeadPart(NamedTuple):
+    """What a head is made of.
+
+    Attributes:
+        rows: float32 [labels, dim + 1]: weights, and the bias last.
+        scale: what vectors of length 1 are multiplied by.
+        post_processor: what becomes of raw scores.
+        pool: of so many labels of each of the two the mean is taken; what one of them does not have counts as 0 there.
+    """
+
+    rows: np.ndarray
+    scale: float
+    post_processor: str
+    pool: int
+
+
+class BlendedSearch:
+    """The rankers' search whose last beam is the mean of the rankers' scores and a label head's.
+
+    Args:
+        search: the rankers'.
+        head: the label head; its rows are not looked at.
+        rows: the rows, as a variable.
+        length: of the vectors in a query.
+    """
+
+    def __init__(self, search: TreeSearch, head: LabelHeadPart, rows: tf.Variable, length: float) -> None:
+        self._search, self._head, self._rows = search, head, rows
+        self._factor = head.scale / length
+
+    def __call__(self, query: Query, most: int) -> list[Beam]:
+        """Finds the best ``most`` labels; the beams above the labels are the rankers'."""
+        beams = self._search(query, min(max(most, self._head.pool), self._rows.shape[0]))
+        return [
+            *beams[:-1],
+            _mean([self._best_of_head(query, max(most, self._head.pool)), beams[-1]], most, self._rows),
+        ]
+
+    def _best_of_head(self, query: Query, most: int) -> Beam:
+        assert query.dense is not None
+        rows = self._rows.value()  # read once, or it would be copied more than once
+        raw = tf.matmul(query.dense * self._factor, rows[:, :-1], transpose_b=True) + rows[:, -1]
+        scores = chained(self._head.post_processor, raw, tf.ones([]))
+        nodes = tf.broadcast_to(tf.range(rows.shape[0]), tf.shape(scores))
+        keys = rank(scores, nodes, tf.ones_like(nodes, tf.bool))
+        best, which = unrank(tf.math.top_k(keys, k=min(most, rows.shape[0])).values)
+        return Beam(which, best)
+
+
+def _mean(beams: Sequence[Beam], most: int, rows: tf.Variable) -> Beam:
+    """The best labels by the mean score over the beams."""
+    count = tf.shape(beams[0].nodes)[0]
+    shape = [count, rows.shape[0]]
+    total, there = tf.zeros(shape), tf.zeros(shape, tf.int32)
+    for beam in beams:
+        some = tf.where(beam.nodes >= 0)
+        at = tf.stack([tf.cast(some[:, 0], tf.int32), tf.gather_nd(beam.nodes, some)], axis=1)
+        total = tf.tensor_scatter_nd_add(total, at, tf.gather_nd(beam.scores, some) / len(beams))
+        there = tf.tensor_scatter_nd_add(there, at, tf.ones([tf.shape(at)[0]], tf.int32))
+    nodes = tf.broadcast_to(tf.range(rows.shape[0]), shape)
+    best, which = unrank(tf.math.top_k(rank(total, nodes, there > 0), k=min(most, rows.shape[0])).values)
+    return Beam(which, best)
