@@ -24,13 +24,14 @@ def pretrained_folder() -> Path | None:
     return None
 
 
-def make_tiny(folder: Path, texts: Iterable[str], length: int) -> Path:
+def make_tiny(folder: Path, texts: Iterable[str], length: int, **other: int) -> Path:
     """Writes a tiny BERT with random weights, whose words are those of the texts.
 
     Args:
         folder: where it goes; what is there already is kept.
         texts: of which the vocabulary is made.
         length: most tokens of a text.
+        **other: of its configuration, such as ``hidden_size``.
     """
     if (folder / "config.json").exists():
         return folder
@@ -46,6 +47,6 @@ def make_tiny(folder: Path, texts: Iterable[str], length: int) -> Path:
     with atomic_folder(folder) as part:
         words.save_model(str(part))
         BertTokenizerFast(vocab_file=str(part / "vocab.txt"), model_max_length=length).save_pretrained(part)
-        config = BertConfig(vocab_size=size, max_position_embeddings=length, **_TINY)
+        config = BertConfig(vocab_size=size, max_position_embeddings=length, **(_TINY | other))
         Encoder.from_config(config, pooling="mean").save(part)
     return folder
