@@ -61,7 +61,7 @@ def test_a_frozen_model_is_rankers_on_tfidf_and_vectors(corpus, frozen, tmp_path
     X = Features(as_features(tfidf.transform(texts)).sparse, E)
     tree = build_tree(label_embedding("pifa", X, Y), frozen_tree_params(frozen))
     assert tree == frozen.tree
-    params = RankerParams(hlm_args=LinearChainParams(model_chain=LinearLevelParams(threshold=0.01)))
+    params = RankerParams(hlm_args=LinearChainParams("tfn+man", LinearLevelParams(threshold=0.01)))
     rankers = train_rankers(X, Y, tree.to_chain(), params=params, threads=1)
     held_out, _ = texts_and_labels(corpus, "tst")
     F = rows_of_length(1.0, vectors(frozen.folder, held_out, tmp_path / "held-out"))
