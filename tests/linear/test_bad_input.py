@@ -264,7 +264,7 @@ def other_ranker(m):
 
 
 MODELS = {
-    "nothing there": (lambda m: shutil.rmtree(m), ["is no model: params.json is missing", "did not finish"]),
+    "nothing there": (lambda m: shutil.rmtree(m), ["does not exist", "that training wrote"]),
     "half copied": (lambda m: (m / "params.json").unlink(), ["params.json is missing", "copied in part"]),
     "any folder": (
         lambda m: [shutil.rmtree(m), m.mkdir(), (m / "x").touch()],

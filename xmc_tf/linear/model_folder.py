@@ -13,17 +13,27 @@ if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
 
 
+def _no_model(folder: Path) -> InputError:
+    """What is wrong with a folder that has no ``params.json``."""
+    if folder.with_name(f"{folder.name}.work").is_dir() and not folder.exists():
+        return InputError(
+            f"{folder} does not exist yet: its training has not finished",
+            fix="give the training command again: it goes on where it stopped",
+        )
+    if not folder.exists():
+        return InputError(f"{folder} does not exist", fix="give the folder that training wrote with -m")
+    inside = any((folder / part).exists() for part in ("ranker", "tree", "encoder"))
+    return InputError(
+        f"{folder} is no model: params.json is missing",
+        fix="the folder was copied in part: copy it again" if inside else "give the folder that training wrote with -m",
+    )
+
+
 def read_facts(folder: Path) -> dict[str, Any]:
     """What a model's ``params.json`` says."""
     path = folder / "params.json"
     if not path.exists():
-        inside = any((folder / part).exists() for part in ("ranker", "tree", "encoder"))
-        raise InputError(
-            f"{folder} is no model: params.json is missing",
-            fix="training did not finish, or the folder was copied in part"
-            if inside or not folder.exists()
-            else "give the folder that training wrote with -m",
-        )
+        raise _no_model(folder)
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
