@@ -221,5 +221,5 @@ def test_what_a_model_cannot_do_is_said(corpus, frozen, tmp_path):
     (tmp_path / "params.json").write_text('{"model": "XTransformer", "nr_labels": 3}')
     with pytest.raises(InputError, match="encoder/ is missing"):
         XTransformer.load(tmp_path)
-    with pytest.raises(InputError, match="is no model"):
+    with pytest.raises(InputError, match="does not exist"):
         XTransformer.load(tmp_path / "nothing")
