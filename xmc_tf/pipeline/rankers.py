@@ -1,4 +1,4 @@
-"""The rankers' step, and the one place that says on which ranks they are trained."""
+"""The rankers' step: in memory by one process, sub-problem by sub-problem by many."""
 
 import dataclasses
 from pathlib import Path
@@ -8,10 +8,10 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.data import Features
+from xmc_tf.linear.distributed.stage import rankers_over_ranks
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.linear.modes import trained_levels
 from xmc_tf.params import LinearChainPredParams, RankerParams, RankerPredParams, override_levels
-from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.tree import LabelTree
 
 
@@ -44,19 +44,23 @@ def rankers_of(
         The same on all ranks: how many levels, features and weights there are.
     """
 
-    def train() -> dict[str, Any]:
+    if communicator.size > 1:
+        # The stage's folder is of these inputs alone, and so is what an interrupted run has left in it.
+        model = rankers_over_ranks(
+            communicator, folder / "ranker", X, Y, tree, key="rankers", params=params, pred_params=pred_params,
+            threads=threads, seed=seed,
+        )  # fmt: skip
+    else:
         model = train_rankers(
             X, Y, tree.to_chain(), params=params, pred_params=pred_params, threads=threads, seed=seed
         )  # fmt: skip
         model.save(folder / "ranker")
-        return {
-            "nr_features": model.nr_features,
-            "nr_dense": model.nr_dense,
-            "nr_weights": model.nr_weights,
-            "said": f"{model.nr_weights:,} weights in {model.depth} levels",
-        }
-
-    return on_first_rank(communicator, train)
+    return {
+        "nr_features": model.nr_features,
+        "nr_dense": model.nr_dense,
+        "nr_weights": model.nr_weights,
+        "said": f"{model.nr_weights:,} weights in {model.depth} levels",
+    }
 
 
 def ranker_pred_params(
