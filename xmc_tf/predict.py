@@ -3,7 +3,7 @@
 import argparse
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scipy.sparse import csr_matrix
@@ -22,6 +22,7 @@ from xmc_tf.pipeline.model import XTransformer
 from xmc_tf.pipeline.over_ranks import precision_table, predict_over_ranks
 from xmc_tf.pipeline.prediction import named
 from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.serving.client import Client
 
 _LOG = logging.getLogger(__name__)
 _DESCRIPTION = """Predicts with a model of xmc_tf.train.
@@ -31,19 +32,27 @@ Names and scores of the best labels, on the screen:
 A matrix of scores for a file of texts:
     python -m xmc_tf.predict -m model -t X.tst.txt -o pred.npz -y Y.tst.npz
 The same, shared out to several processes:
-    horovodrun -np 4 python -m xmc_tf.predict -m model -t X.tst.txt -o pred.npz"""
+    horovodrun -np 4 python -m xmc_tf.predict -m model -t X.tst.txt -o pred.npz
+By a TensorFlow Serving that has the exported model:
+    python -m xmc_tf.predict --server http://localhost:8501 -t X.tst.txt -o pred.npz"""
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     out = argparse.ArgumentParser(
         prog="python -m xmc_tf.predict",
-        usage="%(prog)s -m MODEL [-t TEXTS | -q TEXT] [-x FEATURES] [options]",
+        usage="%(prog)s [-m MODEL | --server URL] [-t TEXTS | -q TEXT] [-x FEATURES] [options]",
         description=_DESCRIPTION,
         formatter_class=cli.HelpFormatter,
     )
     add = out.add_argument
-    add("-m", "--model-folder", required=True, metavar="DIR", help="the model")
+    model = out.add_mutually_exclusive_group(required=True)
+    model.add_argument("-m", "--model-folder", metavar="DIR", help="the model")
+    model.add_argument(
+        "--server",
+        metavar="URL",
+        help="a server that has it: http://host:8501 (REST) or grpc://host:8500, /name behind",
+    )
     source = out.add_mutually_exclusive_group(required=True)
     source.add_argument("-t", "--text-path", metavar="FILE", help="texts, one a line")
     source.add_argument(
@@ -83,6 +92,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Predicts, and saves or prints."""
     arguments = parser().parse_args(argv)
     _check_output(arguments.save_pred_path)
+    if arguments.server is not None:
+        _by_server(arguments)
+        return
     communicator = choose()
     # What rank 0 says is said for all.
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
@@ -108,11 +120,35 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     def give() -> None:
         assert predicted is not None  # on rank 0, where this runs
-        _give(arguments, model, predicted)
+        _give(arguments, model.names, predicted)
         if Y is not None:
             print(precision_table(predicted, Y))
 
     on_first_rank(communicator, give)
+
+
+def _by_server(arguments: argparse.Namespace) -> None:
+    """Asks a server, which was told with the export how to search."""
+    cli.set_verbosity(arguments.verbose_level)
+    fixed = {
+        "-x": arguments.feat_path,
+        "-b": arguments.beam_size,
+        "-pp": arguments.post_processor,
+        "--ensemble-method": arguments.ensemble_method,
+    }
+    if given := [flag for flag, value in fixed.items() if value is not None]:
+        raise InputError(
+            f"{', '.join(given)} cannot be told to a server",
+            expected="-t or -q, -k, -o and -y: the rest was settled when the model was exported",
+            fix="export the model anew with xmc_tf.export, or predict with -m",
+        )
+    texts: Texts = arguments.query or TextFile(arguments.text_path)
+    names: dict[int, str] = {}
+    predicted = Client(arguments.server).predict(texts, arguments.only_topk, arguments.batch_size, names)
+    Y = _true_labels(arguments, texts, predicted.shape[1])
+    _give(arguments, names, predicted)
+    if Y is not None:
+        print(precision_table(predicted, Y))
 
 
 def _check_output(path: str | None) -> None:
@@ -128,24 +164,30 @@ def _documents(arguments: argparse.Namespace, model: XTransformer) -> tuple[Text
     """Texts, features and true labels, as far as they are given."""
     texts: Texts = arguments.query or TextFile(arguments.text_path)
     X = load_features(arguments.feat_path) if arguments.feat_path else None
+    return texts, X, _true_labels(arguments, texts, model.nr_labels)
+
+
+def _true_labels(arguments: argparse.Namespace, texts: Texts, nr_labels: int) -> csr_matrix | None:
     if arguments.label_path is None:
-        return texts, X, None
+        return None
     Y = load_matrix(arguments.label_path, name="labels")
-    check_validation_input(Y, model.nr_labels, arguments.label_path)
+    check_validation_input(Y, nr_labels, arguments.label_path)
     check_pair(texts, Y, "the documents", arguments.label_path)
-    return texts, X, csr_matrix(Y)
+    return csr_matrix(Y)
 
 
-def _give(arguments: argparse.Namespace, model: XTransformer, predicted: csr_matrix) -> None:
+def _give(
+    arguments: argparse.Namespace, names: Sequence[str] | Mapping[int, str] | None, predicted: csr_matrix
+) -> None:
     path = arguments.save_pred_path
     if path is None:
         if arguments.label_path is None:
-            for line in named(predicted, model.names):
+            for line in named(predicted, names):
                 print("\n".join(f"{score:9.4f}  {name}" for name, score in line) or "      (no label)", end="\n\n")
         return
     if path.endswith(".jsonl"):
         with atomic_file(path) as part, part.open("w", encoding="utf-8") as file:
-            for line in named(predicted, model.names):
+            for line in named(predicted, names):
                 content = {"labels": [name for name, _ in line], "scores": [round(score, 6) for _, score in line]}
                 file.write(json.dumps(content, ensure_ascii=False) + "\n")
     else:

@@ -12,7 +12,9 @@ import pytest
 from tests.distributed.launch import REPOSITORY
 from tests.serving.cases import HARD, assert_same, documents
 from tests.serving.stand_in import over_grpc, rest
+from xmc_tf import predict
 from xmc_tf.common.errors import InputError
+from xmc_tf.metrics.files import load_prediction
 from xmc_tf.serving.client import Client, ServerError, predict_from_server
 
 TEXTS = [*HARD, *(text.encode() for text in documents(20, seed=21)[0])]
@@ -127,3 +129,18 @@ def test_rest_needs_no_tensorflow():
         "assert not {'tensorflow', 'grpc'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True, timeout=60)
+
+
+def test_the_command_asks_a_server(model, exported, tmp_path, capsys):
+    texts = [text.decode() for text in TEXTS[-4:]]
+    (tmp_path / "texts").write_text("".join(f"{text}\n" for text in texts))
+    expected = model.predict(texts, only_topk=3, beam_size=8, threads=1)
+    with rest(exported) as url:
+        asked = ["--server", url, "-k", "3"]
+        predict.main([*asked, "-t", str(tmp_path / "texts"), "-o", str(tmp_path / "pred.npz")])
+        found = load_prediction(tmp_path / "pred.npz")
+        np.testing.assert_allclose(found.toarray(), expected.toarray(), atol=1e-4)
+        predict.main([*asked, "-q", texts[0]])
+        assert model.names[expected.indices[0]] in capsys.readouterr().out.splitlines()[0]
+        with pytest.raises(InputError, match="-b cannot be told to a server"):
+            predict.main([*asked, "-q", texts[0], "-b", "5"])

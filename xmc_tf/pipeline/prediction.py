@@ -1,7 +1,7 @@
 """From texts to labels: vectors, the label head's search, the rankers' search, and whose scores count."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +64,7 @@ def vectors_of(model: "XTransformer", texts: Texts, batch_tokens: int) -> np.nda
     return encode_documents(model.encoder, store, batch_tokens=batch_tokens)
 
 
-def named(predicted: csr_matrix, names: Sequence[str] | None) -> list[list[tuple[str, float]]]:
+def named(predicted: csr_matrix, names: Sequence[str] | Mapping[int, str] | None) -> list[list[tuple[str, float]]]:
     """Each document's labels by name, with scores; a label without a name goes by its number."""
     return [
         [

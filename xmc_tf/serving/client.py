@@ -94,13 +94,20 @@ class Client:
         """How many labels the model has (``nr_labels``), gives (``k``), and gives at the most (``most``)."""
         return {name: int(np.asarray(value)[0]) for name, value in self._wire.ask("about", {"text": [b""]}).items()}
 
-    def predict(self, texts: Sequence[str] | Sequence[bytes], k: int | None = None, batch: int = 64) -> csr_matrix:
+    def predict(
+        self,
+        texts: Sequence[str] | Sequence[bytes],
+        k: int | None = None,
+        batch: int = 64,
+        names: dict[int, str] | None = None,
+    ) -> csr_matrix:
         """The best labels of many texts.
 
         Args:
             texts: the texts.
             k: how many labels.
             batch: texts in a request.
+            names: filled with the names of the labels that come.
 
         Returns:
             (texts × labels) scores, descending within a row, as a model's own ``predict`` gives them.
@@ -115,6 +122,9 @@ class Client:
                 labels.append(answer.labels[there].astype(np.int32))
                 scores.append(answer.scores[there])
                 progress.add(len(there))
+                if names is not None:
+                    for row, theirs in zip(answer.labels.tolist(), answer.names, strict=True):
+                        names.update(zip(row, theirs, strict=True))
         result = csr_matrix((len(texts), about["nr_labels"]), dtype=np.float32)
         # Set directly: scipy would sort the rows by label.
         result.indptr = np.concatenate(indptr)
