@@ -142,7 +142,7 @@ def _by_server(arguments: argparse.Namespace) -> None:
             expected="-t or -q, -k, -o and -y: the rest was settled when the model was exported",
             fix="export the model anew with xmc_tf.export, or predict with -m",
         )
-    texts: Texts = arguments.query or TextFile(arguments.text_path)
+    texts = arguments.query or TextFile(arguments.text_path).lines()
     names: dict[int, str] = {}
     predicted = Client(arguments.server).predict(texts, arguments.only_topk, arguments.batch_size, names)
     Y = _true_labels(arguments, texts, predicted.shape[1])
