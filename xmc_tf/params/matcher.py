@@ -44,7 +44,7 @@ class MatcherParams(Params):
     adam_epsilon: float = knob(1e-8, above=0, help="Adam's epsilon")
     warmup_steps: int = knob(0, low=0, help="steps in which the learning rate grows from 0")
     logging_steps: int = knob(50, low=1, help="steps between lines of the log")
-    save_steps: int = knob(100, low=1, help="steps between checkpoints")
+    save_steps: int = knob(250, low=1, help="steps between checkpoints, and between validations")
     cost_sensitive_ranker: bool = knob(False, help="weigh clusters by how many of a document's labels they hold")
     pre_tokenize: bool = knob(True, help="tokenize all documents before training")
     pre_tensorize_labels: bool = knob(True, help="make the label batches before training")
