@@ -54,7 +54,7 @@ params = XTransformer.TrainParams(
         max_steps=steps,
         threshold=0.01,
         use_gpu=False,
-        batch_gen_workers=0,
+        batch_gen_workers=1,  # also the threads of a product of matrices, which crashes with none
         save_steps=10**6,
     ),
     ranker_params=XLinearModel.TrainParams(hlm_args=HierarchicalMLModel.TrainParams(model_chain=linear)),
@@ -72,7 +72,7 @@ model = XTransformer.train(
 )  # fmt: skip
 trained = time.perf_counter()
 predict_s, found = seconds(
-    lambda: model.predict(test, X_feat=Q, use_gpu=False, only_topk=10, beam_size=10, batch_size=32, batch_gen_workers=0)
+    lambda: model.predict(test, X_feat=Q, use_gpu=False, only_topk=10, beam_size=10, batch_size=32, batch_gen_workers=1)
 )
 P = precision(found.tocsr(), labels(data, "tst"))
 print(
