@@ -57,7 +57,9 @@ params = XTransformer.TrainParams(
         batch_gen_workers=1,  # also the threads of a product of matrices, which crashes with none
         save_steps=10**6,
     ),
-    ranker_params=XLinearModel.TrainParams(hlm_args=HierarchicalMLModel.TrainParams(model_chain=linear)),
+    ranker_params=XLinearModel.TrainParams(
+        hlm_args=HierarchicalMLModel.TrainParams(neg_mining_chain="tfn+man", model_chain=linear)
+    ),
     do_fine_tune=steps > 0,
 )
 pred = XTransformer.PredParams(
