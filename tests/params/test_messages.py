@@ -134,7 +134,15 @@ def test_no_limit_of_weights_may_be_null_or_zero():
     assert LinearLevelParams(max_nonzeros_per_label=7).nonzeros_limit == 7
 
 
-def test_chain_that_does_not_fit_the_tree():
-    with pytest.raises(InputError, match=r"neg_mining_chain does not fit(.|\n)*3 entries(.|\n)*2 entries"):
-        per_level(("tfn", "man"), 3, "neg_mining_chain")
+def test_chain_for_a_tree_of_another_depth(caplog):
     assert per_level(("tfn", "man"), 2) == ("tfn", "man")
+    assert not caplog.records
+    for _ in range(2):
+        assert per_level(("tfn", "usn", "man"), 2, "neg_mining_chain") == ("usn", "man")
+    assert per_level(("tfn", "man"), 4, "neg_mining_chain") == ("tfn", "tfn", "tfn", "man")
+    assert [record.getMessage() for record in caplog.records] == [
+        "neg_mining_chain has 3 entries, the tree has 2 levels: the last 2 serve",
+        "neg_mining_chain has 2 entries, the tree has 4 levels: the first also serves the levels above it",
+    ]
+    with pytest.raises(InputError, match="is empty"):
+        per_level((), 2, "neg_mining_chain")

@@ -100,6 +100,9 @@ def published_for(corpus):
         held["train_params"][indexer] |= {"nr_splits": 4, "max_leaf_size": 3, "min_codes": None}
     for level in held["pred_params"]["matcher_params_chain"]:
         level["truncate_length"] = 16
+    hlm = held["train_params"]["ranker_params"]["hlm_args"]
+    for chain in (hlm["neg_mining_chain"], hlm["model_chain"]):
+        chain.insert(0, chain[0])  # written for a deeper tree
     return held
 
 

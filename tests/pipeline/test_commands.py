@@ -6,7 +6,7 @@ import logging
 import numpy as np
 import pytest
 
-from tests.pipeline.corpus import made_stages, published_for, run_train, shell, train_flags
+from tests.pipeline.corpus import made_stages, run_train, shell, train_flags
 from xmc_tf import encode, predict, train
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix
@@ -155,17 +155,11 @@ def test_the_same_again_makes_nothing_and_a_change_what_depends_on_it(corpus, fr
     assert "the model is in" in caplog.text
 
 
-def test_published_parameters_run(corpus, tuned, tmp_path):
+def test_published_parameters_run(tuned):
     assert tuned.facts["head_of_labels"]
     assert (tuned.ranker.depth, tuned.matcher.level) == (3, 3)
     assert [level.pred_params.post_processor for level in tuned.ranker.levels] == ["l3-hinge", "l3-hinge", "noop"]
     assert [level.pred_params.only_topk for level in tuned.ranker.levels] == [8, 8, 5]  # -b and -k of the command
-    held = published_for(corpus)
-    held["train_params"]["matcher_params_chain"].pop()
-    path = tmp_path / "params.json"
-    path.write_text(json.dumps(held))
-    with pytest.raises(InputError, match="matcher_params_chain does not fit the tree"):
-        run_train(corpus, tmp_path / "m", "--params-path", path)
 
 
 def test_predictions_on_the_screen_and_in_files(corpus, frozen, tmp_path, capsys):

@@ -41,8 +41,8 @@ class Levels:
         self.costs = cost_chain(Y, R, tree, params.rel_mode, params.rel_norm)[part]
         self.users = user_matching(user_negatives, tree)[part]
         self.clusters = tree[part]
-        self.params: Sequence[LinearLevelParams] = per_level(params.hlm_args.model_chain, self.depth)
-        self.schemes: Sequence[str] = per_level(params.hlm_args.neg_mining_chain, self.depth)
+        self.params: Sequence[LinearLevelParams] = per_level(params.hlm_args.model_chain, self.depth, "model_chain")
+        self.schemes: Sequence[str] = per_level(params.hlm_args.neg_mining_chain, self.depth, "neg_mining_chain")
 
     @property
     def depth(self) -> int:

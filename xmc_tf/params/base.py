@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import typing
+from functools import cache
 from typing import Any, ClassVar, Self
 
 from xmc_tf.common.errors import InputError
@@ -97,24 +98,41 @@ def shapes(cls: type[Params]) -> dict[str, Shape]:
 def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...]:
     """One entry for each of ``depth`` levels: a single entry stands for all of them.
 
+    A list was written for a tree of some depth, and another data set gives another depth. Its last entry stays with the
+    last level, which matters most: a list that is too long loses its first entries, one that is too short begins with
+    its first entry several times. A warning says so.
+
     Example:
         >>> per_level("tfn", 3)
         ('tfn', 'tfn', 'tfn')
+        >>> per_level(("tfn", "tfn", "man"), 2)
+        ('tfn', 'man')
 
     Args:
         chain: one entry, or a tuple of them from the top level down.
         depth: how many levels there are.
-        name: the parameter's name, for the message.
+        name: the parameter's name, for the warning.
     """
-    entries = tuple(chain) if isinstance(chain, list | tuple) else (chain,) * depth
-    if len(entries) != depth:
+    if not isinstance(chain, list | tuple):
+        return (chain,) * depth
+    entries = tuple(chain)
+    if not entries:
         raise InputError(
-            f"{name} does not fit the tree",
+            f"{name} is empty",
             expected=f"{depth} entries, one for each level of the tree, or a single one for all",
-            received=f"{len(entries)} entries",
-            fix="change the list's length, or nr_splits, min_codes and max_leaf_size, which decide the depth",
+            received="an empty list",
+            fix="leave the list out for the defaults",
         )
-    return entries
+    if len(entries) != depth:
+        _warn_of_another_depth(name, len(entries), depth)
+    return entries[:1] * (depth - len(entries)) + entries[max(0, len(entries) - depth) :]
+
+
+@cache
+def _warn_of_another_depth(name: str, entries: int, depth: int) -> None:
+    """Says it once, however often the list is asked for."""
+    done = f"the last {depth} serve" if entries > depth else "the first also serves the levels above it"
+    _LOG.warning("%s has %d entries, the tree has %d levels: %s", name, entries, depth, done)
 
 
 def unknown_key(key: str, place: str, known: list[str]) -> MisfitError:
