@@ -1,6 +1,7 @@
 """All figures that this machine can measure, one JSON line each.
 
-    python -m tests.benchmarks [--peer PYTHON] [--data DIR] [--features DIR] [--model DIR] [--only NAME]
+    python -m tests.benchmarks [--peer PYTHON] [--data DIR] [--features DIR] [--model DIR] [--encoder DIR]
+        [--only NAME]
 
 Without a peer or data, what needs them is named and left out. ``make bench BENCH_ARGS="--peer … --data …"`` calls it.
 """
@@ -16,6 +17,7 @@ def main() -> None:
     parser.add_argument("--data", help="a folder of X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz")
     parser.add_argument("--features", help="X.trn.npz, X.tst.npz and a tree hlt/ for them, in the peer's format")
     parser.add_argument("--model", help="a model trained on that data")
+    parser.add_argument("--encoder", help="a folder of weights and tokenizer")
     parser.add_argument("--only", help="run the one figure of that name")
     a = parser.parse_args()
     figures = {
@@ -25,9 +27,15 @@ def main() -> None:
         "collective_overhead": [],
         "collective_steps": [],
         "pairs_memory": [],
+        "label_head_steps": [],
+        "ranker_planner": [],
+        "padding_share": ["--encoder", a.encoder, "--texts", f"{a.data}/X.trn.txt"] if a.encoder and a.data else None,
         "rankers_vs_pecos": _peer_arguments(a),
         "rankers_vs_pecos_dense": [*_peer_arguments(a), "--dense", "384"] if _peer_arguments(a) else None,
         "text_to_labels_vs_pecos": ["--peer", a.peer, "--data", a.data] if a.peer and a.data else None,
+        "xtransformer_vs_pecos": (
+            ["--peer", a.peer, "--data", a.data, "--encoder", a.encoder] if a.peer and a.data and a.encoder else None
+        ),
     }
     failed = 0
     for name, arguments in figures.items():
