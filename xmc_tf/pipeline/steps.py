@@ -123,10 +123,12 @@ class Steps:
         def make(folder: Path) -> Facts:
             X = None if given.label_features is not None else self.all_features(features, vectors)
             return cluster_labels(
-                folder, given.documents.Y, X, params, label_features=given.label_features, threads=self.recipe.threads
+                folder, given.documents.Y, X, params, self.communicator,
+                label_features=given.label_features, threads=self.recipe.threads,
             )  # fmt: skip
 
-        return self.stages.run("first-tree", make, inputs=self._labels_and(params), after=_there(features, vectors))
+        after = _there(features, vectors)
+        return self.stages.run("first-tree", make, inputs=self._labels_and(params), after=after, by_all=True)
 
     def fine_tuned(self, pretrained: Stage, tree: Stage, strategy: Callable[[], "CollectiveStrategy"]) -> Stage:
         """The encoder fine-tuned level by level, and the heads of the levels."""
@@ -194,9 +196,11 @@ class Steps:
 
         def make(folder: Path) -> Facts:
             X = self.all_features(features, embeddings)
-            return cluster_labels(folder, self.given.documents.Y, X, params, threads=self.recipe.threads)
+            labels = self.given.documents.Y
+            return cluster_labels(folder, labels, X, params, self.communicator, threads=self.recipe.threads)
 
-        return self.stages.run("tree", make, inputs=self._labels_and(params), after=_there(features, embeddings))
+        after = _there(features, embeddings)
+        return self.stages.run("tree", make, inputs=self._labels_and(params), after=after, by_all=True)
 
     def rankers(self, features: Stage | None, embeddings: Stage, tree: Stage) -> Stage:
         """The rankers over the tree."""

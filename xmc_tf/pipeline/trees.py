@@ -5,9 +5,14 @@ from typing import Any
 
 from scipy.sparse import spmatrix
 
-from xmc_tf.data import Features
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.together import together
+from xmc_tf.data import Features, as_features
+from xmc_tf.linear.distributed.training import threads_of_rank
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.tree import LabelTree, build_tree, label_embedding, load_chain, save_chain
+from xmc_tf.tree.distributed_embeddings import forget_label_embeddings, label_embeddings_over_ranks
+from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks
 
 
 def write_tree(folder: Path, tree: LabelTree) -> dict[str, Any]:
@@ -21,22 +26,40 @@ def cluster_labels(
     Y: spmatrix,
     X: Features | None,
     params: HierarchicalKMeansParams,
+    communicator: Communicator,
     *,
     label_features: Any = None,
     threads: int = -1,
 ) -> dict[str, Any]:
-    """Builds a tree by what the labels are like.
+    """Builds a tree by what the labels are like; all ranks call it together, and the tree is that of one.
 
     Args:
-        folder: of the stage.
+        folder: of the stage, which all ranks see.
         Y: documents × labels.
-        X: documents × features, whose sums stand for the labels where they have no features of their own.
+        X: documents × features, whose sums stand for the labels where they have no features of their own; the same on
+            all ranks, best mapped from the same files.
         params: of the clustering.
+        communicator: the ranks.
         label_features: labels × features.
-        threads: how many.
+        threads: of each rank.
     """
-    features = label_features if label_features is not None else label_embedding("pifa", X, Y, threads=threads)
-    return write_tree(folder, build_tree(features, params))
+    if communicator.size == 1:
+        features = label_features if label_features is not None else label_embedding("pifa", X, Y, threads=threads)
+        return write_tree(folder, build_tree(features, params))
+    threads = threads_of_rank(communicator, threads)
+    if label_features is not None:
+        own = as_features(label_features)
+    else:
+        assert X is not None
+        own = label_embeddings_over_ranks(communicator, "pifa", X, Y, folder, threads)
+    tree = build_tree_over_ranks(communicator, own, params, threads=threads)
+
+    def write() -> dict[str, Any]:
+        forget_label_embeddings(folder)
+        return write_tree(folder, tree)
+
+    facts = together(communicator, lambda: write() if communicator.rank == 0 else {})
+    return communicator.broadcast(facts)
 
 
 def read_tree(folder: Path) -> LabelTree:

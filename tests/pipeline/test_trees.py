@@ -1,0 +1,44 @@
+"""The pipeline's trees by all ranks: the files of one process; ranks are threads of this process here.
+
+``tests/distributed/test_trees_and_features.py`` starts real ones.
+"""
+
+import pytest
+
+from tests.collective.threads import all_well, on_ranks
+from tests.linear.cases import features, label_matrix
+from xmc_tf.collective.solo import Solo
+from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.pipeline.trees import cluster_labels, read_tree
+from xmc_tf.tree import distributed_kmeans, label_embedding
+
+ROWS, LABELS = 120, 150
+Y = label_matrix(ROWS, LABELS)
+PARAMS = HierarchicalKMeansParams(max_leaf_size=3, nr_splits=4)
+
+
+def files_of(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("by", ["sparse", "both", "label features"])
+def test_all_ranks_build_the_tree_of_one(by, tmp_path, monkeypatch):
+    X = features("both" if by == "both" else "sparse", ROWS)
+    own = label_embedding("pifa", features("dense", ROWS), Y) if by == "label features" else None
+    splits, split_level = [], distributed_kmeans.split_level
+    monkeypatch.setattr(distributed_kmeans, "split_level", lambda *a: (splits.append(1), split_level(*a))[1])
+
+    def build(communicator, folder):
+        folder.mkdir(exist_ok=True)
+        return cluster_labels(folder, Y, X, PARAMS, communicator, label_features=own, threads=1)
+
+    facts = build(Solo(), tmp_path / "1")
+    assert not splits
+    for ranks in (2, 3):
+        splits.clear()
+        folder = tmp_path / str(ranks)
+        assert all_well(on_ranks(ranks, lambda one, folder=folder: build(one, folder))) == [facts] * ranks
+        depth = 6  # 64 leaves of at most three labels
+        assert len(splits) > depth  # one rank alone would have split once a level
+        assert files_of(folder) == files_of(tmp_path / "1")  # nothing is left but the tree
+    assert read_tree(folder).nr_labels == LABELS
