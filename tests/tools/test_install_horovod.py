@@ -116,3 +116,14 @@ def test_progress_is_the_last_percentage_of_the_log(tmp_path):
     assert tool.percentage(log) == 45
     log.write_text("Processing horovod\n")
     assert tool.percentage(log) == 0
+
+
+def test_settings_for_gpus_reach_the_build_and_name_another_wheel(folder, compiled, monkeypatch):
+    plain = tool.wheel_key()
+    assert "gpu" not in plain
+    monkeypatch.setenv("HOROVOD_GPU_OPERATIONS", "NCCL")
+    monkeypatch.setenv("HOROVOD_STALL_CHECK_DISABLE", "1")  # no business of a build
+    assert tool.wheel_key().startswith(f"{plain}_gpu-")
+    tool.build_under_lock(folder)
+    assert compiled[0]["HOROVOD_GPU_OPERATIONS"] == "NCCL"
+    assert "HOROVOD_STALL_CHECK_DISABLE" not in compiled[0]

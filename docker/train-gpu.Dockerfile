@@ -1,0 +1,28 @@
+# Training on NVIDIA GPUs, one process a GPU, gradients and label rows by NCCL:
+#
+#   docker build -f docker/train-gpu.Dockerfile -t xmc_tf:gpu .
+#   docker run --rm --gpus all --shm-size 8g -v $PWD:/data xmc_tf:gpu horovodrun -np 4 -H localhost:4 python -m xmc_tf.train …
+#
+# CUDA 12 and cuDNN 9 are what TensorFlow 2.18 is built for; the development image has the compiler and NCCL's headers.
+FROM nvidia/cuda:12.6.3-cudnn-devel-ubuntu22.04
+ENV DEBIAN_FRONTEND=noninteractive
+RUN apt-get update && apt-get install -y --no-install-recommends software-properties-common \
+    && add-apt-repository -y ppa:deadsnakes/ppa \
+    && apt-get install -y --no-install-recommends g++ make python3.11 python3.11-venv python3.11-dev \
+       openssh-client openssh-server \
+    && rm -rf /var/lib/apt/lists/* && mkdir -p /run/sshd && useradd --create-home --uid 1000 mpiuser
+COPY docker/ssh.sh /tmp/ssh.sh
+RUN sh /tmp/ssh.sh mpiuser && rm /tmp/ssh.sh
+WORKDIR /opt/xmc_tf
+COPY setup.cfg pyproject.toml constraints.txt Makefile README.md LICENSE ./
+COPY tools tools
+# Read by tools/install_horovod.py: without them Horovod is compiled for CPUs.
+ENV HOROVOD_GPU_OPERATIONS=NCCL HOROVOD_CUDA_HOME=/usr/local/cuda HOROVOD_NCCL_LINK=SHARED
+RUN mkdir xmc_tf && echo '__version__ = "0"' > xmc_tf/__init__.py \
+    && ln -s /usr/local/cuda/lib64/stubs/libcuda.so /usr/local/cuda/lib64/stubs/libcuda.so.1 \
+    && LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LD_LIBRARY_PATH make setup && rm -rf xmc_tf
+COPY xmc_tf xmc_tf
+ENV PATH=/opt/xmc_tf/.venv/bin:$PATH
+USER mpiuser
+WORKDIR /data
+CMD ["python", "-m", "xmc_tf.train", "--help"]

@@ -1,0 +1,80 @@
+"""The files for clusters name what there is, and are what their readers read."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+LAUNCH, DOCKER = REPOSITORY / "launch", REPOSITORY / "docker"
+MODULES = {f"xmc_tf.{path.stem}" for path in (REPOSITORY / "xmc_tf").glob("*.py")} | {"xmc_tf.linear.train"}
+
+
+@pytest.mark.parametrize("path", sorted((LAUNCH / "kubernetes").glob("*.yaml")), ids=lambda path: path.stem)
+def test_mpi_jobs_have_places_for_their_ranks(path):
+    job = yaml.safe_load(path.read_text())
+    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v2beta1", "MPIJob")
+    launcher, worker = (job["spec"]["mpiReplicaSpecs"][name] for name in ("Launcher", "Worker"))
+    assert launcher["restartPolicy"] == "OnFailure"  # the same command goes on
+    [container] = launcher["template"]["spec"]["containers"]
+    command = container["command"]
+    assert int(command[command.index("-n") + 1]) == worker["replicas"] * job["spec"]["slotsPerWorker"]
+    assert all(isinstance(word, str) for word in command + container["args"])
+    assert container["args"][:2] == ["python", "-m"]
+    assert container["args"][2] in MODULES
+    for role in (launcher, worker):
+        spec = role["template"]["spec"]
+        volumes = {volume["name"] for volume in spec["volumes"]}
+        [container] = spec["containers"]
+        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+        # Another user would not find the job's key at the mounted place.
+        assert spec["securityContext"]["runAsUser"] == 1000
+    tag = container["image"].rpartition(":")[2]
+    assert (DOCKER / f"train-{tag}.Dockerfile").is_file()
+
+
+@pytest.mark.parametrize("path", sorted(DOCKER.glob("*.Dockerfile")), ids=lambda path: path.stem)
+def test_images_copy_files_that_are_there(path):
+    copied = [
+        [word for word in shlex.split(line)[1:-1] if not word.startswith("--")]
+        for line in path.read_text().splitlines()
+        if line.startswith("COPY") and "--from" not in line
+    ]
+    assert copied
+    for name in (name for names in copied for name in names):
+        assert (REPOSITORY / name).exists(), name
+
+
+def test_images_and_manifests_agree_on_the_user_and_the_server_of_ssh():
+    script = (DOCKER / "ssh.sh").read_text()
+    for path in (LAUNCH / "kubernetes").glob("*.yaml"):
+        assert "/etc/ssh/workers" in path.read_text()
+        assert "sshAuthMountPath: /home/mpiuser/.ssh" in path.read_text()
+    assert "> /etc/ssh/workers" in script
+    for path in DOCKER.glob("train-*.Dockerfile"):
+        assert "useradd --create-home --uid 1000 mpiuser" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "path", [*LAUNCH.rglob("*.sbatch"), *LAUNCH.rglob("*.sh"), DOCKER / "ssh.sh"], ids=lambda path: path.name
+)
+def test_scripts_can_be_read_by_their_shell(path):
+    shell = path.read_text().splitlines()[0].removeprefix("#!").strip()
+    subprocess.run([shell, "-n", path], check=True, timeout=30)
+    assert path.stat().st_mode & 0o111
+
+
+def test_the_example_of_hosts_is_one():
+    lines = [line for line in (LAUNCH / "hosts.example").read_text().splitlines() if line[:1] not in ("", "#")]
+    assert lines
+    assert all(re.fullmatch(r"[\w.-]+ slots=\d+", line) for line in lines)
+
+
+@pytest.mark.parametrize("page", [LAUNCH / "README.md"])
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)]+)\)", page.read_text())
+    assert links
+    assert all((page.parent / link).exists() for link in links)
