@@ -44,6 +44,7 @@ SIDEWAYS = {
     ("serving", "matcher"): "the exported graph may hold the fine-tuned head",
     ("serving", "tree"): "the exported graph walks the tree",
     ("features", "data"): "TF-IDF reads text files",
+    ("features", "collective"): "ranks share out the texts",
     ("encoder", "data"): "documents are batched by length",
     ("metrics", "data"): "scores are read from and compared with matrices on disk",
 }

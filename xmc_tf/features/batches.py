@@ -23,7 +23,34 @@ _MOST_BYTES = 1 << 20
 _READ = 256
 
 
-def text_batches(texts: "TextFile | Sequence[bytes] | Sequence[str]") -> Iterator[list[bytes]]:
+class TextRange:
+    """Some neighbouring texts of a file, read when they are asked for.
+
+    Args:
+        texts: the file.
+        first: the first of them.
+        last: the one behind the last.
+    """
+
+    def __init__(self, texts: "TextFile", first: int, last: int) -> None:
+        self._texts, self._first, self._last = texts, first, last
+
+    def __len__(self) -> int:
+        return self._last - self._first
+
+    def batches(self, size: int) -> Iterator[list[bytes]]:
+        """The texts in lists of at most ``size``."""
+        return self._texts.batches(size, self._first, self._last)
+
+
+def text_range(
+    texts: "TextFile | Sequence[bytes] | Sequence[str]", first: int, last: int
+) -> "TextRange | Sequence[bytes] | Sequence[str]":
+    """The texts from ``first`` up to ``last``."""
+    return TextRange(texts, first, last) if hasattr(texts, "batches") else texts[first:last]
+
+
+def text_batches(texts: "TextFile | TextRange | Sequence[bytes] | Sequence[str]") -> Iterator[list[bytes]]:
     """Gives the texts as bytes in batches of about a megabyte at most; a longer text is a batch alone."""
     if isinstance(texts, bytes | str):
         raise InputError("a single text was given", expected="a sequence of texts", fix="put it in a list: [text]")

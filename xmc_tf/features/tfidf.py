@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import store
-from xmc_tf.features.batches import in_order, text_batches
+from xmc_tf.features.batches import TextRange, in_order, text_batches
 from xmc_tf.features.graph import TfidfGraph
 from xmc_tf.features.vocabulary import Vocabulary, choose
 from xmc_tf.features.words import ngram_keys, split_words
@@ -18,6 +18,7 @@ from xmc_tf.params import TfidfParams
 
 if TYPE_CHECKING:
     from xmc_tf.data import TextFile
+    from xmc_tf.features.counts import NgramCounter
 
 
 class Tfidf:
@@ -61,32 +62,28 @@ class Tfidf:
         Raises:
             InputError: when no n-gram is in ``min_df`` documents.
         """
-        # Only here: who loads a fitted one for a single text should not wait for numba.
-        from xmc_tf.features.counts import NgramCounter
-
         params = params or TfidfParams()
-        split = _splitter(params)
-        counter = NgramCounter()
         with Progress("TF-IDF: counting words", len(texts), "documents") as progress:
-            for batch, (words, keys, row_splits) in in_order(split, text_batches(texts), threads):
-                new = counter.add(keys.numpy(), row_splits.numpy())
-                counter.add_words(tf.gather(words, new).numpy().tolist())
-                progress.add(len(batch))
+            counter = count_ngrams(texts, params, threads, progress)
         return cls(params, choose(counter.counted(), counter.nr_rows, params), counter.nr_rows)
 
-    def transform(self, texts: "TextFile | Sequence[bytes] | Sequence[str]", threads: int = -1) -> csr_matrix:
+    def transform(
+        self, texts: "TextFile | TextRange | Sequence[bytes] | Sequence[str]", threads: int = -1, quiet: bool = False
+    ) -> csr_matrix:
         """Weighs texts.
 
         Args:
             texts: the texts, in UTF-8 where they are bytes.
             threads: how many, -1 for one a core; the result is the same.
+            quiet: whether nothing is shown, however long it takes.
 
         Returns:
             float32 [texts, features], the features of each row ascending; a text without any is an empty row.
         """
         weigh = self._graph.__call__.get_concrete_function()
         sizes, ids, weights = [], [], []
-        with Progress("TF-IDF: weighing words", len(texts), "documents") as progress:
+        quiet_s = float("inf") if quiet else 2.0
+        with Progress("TF-IDF: weighing words", len(texts), "documents", quiet_s) as progress:
             for batch, rows in in_order(
                 lambda batch: weigh(tf.constant(batch, tf.string)), text_batches(texts), threads
             ):
@@ -122,6 +119,31 @@ class Tfidf:
             InputError: naming the file that is missing, cut short, changed, or at odds with the others.
         """
         return cls(*store.load(folder))
+
+
+def count_ngrams(
+    texts: "TextFile | TextRange | Sequence[bytes] | Sequence[str]",
+    params: TfidfParams,
+    threads: int,
+    progress: Progress,
+) -> "NgramCounter":
+    """Counts the n-grams of texts; the first half of fitting.
+
+    Args:
+        texts: the texts, in UTF-8 where they are bytes.
+        params: how they are split.
+        threads: how many, -1 for one a core.
+        progress: is told of the documents.
+    """
+    # Only here: who loads a fitted one for a single text should not wait for numba.
+    from xmc_tf.features.counts import NgramCounter
+
+    counter, split = NgramCounter(), _splitter(params)
+    for batch, (words, keys, row_splits) in in_order(split, text_batches(texts), threads):
+        new = counter.add(keys.numpy(), row_splits.numpy())
+        counter.add_words(tf.gather(words, new).numpy().tolist())
+        progress.add(len(batch))
+    return counter
 
 
 def _splitter(params: TfidfParams) -> Callable[[list[bytes]], tuple[tf.Tensor, ...]]:

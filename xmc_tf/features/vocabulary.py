@@ -48,30 +48,57 @@ def choose(counted: "Counted", nr_documents: int, params: TfidfParams) -> Vocabu
     Raises:
         InputError: when no n-gram is in enough documents.
     """
-    kept = np.flatnonzero(counted.documents >= params.min_df)
+    kept = best(counted.keys, counted.total, counted.documents, params)
     if not len(kept):
-        raise _nothing_left(counted, nr_documents, params)
+        most = int(counted.documents.max(initial=0))
+        raise nothing_left(len(counted.keys), most, nr_documents, params)
+    return vocabulary_of(counted.keys[kept], counted.documents[kept], nr_documents, lines_of(counted, kept))
+
+
+def best(keys: np.ndarray, total: np.ndarray, documents: np.ndarray, params: TfidfParams) -> np.ndarray:
+    """Which n-grams are chosen, in the order of the features.
+
+    Args:
+        keys: of the n-grams.
+        total: how often each occurs.
+        documents: how many documents hold each.
+        params: how to choose.
+    """
+    kept = np.flatnonzero(documents >= params.min_df)
     if len(kept) > params.max_features:
-        order = np.lexsort((counted.keys[kept], -counted.documents[kept], -counted.total[kept]))
+        order = np.lexsort((keys[kept], -documents[kept], -total[kept]))
         kept = kept[order[: params.max_features]]
-    kept = kept[np.lexsort((counted.keys[kept], -counted.documents[kept]))]
-    columns = np.argsort(counted.keys[kept])
+    return kept[np.lexsort((keys[kept], -documents[kept]))]
+
+
+def vocabulary_of(
+    keys: np.ndarray, documents: np.ndarray, nr_documents: int, lines: Callable[[], bytes]
+) -> Vocabulary:  # fmt: skip
+    """The vocabulary of the n-grams that were chosen, given in the order of the features."""
+    columns = np.argsort(keys)
     return Vocabulary(
-        keys=counted.keys[kept][columns],
+        keys=keys[columns],
         columns=columns.astype(np.int32),
-        idf=(np.log((1 + nr_documents) / (1 + counted.documents[kept])) + 1).astype(np.float32),
-        lines=_lines(counted, kept),
+        idf=(np.log((1 + nr_documents) / (1 + documents)) + 1).astype(np.float32),
+        lines=lines,
     )
 
 
-def _nothing_left(counted: "Counted", nr_documents: int, params: TfidfParams) -> InputError:
-    if not len(counted.documents):
+def nothing_left(nr_ngrams: int, most: int, nr_documents: int, params: TfidfParams) -> InputError:
+    """Why there is no feature.
+
+    Args:
+        nr_ngrams: how many n-grams were counted.
+        most: the most documents that hold one.
+        nr_documents: how many there are.
+        params: how it was chosen.
+    """
+    if not nr_ngrams:
         return InputError(
             f"no word in {nr_documents:,} documents",
             expected=f"words of {params.min_word_length} or more letters and digits",
             fix="check that this is the file of the texts, or lower min_word_length",
         )
-    most = counted.documents.max()
     return InputError(
         "no feature is left",
         expected=f"words that at least min_df = {params.min_df} documents hold",
@@ -80,8 +107,10 @@ def _nothing_left(counted: "Counted", nr_documents: int, params: TfidfParams) ->
     )
 
 
-def _lines(counted: "Counted", kept: np.ndarray) -> Callable[[], bytes]:
+def lines_of(counted: "Counted", kept: np.ndarray) -> Callable[[], bytes]:
     """The names of the n-grams ``kept``, put together when somebody asks; holds on to their words alone."""
+    if not len(kept):
+        return lambda: b""
     runs = []  # each n-gram's words, from the last one back; -1 before the first
     entries = kept
     while (entries >= 0).any():

@@ -10,7 +10,8 @@ import numpy as np
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import Features, TokenStore, as_features, load_matrix, save_matrix
+from xmc_tf.data import Features, TokenStore, as_features, load_matrix
+from xmc_tf.linear.distributed.training import threads_of_rank
 from xmc_tf.pipeline.checksums import files_of
 from xmc_tf.pipeline.devices import precision
 from xmc_tf.pipeline.embeddings import embed_documents
@@ -52,15 +53,16 @@ class Steps:
             return None
 
         def make(folder: Path) -> Facts:
-            from xmc_tf.features import Tfidf
+            from xmc_tf.features.over_ranks import vectorize_over_ranks
 
-            tfidf = Tfidf.fit(texts, recipe.tfidf, threads=recipe.threads)
-            X = tfidf.transform(texts, threads=recipe.threads)
-            save_matrix(folder / "X.npz", X)
-            tfidf.save(folder / "features")
+            threads = threads_of_rank(self.communicator, recipe.threads)
+            X = vectorize_over_ranks(
+                self.communicator, texts, recipe.tfidf, folder / "features", folder / "X.npz", threads=threads
+            )  # fmt: skip
             return {"said": f"{X.shape[0]:,} × {X.shape[1]:,}, {X.nnz:,} weights"}
 
-        return self.stages.run("features", make, inputs={"texts": self.checksums["texts"], "params": recipe.tfidf})
+        inputs = {"texts": self.checksums["texts"], "params": recipe.tfidf}
+        return self.stages.run("features", make, inputs=inputs, by_all=True)
 
     def pretrained(self) -> Stage:
         """The encoder to begin with, copied to where all ranks find it, and the next run too."""

@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 from xmc_tf.collective.communicator import Communicator
@@ -64,19 +65,30 @@ def train_command_over_ranks(communicator: Communicator, folder: Path, given: Gi
 
 
 def _features(communicator: Communicator, work: WorkFolder, given: Given, account: Account) -> Features:
-    """The features of the documents, mapped; made of the texts by rank 0 where texts are given."""
+    """The features of the documents, mapped; made of the texts by all ranks where texts are given."""
     if given.X is not None:
         return given.X
+    texts, target = given.texts, work.file("X.npz")
+    assert texts is not None
+    if not communicator.broadcast(target.exists()):
+        together(communicator, lambda: texts.check() if communicator.rank == 0 else None)
+        with account.busy(1.0):
+            if all(communicator.allgather(find_spec("tensorflow_text") is not None)):
+                from xmc_tf.features.over_ranks import vectorize_over_ranks
 
-    def vectorize() -> None:
-        if communicator.rank == 0 and not work.file("X.npz").exists():
-            with account.busy(1.0):
-                tfidf, X = vectorized(given)
-                tfidf.save(work.features)
-                save_matrix(work.file("X.npz"), X.sparse)
+                vectorize_over_ranks(
+                    communicator, texts, given.tfidf_params, work.features, target, threads=account.threads
+                )  # fmt: skip
+            else:
+                _LOG.warning("not all ranks have TensorFlow, which splits texts: rank 0 does it alone")
+                together(communicator, lambda: _vectorize_here(work, given) if communicator.rank == 0 else None)
+    return as_features(open_matrix(target))
 
-    together(communicator, vectorize)
-    return as_features(open_matrix(work.file("X.npz")))
+
+def _vectorize_here(work: WorkFolder, given: Given) -> None:
+    tfidf, X = vectorized(given)
+    tfidf.save(work.features)
+    save_matrix(work.file("X.npz"), X.sparse)
 
 
 def _tree(communicator: Communicator, work: WorkFolder, given: Given, X: Features, account: Account) -> LabelTree:

@@ -1,0 +1,120 @@
+"""Texts to features by all ranks: each counts, then weighs, a range of the documents; the files are those of one."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.partition import balanced
+from xmc_tf.collective.together import together
+from xmc_tf.common.progress import Progress
+from xmc_tf.data import save_matrix
+from xmc_tf.data.stored import open_matrix, stack_rows
+from xmc_tf.features import store
+from xmc_tf.features.batches import text_range
+from xmc_tf.features.merging import choose_over_ranks
+from xmc_tf.features.tfidf import Tfidf, count_ngrams
+from xmc_tf.params import TfidfParams
+
+if TYPE_CHECKING:
+    from xmc_tf.data import TextFile
+
+# So many documents are weighed, and written, at a time: a rank holds the weights of no more.
+DOCUMENTS_A_PIECE = 100_000
+
+
+def vectorize_over_ranks(
+    communicator: Communicator,
+    texts: "TextFile | Sequence[bytes] | Sequence[str]",
+    params: TfidfParams,
+    folder: Path,
+    target: Path,
+    *,
+    threads: int = -1,
+) -> csr_matrix:
+    """Fits a TF-IDF to texts and weighs them; all ranks call it together.
+
+    Example:
+        >>> X = vectorize_over_ranks(choose(), texts, TfidfParams(), work / "features", work / "X.npz")
+
+    Args:
+        communicator: the ranks.
+        texts: all of them, the same on all ranks.
+        params: how words are split and weighed.
+        folder: where the fitted TF-IDF goes; what ``Tfidf.fit(texts, params).save(folder)`` writes. One that is there
+            already is taken as it is.
+        target: a file for the features, in a folder that all ranks share; what ``save_matrix`` writes of
+            ``transform(texts)``. Pieces of it that an interrupted run has left beside it are taken up.
+        threads: of this rank.
+
+    Returns:
+        The features, mapped from the file.
+
+    Raises:
+        InputError: on all ranks, when no n-gram is in ``min_df`` documents.
+    """
+    sizes = np.asarray(texts.lengths) if hasattr(texts, "lengths") else np.ones(len(texts), np.int64)
+    bounds = balanced(sizes + 1, communicator.size).range(communicator.rank)
+    if not communicator.broadcast((folder / "params.json").exists()):
+        _fit(communicator, texts, bounds, params, folder, threads)
+    if not communicator.broadcast(target.exists()):
+        _transform(communicator, texts, bounds, folder, target, threads)
+    return together(communicator, lambda: csr_matrix(open_matrix(target)))
+
+
+def _fit(
+    communicator: Communicator,
+    texts: "TextFile | Sequence[bytes] | Sequence[str]",
+    bounds: tuple[int, int],
+    params: TfidfParams,
+    folder: Path,
+    threads: int,
+) -> None:
+    first = communicator.rank == 0
+    mine = text_range(texts, *bounds)
+    with Progress("TF-IDF: counting words", len(mine), "documents", 2.0 if first else float("inf")) as progress:
+        counter = together(communicator, lambda: count_ngrams(mine, params, threads, progress))
+    vocabulary = choose_over_ranks(communicator, counter.counted(), len(texts), params)
+
+    def save() -> None:
+        if vocabulary is not None:
+            store.save(folder, params, vocabulary, len(texts))
+
+    together(communicator, save)
+
+
+def _transform(
+    communicator: Communicator,
+    texts: "TextFile | Sequence[bytes] | Sequence[str]",
+    bounds: tuple[int, int],
+    folder: Path,
+    target: Path,
+    threads: int,
+) -> None:
+    cuts = [*range(bounds[0], bounds[1], DOCUMENTS_A_PIECE), bounds[1]]
+    # A text's weights are its own: how the documents are cut does not show in them.
+    pieces = [(a, b, target.with_name(f"{target.stem}-{a}-{b}.npz")) for a, b in pairwise(cuts)]
+
+    def weigh() -> None:
+        tfidf = Tfidf.load(folder)
+        for a, b, piece in pieces:
+            if not piece.exists():
+                rows = tfidf.transform(text_range(texts, a, b), threads, quiet=communicator.rank != 0)
+                save_matrix(piece, rows)
+
+    together(communicator, weigh)
+    everyones = [piece for several in communicator.allgather(pieces) for *_, piece in several]
+
+    def join() -> None:
+        if len(everyones) == 1:
+            everyones[0].replace(target)
+        else:
+            stack_rows(everyones, target)
+        for piece in target.parent.glob(f"{target.stem}-*-*.npz"):  # other ranks' of an interrupted run too
+            piece.unlink()
+
+    together(communicator, lambda: join() if communicator.rank == 0 else None)
