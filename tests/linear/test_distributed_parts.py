@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csc_matrix, random_array, vstack
 
 from tests.collective.threads import all_well, on_ranks
+from xmc_tf.collective.solo import Solo
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import load_matrix, save_matrix
+from xmc_tf.data import load_matrix, npz_shared, save_matrix
 from xmc_tf.data.npz import read_npy
 from xmc_tf.data.npz_write import Stream, write_npz
 from xmc_tf.data.stored import open_matrix, stack_rows
@@ -96,9 +97,18 @@ def columns_of(matrix, labels):
     )
 
 
-@given(st.integers(1, 30), st.integers(0, 2**30), st.integers(1, 6), st.booleans())
+@given(
+    st.integers(1, 30),
+    st.integers(0, 2**30),
+    st.integers(1, 6),
+    st.booleans(),
+    st.integers(1, 3),
+    st.sampled_from((4, 64)),
+)
 @settings(deadline=None, max_examples=40)
-def test_joined_blocks_are_the_file_that_save_matrix_writes(tmp_path_factory, labels, seed, blocks, in_order):
+def test_joined_blocks_are_the_file_that_save_matrix_writes(
+    tmp_path_factory, labels, seed, blocks, in_order, ranks, page
+):
     folder, rng = tmp_path_factory.mktemp("join"), np.random.default_rng(seed)
     W = csc_matrix(random_array((12, labels), density=0.3, rng=rng, dtype=np.float32))
     W.sort_indices()
@@ -107,11 +117,13 @@ def test_joined_blocks_are_the_file_that_save_matrix_writes(tmp_path_factory, la
     for path, part in zip(paths, np.array_split(order, blocks), strict=True):
         write_block(path, [columns_of(W, half) for half in np.array_split(part, 2)])
     save_matrix(folder / "expected.npz", W)
-    before, joining.PIECE_ENTRIES = joining.PIECE_ENTRIES, 5
+    before = joining.PIECE_ENTRIES, npz_shared.PAGE
+    joining.PIECE_ENTRIES, npz_shared.PAGE = 5, page
     try:
-        assert joining.join_blocks(paths, W.shape, folder / "W.npz") == W.nnz
+        joined = all_well(on_ranks(ranks, lambda one: joining.join_blocks(one, paths, W.shape, folder / "W.npz")))
+        assert joined == [W.nnz] * ranks
     finally:
-        joining.PIECE_ENTRIES = before
+        joining.PIECE_ENTRIES, npz_shared.PAGE = before
     assert (folder / "W.npz").read_bytes() == (folder / "expected.npz").read_bytes()
 
 
@@ -120,7 +132,7 @@ def test_a_label_that_is_solved_twice_is_noticed(tmp_path):
     for name in "ab":
         write_block(tmp_path / f"{name}.npz", [columns_of(W, [1])])
     with pytest.raises(InputError, match="same label"):
-        joining.join_blocks([tmp_path / "a.npz", tmp_path / "b.npz"], (2, 3), tmp_path / "W.npz")
+        joining.join_blocks(Solo(), [tmp_path / "a.npz", tmp_path / "b.npz"], (2, 3), tmp_path / "W.npz")
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(0, 2**30))

@@ -47,7 +47,7 @@ def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream]) -> None:
             pieces = array.pieces() if isinstance(array, Stream) else [array]
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
                 start = archive.fp.tell()  # type: ignore[union-attr]
-                member.write(_padded_head(array.dtype, shape, start))
+                member.write(padded_head(array.dtype, shape, start))
                 written = 0
                 for piece in pieces:
                     if piece.size:
@@ -63,7 +63,7 @@ def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream]) -> None:
                 )
 
 
-def _padded_head(dtype: np.dtype, shape: tuple[int, ...], start: int) -> bytes:
+def padded_head(dtype: np.dtype, shape: tuple[int, ...], start: int) -> bytes:
     """The head of an .npy that begins ``start`` bytes into a file, so that its data are aligned there."""
     head = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     text = repr(head).encode("latin1")

@@ -1,4 +1,4 @@
-"""Blocks of columns become one level's W, in pieces: nobody holds more of it than a piece."""
+"""Blocks of columns become one level's W: each rank writes a part of it, and holds no more than a piece."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -6,13 +6,15 @@ from typing import Literal
 
 import numpy as np
 
-from xmc_tf.common.atomic import atomic_file
+from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.together import together
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.matrices import index_type
-from xmc_tf.data.npz_write import Stream, write_npz
+from xmc_tf.data.npz_shared import Later, Print, SharedNpz
 from xmc_tf.linear.distributed.blocks import Block, open_block
 
 PIECE_ENTRIES = 1 << 22  # 16 MB
+_FIELDS: dict[str, Literal["features", "weights"]] = {"indices": "features", "data": "weights"}
 
 
 class _Columns:
@@ -31,50 +33,71 @@ class _Columns:
             counts[block.labels] = block.counts
         self.indptr = np.concatenate(([0], np.cumsum(counts)))
 
-    def pieces(self, field: Literal["features", "weights"]) -> Iterator[np.ndarray]:
-        """The entries of all columns in the order of the labels."""
+    def pieces(self, field: Literal["features", "weights"], begin: int, end: int) -> Iterator[np.ndarray]:
+        """The entries ``begin`` to ``end`` of all columns in the order of the labels."""
         arrays = [getattr(block, field) for block in self.blocks]
-        first, nr_labels = 0, len(self.block)
-        while first < nr_labels:
-            limit = self.indptr[first] + PIECE_ENTRIES
-            last = max(first + 1, int(np.searchsorted(self.indptr, limit, side="right")) - 1)
-            out = np.empty(self.indptr[last] - self.indptr[first], arrays[0].dtype if arrays else np.float32)
-            for a, b in self._runs(first, last):
-                begin, end = self.indptr[a] - self.indptr[first], self.indptr[b] - self.indptr[first]
-                if begin < end:
-                    start = self.start[a]
-                    out[begin:end] = arrays[self.block[a]][start : start + end - begin]
+        while begin < end:
+            stop = min(end, begin + PIECE_ENTRIES)
+            out = np.empty(stop - begin, arrays[0].dtype)
+            for first, last, array, start in self._runs(begin, stop):
+                out[first - begin : last - begin] = arrays[array][start : start + last - first]
             yield out
-            first = last
+            begin = stop
 
-    def _runs(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Ranges of labels whose columns follow one another in one block."""
-        span = slice(first, last)
-        block, start, end = self.block[span], self.start[span], (self.start + np.diff(self.indptr))[span]
-        breaks = np.flatnonzero((block[1:] != block[:-1]) | (start[1:] != end[:-1])) + 1 + first
-        yield from zip([first, *breaks.tolist()], [*breaks.tolist(), last], strict=True)
+    def _runs(self, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+        """Ranges of entries that follow one another in one block: from, to, which block, and where in it."""
+        a = int(np.searchsorted(self.indptr, begin, side="right")) - 1
+        b = int(np.searchsorted(self.indptr, end, side="left"))
+        filled = np.flatnonzero(np.diff(self.indptr[a : b + 1])) + a
+        block, start, low = self.block[filled], self.start[filled], self.indptr[filled]
+        low, skipped = np.maximum(low, begin), np.maximum(begin - low, 0)
+        start = start + skipped
+        high = np.minimum(self.indptr[filled + 1], end)
+        follows = (block[1:] == block[:-1]) & (start[1:] == start[:-1] + (high - low)[:-1])
+        at = np.concatenate(([0], np.flatnonzero(~follows) + 1))
+        yield from zip(
+            low[at].tolist(), [*low[at[1:]].tolist(), end], block[at].tolist(), start[at].tolist(), strict=True
+        )
 
 
-def join_blocks(paths: Sequence[Path], shape: tuple[int, int], target: Path) -> int:
-    """Writes the matrix of all columns, as ``save_matrix`` would write it.
+def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[int, int], target: Path) -> int:
+    """Writes the matrix of all columns, as ``save_matrix`` would write it; all ranks together, each a part.
 
     Args:
+        communicator: the ranks.
         paths: the blocks; together they hold every label at most once. A label in none has no weights.
         shape: rows and labels of the matrix.
-        target: the file.
+        target: the file, there whole or not at all.
 
     Returns:
         How many weights there are.
     """
-    columns = _Columns([open_block(path) for path in paths], shape[1])
+    columns = together(communicator, lambda: _Columns([open_block(path) for path in paths], shape[1]))
     nr_entries = int(columns.indptr[-1])
     index = index_type(shape, nr_entries)
-    with atomic_file(target) as part:
-        write_npz(part, {
-            "indices": Stream(np.dtype(index), nr_entries, lambda: columns.pieces("features")),
-            "indptr": columns.indptr.astype(index),
-            "format": np.array(b"csc"),
-            "shape": np.array(shape, dtype=np.int64),
-            "data": Stream(np.dtype(np.float32), nr_entries, lambda: columns.pieces("weights")),
-        })  # fmt: skip
+    part = target.with_name(f".{target.name}.part")  # what a run that was killed has left is written over
+    file = SharedNpz(part, {
+        "indices": Later(np.dtype(index), nr_entries),
+        "indptr": columns.indptr.astype(index),
+        "format": np.array(b"csc"),
+        "shape": np.array(shape, dtype=np.int64),
+        "data": Later(np.dtype(np.float32), nr_entries),
+    })  # fmt: skip
+    first, rank = communicator.rank == 0, communicator.rank
+    together(communicator, lambda: file.create() if first else None)
+
+    def fill() -> dict[str, Print]:
+        prints = {}
+        for name, field in _FIELDS.items():
+            begin, end = file.cuts(name, communicator.size)[rank : rank + 2]
+            prints[name] = file.fill(name, begin, columns.pieces(field, begin, end))
+        return prints
+
+    everyones = communicator.allgather(together(communicator, fill))
+
+    def finish() -> None:
+        file.finish({name: [prints[name] for prints in everyones] for name in _FIELDS})
+        part.replace(target)
+
+    together(communicator, lambda: finish() if first else None)
     return nr_entries

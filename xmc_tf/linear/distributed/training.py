@@ -105,7 +105,7 @@ def _train_run(
     title = f"rankers, level {run.start + 1}" if len(run) == 1 else f"rankers, levels {run.start + 1} to {run.stop}"
     name = communicator.broadcast(f"{os.getpid()}-{run.start}")
     solve_over_ranks(communicator, work, plan, levels, instances, run=name, title=title, account=account, seed=seed)
-    together(communicator, lambda: _join(communicator, work, plan, levels, instances, account))
+    _join(communicator, work, plan, levels, instances, account)
 
 
 def _join(
@@ -116,19 +116,19 @@ def _join(
     instances: Instances,
     account: Account,
 ) -> None:
-    """Joins the blocks of this rank's levels, the largest level first to whoever comes first."""
-    weight: dict[int, int] = {}
-    for sub in plan:
-        weight[sub.level] = weight.get(sub.level, 0) + sub.work
-    mine = sorted(weight, key=lambda t: -weight[t])[communicator.rank :: communicator.size]
-    for t in mine:
+    """Joins the blocks level by level, each rank a part of every level."""
+    for t in sorted({sub.level for sub in plan}):
         problem, _ = levels[t]
         nr_rows = instances.nr_sparse + instances.dense.shape[1] + (problem.params.bias > 0)
         paths = [work.blocks / block_name(sub, work.key) for sub in plan if sub.level == t]
-        with account.busy():
-            join_blocks(paths, (int(nr_rows), int(problem.clusters.shape[0])), work.weights(t))
-        for path in paths:
-            path.unlink()
+        with account.busy(1.0):
+            join_blocks(communicator, paths, (int(nr_rows), int(problem.clusters.shape[0])), work.weights(t))
+        together(communicator, partial(_remove, paths[communicator.rank :: communicator.size]))
+
+
+def _remove(paths: Sequence[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def threads_of_rank(communicator: Communicator, threads: int) -> int:

@@ -1,0 +1,47 @@
+"""CRC-32 of bytes that several have looked at, each at some of them.
+
+A CRC is the rest of a division of polynomials over bits: bytes that follow shift it, by a power of x for each bit of
+them, and powers of x multiply quickly.
+"""
+
+from collections.abc import Iterable
+
+_POLYNOMIAL = 0xEDB88320  # of zip archives, the highest power in the lowest bit
+_ONE = 1 << 31
+
+
+def crc_of_all(parts: Iterable[tuple[int, int]]) -> int:
+    """The CRC-32 of bytes of which the parts' are known.
+
+    Example:
+        >>> crc_of_all([(zlib.crc32(b"one"), 3), (zlib.crc32(b"two"), 3)]) == zlib.crc32(b"onetwo")
+        True
+
+    Args:
+        parts: in their order, the CRC-32 of each and how many bytes it has.
+    """
+    total = 0
+    for crc, length in parts:
+        total = _product(_power_of_x(8 * length), total) ^ crc
+    return total
+
+
+def _product(a: int, b: int) -> int:
+    """The product of two polynomials, and its rest."""
+    product = 0
+    while a:
+        if a & _ONE:
+            product ^= b
+        a = (a << 1) & 0xFFFFFFFF
+        b = (b >> 1) ^ (_POLYNOMIAL if b & 1 else 0)
+    return product
+
+
+def _power_of_x(exponent: int) -> int:
+    power, square = _ONE, _ONE >> 1
+    while exponent:
+        if exponent & 1:
+            power = _product(power, square)
+        square = _product(square, square)
+        exponent >>= 1
+    return power
