@@ -2,8 +2,12 @@
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
+
+# Told of every step of every progress, such as those who draw it elsewhere; must be quick.
+WATCHERS: "list[Callable[[Progress], None]]" = []
 
 
 class Progress:
@@ -47,9 +51,18 @@ class Progress:
         """Seconds since the start."""
         return time.monotonic() - self._start
 
+    @property
+    def left_s(self) -> float | None:
+        """Seconds to the end, as it looks; None before that can be said."""
+        share = min(self.done / max(self.total, 1), 1.0)
+        # Before that a guess at the end says more of the start (compiling, the largest piece) than of the rest.
+        return self.elapsed / share - self.elapsed if share > 0.05 else None
+
     def add(self, count: int = 1) -> None:
         """Counts ``count`` more units as done and shows it when it is time to."""
         self.done += count
+        for watch in WATCHERS:
+            watch(self)
         if (now := time.monotonic()) >= self._next:
             self._next = now + self._every
             self._shown = True
@@ -57,8 +70,8 @@ class Progress:
 
     def _show(self) -> None:
         share = min(self.done / max(self.total, 1), 1.0)
-        # Before that a guess at the end says more of the start (compiling, the largest piece) than of the rest.
-        left = f", {_span(self.elapsed / share - self.elapsed)} left" if share > 0.05 else ""
+        seconds = self.left_s
+        left = "" if seconds is None else f", {_span(seconds)} left"
         counts = f"{self.done:,} of {self.total:,} {self.unit}".rstrip()
         if self._terminal:
             bar = "#" * int(30 * share)

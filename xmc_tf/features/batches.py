@@ -5,12 +5,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from xmc_tf.common.errors import InputError
-
-if TYPE_CHECKING:
-    from xmc_tf.data import TextFile
+from xmc_tf.data import TextFile
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -32,7 +30,7 @@ class TextRange:
         last: the one behind the last.
     """
 
-    def __init__(self, texts: "TextFile", first: int, last: int) -> None:
+    def __init__(self, texts: TextFile, first: int, last: int) -> None:
         self._texts, self._first, self._last = texts, first, last
 
     def __len__(self) -> int:
@@ -44,13 +42,13 @@ class TextRange:
 
 
 def text_range(
-    texts: "TextFile | Sequence[bytes] | Sequence[str]", first: int, last: int
-) -> "TextRange | Sequence[bytes] | Sequence[str]":
+    texts: TextFile | Sequence[bytes] | Sequence[str], first: int, last: int
+) -> TextRange | Sequence[bytes] | Sequence[str]:
     """The texts from ``first`` up to ``last``."""
-    return TextRange(texts, first, last) if hasattr(texts, "batches") else texts[first:last]
+    return TextRange(texts, first, last) if isinstance(texts, TextFile) else texts[first:last]
 
 
-def text_batches(texts: "TextFile | TextRange | Sequence[bytes] | Sequence[str]") -> Iterator[list[bytes]]:
+def text_batches(texts: TextFile | TextRange | Sequence[bytes] | Sequence[str]) -> Iterator[list[bytes]]:
     """Gives the texts as bytes in batches of about a megabyte at most; a longer text is a batch alone."""
     if isinstance(texts, bytes | str):
         raise InputError("a single text was given", expected="a sequence of texts", fix="put it in a list: [text]")

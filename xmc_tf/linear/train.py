@@ -22,6 +22,7 @@ from xmc_tf.data import (
 )
 from xmc_tf.linear.disk import refuse_to_overwrite
 from xmc_tf.linear.distributed.command import train_command_over_ranks
+from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.work_folder import work_path
 from xmc_tf.linear.given import Given, in_order, make_tree, relevance, user_negatives, vectorized
 from xmc_tf.linear.text_ranker import TextRanker
@@ -169,6 +170,7 @@ def parser() -> argparse.ArgumentParser:
 
     words = out.add_argument_group("TF-IDF (with -t)")
     add_arguments(words, TfidfParams, "ngram_max", "min_df", "max_features", "sublinear_tf")
+    out.add_argument("--logdir", metavar="DIR", help="curves for TensorBoard: what each rank does, when it will end")
     out.add_argument(
         "--verbose-level",
         type=int,
@@ -215,7 +217,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if communicator.size > 1 or work_path(folder).exists():
         train_command_over_ranks(communicator, folder, given)
     else:
-        _train_here(folder, given)
+        with reported(arguments.logdir, communicator):
+            _train_here(folder, given)
 
 
 def _train_here(folder: Path, given: Given) -> None:

@@ -8,6 +8,7 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.data import Features
+from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.stage import rankers_over_ranks
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.linear.modes import trained_levels
@@ -26,6 +27,7 @@ def rankers_of(
     *,
     threads: int = -1,
     seed: int = 0,
+    logdir: str | None = None,
 ) -> dict[str, Any]:
     """Trains the rankers and writes them to ``folder/ranker``; all ranks call it together.
 
@@ -39,6 +41,7 @@ def rankers_of(
         folder: which all ranks see.
         threads: of each rank.
         seed: of the solvers' visiting orders.
+        logdir: TensorBoard's; see ``reported``.
 
     Returns:
         The same on all ranks: how many levels, features and weights there are.
@@ -48,12 +51,13 @@ def rankers_of(
         # The stage's folder is of these inputs alone, and so is what an interrupted run has left in it.
         model = rankers_over_ranks(
             communicator, folder / "ranker", X, Y, tree, key="rankers", params=params, pred_params=pred_params,
-            threads=threads, seed=seed,
+            threads=threads, seed=seed, logdir=logdir,
         )  # fmt: skip
     else:
-        model = train_rankers(
-            X, Y, tree.to_chain(), params=params, pred_params=pred_params, threads=threads, seed=seed
-        )  # fmt: skip
+        with reported(logdir, communicator):
+            model = train_rankers(
+                X, Y, tree.to_chain(), params=params, pred_params=pred_params, threads=threads, seed=seed
+            )  # fmt: skip
         model.save(folder / "ranker")
     return {
         "nr_features": model.nr_features,

@@ -48,8 +48,8 @@ class Steps:
 
     def features(self) -> Stage | None:
         """TF-IDF of the texts, where they have no features yet and shall have some."""
-        recipe, texts = self.recipe, self.given.documents.texts
-        if recipe.tfidf is None:
+        recipe, texts, params = self.recipe, self.given.documents.texts, self.recipe.tfidf
+        if params is None:
             return None
 
         def make(folder: Path) -> Facts:
@@ -57,11 +57,11 @@ class Steps:
 
             threads = threads_of_rank(self.communicator, recipe.threads)
             X = vectorize_over_ranks(
-                self.communicator, texts, recipe.tfidf, folder / "features", folder / "X.npz", threads=threads
+                self.communicator, texts, params, folder / "features", folder / "X.npz", threads=threads
             )  # fmt: skip
             return {"said": f"{X.shape[0]:,} × {X.shape[1]:,}, {X.nnz:,} weights"}
 
-        inputs = {"texts": self.checksums["texts"], "params": recipe.tfidf}
+        inputs = {"texts": self.checksums["texts"], "params": params}
         return self.stages.run("features", make, inputs=inputs, by_all=True)
 
     def pretrained(self) -> Stage:
@@ -126,7 +126,7 @@ class Steps:
             X = None if given.label_features is not None else self.all_features(features, vectors)
             return cluster_labels(
                 folder, given.documents.Y, X, params, self.communicator,
-                label_features=given.label_features, threads=self.recipe.threads,
+                label_features=given.label_features, threads=self.recipe.threads, logdir=self._curves("first-tree"),
             )  # fmt: skip
 
         after = _there(features, vectors)
@@ -169,7 +169,10 @@ class Steps:
             "pred_params": list(pred_params),
             "seed": recipe.seed,
         }
-        return self.stages.run("fine-tuning", make, inputs=inputs, after=[pretrained, tree], by_all=True)
+        stage = self.stages.run("fine-tuning", make, inputs=inputs, after=[pretrained, tree], by_all=True)
+        # The levels' checkpoints go when the stage is complete, and not a moment before: they are what it is made of.
+        on_first_rank(self.communicator, lambda: shutil.rmtree(stage.folder / "levels", ignore_errors=True))
+        return stage
 
     def load_encoder(self, stage: Stage) -> "Encoder":
         """The encoder of a stage."""
@@ -198,8 +201,10 @@ class Steps:
 
         def make(folder: Path) -> Facts:
             X = self.all_features(features, embeddings)
-            labels = self.given.documents.Y
-            return cluster_labels(folder, labels, X, params, self.communicator, threads=self.recipe.threads)
+            return cluster_labels(
+                folder, self.given.documents.Y, X, params, self.communicator,
+                threads=self.recipe.threads, logdir=self._curves("tree"),
+            )  # fmt: skip
 
         after = _there(features, embeddings)
         return self.stages.run("tree", make, inputs=self._labels_and(params), after=after, by_all=True)
@@ -221,6 +226,7 @@ class Steps:
                 folder,
                 threads=recipe.threads,
                 seed=recipe.seed,
+                logdir=self._curves("rankers"),
             )
 
         inputs = self._labels_and(params) | {
@@ -246,6 +252,10 @@ class Steps:
         """Most tokens of a document."""
         return self.recipe.last_prediction.truncate_length
 
+    def _curves(self, name: str) -> str | None:
+        """Where a stage's curves for TensorBoard go, beside those of the fine-tuning."""
+        return None if self.recipe.logdir is None else str(Path(self.recipe.logdir) / name)
+
     def _tokens(self, name: str, texts: Any) -> TokenStore:
         from xmc_tf.encoder import tokenize_file
 
@@ -260,7 +270,6 @@ class Steps:
     def _finish_encoder(self, encoder: "Encoder", folder: Path) -> None:
         encoder.save(folder / "encoder")
         self.tokenizer.save(folder / "encoder")
-        shutil.rmtree(folder / "levels", ignore_errors=True)
 
     def _labels_and(self, params: Any) -> dict[str, Any]:
         sums = self.checksums

@@ -8,6 +8,8 @@ from scipy.sparse import spmatrix
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.together import together
 from xmc_tf.data import Features, as_features
+from xmc_tf.linear.distributed.account import Account
+from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.training import threads_of_rank
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.tree import LabelTree, build_tree, label_embedding, load_chain, save_chain
@@ -30,6 +32,7 @@ def cluster_labels(
     *,
     label_features: Any = None,
     threads: int = -1,
+    logdir: str | None = None,
 ) -> dict[str, Any]:
     """Builds a tree by what the labels are like; all ranks call it together, and the tree is that of one.
 
@@ -42,17 +45,22 @@ def cluster_labels(
         communicator: the ranks.
         label_features: labels × features.
         threads: of each rank.
+        logdir: TensorBoard's; see ``reported``.
     """
     if communicator.size == 1:
-        features = label_features if label_features is not None else label_embedding("pifa", X, Y, threads=threads)
-        return write_tree(folder, build_tree(features, params))
+        with reported(logdir, communicator):
+            features = label_features if label_features is not None else label_embedding("pifa", X, Y, threads=threads)
+            return write_tree(folder, build_tree(features, params))
     threads = threads_of_rank(communicator, threads)
-    if label_features is not None:
-        own = as_features(label_features)
-    else:
-        assert X is not None
-        own = label_embeddings_over_ranks(communicator, "pifa", X, Y, folder, threads)
-    tree = build_tree_over_ranks(communicator, own, params, threads=threads)
+    account = Account(threads=threads)
+    with reported(logdir, communicator, account), account.busy(1.0):
+        watched = account.watching(communicator)
+        if label_features is not None:
+            own = as_features(label_features)
+        else:
+            assert X is not None
+            own = label_embeddings_over_ranks(watched, "pifa", X, Y, folder, threads)
+        tree = build_tree_over_ranks(watched, own, params, threads=threads)
 
     def write() -> dict[str, Any]:
         forget_label_embeddings(folder)

@@ -12,6 +12,7 @@ from xmc_tf.data.stored import open_matrix
 from xmc_tf.linear.distributed.account import Account, accounts_table
 from xmc_tf.linear.distributed.inputs import check_same_inputs
 from xmc_tf.linear.distributed.placing import place_model
+from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.training import threads_of_rank, train_over_ranks
 from xmc_tf.linear.distributed.work_folder import WorkFolder, open_work_folder
 from xmc_tf.linear.given import Given, in_order, make_tree, relevance, user_negatives, vectorized
@@ -37,18 +38,21 @@ def train_command_over_ranks(communicator: Communicator, folder: Path, given: Gi
     R, negatives = together(communicator, lambda: (relevance(given), user_negatives(given)) if first else (None, {}))
     work = open_work_folder(communicator, folder, key)
     account = Account(threads=threads_of_rank(communicator, given.arguments.threads))
-    communicator = account.watching(communicator)
-    X = _features(communicator, work, given, account)
-    _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*given.Y.shape, X.nr_features)))
-    tree = _tree(communicator, work, given, X, account)
-    pred_params = level_predictions(tree, given.params, given.pred_params, given.wishes)
+    ranks, communicator = communicator, account.watching(communicator)
+    with reported(given.arguments.logdir, ranks, account):
+        X = _features(communicator, work, given, account)
+        _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*given.Y.shape, X.nr_features)))
+        tree = _tree(communicator, work, given, X, account)
+        pred_params = level_predictions(tree, given.params, given.pred_params, given.wishes)
 
-    def make_levels() -> Levels:
-        ordered = in_order(negatives, tree, given.arguments.usn_match_path)
-        return Levels(given.Y, tree.to_chain(), R, given.params, ordered)
+        def make_levels() -> Levels:
+            ordered = in_order(negatives, tree, given.arguments.usn_match_path)
+            return Levels(given.Y, tree.to_chain(), R, given.params, ordered)
 
-    seed = given.arguments.seed
-    model = train_over_ranks(communicator, work, X, make_levels, pred_params=pred_params, account=account, seed=seed)
+        seed = given.arguments.seed
+        model = train_over_ranks(
+            communicator, work, X, make_levels, pred_params=pred_params, account=account, seed=seed
+        )  # fmt: skip
 
     def place() -> None:
         if first:

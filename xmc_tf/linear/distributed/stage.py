@@ -14,6 +14,7 @@ from xmc_tf.data import Features, check_pair
 from xmc_tf.linear.disk import refuse_to_overwrite
 from xmc_tf.linear.distributed.account import Account, accounts_table
 from xmc_tf.linear.distributed.placing import place_rankers
+from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.training import threads_of_rank, train_over_ranks
 from xmc_tf.linear.distributed.work_folder import open_work_folder
 from xmc_tf.linear.levels import Levels
@@ -38,6 +39,7 @@ def rankers_over_ranks(
     user_negatives: Mapping[int, spmatrix] | None = None,
     threads: int = -1,
     seed: int = 0,
+    logdir: str | None = None,
 ) -> XLinear:
     """Trains rankers with all ranks into a folder in PECOS's form; all ranks call it together.
 
@@ -60,6 +62,7 @@ def rankers_over_ranks(
         user_negatives: see :func:`~xmc_tf.linear.problems.user_matching`.
         threads: of each rank; -1: its share of the host's cores.
         seed: of the orders in which the solvers visit the instances.
+        logdir: TensorBoard's, for curves of what each rank does; see ``reporting.reported``.
 
     Returns:
         The rankers, mapped from the folder's files.
@@ -69,10 +72,11 @@ def rankers_over_ranks(
     together(communicator, lambda: refuse_to_overwrite(folder))
     work = open_work_folder(communicator, folder, key)
     account = Account(threads=threads_of_rank(communicator, threads))
-    model = train_over_ranks(
-        account.watching(communicator), work, X, lambda: Levels(Y, tree.to_chain(), R, params, user_negatives),
-        pred_params=pred_params, account=account, seed=seed,
-    )  # fmt: skip
+    with reported(logdir, communicator, account):
+        model = train_over_ranks(
+            account.watching(communicator), work, X, lambda: Levels(Y, tree.to_chain(), R, params, user_negatives),
+            pred_params=pred_params, account=account, seed=seed,
+        )  # fmt: skip
     nr_dense = X.nr_dense
 
     def place() -> None:
