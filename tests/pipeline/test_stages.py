@@ -2,6 +2,9 @@
 
 import json
 import logging
+import threading
+import time
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +115,74 @@ def test_all_is_gone_when_it_is_removed(tmp_path):
     assert not (tmp_path / "work").exists()
 
 
+class Stopped(BaseException):
+    """What a kill is to a test in one process: nothing behind it is done."""
+
+
+def stop_at(monkeypatch, owner, name, when):
+    """Ends the process, as it were, before the first call that is as described."""
+    original = getattr(owner, name)
+
+    def call(*arguments, **options):
+        if when(*arguments):
+            raise Stopped
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, call)
+
+
+@pytest.mark.parametrize("left", [".work", "a/whole", "b/stage.json", "c/half"])
+def test_stopped_while_it_is_removed_it_can_be_run_again(tmp_path, monkeypatch, left):
+    """Whatever file the removal gets to first, what it has not got to is not taken for something whole."""
+    work = tmp_path / "work"
+    run, removed = Run(work), []
+
+    def remove_one_file(folder):
+        removed.extend(path for path in sorted(folder.rglob("*")) if path.is_file() and path != work / left)
+        for path in removed:
+            path.unlink()
+        raise Stopped
+
+    with monkeypatch.context() as patched, pytest.raises(Stopped):
+        patched.setattr("xmc_tf.pipeline.stages.shutil.rmtree", remove_one_file)
+        run.stages.remove()
+    assert removed
+    again = Run(work)
+    for stage in again.stages.done:
+        assert (stage.folder / "whole").exists()
+    again.stages.remove()
+    assert not work.exists()
+
+
+def test_stopped_before_it_gets_its_name_a_stage_is_gone_on_with(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched, pytest.raises(Stopped):
+        stop_at(patched, Path, "rename", lambda path, target: path.name == "b.part")
+        Run(tmp_path / "work")
+    seen = []
+    stages = Stages(tmp_path / "work", Solo())
+    a = stages.run("a", lambda folder: {}, inputs={"value": 1})
+    stages.run("b", lambda folder: seen.extend(folder.iterdir()) or {}, inputs={"value": 2}, after=[a])
+    assert a.kept
+    assert {path.name for path in seen} == {"half", "whole", "begun.json", "stage.json"}
+    assert not (tmp_path / "work" / "b" / "begun.json").exists()
+
+
+def test_an_older_stage_that_is_half_removed_is_not_taken_up_again(tmp_path, monkeypatch):
+    """Other inputs replace it, that is stopped, and the first inputs are given again."""
+    Run(tmp_path / "work")
+    with monkeypatch.context() as patched, pytest.raises(Stopped):
+        patched.setattr("xmc_tf.pipeline.stages.shutil.rmtree", remove_one_and_stop)
+        Run(tmp_path / "work", (1, 9, 3))
+    again = Run(tmp_path / "work")
+    assert again.made == ["b"]
+    assert (tmp_path / "work" / "b" / "whole").read_text() == "2"
+
+
+def remove_one_and_stop(folder):
+    (folder / "whole").unlink()
+    raise Stopped
+
+
 def test_the_hash_is_of_what_is_in_parameters():
     assert digest({"p": TfidfParams()}) == digest({"p": TfidfParams(min_df=2)})
     assert digest({"p": TfidfParams()}) != digest({"p": TfidfParams(min_df=3)})
@@ -139,6 +210,23 @@ def test_ranks_share_what_the_first_makes(tmp_path):
     assert [made for made, _, _ in results] == [[0], [], []]
     assert all(facts == {"rank": 0} and shared == {"seen": True} for _, facts, shared in results)
     assert json.loads((tmp_path / "work" / "shared" / "stage.json").read_text())["facts"] == {"seen": True}
+
+
+def test_a_lost_rank_is_told_while_the_first_ones_work_goes_on():
+    """Somebody has died, and what rank 0 does in the meantime would take hours."""
+    ended = threading.Event()
+
+    class Lost:
+        rank, size = 0, 2
+
+        def broadcast(self, value, root=0):
+            raise RuntimeError("rank 1 has gone")
+
+    begun = time.monotonic()
+    with pytest.raises(RuntimeError, match="rank 1 has gone"):
+        on_first_rank(Lost(), lambda: ended.wait(60), every_s=0.01)
+    assert time.monotonic() - begun < 20
+    ended.set()
 
 
 def test_an_error_of_the_first_rank_reaches_all():

@@ -134,7 +134,15 @@ class Stages:
 
     def remove(self) -> None:
         """Removes the work folder, when its results are elsewhere."""
-        on_first_rank(self.communicator, lambda: shutil.rmtree(self.folder))
+
+        def remove() -> None:
+            # If we are stopped, the rest is still a work folder, in which nothing half removed counts as made.
+            for stage in self.folder.iterdir():
+                if stage.is_dir():
+                    _discard(stage, _RECORD, _BEGUN)
+            shutil.rmtree(self.folder)
+
+        on_first_rank(self.communicator, remove)
 
     def _prepare(self) -> None:
         """Makes the folder; refuses one that holds anything else."""
@@ -167,7 +175,7 @@ class Stages:
         if begun is not None and begun.get("hash") == key:
             self._tell("%s: goes on where it was stopped", part.stem)
             return
-        shutil.rmtree(part, ignore_errors=True)
+        _discard(part, _BEGUN)
         part.mkdir()
         (part / _BEGUN).write_text(json.dumps({"hash": key}), encoding="utf-8")
 
@@ -175,12 +183,11 @@ class Stages:
         """Gives the folder its name."""
         record = {"stage": name, "hash": key, "seconds": round(seconds, 3), "facts": facts}
         (part / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        (part / _BEGUN).unlink()
         target = self.folder / name
-        if target.exists():  # of other inputs
-            # A folder cannot take another's name: gone first, and if we are stopped here, made anew.
-            shutil.rmtree(target)
+        _discard(target, _RECORD)  # of other inputs; a folder cannot take another's name
         part.rename(target)
+        # Only now: without it what is made would not be taken up if we were stopped before the new name.
+        (target / _BEGUN).unlink()
 
     def _tell(self, message: str, *values: object) -> None:
         if self.communicator.rank == 0:
@@ -204,6 +211,14 @@ def _with_effect(block: Any) -> Any:
     if isinstance(block, dict):
         return {name: _with_effect(value) for name, value in block.items() if name not in ("threads", "verbose")}
     return [_with_effect(value) for value in block] if isinstance(block, list) else block
+
+
+def _discard(folder: Path, *records: str) -> None:
+    """Removes a folder, what says that it is of use first: if we are stopped, nobody takes up the rest."""
+    for record in records:
+        (folder / record).unlink(missing_ok=True)
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def _read(path: Path) -> Facts | None:

@@ -33,11 +33,15 @@ def on_first_rank(communicator: Communicator, work: Callable[[], Result], every_
             pass
         together(communicator, lambda: None)
         return communicator.broadcast(cast(Result, None))
-    with ThreadPoolExecutor(1, thread_name_prefix="first-rank") as pool:
+    pool = ThreadPoolExecutor(1, thread_name_prefix="first-rank")
+    try:
         future = pool.submit(work)
         while not communicator.broadcast(_ends_within(future, every_s)):
             pass
         return communicator.broadcast(together(communicator, future.result))
+    finally:
+        # Where another rank has died there is an error to be told at once, however long the work would still take.
+        pool.shutdown(wait=False)
 
 
 def _ends_within(future: Future[Any], seconds: float) -> bool:
