@@ -1,30 +1,46 @@
 """``xmc_tf.linear.train`` with small, slow sub-problems, and for tests of different inputs a file a rank.
 
-``linear_training.py SECONDS flag …``: sleeps that long at every task; ``{rank}`` in a flag becomes the rank.
+``linear_training.py SECONDS flag …``: sleeps that long at every task, and in proportion while the tree is built and
+when levels are joined; ``{rank}`` in a flag becomes the rank. Where ``XMC_TF_TEST_MARKS`` names a folder, a file there
+says what has been begun: ``tree``, ``solving``, ``joining``.
 """
 
 import json
 import os
 import sys
 import time
+from pathlib import Path
 
 from xmc_tf.collective.communicator import rank_and_size
 from xmc_tf.common import cli
 from xmc_tf.linear import train
-from xmc_tf.linear.distributed import plan, solving
+from xmc_tf.linear.distributed import plan, solving, training
+from xmc_tf.tree import distributed_kmeans
 
 rank, _ = rank_and_size(os.environ)
 pause, flags = float(sys.argv[1]), [flag.replace("{rank}", str(rank)) for flag in sys.argv[2:]]
 plan.LEAST_WORK = 1000
-solve_task = solving.solve_task
+marks = os.environ.get("XMC_TF_TEST_MARKS")
 
 
-def slowly(*args):
-    time.sleep(pause)
-    return solve_task(*args)
+def slow(module, name, mark, factor=1.0):
+    """Makes a function sleep before and after its work."""
+    work = getattr(module, name)
+
+    def slowly(*args, **more):
+        if marks:
+            (Path(marks) / mark).touch()
+        time.sleep(pause * factor / 2)
+        result = work(*args, **more)
+        time.sleep(pause * factor / 2)
+        return result
+
+    setattr(module, name, slowly)
 
 
-solving.solve_task = slowly
+slow(distributed_kmeans, "split_level", "tree", 4)
+slow(solving, "solve_task", "solving")
+slow(training, "join_blocks", "joining", 8)
 
 
 def main(argv):
