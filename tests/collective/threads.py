@@ -17,6 +17,9 @@ class ThreadCommunicator:
         self.world.meet.wait()
         return everybodys
 
+    def allreduce_array(self, array):
+        return sum(self.allgather(array))
+
     def barrier(self):
         self.allgather(None)
 

@@ -12,7 +12,7 @@ from tests.tree.cases import embeddings
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.tree import build_tree, label_embedding
+from xmc_tf.tree import build_tree, distributed_embeddings, label_documents, label_embedding
 from xmc_tf.tree.distributed_embeddings import label_embeddings_over_ranks
 from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks, share_of
 
@@ -79,8 +79,10 @@ def test_other_embeddings_within_the_sub_trees():
 
 @pytest.mark.parametrize("kind", ["sparse", "dense", "both"])
 @pytest.mark.parametrize("method", ["pifa", "pii"])
-def test_label_embeddings_of_one_process(kind, method, tmp_path):
+def test_label_embeddings_of_one_process(kind, method, tmp_path, monkeypatch):
     X, Y = features(kind, 60), label_matrix(60, 40)
+    monkeypatch.setattr(label_documents, "_PIECE_ENTRIES", 7)
+    monkeypatch.setattr(distributed_embeddings, "_PIECE_ENTRIES", 1)
     Y = Y.multiply(np.linspace(0.3, 2, 40)[None, :]).tocsc()
     expected = as_features(label_embedding(method, X, Y, threads=1))
     for ranks in (1, 2, 3):

@@ -1,5 +1,7 @@
 """Label embeddings over ranks: each makes those of a range of labels, and a file holds them all."""
 
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,12 @@ from xmc_tf.collective.together import together
 from xmc_tf.data import Features, as_features, save_matrix
 from xmc_tf.data.npz import read_npy
 from xmc_tf.data.stored import open_matrix, stack_rows
-from xmc_tf.tree.label_embeddings import documents_of_labels, label_embedding, sum_documents
+from xmc_tf.tree.label_documents import documents_of_labels, label_matrix, label_work
+from xmc_tf.tree.label_embeddings import label_embedding, sum_documents
+from xmc_tf.tree.threads import even_cuts
+
+# Before equal features are summed: a rank holds no more of the embeddings than come of that many entries.
+_PIECE_ENTRIES = 1 << 21
 
 
 def label_embeddings_over_ranks(
@@ -29,24 +36,25 @@ def label_embeddings_over_ranks(
     """
     suffixes = [".npz"] if method == "pii" or X.dense is None else [".npy"] if X.sparse is None else [".npz", ".npy"]
     if not communicator.broadcast(all(_file(folder, method, "all", suffix).exists() for suffix in suffixes)):
-        ranks = 1 if method == "pii" else communicator.size  # a transposition: done before it could be shared out
+        names: list[str] = []
 
         def make() -> None:
-            if communicator.rank >= ranks:
-                return
-            ours = _of_range(communicator, X, Y, threads) if method == "pifa" else _of_all(method, Y, threads)
-            for suffix in suffixes:
-                part = ours.sparse if suffix == ".npz" else ours.dense
-                save_matrix(_file(folder, method, communicator.rank, suffix), part)
+            for number, ours in enumerate(_made(communicator, method, X, Y, threads, share)):
+                names.append(f"{communicator.rank}-{number}")
+                for suffix in suffixes:
+                    part = ours.sparse if suffix == ".npz" else ours.dense
+                    save_matrix(_file(folder, method, names[-1], suffix), part)
 
         def stack() -> None:
             for suffix in suffixes:
-                parts = [_file(folder, method, rank, suffix) for rank in range(ranks)]
+                parts = [_file(folder, method, name, suffix) for name in everyones]
                 stack_rows(parts, _file(folder, method, "all", suffix))
                 for part in parts:
                     part.unlink()
 
+        share = _share(communicator, X, Y) if method == "pifa" else None
         together(communicator, make)
+        everyones = [name for several in communicator.allgather(names) for name in several]
         together(communicator, lambda: stack() if communicator.rank == 0 else None)
     sparse, dense = _file(folder, method, "all", ".npz"), _file(folder, method, "all", ".npy")
     return Features(
@@ -67,14 +75,29 @@ def _file(folder: Path, method: str, part: int | str, suffix: str) -> Path:
     return folder / f"{method}-{part}{suffix}"
 
 
-def _of_all(method: str, Y: spmatrix, threads: int) -> Features:
-    return as_features(label_embedding(method, None, Y, threads=threads))
+def _share(communicator: Communicator, X: Features, Y: spmatrix) -> np.ndarray:
+    """Bounds of pieces of this rank's labels, which together have its share of the documents' entries."""
+    labels, size, rank = label_matrix(Y), communicator.size, communicator.rank
+    first, last = (int(np.searchsorted(labels.indptr, labels.nnz * part // size)) for part in (rank, rank + 1))
+    first, last = (0 if rank == 0 else first), (labels.shape[0] if rank == size - 1 else last)
+    entries = np.full(last - first, X.nr_dense + 1)
+    if X.sparse is not None:
+        entries += np.diff(X.sparse.indptr[first : last + 1])
+    work = communicator.allreduce_array(label_work(labels, entries, first, last))
+    a, b = balanced(work, size).range(rank)
+    before = np.concatenate(([0], np.cumsum(work[a:b])))
+    # Each piece takes a look at all documents' pointers.
+    return a + even_cuts(before, 1 + int(before[-1]) // max(_PIECE_ENTRIES, 4 * X.nr_rows)) if b > a else np.array([a])
 
 
-def _of_range(communicator: Communicator, X: Features, Y: spmatrix, threads: int) -> Features:
-    """The embeddings of this rank's labels, which are as many as have its share of the documents' entries."""
-    documents = documents_of_labels(Y)
-    entries = np.full(X.nr_rows, X.nr_dense + 1) if X.sparse is None else np.diff(X.sparse.indptr) + X.nr_dense + 1
-    before = np.concatenate(([0], np.cumsum(entries[documents.indices])))[documents.indptr]
-    first, last = balanced(np.diff(before), communicator.size).range(communicator.rank)
-    return sum_documents(X, documents[first:last], threads)
+def _made(
+    communicator: Communicator, method: str, X: Features, Y: spmatrix, threads: int, share: np.ndarray | None
+) -> Iterator[Features]:
+    """The embeddings of this rank's labels, piece by piece."""
+    if share is None:  # a transposition: done before it could be shared out
+        if communicator.rank == 0:
+            yield as_features(label_embedding(method, None, Y, threads=threads))
+        return
+    documents = documents_of_labels(Y, int(share[0]), int(share[-1]))
+    for a, b in pairwise((share - share[0]).tolist()):
+        yield sum_documents(X, documents[a:b], threads)

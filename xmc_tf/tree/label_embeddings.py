@@ -3,12 +3,13 @@
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy.sparse import csr_matrix, hstack, issparse, sparray, spmatrix
+from scipy.sparse import csr_matrix, hstack, sparray, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features, as_features
 from xmc_tf.tree.embedding_kernels import scale_rows, sum_dense, sum_sparse
 from xmc_tf.tree.kmeans_levels import read_only
+from xmc_tf.tree.label_documents import documents_of_labels, inverse_norms, label_matrix, transposed
 from xmc_tf.tree.threads import Workers, even_cuts
 
 Matrix: TypeAlias = csr_matrix | np.ndarray | Features
@@ -61,9 +62,9 @@ def label_embedding(
         raise InputError(
             "there is no such label embedding", expected=f"one of {', '.join(METHODS)}", received=repr(method)
         )
-    labels = _label_matrix(Y)
+    labels = label_matrix(Y)
     if name == "pii":
-        return _unit_rows(_transposed(labels), threads)
+        return _unit_rows(transposed(labels), threads)
     if X is None:
         raise InputError(f"{name} needs the features of the documents", expected="a matrix X", received="None")
     features = as_features(X)
@@ -83,34 +84,10 @@ def label_embedding(
     return _plain(_combined(_pifa(features, labels, threads), own, weights))
 
 
-def _label_matrix(Y: Any) -> csr_matrix:
-    if not issparse(Y):
-        raise InputError(
-            "the label matrix is not sparse",
-            expected="a scipy sparse matrix, documents × labels",
-            received=type(Y).__name__,
-            fix="scipy.sparse.csr_matrix(Y) makes it one",
-        )
-    as_csr = csr_matrix(Y, dtype=np.float32)
-    if not np.isfinite(np.sum(as_csr.data, dtype=np.float64)):
-        row = int(np.searchsorted(as_csr.indptr, np.flatnonzero(~np.isfinite(as_csr.data))[0], side="right") - 1)
-        raise InputError(
-            f"the labels of document {row} hold NaN or infinity", expected="finite numbers", received="others"
-        )
-    return as_csr
-
-
-def _transposed(labels: csr_matrix) -> csr_matrix:
-    """Labels × documents, the documents of each label in order."""
-    turned = labels.tocsc(copy=True).T
-    turned.sum_duplicates()
-    return turned
-
-
 def _unit_rows(matrix: csr_matrix, threads: int) -> csr_matrix:
     """Scales the rows of a matrix of our own to length 1; empty ones stay empty."""
     squares = np.concatenate(([0.0], np.cumsum(np.square(matrix.data, dtype=np.float64))))
-    factors = _inverse_norms(np.diff(squares[matrix.indptr]))
+    factors = inverse_norms(np.diff(squares[matrix.indptr]))
     with Workers(threads) as workers:
         workers.run(
             lambda low, high: scale_rows(low, high, matrix.indptr.astype(np.int64), matrix.data, factors),
@@ -119,22 +96,9 @@ def _unit_rows(matrix: csr_matrix, threads: int) -> csr_matrix:
     return matrix
 
 
-def _inverse_norms(squares: np.ndarray) -> np.ndarray:
-    norms = np.sqrt(squares)
-    return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
-
-
 def _pifa(features: Features, labels: csr_matrix, threads: int) -> Features:
     """The sums of the features of each label's documents, sparse and dense part scaled to length 1 together."""
     return sum_documents(features, documents_of_labels(labels), threads)
-
-
-def documents_of_labels(Y: spmatrix | sparray) -> csr_matrix:
-    """Labels × documents: how much each document counts in its labels' sums."""
-    labels = _label_matrix(Y)
-    sums = np.concatenate(([0.0], np.cumsum(np.square(labels.data, dtype=np.float64))))
-    weights = np.repeat(_inverse_norms(np.diff(sums[labels.indptr])), np.diff(labels.indptr)) * labels.data
-    return _transposed(csr_matrix((weights, labels.indices, labels.indptr), shape=labels.shape))
 
 
 def sum_documents(features: Features, documents: csr_matrix, threads: int = -1) -> Features:
@@ -160,7 +124,7 @@ def sum_documents(features: Features, documents: csr_matrix, threads: int = -1) 
                 lambda low, high: sum_dense(low, high, starts, rows, weights, given, dense, squares),
                 even_cuts(starts, workers.parts),
             )
-        factors = _inverse_norms(squares)
+        factors = inverse_norms(squares)
         if sparse is not None:
             begin = sparse.indptr.astype(np.int64)
             workers.run(
