@@ -1,10 +1,12 @@
 """Whether libpecos and we read one another's models and then predict the same, over all post-processors.
 
-    python -m tests.interop.rankers_with_pecos --peer PYTHON [--features DIR --data DIR]
+    python -m tests.interop.rankers_with_pecos --peer PYTHON [--features DIR --data DIR] [--texts] [--ranks N]
 
 PYTHON runs a venv that has libpecos. Without FEATURES (X.trn.npz, X.tst.npz and a tree hlt/ in the peer's format) and
-DATA (Y.trn.npz), a small random problem is made. We train a model, the peer trains one; each side predicts with both.
-Prints one JSON line a post-processor; exit status 1 where a label differs, or a score by more than 1e-5.
+DATA (Y.trn.npz), a small random problem is made; with ``--texts`` features and tree are made of DATA's texts
+(X.trn.txt, X.tst.txt). We train a model, with ``--ranks`` by ``mpiexec -n N python -m xmc_tf.linear.train``; the peer
+trains one; each side predicts with both. Prints one JSON line a post-processor; exit status 1 where a label differs, or
+a score by more than 1e-5.
 """
 
 import argparse
@@ -19,7 +21,8 @@ import numpy as np
 import scipy.sparse as smat
 
 from tests.benchmarks.sides import matrices
-from xmc_tf.data import as_features
+from tests.interop.digests_over_ranks import train
+from xmc_tf.data import TextFile, as_features, save_matrix
 from xmc_tf.linear import XLinear, train_rankers
 from xmc_tf.params import POST_PROCESSORS
 from xmc_tf.tree import build_tree, label_embedding, save_chain
@@ -50,26 +53,38 @@ def main() -> None:
     parser.add_argument("--peer", required=True, help="a Python that has libpecos")
     parser.add_argument("--features", type=Path)
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--texts", action="store_true", help="make the features of DATA's texts")
+    parser.add_argument("--ranks", type=int, default=0, help="train our model by so many MPI ranks")
     a = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        features, data = (a.features, a.data) if a.features and a.data else (_made_up(work), work)
-        train_rankers(
-            as_features(matrices.load(features, "trn", False)[0]),
-            matrices.labels(data, "trn"),
-            matrices.chain(features),
-        ).save(work / "ours")
+        if a.texts:
+            features, data = _of_texts(a.data, work), a.data
+        else:
+            features, data = (a.features, a.data) if a.features and a.data else (_made_up(work), work)
+        if a.ranks:
+            more = ["-c", features / "hlt"]
+            model = train(work / "model", [features / "X.trn.npz"], data / "Y.trn.npz", "tfn", a.ranks, *more)
+            (work / "ours").symlink_to(model / "ranker")
+        else:
+            train_rankers(
+                as_features(matrices.load(features, "trn", False)[0]),
+                matrices.labels(data, "trn"),
+                matrices.chain(features),
+            ).save(work / "ours")
         subprocess.run(
             [a.peer, "-c", _PEER, _ROOT / "tests/benchmarks/sides", features, data, work, json.dumps(POST_PROCESSORS)],
             check=True,
             env={**os.environ, "PYTHONPATH": ""},
         )
         queries = as_features(matrices.load(features, "tst", False)[0])
-        agree = [_compare(work, model, post, queries) for model in ("ours", "peer") for post in POST_PROCESSORS]
+        agree = [
+            _compare(work, model, post, queries, a.ranks) for model in ("ours", "peer") for post in POST_PROCESSORS
+        ]
     sys.exit(0 if all(agree) else 1)
 
 
-def _compare(work: Path, model: str, post: str, queries: object) -> bool:
+def _compare(work: Path, model: str, post: str, queries: object, ranks: int) -> bool:
     """One model, one post-processor: our predictions beside the peer's."""
     ours = XLinear.load(work / model).predict(queries, beam_size=10, only_topk=10, post_processor=post)
     theirs = smat.load_npz(work / f"{model}.{post}.npz").tocsr()
@@ -83,6 +98,7 @@ def _compare(work: Path, model: str, post: str, queries: object) -> bool:
     worst = float(np.abs(ours_dense - theirs_dense).max())
     print(json.dumps({
         "interop": "rankers_with_pecos", "model_of": model, "post_processor": post, "queries": ours.shape[0],
+        **({"ranks": ranks} if ranks and model == "ours" else {}),
         "rows_with_other_labels": int(differing), "largest_score_difference": worst,
     }))  # fmt: skip
     return differing == 0 and worst <= _TOLERANCE
@@ -95,6 +111,21 @@ def _filled(predicted: smat.csr_matrix) -> np.ndarray:
         scores = np.sort(predicted.data[predicted.indptr[i] : predicted.indptr[i + 1]])[::-1]
         out[i, : len(scores)] = scores
     return out
+
+
+def _of_texts(data: Path, work: Path) -> Path:
+    """TF-IDF of a folder's texts, and a tree."""
+    from xmc_tf.features import Tfidf
+
+    folder = work / "features"
+    folder.mkdir()
+    texts = TextFile(data / "X.trn.txt")
+    tfidf = Tfidf.fit(texts)
+    X = tfidf.transform(texts)
+    save_matrix(folder / "X.trn.npz", X)
+    save_matrix(folder / "X.tst.npz", tfidf.transform(TextFile(data / "X.tst.txt")))
+    save_chain(folder / "hlt", build_tree(label_embedding("pifa", X, matrices.labels(data, "trn"))))
+    return folder
 
 
 def _made_up(work: Path) -> Path:
