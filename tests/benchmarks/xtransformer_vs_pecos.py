@@ -1,12 +1,15 @@
 """XR-Transformer end to end, from texts and labels to predictions, against libpecos on the same files.
 
     python -m tests.benchmarks.xtransformer_vs_pecos --encoder MODEL --data DIR [--peer PYTHON]
-        [--length 64] [--leaf 16] [--first N --least 3 --test 5000] [--only NAME …] [-- more flags of xmc_tf.train]
+        [--length 64] [--leaf 16] [--first N --least 3 --test 5000] [--peer-steps N] [--only NAME …]
+        [-- more flags of xmc_tf.train]
 
 MODEL is a folder of weights that both sides load. Ours runs as its users run it, by the command line, without looking
 at the test documents: linear rankers alone, rankers on the frozen encoder, the default recipe, and the peer's own
 settings. The peer runs with those settings, frozen and fine-tuned. Prints a table, and one JSON line: P@1, P@3, P@5 in
-percent and the seconds of each, from files to predictions.
+percent, the seconds of each from files to predictions, and the documents a second of the training steps alone.
+
+``--peer-steps 20`` cuts the peer's fine-tuning short, where its speed is wanted and not its precision.
 
 ``--first 30000 --least 3`` takes the first documents and the labels that at least so many of them have.
 """
@@ -14,11 +17,13 @@ percent and the seconds of each, from files to predictions.
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +32,12 @@ import scipy.sparse as smat
 from tests.benchmarks.sides import matrices
 from xmc_tf.metrics import format_table
 
+_BATCH = 32
+_STEP = re.compile(r"^(\d\d:\d\d:\d\d) I level (\d+), step (\d+) of ", re.MULTILINE)
 _STEPS = 236  # of the peer's, for each level; of ours with the peer's settings
 _PEERS_SETTINGS = (
     "--loss-function weighted-squared-hinge -ns tfn+man --bootstrap-method linear --max-active-matching-labels 500 "
-    f"--learning-rate 1e-4 --batch-size 32 --max-steps {_STEPS}"
+    f"--learning-rate 1e-4 --batch-size {_BATCH} --max-steps {_STEPS}"
 ).split()
 
 
@@ -46,6 +53,7 @@ def main() -> None:
     parser.add_argument("--least", type=int, default=1, help="training documents that a label must have")
     parser.add_argument("--test", type=int, help="test documents to take")
     parser.add_argument("--steps", type=int, default=_STEPS, help="of fine-tuning, a level, with the peer's settings")
+    parser.add_argument("--peer-steps", type=int, help="of the peer; as many as ours where not given")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="run these alone")
     parser.add_argument("more", nargs="*", help="flags of xmc_tf.train for all of ours, after --")
     a = parser.parse_args()
@@ -65,8 +73,11 @@ def main() -> None:
             if a.peer and (a.only is None or name in a.only):
                 results[name] = _peer(data, a, fine_tune)
                 print(f"{name}: {results[name]}", file=sys.stderr, flush=True)
-    rows = [[name, *(f"{p:.2f}" for p in one["precision"]), f"{one['seconds']:.0f}"] for name, one in results.items()]
-    print(format_table(["", "P@1", "P@3", "P@5", "seconds"], rows), file=sys.stderr)
+    rows = [
+        [name, *(f"{p:.2f}" for p in one["precision"]), f"{one['seconds']:.0f}", str(one["documents_per_s"] or "")]
+        for name, one in results.items()
+    ]
+    print(format_table(["", "P@1", "P@3", "P@5", "seconds", "documents/s"], rows), file=sys.stderr)
     figure = {"figure": "xtransformer_vs_pecos", "data": a.data.name, "length": a.length, "leaf": a.leaf}
     print(json.dumps({**figure, "first": a.first, "more": a.more, "results": results}))
 
@@ -97,7 +108,7 @@ def _ours(data: Path, work: Path, a: argparse.Namespace, flags: list[str]) -> di
     train += ["--max-leaf-size", str(a.leaf), "--threshold", "0.01", "--threads", str(a.threads), *flags]
     predict = [*python, "xmc_tf.predict", "-t", str(data / "X.tst.txt"), "-m", str(model), "-o", str(predicted)]
     begin = time.perf_counter()
-    subprocess.run(train, check=True, stdout=sys.stderr)
+    speed = _documents_per_s(train)
     trained = time.perf_counter()
     subprocess.run([*predict, "-k", "10", "-b", "10"], check=True, stdout=sys.stderr)
     done = time.perf_counter()
@@ -108,13 +119,39 @@ def _ours(data: Path, work: Path, a: argparse.Namespace, flags: list[str]) -> di
         "train_s": round(trained - begin, 1),
         "predict_s": round(done - trained, 1),
         "seconds": round(done - begin, 1),
+        "documents_per_s": speed,
     }
+
+
+def _documents_per_s(train: list[str]) -> float | None:
+    """Trains, passes on what it says, and takes from it the speed of the steps of all levels together."""
+    documents = seconds = 0.0
+    last: dict[str, tuple[int, datetime]] = {}  # of each level
+    with subprocess.Popen(train, stdout=sys.stderr, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr or ():
+            sys.stderr.write(line)
+            if found := _STEP.search(line):
+                clock, level, step = datetime.strptime(found[1], "%H:%M:%S"), found[2], int(found[3])
+                if level in last:
+                    documents += (step - last[level][0]) * _BATCH
+                    seconds += (clock - last[level][1]).seconds
+                last[level] = (step, clock)
+    if process.returncode:
+        sys.exit(process.returncode)
+    return round(documents / seconds, 1) if seconds else None
 
 
 def _peer(data: Path, a: argparse.Namespace, fine_tune: int) -> dict[str, Any]:
     """The same on the other side; it has no vectoriser of its own, so its users' usual one makes the features."""
     script = Path(__file__).parent / "sides" / "peer_xtransformer.py"
-    given = [str(data), str(a.encoder.resolve()), str(a.length), str(a.leaf), str(a.threads), str(a.steps * fine_tune)]
+    given = [
+        str(data),
+        str(a.encoder.resolve()),
+        str(a.length),
+        str(a.leaf),
+        str(a.threads),
+        str((a.peer_steps or a.steps) * fine_tune),
+    ]
     environment = {**os.environ, "PYTHONPATH": "", "OMP_NUM_THREADS": str(a.threads)}
     run = subprocess.run([a.peer, str(script), *given], stdout=subprocess.PIPE, text=True, check=True, env=environment)
     return json.loads(run.stdout.splitlines()[-1])
