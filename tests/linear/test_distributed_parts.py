@@ -184,11 +184,11 @@ def test_the_table_names_ranks_and_adds_up():
     account = Account(threads=2)
     with account.busy():
         pass
-    account.solved(7, 100)
+    account.solved(7, 5 << 19)
     one = {**account.summary("here"), "busy_s": 1234.56, "waiting_s": 0.4, "peak_bytes": 3 << 30}
     lines = format_accounts([one, one]).splitlines()
-    assert " ".join(lines[0].split()) == "rank host threads sub-problems busy s waiting s own memory, peak"
-    assert lines[1].split() == ["0", "here", "2", "1", "1234.6", "0.4", "3,072", "MiB"]
+    assert " ".join(lines[0].split()) == "rank host threads sub-problems busy s waiting s own memory, peak weights"
+    assert lines[1].split() == ["0", "here", "2", "1", "1234.6", "0.4", "3,072", "MiB", "2.5", "MiB"]
     assert len({len(line) for line in lines}) == 1
     assert account.peak_bytes > 1 << 20
 

@@ -110,11 +110,12 @@ def accounts_table(communicator: Communicator, account: Account) -> str:
 
 def format_accounts(everyone: Sequence[dict[str, float | int | str]]) -> str:
     """The table of the ranks' figures."""
-    heads = ["rank", "host", "threads", "sub-problems", "busy s", "waiting s", "own memory, peak"]
+    heads = ["rank", "host", "threads", "sub-problems", "busy s", "waiting s", "own memory, peak", "weights"]
     rows = [
         [
             str(rank), str(one["host"]), str(one["threads"]), f"{one['problems']:,}", f"{one['busy_s']:.1f}",
             f"{one['waiting_s']:.1f}", f"{float(one['peak_bytes']) / 2**20:,.0f} MiB",
+            f"{float(one['written']) / 2**20:,.1f} MiB",
         ]
         for rank, one in enumerate(everyone)
     ]  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.npz import read_npz
-from xmc_tf.data.npz_write import write_npz
+from xmc_tf.data.npz_write import Stream, write_npz
 from xmc_tf.linear.distributed.plan import SubProblem
 from xmc_tf.linear.kernels.emit import Columns
 
@@ -41,9 +41,13 @@ def write_block(path: Path, parts: Sequence[Columns]) -> None:
         write_npz(file, {
             "labels": np.concatenate([part.labels for part in parts]),
             "counts": np.concatenate([np.diff(part.indptr) for part in parts]),
-            "features": np.concatenate([part.features for part in parts]),
-            "weights": np.concatenate([part.weights for part in parts]),
+            "features": _one_after_the_other([part.features for part in parts]),
+            "weights": _one_after_the_other([part.weights for part in parts]),
         })  # fmt: skip
+
+
+def _one_after_the_other(arrays: Sequence[np.ndarray]) -> Stream:
+    return Stream(arrays[0].dtype, sum(map(len, arrays)), lambda: arrays)
 
 
 def open_block(path: Path) -> Block:

@@ -70,6 +70,8 @@ def train_over_ranks(
             predicted = work.file(f"predicted-{run.start}.npz")
             predict_over_ranks(communicator, model, X, predicted, account)
         together(communicator, partial(_store, work, levels, run, predicted, instances))
+        if run == course.runs[-1]:
+            levels = None  # rank 0 alone has held them; from here on all have the same
         _train_run(communicator, work, run, instances, account, seed)
         for t in run:
             problem = open_problem(work.level(t))
