@@ -1,9 +1,12 @@
 """Checkpoints: any number of ranks to any other, and every kind of damage named with its file."""
 
 import errno
+import gc
 import json
 import re
 import shutil
+import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.collective.threads import all_well, on_ranks
-from xmc_tf.collective import shard_files
+from xmc_tf.collective import packed_arrays, shard_files
 from xmc_tf.collective.checkpoint import load_tables, read_manifest, save_tables
+from xmc_tf.collective.packed_arrays import read_arrays, write_arrays
 from xmc_tf.collective.partition import Partition, even_rows
 from xmc_tf.collective.table import make_table
 from xmc_tf.common.errors import InputError
@@ -102,6 +106,78 @@ def test_what_is_the_same_everywhere_comes_back(tmp_path):
     assert (manifest.step, manifest.ranks) == (12, 3)
 
 
+@given(
+    sizes=st.lists(st.integers(0, 300), max_size=12),
+    pack_bytes=st.sampled_from([1, 500, 1 << 30]),
+    block_bytes=st.sampled_from([7, 64, 1 << 20]),
+)
+@settings(max_examples=30)
+def test_arrays_of_any_size_lie_in_few_files(tmp_path_factory, sizes, pack_bytes, block_bytes):
+    """No file is longer than it may be, but with an array that is; in the end all is as it was."""
+    folder = tmp_path_factory.mktemp("arrays")
+    arrays = {f"{n}": np.random.default_rng(n).bytes(size) for n, size in enumerate(sizes)}
+    arrays = {name: np.frombuffer(raw, np.uint8) for name, raw in arrays.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed_arrays, "PACK_BYTES", pack_bytes)
+        patch.setattr(packed_arrays, "BLOCK_BYTES", block_bytes)
+        packed = write_arrays(folder, arrays)
+    back = read_arrays(folder, packed)
+    assert list(back) == list(arrays)
+    for name, value in arrays.items():
+        np.testing.assert_array_equal(back[name], value)
+        where = packed.arrays[name]
+        np.testing.assert_array_equal(
+            np.fromfile(folder / where.file, np.uint8, len(value), offset=where.offset), value
+        )
+    assert {path.name: path.stat().st_size for path in folder.iterdir()} == packed.files
+    together = {file: [one for one in packed.arrays.values() if one.file == file] for file in packed.files}
+    assert all(length <= pack_bytes or len(together[file]) == 1 for file, length in packed.files.items())
+    if pack_bytes == 1 << 30:
+        assert len(packed.files) == bool(sizes)
+
+
+def test_arrays_are_asked_for_in_turn_and_by_the_first_rank_alone(tmp_path):
+    """So that of a large model there is one array a second time, not all."""
+    alive, most = [], []
+
+    def give(number):
+        gc.collect()
+        value = np.full(1000, number, np.float32)
+        alive.append(weakref.ref(value))
+        most.append(sum(one() is not None for one in alive))
+        return value
+
+    extra = {f"{number}": partial(give, number) for number in range(9)}
+    all_well(on_ranks(2, lambda one: save_tables(tmp_path / "c", [trained(one)], one, extra)))
+    assert len(alive) == 9
+    assert max(most) <= 2
+    _, back = load(tmp_path / "c")
+    assert [value[0] for value in back.values()] == list(range(9))
+
+
+def test_a_checkpoint_of_the_time_when_every_array_had_a_file(tmp_path):
+    folder = tmp_path / "c"
+    extra = {"kernel": np.float32([[1, 2], [3, 4]]), "step": np.array(5), "text": np.array(["a", "bcd"])}
+    save(folder, extra={})
+    data = next(folder.glob("data-*"))
+    entries = {}
+    for number, (name, value) in enumerate(extra.items()):
+        flat = value.reshape(-1)
+        shard = shard_files.write_shard(
+            data / f"replicated-{number:05d}.npy", lambda i, j, flat=flat: flat[i:j], 0, len(flat), (), value.dtype
+        )
+        entries[name] = {"shape": list(value.shape), "file": shard.to_json()}
+    _rewrite(folder, lambda content: content.update(version=1, replicated=entries))
+    tables, back = load(folder)
+    np.testing.assert_array_equal(stacked(tables), whole(23, 3))
+    assert list(back) == list(extra)
+    for name, value in extra.items():
+        np.testing.assert_array_equal(back[name], value)
+        assert back[name].dtype == value.dtype
+    _flip(data / "replicated-00000.npy")
+    assert "replicated-00000.npy, array 'kernel': not what was saved" in refused(folder)
+
+
 def test_rows_alone_for_evaluation(tmp_path):
     save(tmp_path / "c")
     tables, _ = load(tmp_path / "c", slots=False)
@@ -167,7 +243,8 @@ def test_damage_is_refused_and_the_file_named(tmp_path):
     good = tmp_path / "good"
     save(good, extra={"kernel": np.ones(1000, np.float32)})
     other = tmp_path / "other"
-    all_well(on_ranks(3, lambda one: save_tables(other, [_moved(trained(one))], one)))
+    kernel = {"kernel": np.zeros(1000, np.float32)}
+    all_well(on_ranks(3, lambda one: save_tables(other, [_moved(trained(one))], one, kernel)))
 
     def damaged(change):
         folder = tmp_path / "bad"
@@ -192,8 +269,24 @@ def test_damage_is_refused_and_the_file_named(tmp_path):
     header = damaged(lambda folder: _flip(some_file(folder, "values", 0), at=3))
     assert "00-items.values.00000.npy is no .npy file" in header
 
-    beside = damaged(lambda folder: _cut(next(folder.glob("data-*/replicated-*.npy"))))
-    assert "replicated-00000.npy is cut short" in beside
+    def pack(folder):
+        return next(folder.glob("data-*/replicated-00000.bin"))
+
+    beside = damaged(lambda folder: _cut(pack(folder)))
+    assert "replicated-00000.bin is cut short" in beside
+    lost = damaged(lambda folder: pack(folder).unlink())
+    assert "replicated-00000.bin is missing" in lost
+    for at in (0, -1):
+        changed = damaged(lambda folder, at=at: _flip(pack(folder), at))
+        assert "replicated-00000.bin, array 'kernel': not what was saved" in changed
+    mixed = damaged(lambda folder: shutil.copy(pack(other), pack(folder)))
+    assert "replicated-00000.bin, array 'kernel': not what was saved" in mixed
+    misplaced = damaged(
+        lambda folder: _rewrite(
+            folder, lambda content: content["replicated"]["arrays"]["kernel"].update(offset=64, checksums=[])
+        )
+    )
+    assert "replicated-00000.bin, array 'kernel': not what was saved" in misplaced
 
     half = damaged(lambda folder: _cut(folder / "manifest.json"))
     assert f"{tmp_path / 'bad' / 'manifest.json'} cannot be read" in half

@@ -7,7 +7,7 @@ checkpoint as it was.
 
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +16,12 @@ import tensorflow as tf
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.manifest import (
     Manifest,
-    SavedArray,
     SavedTable,
     check_ranges,
     read_manifest,
     write_manifest,
 )
+from xmc_tf.collective.packed_arrays import Given, read_arrays, write_arrays
 from xmc_tf.collective.row_access import get_rows, row_type, set_rows
 from xmc_tf.collective.shard_files import ShardFile, open_shard, read_rows, write_shard
 from xmc_tf.collective.table import ShardedTable
@@ -38,7 +38,7 @@ def save_tables(
     folder: str | Path,
     tables: Sequence[ShardedTable],
     communicator: Communicator,
-    extra: dict[str, np.ndarray] | None = None,
+    extra: Mapping[str, Given] | None = None,
     step: int = 0,
 ) -> None:
     """Writes the tables with their slots, and what is the same on all ranks; to be called by all of them.
@@ -53,7 +53,8 @@ def save_tables(
         folder: the checkpoint's.
         tables: what is sharded; the same ones on all ranks.
         communicator: the ranks.
-        extra: what is the same on all ranks; rank 0 writes its own.
+        extra: what is the same on all ranks, arrays or functions that give them when their turn comes, so that they
+            need not all be in memory a second time; rank 0 writes its own.
         step: how far training is.
 
     Raises:
@@ -112,7 +113,7 @@ def load_tables(
             for shard in shards:
                 if shard.start < high and shard.stop > low:
                     open_shard(data / shard.file, shard)
-        extra = {name: _read_array(data, entry) for name, entry in manifest.replicated.items()}
+        extra = read_arrays(data, manifest.replicated)
         for table, shards, variable in wanted:
             low, high = (int(bound) for bound in table.partition.bounds[table.rank : table.rank + 2])
             for shard in shards:
@@ -179,7 +180,7 @@ def _finish(
     data: Path,
     tables: Sequence[ShardedTable],
     everybodys: list[Written],
-    extra: dict[str, np.ndarray],
+    extra: Mapping[str, Given],
     step: int,
 ) -> None:
     """Rank 0 writes what is the same everywhere, and the manifest that makes it all count."""
@@ -200,33 +201,8 @@ def _finish(
         for shards in files.values():
             check_ranges("the ranks", table.name, table.rows, shards)
         saved[table.name] = SavedTable(table.rows, table.dim, files.pop(VALUES), files)
-    replicated = {
-        name: _write_array(data / f"replicated-{number:05d}.npy", name, value)
-        for number, (name, value) in enumerate(extra.items())
-    }
+    replicated = write_arrays(data, extra)
     write_manifest(folder, Manifest(data.name, int(step), len(everybodys), saved, replicated))
-
-
-def _write_array(path: Path, name: str, value: np.ndarray) -> SavedArray:
-    value = np.asarray(value)
-    if value.dtype.hasobject or value.dtype.kind not in "biufcSU":
-        raise InputError(
-            f"extra[{name!r}] cannot be saved", expected="an array of numbers or text", received=f"{value.dtype}"
-        )
-    flat = value.reshape(-1)
-    return SavedArray(list(value.shape), write_shard(path, lambda i, j: flat[i:j], 0, len(flat), (), value.dtype))
-
-
-def _read_array(data: Path, entry: SavedArray) -> np.ndarray:
-    flat = np.empty(entry.file.stop, dtype=np.dtype(entry.file.dtype))
-
-    def put(start: int, values: np.ndarray) -> None:
-        flat[start : start + len(values)] = values
-
-    read_rows(data, entry.file, 0, len(flat), put)
-    if len(flat) == 0:
-        open_shard(data / entry.file.file, entry.file)
-    return flat.reshape(entry.shape)
 
 
 def _parts_of(

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from xmc_tf.collective.packed_arrays import Packed, SavedArray
 from xmc_tf.collective.shard_files import ShardFile
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
 
 MANIFEST = "manifest.json"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -34,19 +37,6 @@ class SavedTable:
 
 
 @dataclass(frozen=True)
-class SavedArray:
-    """An array that is the same on all ranks, as rows of one number each.
-
-    Args:
-        shape: of the array.
-        file: where its numbers are.
-    """
-
-    shape: list[int]
-    file: ShardFile
-
-
-@dataclass(frozen=True)
 class Manifest:
     """A whole checkpoint.
 
@@ -55,14 +45,14 @@ class Manifest:
         step: how far training was.
         ranks: how many wrote it.
         tables: by name.
-        replicated: what is the same on all ranks, by name.
+        replicated: what is the same on all ranks.
     """
 
     data: str
     step: int
     ranks: int
     tables: dict[str, SavedTable]
-    replicated: dict[str, SavedArray]
+    replicated: Packed
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -91,13 +81,15 @@ def read_manifest(folder: str | Path) -> Manifest:
     try:
         content = json.loads(path.read_text())
         version = content.pop("version")
-        if version != VERSION:
-            raise InputError(f"{path} has another version", expected=f"{VERSION}", received=f"{version}")
+        if version not in (1, VERSION):
+            raise InputError(
+                f"{path} has another version",
+                expected=f"{VERSION}",
+                received=f"{version}",
+                fix="a newer xmc_tf has written it: take that one",
+            )
         tables = {name: _table(entry) for name, entry in content.pop("tables").items()}
-        replicated = {
-            name: SavedArray(entry["shape"], ShardFile(**entry["file"]))
-            for name, entry in content.pop("replicated").items()
-        }
+        replicated = (_packed if version == VERSION else _one_a_file)(content.pop("replicated"))
         manifest = Manifest(tables=tables, replicated=replicated, **content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InputError):
@@ -134,3 +126,19 @@ def check_ranges(where: str, name: str, rows: int, shards: Sequence[ShardFile]) 
 def _table(entry: dict[str, Any]) -> SavedTable:
     slots = {slot: [ShardFile(**shard) for shard in shards] for slot, shards in entry["slots"].items()}
     return SavedTable(entry["rows"], entry["dim"], [ShardFile(**shard) for shard in entry["values"]], slots)
+
+
+def _packed(entry: dict[str, Any]) -> Packed:
+    return Packed(dict(entry["files"]), {name: SavedArray(**array) for name, array in entry["arrays"].items()})
+
+
+def _one_a_file(entries: dict[str, Any]) -> Packed:
+    """Version 1, in which every array was a ``.npy`` file, that is, a header and the array."""
+    files, arrays = {}, {}
+    for name, entry in entries.items():
+        shard = ShardFile(**entry["file"])
+        saved = SavedArray(entry["shape"], shard.dtype, shard.file, 0, 0, shard.checksums)
+        block_bytes = shard.block_rows * np.dtype(shard.dtype).itemsize
+        arrays[name] = dataclasses.replace(saved, offset=shard.bytes - saved.bytes, block_bytes=block_bytes)
+        files[shard.file] = shard.bytes
+    return Packed(files, arrays)

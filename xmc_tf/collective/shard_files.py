@@ -125,19 +125,7 @@ def read_rows(folder: Path, shard: ShardFile, start: int, stop: int, put: Callab
 
 def open_shard(path: Path, shard: ShardFile) -> np.ndarray:
     """The file's array, mapped into memory, after looking at whether it can be the one."""
-    if not path.is_file():
-        raise InputError(
-            f"{path} is missing",
-            expected="every file that the checkpoint's manifest names",
-            fix="copy the whole checkpoint again; with several hosts its folder must be one that all of them see",
-        )
-    if (length := path.stat().st_size) != shard.bytes:
-        raise InputError(
-            f"{path} is {'cut short' if length < shard.bytes else 'longer than it was'}",
-            expected=f"{shard.bytes:,} bytes",
-            received=f"{length:,} bytes",
-            fix="copy it again, or go back to an earlier checkpoint",
-        )
+    check_length(path, shard.bytes)
     try:
         array: np.ndarray = np.load(path, mmap_mode="r" if np.prod(shard.shape) else None, allow_pickle=False)
     except (ValueError, EOFError, SyntaxError) as error:  # what numpy's reader of headers may raise
@@ -150,6 +138,23 @@ def open_shard(path: Path, shard: ShardFile) -> np.ndarray:
             fix="copy the whole checkpoint again",
         )
     return array
+
+
+def check_length(path: Path, length: int) -> None:
+    """Says what is wrong with a checkpoint's file that is missing or has another length."""
+    if not path.is_file():
+        raise InputError(
+            f"{path} is missing",
+            expected="every file that the checkpoint's manifest names",
+            fix="copy the whole checkpoint again; with several hosts its folder must be one that all of them see",
+        )
+    if (found := path.stat().st_size) != length:
+        raise InputError(
+            f"{path} is {'cut short' if found < length else 'longer than it was'}",
+            expected=f"{length:,} bytes",
+            received=f"{found:,} bytes",
+            fix="copy it again, or go back to an earlier checkpoint",
+        )
 
 
 def rows_in_a_block(row_shape: tuple[int, ...], dtype: Any, block_bytes: int) -> int:

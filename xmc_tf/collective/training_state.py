@@ -1,5 +1,6 @@
 """All that a training needs to go on: the model, what its optimizer keeps, and how far it is."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def save_training(folder: str | Path, model: tf_keras.Model, communicator: Commu
         The number of steps made.
     """
     step = int(model.optimizer.iterations)
-    replicated = {name: _to_numpy(variable) for name, variable in _replicated(model).items()}
+    replicated = {name: partial(_to_numpy, variable) for name, variable in _replicated(model).items()}
     save_tables(folder, tables_of(model), communicator, replicated, step)
     return step
 

@@ -7,6 +7,7 @@ and inside a level from its last checkpoint.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from scipy.sparse import csr_matrix, spmatrix, vstack
 
 from xmc_tf.collective.checkpoint import load_tables, save_tables
 from xmc_tf.collective.manifest import read_manifest
+from xmc_tf.collective.packed_arrays import Given
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.collective.training_state import has_checkpoint
 from xmc_tf.common.errors import InputError
@@ -224,7 +226,9 @@ class LevelByLevel:
 
     def _save(self, folder: Path, head: LabelHead, predicted: csr_matrix | None, steps: int) -> None:
         """The level's result: encoder, head, and the predictions that the next level wants."""
-        extra = {f"encoder/{number:05d}": _numpy(one) for number, one in enumerate(self.encoder.variables)}
+        extra: dict[str, Given] = {
+            f"encoder/{number:05d}": partial(_numpy, one) for number, one in enumerate(self.encoder.variables)
+        }
         if predicted is not None:
             extra |= {"data": predicted.data, "indices": predicted.indices, "indptr": predicted.indptr}
         save_tables(folder, [head.table], self.strategy.communicator, extra, steps)
