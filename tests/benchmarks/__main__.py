@@ -26,6 +26,8 @@ def main() -> None:
         "serving_latency": ["--model", a.model, "--texts", f"{a.data}/X.tst.txt"] if a.model and a.data else None,
         "collective_overhead": [],
         "collective_steps": [],
+        "clocks_overhead": [],
+        "checkpoint_speed": [],
         "pairs_memory": [],
         "label_head_steps": [],
         "ranker_planner": [],

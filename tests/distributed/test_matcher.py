@@ -1,9 +1,12 @@
 """Fine-tuning on one, two and four workers: the same losses, the same head, the same predictions."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util.tensor_util import make_ndarray
 
 from tests.distributed.launch import horovodrun, python
 
@@ -15,7 +18,8 @@ def runs(tmp_path_factory):
     """What each rank of one, two and four workers said."""
     said = {}
     for size in (1, 2, 4):
-        folder = str(tmp_path_factory.mktemp(f"world_{size}"))
+        folder = str(tmp_path_factory.getbasetemp() / f"world_{size}")
+        Path(folder).mkdir()
         run = (
             python("matcher_training.py", "levels", folder, timeout=240)
             if size == 1
@@ -62,6 +66,28 @@ def test_all_levels_with_their_predictions(runs):
             ):
                 assert (step, measures) == (at, pytest.approx(theirs))
         np.testing.assert_allclose(ours["predicted"], alone["predicted"], rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_tensorboard_shows_what_communication_costs(runs, tmp_path_factory, size):
+    events = EventAccumulator(
+        str(tmp_path_factory.getbasetemp() / f"world_{size}" / f"logs {size}"), size_guidance={"tensors": 0}
+    )
+    events.Reload()
+
+    def curve(level, name):
+        return [float(make_ndarray(event.tensor_proto)) for event in events.Tensors(f"level_{level}/{name}")]
+
+    assert len(runs[size]) == size
+    for level in (1, 2, 3):
+        waited, whole = curve(level, "communication_ms_per_step"), curve(level, "step_ms")
+        sent = curve(level, "wire_bytes_per_step")
+        assert len(waited) == len(whole) == len(sent) == 4
+        if size == 1:
+            assert waited == sent == [0.0] * 4
+        else:
+            assert all(0 < inside < step for inside, step in zip(waited, whole, strict=True))
+            assert min(sent) > 0
 
 
 def test_two_workers_begin_and_others_go_on(runs, tmp_path):

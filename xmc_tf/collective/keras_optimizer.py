@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from xmc_tf.collective import horovod_ops
+from xmc_tf.collective import horovod_ops, time_spent
 from xmc_tf.collective.accumulation import Accumulator
 from xmc_tf.collective.gradients import (
     Gradient,
@@ -170,6 +170,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
                 self._step(replicated, dense, tables, rows)
             else:
                 self._accumulate(replicated, dense, tables, rows)
+            time_spent.add_up()
         return self.iterations
 
     def _accumulate(

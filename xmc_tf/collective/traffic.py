@@ -1,9 +1,14 @@
-"""How many bytes this process has sent to other ranks, by kind; counted inside the graph, shown in TensorBoard."""
+"""How many bytes this process has sent to other ranks, by kind; counted inside the graph, shown in TensorBoard.
+
+The time that goes with them is taken in ``time_spent.py``.
+"""
 
 from contextlib import AbstractContextManager, nullcontext
 
 import tensorflow as tf
 import tf_keras
+
+from xmc_tf.collective.time_spent import seconds_in_collectives
 
 _COUNTERS: dict[str, tf.Variable] = {}
 
@@ -43,7 +48,7 @@ def bytes_sent() -> dict[str, int]:
 
 
 class TrafficSummaries(tf_keras.callbacks.Callback):
-    """Writes the bytes sent in each epoch, and per step in it, to TensorBoard.
+    """Writes the bytes sent in each epoch, and per step in it, to TensorBoard, and a step's time in collectives.
 
     Example:
         >>> model.fit(data, callbacks=[TrafficSummaries(logdir)])
@@ -57,10 +62,11 @@ class TrafficSummaries(tf_keras.callbacks.Callback):
         self._writer = tf.summary.create_file_writer(str(logdir))
         self._steps = 0
         self._before: dict[str, int] = {}
+        self._spent_before = 0.0
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Remembers where the counters stand."""
-        self._steps, self._before = 0, bytes_sent()
+        self._steps, self._before, self._spent_before = 0, bytes_sent(), seconds_in_collectives()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Counts the steps."""
@@ -73,6 +79,8 @@ class TrafficSummaries(tf_keras.callbacks.Callback):
                 new = sent - self._before.get(kind, 0)
                 tf.summary.scalar(f"bytes sent/{kind}", new, step=epoch)
                 tf.summary.scalar(f"bytes sent per step/{kind}", new / max(self._steps, 1), step=epoch)
+            spent = 1000 * (seconds_in_collectives() - self._spent_before)
+            tf.summary.scalar("milliseconds in collectives per step", spent / max(self._steps, 1), step=epoch)
         self._writer.flush()
 
 

@@ -169,6 +169,7 @@ def fine_tune_level(
                         save_training(folder / "best", trained, world)
                 save_training(folder / "last", trained, world)
                 _same_dropout_from_here(seed, rank)
+                meter.go_on()
 
     result.steps, result.seconds, result.padding_share = position.step, time.monotonic() - started, meter.padding_share
     result.stopped_early = position.step < total

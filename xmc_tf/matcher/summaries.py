@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.time_spent import seconds_in_collectives
 from xmc_tf.collective.traffic import bytes_sent
 from xmc_tf.params import MatcherParams
 from xmc_tf.tree import LabelTree
@@ -22,6 +23,8 @@ class Course(NamedTuple):
         tokens_per_second: without padding.
         padding_share: which part of what the encoder was given was padding.
         wire_bytes: sent to other workers, a step, over all workers.
+        communication_ms: of a step in collectives, waiting for slower workers included; the mean of the workers.
+        step_ms: that a step takes.
     """
 
     losses: list[float]
@@ -29,6 +32,8 @@ class Course(NamedTuple):
     tokens_per_second: float
     padding_share: float
     wire_bytes: float
+    communication_ms: float
+    step_ms: float
 
     def line(self, learning_rate: float, gradient_norm: float) -> str:
         """As the log shows it."""
@@ -43,6 +48,7 @@ class Course(NamedTuple):
         ]
         if self.wire_bytes:
             parts.append(f"{self.wire_bytes / 2**20:.2f} MiB sent a step")
+            parts.append(f"{self.communication_ms:.1f} of {self.step_ms:.1f} ms a step in communication")
         return ", ".join(parts)
 
 
@@ -56,7 +62,7 @@ class StepMeter:
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator
         self._counts: list[tf.Tensor] = []
-        self._since, self._sent = time.monotonic(), _sent()
+        self._since, self._sent, self._spent = time.monotonic(), _sent(), seconds_in_collectives()
         self._tokens = self._cells = 0.0
 
     def add(self, counts: tf.Tensor) -> None:
@@ -67,12 +73,12 @@ class StepMeter:
         """What has come since the last time."""
         counts = np.array([one.numpy() for one in self._counts], np.float64).reshape(-1, 4)
         self._counts.clear()
-        now, sent = time.monotonic(), _sent()
-        mine = np.concatenate([counts[:, 0], counts[:, 1:].sum(axis=0), [sent - self._sent]])
+        now, sent, spent = time.monotonic(), _sent(), seconds_in_collectives()
+        mine = np.concatenate([counts[:, 0], counts[:, 1:].sum(axis=0), [sent - self._sent, spent - self._spent]])
         everyones = self._communicator.allreduce_array(mine)
-        losses, (documents, tokens, cells, wire) = everyones[:-4], everyones[-4:]
+        losses, (documents, tokens, cells, wire, waited) = everyones[:-5], everyones[-5:]
         seconds = max(now - self._since, 1e-9)
-        self._since, self._sent = now, sent
+        self._since, self._sent, self._spent = now, sent, spent
         self._tokens, self._cells = self._tokens + tokens, self._cells + cells
         steps = losses.reshape(-1, batches_per_step).mean(axis=1) if len(losses) else losses
         return Course(
@@ -81,7 +87,13 @@ class StepMeter:
             tokens / seconds,
             1.0 - tokens / cells if cells else 0.0,
             wire / max(len(steps), 1),
+            1000 * waited / self._communicator.size / max(len(steps), 1),
+            1000 * seconds / max(len(steps), 1),
         )
+
+    def go_on(self) -> None:
+        """Begins to count time here: a validation or a checkpoint has come between two steps."""
+        self._since, self._sent, self._spent = time.monotonic(), _sent(), seconds_in_collectives()
 
     @property
     def padding_share(self) -> float:
@@ -114,6 +126,8 @@ class LevelSummaries:
         self._scalar("tokens_per_second", course.tokens_per_second, step)
         self._scalar("padding_share", course.padding_share, step)
         self._scalar("wire_bytes_per_step", course.wire_bytes, step)
+        self._scalar("communication_ms_per_step", course.communication_ms, step)
+        self._scalar("step_ms", course.step_ms, step)
         self._writer.flush()
 
     def write_validation(self, step: int, measures: dict[str, float]) -> None:

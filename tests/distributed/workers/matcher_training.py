@@ -124,6 +124,7 @@ def all_levels():
         folder=FOLDER / f"matcher {world.size}",
         validation=validation,
         seed=5,
+        logdir=FOLDER / f"logs {world.size}",
     )
     mine = slice(N * world.rank // world.size, N * (world.rank + 1) // world.size)
     vectors = encode(encoder, store, np.arange(N))[mine]

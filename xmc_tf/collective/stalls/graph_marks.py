@@ -1,4 +1,4 @@
-"""Marks in the graph: two counters around every collective, which cost a few microseconds."""
+"""Marks in the graph: two counters and two readings of the clock around every collective, a few microseconds."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.stalls.marks import MARKS, Counts
 from xmc_tf.collective.table import not_replicated
+from xmc_tf.collective.time_spent import clock_for, timed
 
 _COUNTERS: dict[str, tuple[tf.Variable, tf.Variable]] = {}
 
@@ -21,19 +22,25 @@ def marked(
         collective: makes the node, or outside of graphs calls it.
     """
     if tf.executing_eagerly():
-        with MARKS.waiting_in(name):
+        with MARKS.waiting_in(name), timed():
             return collective()
-    if not MARKS.kept:
+    counters, clock = _counters(name) if MARKS.kept else None, clock_for(name)
+    if counters is None and clock is None:
         return collective()
-    begun, ended = _counters(name)
-    with tf.control_dependencies(inputs), tf.device("/cpu:0"):
-        begins = begun.assign_add(1, read_value=False)
-    with tf.control_dependencies([begins]):
+
+    def mark(which: int) -> list[tf.Tensor | tf.Operation]:
+        with tf.device("/cpu:0"):
+            counted = [] if counters is None else [counters[which].assign_add(1, read_value=False)]
+            return counted if clock is None else [*counted, (clock.begin, clock.end)[which]()]
+
+    with tf.control_dependencies(inputs):
+        begins = mark(0)
+    with tf.control_dependencies(begins):
         results = collective()
-    with tf.control_dependencies(results), tf.device("/cpu:0"):
-        ends = ended.assign_add(1, read_value=False)
+    with tf.control_dependencies(results):
+        ends = mark(1)
     # In a function's gradient nothing else would make the second mark happen.
-    with tf.control_dependencies([ends]):
+    with tf.control_dependencies(ends):
         return [tf.identity(result) for result in results]
 
 
