@@ -143,7 +143,8 @@ def test_stopped_while_it_is_removed_it_can_be_run_again(tmp_path, monkeypatch, 
             path.unlink()
         raise Stopped
 
-    with monkeypatch.context() as patched, pytest.raises(Stopped):
+    stopped = pytest.raises(Stopped)
+    with monkeypatch.context() as patched, stopped:
         patched.setattr("xmc_tf.pipeline.stages.shutil.rmtree", remove_one_file)
         run.stages.remove()
     assert removed
@@ -155,7 +156,8 @@ def test_stopped_while_it_is_removed_it_can_be_run_again(tmp_path, monkeypatch, 
 
 
 def test_stopped_before_it_gets_its_name_a_stage_is_gone_on_with(tmp_path, monkeypatch):
-    with monkeypatch.context() as patched, pytest.raises(Stopped):
+    stopped = pytest.raises(Stopped)
+    with monkeypatch.context() as patched, stopped:
         stop_at(patched, Path, "rename", lambda path, target: path.name == "b.part")
         Run(tmp_path / "work")
     seen = []
@@ -170,7 +172,8 @@ def test_stopped_before_it_gets_its_name_a_stage_is_gone_on_with(tmp_path, monke
 def test_an_older_stage_that_is_half_removed_is_not_taken_up_again(tmp_path, monkeypatch):
     """Other inputs replace it, that is stopped, and the first inputs are given again."""
     Run(tmp_path / "work")
-    with monkeypatch.context() as patched, pytest.raises(Stopped):
+    stopped = pytest.raises(Stopped)
+    with monkeypatch.context() as patched, stopped:
         patched.setattr("xmc_tf.pipeline.stages.shutil.rmtree", remove_one_and_stop)
         Run(tmp_path / "work", (1, 9, 3))
     again = Run(tmp_path / "work")

@@ -1,7 +1,6 @@
 """The training command with many ranks, or with what an earlier run of it has left."""
 
 import logging
-import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def train_command_over_ranks(communicator: Communicator, folder: Path, given: Gi
     table = accounts_table(communicator, account)
     if first:
         _LOG.info("%s: %s weights in %s levels\n%s", folder, f"{model.nr_weights:,}", model.depth, table)
-        shutil.rmtree(work.path)
+        work.remove()
     communicator.barrier()
 
 

@@ -1,7 +1,6 @@
 """The rankers' stage as one call, for programs that have features, labels and a tree already."""
 
 import logging
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -88,6 +87,6 @@ def rankers_over_ranks(
     table = accounts_table(communicator, account)
     if communicator.rank == 0:
         _LOG.info("%s: %s weights in %s levels\n%s", folder, f"{model.nr_weights:,}", model.depth, table)
-        shutil.rmtree(work.path)
+        work.remove()
     communicator.barrier()
     return together(communicator, lambda: XLinear.load(folder, nr_dense))

@@ -14,6 +14,7 @@ from xmc_tf.common.errors import InputError
 
 _LOG = logging.getLogger(__name__)
 _NAME = "work.json"
+_BEGINNING = ".work-"  # of the name that it has until it is whole
 
 
 class WorkFolder:
@@ -54,6 +55,10 @@ class WorkFolder:
         """The joined weights of a level."""
         return self.level(t) / "W.npz"
 
+    def remove(self) -> None:
+        """Removes it, under another name: if that is stopped, the rest must not be taken for one to go on with."""
+        _discard(self.path)
+
     def claims(self, run: str) -> Path:
         """Where the ranks say what they have taken."""
         return self.path / f"claims-{run}"
@@ -90,8 +95,17 @@ def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkF
     return WorkFolder(path, key)
 
 
+def _discard(path: Path) -> None:
+    gone = path.with_name(f".{path.name}.removed")
+    if gone.exists():  # of a run that was stopped while it did this
+        shutil.rmtree(gone)
+    path.rename(gone)
+    shutil.rmtree(gone)
+
+
 def _prepare(path: Path, key: str) -> None:
-    if path.exists() and any(path.iterdir()):
+    # A run that was stopped while it wrote the file that says whose the folder is has left no more than its beginning.
+    if path.exists() and any(not entry.name.startswith(_BEGINNING) for entry in path.iterdir()):
         if not (path / _NAME).is_file():
             raise InputError(
                 f"{path} is in the way: it is where the ranks put what they have done, and holds something else",
@@ -99,17 +113,17 @@ def _prepare(path: Path, key: str) -> None:
             )
         if json.loads((path / _NAME).read_text(encoding="utf-8")).get("key") != key:
             _LOG.info("%s is left over from other inputs, settings or another version: beginning anew", path)
-            shutil.rmtree(path)
+            _discard(path)
         else:
             _LOG.info("going on with what lies in %s", path)
     for old in path.glob("claims-*"):
         shutil.rmtree(old)
     for old in path.glob("seen-*"):
         old.unlink()
-    (path / "blocks").mkdir(parents=True, exist_ok=True)
     if not (path / _NAME).is_file():
         with atomic_file(path / _NAME) as part:
             part.write_text(json.dumps({"what": "unfinished training of xmc_tf", "key": key}) + "\n", encoding="utf-8")
+    (path / "blocks").mkdir(exist_ok=True)
 
 
 def _look_for(mark: Path, patience_s: float = 10.0) -> None:

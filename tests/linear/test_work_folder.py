@@ -1,0 +1,57 @@
+"""The ranks' work folder, whenever a run is stopped: while it is begun, and while it is removed."""
+
+import pytest
+
+from xmc_tf.collective.solo import Solo
+from xmc_tf.common.errors import InputError
+from xmc_tf.linear.distributed import work_folder
+from xmc_tf.linear.distributed.work_folder import open_work_folder, work_path
+
+
+class Stopped(BaseException):
+    """What a kill is to a test in one process: nothing behind it is done."""
+
+
+def stop(*_arguments, **_options):
+    raise Stopped
+
+
+def test_stopped_while_it_is_begun_it_can_be_opened_again(tmp_path, monkeypatch):
+    stopped = pytest.raises(Stopped)
+    with monkeypatch.context() as patched, stopped:
+        patched.setattr(work_folder.json, "dumps", stop)
+        open_work_folder(Solo(), tmp_path / "model", "key")
+    # A kill, unlike an exception, leaves the unfinished file too.
+    (work_path(tmp_path / "model") / ".work-x7a1b2c3.json").write_text("{")
+    work = open_work_folder(Solo(), tmp_path / "model", "key")
+    assert work.blocks.is_dir()
+    assert (work.path / "work.json").is_file()
+
+
+@pytest.mark.parametrize("left", ["work.json", "blocks/0-1"])
+def test_stopped_while_it_is_removed_the_rest_is_not_taken_for_one(tmp_path, monkeypatch, left):
+    work = open_work_folder(Solo(), tmp_path / "model", "key")
+    (work.blocks / "0-1").write_text("solved")
+
+    def remove_all_but_one(folder, **_options):
+        for path in [path for path in folder.rglob("*") if path.is_file() and path != folder / left]:
+            path.unlink()
+        stop()
+
+    stopped = pytest.raises(Stopped)
+    with monkeypatch.context() as patched, stopped:
+        patched.setattr(work_folder.shutil, "rmtree", remove_all_but_one)
+        work.remove()
+    work = open_work_folder(Solo(), tmp_path / "model", "key")
+    assert not list(work.blocks.iterdir())
+    work.remove()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_somebody_elses_stays_as_it_is(tmp_path):
+    path = work_path(tmp_path / "model")
+    path.mkdir()
+    (path / "letter.txt").write_text("dear")
+    with pytest.raises(InputError, match="is in the way"):
+        open_work_folder(Solo(), tmp_path / "model", "key")
+    assert (path / "letter.txt").read_text() == "dear"
