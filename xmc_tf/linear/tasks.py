@@ -19,6 +19,9 @@ from xmc_tf.linear.kernels.lanes import WIDTH, aligned_zeros
 from xmc_tf.linear.kernels.primal import solve_primal
 from xmc_tf.linear.problems import LevelProblem
 
+# A cluster with more entries than these (160 GB of instances, hours of one thread) is solved by a team, its documents
+# dealt into parts of about so many. A team does more work in all: docs/rankers-over-ranks.md, "How far it goes".
+WIDE_ENTRIES, PART_ENTRIES, MOST_PARTS = 20_000_000_000, 1_000_000_000, 64
 LABELS_PER_TASK = 64  # enough that the gathered instances and the lanes are well used, few enough to share out
 _LOSSES = {"L2R_L2LOSS_SVC_DUAL": SQUARED_HINGE, "L2R_L1LOSS_SVC_DUAL": HINGE, "L2R_LR_DUAL": LOGISTIC}
 _NOTHING = np.zeros(0, np.float32)
@@ -32,12 +35,14 @@ class LevelTasks(NamedTuple):
         begin: its first label, counted within the cluster, the most frequent label first.
         end: the one behind its last label.
         work: how many entries of the features it will touch in one pass, for all its labels.
+        parts: into how many its documents are dealt for a team (see ``wide.py``); 0: it is one thread's.
     """
 
     cluster: np.ndarray
     begin: np.ndarray
     end: np.ndarray
     work: np.ndarray
+    parts: np.ndarray
 
 
 class Instances:
@@ -74,15 +79,17 @@ class Instances:
 
 def level_tasks(instances: Instances, problem: LevelProblem) -> LevelTasks:
     """A level's clusters as tasks, wide ones cut into pieces."""
-    return cut_clusters(np.diff(problem.clusters.indptr), _matched_entries(instances, problem))
+    smooth = problem.params.solver_type.startswith("L2R_L2LOSS")
+    return cut_clusters(np.diff(problem.clusters.indptr), _matched_entries(instances, problem), smooth)
 
 
-def cut_clusters(children: np.ndarray, entries: np.ndarray) -> LevelTasks:
+def cut_clusters(children: np.ndarray, entries: np.ndarray, smooth: bool = True) -> LevelTasks:
     """Clusters as tasks.
 
     Args:
         children: how many labels each cluster has.
         entries: how many numbers the instances matched to it have.
+        smooth: whether the loss is one that a team can minimise.
     """
     children = children.astype(np.int64)
     pieces = -(-children // LABELS_PER_TASK)
@@ -90,7 +97,15 @@ def cut_clusters(children: np.ndarray, entries: np.ndarray) -> LevelTasks:
     begin = LABELS_PER_TASK * (np.arange(len(cluster)) - np.repeat(np.cumsum(pieces) - pieces, pieces))
     end = np.minimum(begin + LABELS_PER_TASK, children[cluster])
     # One pass gathers the instances, then one goes over them for each register of labels.
-    return LevelTasks(cluster, begin, end, entries[cluster].astype(np.int64) * (1 + -(-(end - begin) // WIDTH)))
+    work = entries[cluster].astype(np.int64) * (1 + -(-(end - begin) // WIDTH))
+    wide = entries[cluster] > WIDE_ENTRIES if smooth else np.zeros(len(cluster), np.bool_)
+    parts = np.where(wide, _power_of_two(entries[cluster] / PART_ENTRIES), 0)
+    return LevelTasks(cluster, begin, end, work, parts)
+
+
+def _power_of_two(wanted: np.ndarray) -> np.ndarray:
+    """The next power of two, from 2 to the most parts: teams of any size get even shares, or nearly."""
+    return (1 << np.ceil(np.log2(np.clip(wanted, 2, MOST_PARTS))).astype(np.int64)).astype(np.int64)
 
 
 def task_labels(problem: LevelProblem, cluster: int, begin: int, end: int) -> np.ndarray:
@@ -113,7 +128,7 @@ def solve_task(instances: Instances, problem: LevelProblem, cluster: int, labels
         seed: of the orders in which the solvers visit the instances.
     """
     params = problem.params
-    rows, in_match = _matched_rows(instances, problem, cluster, labels)
+    rows, in_match = matched_rows(instances, problem, cluster, labels)
     primal = params.solver_type == "L2R_L2LOSS_SVC_PRIMAL"
     bias = max(params.bias, 0.0)
     gathered = gather(
@@ -150,7 +165,7 @@ def _matched_entries(instances: Instances, problem: LevelProblem) -> np.ndarray:
     return np.diff(before[problem.matched.indptr])
 
 
-def _matched_rows(
+def matched_rows(
     instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The sorted instances of a task, and which of them are negatives for all its labels."""
