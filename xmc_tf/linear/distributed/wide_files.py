@@ -1,8 +1,8 @@
 """A team of threads on any ranks, for a task that is too wide for one of them; it sums by files in the work folder.
 
-Each member writes its parts; each adds its slice of all parts and writes that; each reads all slices. Nobody waits for a
-thread that is busy elsewhere: who belongs to which team follows from the plan, and all begin with the wide tasks, in the
-same order.
+Each member writes its parts; each adds its slice of all parts and writes that; each reads all slices. Nobody waits for
+a thread that is busy elsewhere: who belongs to which team follows from the plan, and all begin with the wide tasks, in
+the same order.
 """
 
 import shutil
