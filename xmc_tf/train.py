@@ -2,10 +2,11 @@
 
 import argparse
 import logging
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from xmc_tf.collective.communicator import choose
 from xmc_tf.collective.together import together
@@ -26,6 +27,7 @@ from xmc_tf.params import (
     xtransformer_skeleton,
 )
 from xmc_tf.pipeline.devices import choose_device
+from xmc_tf.pipeline.embeddings import copy_of_length_one
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.model import XTransformer
 from xmc_tf.pipeline.over_ranks import measure_over_ranks
@@ -168,11 +170,10 @@ def _documents(texts: str, labels: str, features: list[str] | None) -> Documents
 
 
 def _save_embeddings(stages: Stages, folder: Path) -> None:
-    """The training documents' vectors, for other uses."""
+    """The training documents' vectors, for other uses: of length 1, and not as long as rankers want them."""
     for stage in stages.done:
         if stage.name == "embeddings":
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(stage.folder / "E.npy", folder / "X.trn.npy")
+            copy_of_length_one(np.load(stage.folder / "E.npy", mmap_mode="r"), folder / "X.trn.npy")
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from tests.collective.threads import on_ranks
 from xmc_tf.collective.solo import Solo
+from xmc_tf.common.progress import Progress
 from xmc_tf.data import TokenStore
 from xmc_tf.encoder import Encoder
 from xmc_tf.pipeline import embeddings
-from xmc_tf.pipeline.embeddings import embed_documents, rows_of_length
+from xmc_tf.pipeline.embeddings import copy_of_length_one, embed_documents, rows_of_length
 
 DIM = 3
 
@@ -30,8 +31,9 @@ def encoded(monkeypatch, store):
     """Encodes by arithmetic, and tells which rows were asked for."""
     asked = []
 
-    def encode(encoder, given_store, rows, batch_tokens):
+    def encode(encoder, given_store, rows, batch_tokens, progress):
         asked.append(rows)
+        progress.add(len(rows))
         return vectors_of(given_store, rows)
 
     monkeypatch.setattr("xmc_tf.encoder.encode_documents", encode)
@@ -97,3 +99,36 @@ def test_rows_of_length_one(rows):
             assert not row.any()
         else:
             np.testing.assert_allclose(row * length, before, rtol=1e-4, atol=1e-6 * length)
+
+
+def test_one_bar_over_all_documents_shown_by_the_first_rank(tmp_path, store, encoded, monkeypatch):
+    """Though the documents are encoded some at a time, and a part of them was there."""
+    made = []
+
+    class Recorded(Progress):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            made.append(self)
+
+    monkeypatch.setattr(embeddings, "Progress", Recorded)
+    on_ranks(2, lambda world: embed_documents(FakeEncoder(), store, tmp_path, world))
+    assert len(encoded) > 4
+    assert len(made) == 2
+    assert [one.done for one in made] == [one.total for one in made]
+    assert sum(one.total for one in made) == 130
+    assert sorted(one._next - one._start for one in made) == [2.0, float("inf")]
+    (tmp_path / "done.0").write_text("\n0\n")
+    (tmp_path / "done.1").write_text("")
+    made.clear()
+    embed_documents(FakeEncoder(), store, tmp_path, Solo())
+    assert [(one.done, one.total) for one in made] == [(122, 122)]
+
+
+def test_a_copy_of_length_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(embeddings, "_GROUP", 4)
+    vectors = np.random.default_rng(0).normal(size=(10, DIM)).astype(np.float32)
+    vectors[3] = 0
+    copy_of_length_one(rows_of_length(0.5, vectors), tmp_path / "new" / "copy.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "new" / "copy.npy"), rows_of_length(1.0, vectors), rtol=1e-6)
+    copy_of_length_one(vectors[:0], tmp_path / "none.npy")
+    assert np.load(tmp_path / "none.npy").shape == (0, DIM)

@@ -71,7 +71,7 @@ class Progress:
     def _show(self) -> None:
         share = min(self.done / max(self.total, 1), 1.0)
         seconds = self.left_s
-        left = "" if seconds is None else f", {_span(seconds)} left"
+        left = "" if seconds is None else f", {_rate(self.done / self.elapsed)} a second, {_span(seconds)} left"
         counts = f"{self.done:,} of {self.total:,} {self.unit}".rstrip()
         if self._terminal:
             bar = "#" * int(30 * share)
@@ -79,6 +79,11 @@ class Progress:
         else:
             sys.stderr.write(f"{self.title}: {share:.0%}, {counts}{left}\n")
         sys.stderr.flush()
+
+
+def _rate(a_second: float) -> str:
+    """How many a second, with as many digits as say something."""
+    return f"{a_second:,.0f}" if a_second >= 10 else f"{a_second:.2g}"
 
 
 def _span(seconds: float) -> str:

@@ -1,6 +1,7 @@
 """The vectors of many documents, with as little padding as may be."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +23,7 @@ def encode_documents(
     batch_tokens: int | None = None,
     out: np.ndarray | None = None,
     training: bool = False,
+    progress: Progress | None = None,
 ) -> np.ndarray:
     """The vectors of documents, as they are pooled, not normalised; local to this worker.
 
@@ -35,6 +37,7 @@ def encode_documents(
         batch_tokens: most tokens of a batch, padding included; None for what suits the device.
         out: float32 [documents, dim] to write to, such as a memory-mapped file; None for a new array.
         training: whether dropout takes place.
+        progress: of more than these documents, which are counted there; None for one of their own.
 
     Returns:
         ``out``, or the new array.
@@ -59,11 +62,11 @@ def encode_documents(
             expected=f"at most {encoder.max_length}",
             fix="tokenize them with a smaller greatest length (truncate_length)",
         )
-    with Progress("encoding", len(rows), "documents") as progress:
+    with nullcontext(progress) if progress is not None else Progress("encoding", len(rows), "documents") as shown:
         for batch in _batches(lengths, batch_tokens):
             ids, mask = store.padded(rows[batch], pad_id=0, to=max(int(lengths[batch[0]]), 1))
             out[batch] = encoder.in_graph(tf.constant(ids), tf.constant(mask), training).numpy()
-            progress.add(len(batch))
+            shown.add(len(batch))
     return out
 
 

@@ -1,5 +1,6 @@
 """The vectors of all documents in one file that every worker fills its part of, made anew after every level."""
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from numpy.lib import format as npy_format
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.partition import balanced
 from xmc_tf.collective.together import together
+from xmc_tf.common.progress import Progress
 from xmc_tf.data import TokenStore
 from xmc_tf.encoder import encode_documents
 
@@ -36,7 +38,10 @@ def vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Co
             npy_format.open_memmap(path, mode="w+", dtype=np.float32, shape=(len(store), encoder.dim))
 
     def fill() -> None:
-        vectors = encode_documents(encoder, store, np.arange(low, high))
+        # The first rank shows how far it is.
+        quiet_s = 2.0 if communicator.rank == 0 else math.inf
+        with Progress("encoding", high - low, "documents", quiet_s=quiet_s) as progress:
+            vectors = encode_documents(encoder, store, np.arange(low, high), progress=progress)
         offset = int(np.load(path, mmap_mode="r").offset) if len(store) else 0
         # Not through a mapping: pages that two hosts write at once over a network would lose one's half.
         with path.open("r+b") as file:

@@ -1,5 +1,6 @@
 """The documents' vectors in one file that all workers fill, block by block, and that an interrupted run takes up."""
 
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from numpy.lib import format as npy_format
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.together import together
+from xmc_tf.common.atomic import atomic_file
+from xmc_tf.common.progress import Progress
 from xmc_tf.pipeline.waiting import on_first_rank
 
 if TYPE_CHECKING:
@@ -55,6 +58,20 @@ def rows_of_length(length: float, vectors: np.ndarray) -> np.ndarray:
     return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
 
 
+def copy_of_length_one(vectors: np.ndarray, path: Path) -> None:
+    """Writes vectors, which may lie in a file, to another one, all of length 1; some at a time.
+
+    Args:
+        vectors: as long as they are.
+        path: of the ``.npy`` file.
+    """
+    with atomic_file(path) as part:
+        copy = npy_format.open_memmap(part, mode="w+", dtype=np.float32, shape=vectors.shape)
+        for low in range(0, len(vectors), _GROUP):
+            copy[low : low + _GROUP] = rows_of_length(1.0, np.asarray(vectors[low : low + _GROUP]))
+        copy.flush()
+
+
 def _prepare(path: Path, shape: tuple[int, int]) -> np.ndarray:
     """Makes the file, or finds one that was begun; gives the blocks that it already has."""
     records = list(path.parent.glob("done.*"))
@@ -85,20 +102,26 @@ def _encode_blocks(
     del written
     with path.open("r+b") as file, (path.parent / f"done.{rank}").open("a", encoding="ascii") as record:
         record.write("\n")  # a line that was cut short must not run into ours
-        for some in np.array_split(blocks, max(1, -(-len(blocks) * BLOCK // _GROUP))):
-            rows = [np.arange(block * BLOCK, min((block + 1) * BLOCK, len(store))) for block in some]
-            if not rows:
-                continue
-            vectors = encode_documents(encoder, store, np.concatenate(rows), batch_tokens=batch_tokens)
-            vectors = rows_of_length(length, vectors)
-            start = 0
-            for part in rows:
-                # Not through a mapping: pages that two hosts write at once over a network would lose one's half.
-                _write_at(file.fileno(), vectors[start : start + len(part)], at + 4 * dim * int(part[0]))
-                start += len(part)
-            os.fsync(file.fileno())
-            record.writelines(f"{block}\n" for block in some)
-            record.flush()
+        groups = np.array_split(blocks, max(1, -(-len(blocks) * BLOCK // _GROUP)))
+        todo = int(sum(min(BLOCK, len(store) - int(block) * BLOCK) for block in blocks))
+        # One bar over all of the rank's documents, and the first rank's alone.
+        with Progress("encoding", todo, "documents", quiet_s=2.0 if rank == 0 else math.inf) as progress:
+            for some in groups:
+                rows = [np.arange(block * BLOCK, min((block + 1) * BLOCK, len(store))) for block in some]
+                if not rows:
+                    continue
+                vectors = encode_documents(
+                    encoder, store, np.concatenate(rows), batch_tokens=batch_tokens, progress=progress
+                )
+                vectors = rows_of_length(length, vectors)
+                start = 0
+                for part in rows:
+                    # Not through a mapping: pages that two hosts write at once over a network would lose one's half.
+                    _write_at(file.fileno(), vectors[start : start + len(part)], at + 4 * dim * int(part[0]))
+                    start += len(part)
+                os.fsync(file.fileno())
+                record.writelines(f"{block}\n" for block in some)
+                record.flush()
 
 
 def _write_at(file: int, vectors: np.ndarray, offset: int) -> None:

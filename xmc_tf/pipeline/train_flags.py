@@ -124,7 +124,11 @@ def _add_encoder(group: argparse._ArgumentGroup) -> None:
         "--disable-gpu", dest="use_gpu", action="store_false", default=argparse.SUPPRESS,
         help="the same as --use-gpu false",
     )  # fmt: skip
-    group.add_argument("--save-emb-dir", metavar="DIR", help="also keep the training documents' embeddings there")
+    group.add_argument(
+        "--save-emb-dir",
+        metavar="DIR",
+        help="also keep the training documents' embeddings, of length 1, there: X.trn.npy",
+    )
 
 
 def _add_rankers(group: argparse._ArgumentGroup) -> None:
