@@ -9,12 +9,22 @@ and their cuts come from ``xmc_tf.linear.tasks`` and ``xmc_tf.linear.distributed
 as ``claims.py`` has it. What a task takes is its estimate times a random factor (a quarter up or down), since the
 passes that a solver needs are not known beforehand, and every claim, with its file, costs a fiftieth of a second.
 
+Problems that are too wide for one thread go first, by the teams of ``wide_files.py``. Such a team does more work than
+one thread would (``_TEAM_WORK`` times, estimated from finna-en's root), in ``_TEAM_SUMS`` sums over all documents. Each
+takes as long as its slowest member, and then as its files take: every member writes a table a part and a slice, reads
+the parts of its slice and all slices, at a gigabyte a second and 20 for all together, and waits twice for files to be
+seen, a twentieth of a second each. Made-up texts have a million features.
+
 Prints one JSON line a size and number of ranks:
 
-``over_bound``  the time against the least that is possible: the whole divided by the ranks, or the longest single task
-``over_even``   the time against the whole divided by the ranks alone
-``rest_over_even``  the same for all problems that are smaller than an even share, on the ranks that the others leave
-``serial_s``    the longest single task: the root's problem over all documents, which no number of ranks shortens
+``over_bound``  the time against the least that is possible: an even share, or the longest task that one thread has
+``over_even``   the time against the ideal: the work of one thread that solves all by itself, divided by the ranks
+``rest_over_even``  what single threads do and is smaller than an even share, on the ranks that the larger leave
+``extra_work``  what teams do beyond that, as a share of it
+``waiting_share``  of the ranks' time: for members of the own team, for files, and at the end
+``longest_s``   the longest task that one thread has to do alone, which no number of ranks shortens
+``serial_s``    what the root's problem would take one thread
+``sent_a_team_gb``  what a member of the root's team writes and reads through the shared disk
 """
 
 import argparse
@@ -26,8 +36,10 @@ from typing import Any
 
 import numpy as np
 
+from xmc_tf.linear import tasks
 from xmc_tf.linear.distributed.plan import cut_into_sub_problems
-from xmc_tf.linear.tasks import cut_clusters
+from xmc_tf.linear.distributed.wide_files import teams
+from xmc_tf.linear.tasks import LevelTasks, cut_clusters
 from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
 
 # frequency(u) = exp(13.54) * (16481 * u + 2080) ** -1.092 at the share u of the labels, fitted to finna-en.
@@ -36,6 +48,9 @@ _DOCUMENTS_A_LABEL, _ENTRIES_A_DOCUMENT = 9.293, 30
 _UNITS_A_SECOND = 7e6  # of one thread, measured on finna-en-small
 _CLAIM_S, _SPREAD = 0.02, 0.25
 _WEIGHTS_A_LABEL = 300
+_FEATURES = 1e6
+_TEAM_WORK, _TEAM_SUMS, _PART_SPREAD = 2.5, 120, 0.05
+_DISK_A_RANK, _DISK_OF_ALL, _SEEN_S = 1e9, 20e9, 0.05
 _COLORS = ("#1a7f64", "#b4690e", "#6f42c1")
 
 
@@ -44,22 +59,25 @@ def main() -> None:
     parser.add_argument("--labels", type=float, nargs="+", default=[1e6, 1e7, 1e8])
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 16, 32, 64, 128, 256, 512])
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--wide-entries", type=float, help="clusters with more entries have a team; default: as built")
     parser.add_argument("--picture", type=Path, help="an .svg of the speed-up")
     a = parser.parse_args()
+    if a.wide_entries:
+        tasks.WIDE_ENTRIES, tasks.PART_ENTRIES = int(a.wide_entries), int(a.wide_entries / 10)
     lines = []
     for labels in map(int, a.labels):
         works, shape = made_up_work(labels, np.random.default_rng(a.seed))
         for ranks in a.ranks:
             lines.append({"figure": "ranker_planner", "labels": labels, **shape, **simulate(works, ranks, a.seed)})
             print(json.dumps(lines[-1]), flush=True)
-        wide = [line["over_bound"] for line in lines if line["labels"] == labels]
-        print(f"{labels:,} labels: at most {max(wide):.3f} times the bound", file=sys.stderr)
+        worst = [line["over_even"] for line in lines if line["labels"] == labels]
+        print(f"{labels:,} labels: at most {max(worst):.3f} times even shares", file=sys.stderr)
     if a.picture:
         a.picture.write_text(picture(lines), encoding="utf-8")
 
 
-def made_up_work(labels: int, rng: np.random.Generator) -> tuple[dict[int, np.ndarray], dict[str, Any]]:
-    """The work of every task of every level, and the sizes that it comes from."""
+def made_up_work(labels: int, rng: np.random.Generator) -> tuple[dict[int, LevelTasks], dict[str, Any]]:
+    """The tasks of every level, and the sizes that it comes from."""
     documents = int(labels * _DOCUMENTS_A_LABEL)
     depth = binary_depth(labels, 100)
     leaves = half_bounds(labels, depth)
@@ -73,52 +91,88 @@ def made_up_work(labels: int, rng: np.random.Generator) -> tuple[dict[int, np.nd
     works, matched = {}, []
     for level in range(len(splits) - 1, -1, -1):
         share = -np.expm1(-rate) if level else np.ones(1)
-        tasks = cut_clusters(np.diff(splits[level]), share * documents * (_ENTRIES_A_DOCUMENT + 1))
-        works[level] = tasks.work
+        works[level] = cut_clusters(np.diff(splits[level]), share * documents * (_ENTRIES_A_DOCUMENT + 1))
         matched.append(float(share.sum() * documents))
         if level:
             rate = np.add.reduceat(rate, splits[level - 1][:-1])
-    shape = {"documents": documents, "levels": len(splits), "tasks": sum(map(len, works.values()))}
+    shape = {"documents": documents, "levels": len(splits), "tasks": sum(len(one.work) for one in works.values())}
     return dict(sorted(works.items())), {**shape, "matched_entries": int(sum(matched))}
 
 
-def simulate(works: dict[int, np.ndarray], ranks: int, seed: int = 0) -> dict[str, Any]:
-    """The plan carried out by ranks of one thread that take what is left."""
+def simulate(levels: dict[int, LevelTasks], ranks: int, seed: int = 0) -> dict[str, Any]:
+    """The plan carried out by ranks of one thread: teams first, then whatever is left by who comes free."""
+    works = {t: one.work for t, one in levels.items()}
     plan = cut_into_sub_problems(works)
     rng = np.random.default_rng(seed)
     actual = {t: work * rng.lognormal(0, _SPREAD, work.size) / _UNITS_A_SECOND for t, work in works.items()}
     before = {t: np.concatenate(([0.0], np.cumsum(seconds))) for t, seconds in actual.items()}
     seconds = np.array([before[sub.level][sub.last] - before[sub.level][sub.first] for sub in plan])
-    whole, longest = float(seconds.sum()), max(float(one.max()) for one in actual.values())
-    makespan = _hand_out(seconds + _CLAIM_S, ranks)
-    small = seconds <= whole / ranks
-    left = ranks - int((~small).sum())
+    parts = np.array([levels[sub.level].parts[sub.first : sub.last].max() for sub in plan])
+    wide = np.flatnonzero(parts)
+    # How many labels a wide sub-problem solves side by side: what it sends is so many numbers a feature.
+    lanes = {i: int(min((levels[plan[i].level].end - levels[plan[i].level].begin)[plan[i].first], 16)) for i in wide}
+    free, extra = np.zeros(ranks), 0.0
+    members = teams(parts[wide].tolist(), ranks)
+    together = min(sum(map(len, members)), ranks)
+    sent = 0.0
+    for i, team in zip(wide, members, strict=True):
+        places = [place % ranks for place in team]
+        took, spent, moved = _by_team(seconds[i], int(parts[i]), len(team), together, lanes[i], rng)
+        free[places] = free[places].max() + took
+        extra += spent - seconds[i]
+        sent = max(sent, moved)
+    whole = float(seconds.sum())
+    narrow = np.delete(seconds, wide) + _CLAIM_S
+    makespan = _hand_out(narrow, free)
+    alone = [float(actual[t][levels[t].parts == 0].max(initial=0)) for t in levels]
+    small = narrow[narrow <= whole / ranks]
+    left = max(ranks - len(narrow) + len(small), 1)
+    rest = _hand_out(small, np.zeros(left)) * left / float(small.sum() - _CLAIM_S * len(small))
     entries = works[0].max() / 2  # the root's own instances: a copy of all features
     return {
-        "ranks": ranks, "sub_problems": len(plan), "makespan_s": round(makespan, 1),
-        "even_s": round(whole / ranks, 1), "serial_s": round(longest, 1),
-        "over_bound": round(makespan / max(whole / ranks, longest), 4), "over_even": round(makespan * ranks / whole, 4),
-        "rest_over_even": round(_hand_out(seconds[small] + _CLAIM_S, left) * left / float(seconds[small].sum()), 4),
-        "waiting_share": round(1 - (whole + _CLAIM_S * len(plan)) / (makespan * ranks), 4),
-        **_memory(works, entries, ranks),
+        "ranks": ranks, "sub_problems": len(plan), "wide": len(wide), "makespan_s": round(makespan, 1),
+        "even_s": round(whole / ranks, 1), "serial_s": round(float(actual[0].max()), 1),
+        "longest_s": round(max(alone), 1), "over_bound": round(makespan / max(whole / ranks, *alone), 4),
+        "over_even": round(makespan * ranks / whole, 4), "rest_over_even": round(rest, 4),
+        "extra_work": round(extra / whole, 4),
+        "waiting_share": round(1 - (whole + extra + _CLAIM_S * len(narrow)) / (makespan * ranks), 4),
+        "sent_a_team_gb": round(sent / 1e9, 1),
+        **_memory(levels, entries, ranks, [len(team) for team in members[:1]]),
     }  # fmt: skip
 
 
-def _hand_out(seconds: np.ndarray, ranks: int) -> float:
-    """When the last rank is done, where each takes the first problem that nobody has taken."""
-    free = [0.0] * ranks
+def _by_team(
+    seconds: float, parts: int, members: int, together: int, lanes: int, rng: np.random.Generator
+) -> tuple[float, float, float]:
+    """Seconds that a team takes, seconds of work that it does, and bytes that a member writes and reads."""
+    table = _FEATURES * lanes * 4
+    moved = table * (parts / members + 1 / members + parts / members + 1)
+    files = moved / min(_DISK_A_RANK, _DISK_OF_ALL / together) + 2 * _SEEN_S
+    share = seconds * _TEAM_WORK / _TEAM_SUMS / members
+    work = share * rng.lognormal(0, _PART_SPREAD, (_TEAM_SUMS, members))
+    return float((work.max(1) + files).sum()), float(work.sum()), moved * _TEAM_SUMS
+
+
+def _hand_out(seconds: np.ndarray, start: np.ndarray) -> float:
+    """When the last rank is done, where each takes the first problem that nobody has taken once it is free."""
+    free = start.tolist()
+    heapq.heapify(free)
     for one in seconds.tolist():
         heapq.heappush(free, heapq.heappop(free) + one)
     return max(free)
 
 
-def _memory(works: dict[int, np.ndarray], entries: float, ranks: int) -> dict[str, float]:
-    """Gigabytes, by what the arrays of the code take: the rank of the root's problem, any other, and W."""
+def _memory(levels: dict[int, LevelTasks], entries: float, ranks: int, members: list[int]) -> dict[str, float]:
+    """Gigabytes, by what the arrays of the code take: a rank of the root's problem, any other, and W."""
     documents = entries / (_ENTRIES_A_DOCUMENT + 1)
-    labels = sum(work.size for work in works.values()) * 64
+    labels = sum(one.work.size for one in levels.values()) * 64
     always = 8 * documents + 8 * labels  # pointers of features and labels
     gathered = 8 * entries + documents * (64 + 16 + 24)  # entries, dual variables and signs of 16 labels, the rest
-    second = np.sort(np.concatenate(list(works.values())))[-min(3 + ranks, 2000)] / 2
+    if members:  # a part's entries, and of each document three rows of lanes, signs, and the rest; ten tables
+        share = 1 / members[0]
+        gathered = share * (8 * entries + documents * (3 * 64 + 16 + 24)) + 10 * _FEATURES * 64
+    narrow = np.concatenate([one.work[one.parts == 0] for one in levels.values()])
+    second = narrow.max() / 2
     return {
         "root_rank_gb": round((always + gathered) / 1e9, 2),
         "other_rank_gb": round((always + second * (8 + 104 / _ENTRIES_A_DOCUMENT)) / 1e9, 2),
@@ -157,8 +211,8 @@ def picture(lines: list[dict[str, Any]]) -> str:
         parts.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2"/>')
         parts.append(f'<rect x="{left + 20}" y="{52 + 20 * number}" width="12" height="12" fill="{color}"/>')
         parts.append(
-            f'<text x="{left + 38}" y="{63 + 20 * number}">{labels:,} labels; the longest problem alone: '
-            f"{mine[0]['serial_s'] / 60:.0f} min of {mine[0]['even_s'] * mine[0]['ranks'] / 3600:,.0f} h</text>"
+            f'<text x="{left + 38}" y="{63 + 20 * number}">{labels:,} labels: '
+            f"{mine[0]['even_s'] * mine[0]['ranks'] / 3600:,.0f} h of one thread</text>"
         )
     return "\n".join([*parts, "</svg>"]) + "\n"
 
