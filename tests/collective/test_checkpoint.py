@@ -1,7 +1,6 @@
 """Checkpoints: any number of ranks to any other, and every kind of damage named with its file."""
 
 import errno
-import gc
 import json
 import re
 import shutil
@@ -141,7 +140,6 @@ def test_arrays_are_asked_for_in_turn_and_by_the_first_rank_alone(tmp_path):
     alive, most = [], []
 
     def give(number):
-        gc.collect()
         value = np.full(1000, number, np.float32)
         alive.append(weakref.ref(value))
         most.append(sum(one() is not None for one in alive))
