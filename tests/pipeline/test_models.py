@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from tests.pipeline.corpus import LABELS, run_train, texts_and_labels
+from tests.pipeline.corpus import LABELS, run_train, texts_and_labels, train_flags
+from xmc_tf import train
 from xmc_tf.collective.solo import Solo
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
@@ -52,6 +53,17 @@ def test_the_folder_is_whole_and_portable(corpus, frozen, tuned):
         assert facts["nr_features"] == model.tfidf.nr_features + 16
         assert {"tensorflow", "transformers", "numba", "xmc_tf"} <= set(facts["versions"])
     assert frozen.names[0] == "library 1"
+
+
+def test_vectors_that_are_kept_are_those_that_encode_gives(corpus, frozen, tmp_path):
+    """Of length 1, though the rankers were given shorter ones."""
+    model = tmp_path / "model"
+    more = ["--no-fine-tune", "--embedding-weight", 0.3, "--save-emb-dir", tmp_path / "kept"]
+    train.main(train_flags(corpus, model, *more))
+    kept = np.load(tmp_path / "kept" / "X.trn.npy")
+    np.testing.assert_allclose(kept, frozen.encode(texts_and_labels(corpus)[0]), atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(kept, axis=1), 1, rtol=1e-6)
+    assert json.loads((model / "params.json").read_text())["embedding_weight"] == 0.3
 
 
 def test_a_frozen_model_is_rankers_on_tfidf_and_vectors(corpus, frozen, tmp_path):
