@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder, TextTokenizer
+from xmc_tf.serving.bert_graph import BertGraph
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,7 +34,9 @@ class EncoderVectors:
             "token_ids": tf.TensorSpec([None, None], tf.int32),
             "token_mask": tf.TensorSpec([None, None], tf.int32),
         }
-        self.tracked: list[Any] = list(encoder.variables)
+        compact = BertGraph.of(encoder)
+        self._run: Any = compact or encoder
+        self.tracked: list[Any] = list((compact or encoder).variables)
         self._encoder = encoder
         self._max_length = max_length
         self._tokenizer: Any = None
@@ -72,5 +75,5 @@ class EncoderVectors:
         made_up = [[0, tf.cast(tf.equal(count, 0), tf.int32)], [0, 0]]
         longer = [[0, 0], [0, tf.cast(tf.equal(tf.shape(ids)[1], 0), tf.int32)]]
         ids, mask = (tf.pad(tf.pad(part, longer), made_up) for part in (ids, mask))
-        vectors = self._encoder(ids, mask)[:count]
+        vectors = self._run(ids, mask)[:count]
         return tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=1, keepdims=True))
