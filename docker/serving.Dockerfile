@@ -6,6 +6,7 @@
 FROM tensorflow/serving:2.18.0
 
 COPY launch/serving/models.config launch/serving/batching.config launch/serving/monitoring.config /config/
+COPY launch/serving/session.config /config/
 COPY --chmod=755 launch/serving/serve.sh /usr/bin/serve
 COPY --chmod=755 launch/serving/healthy.sh /usr/bin/healthy
 

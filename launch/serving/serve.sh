@@ -7,8 +7,7 @@ set -euo pipefail
 
 config=${CONFIG:-/config}
 
-# intra_op 1: one text gives an operation too little work for several threads; the cores are for several requests.
-# inter_op: as many requests as there are cores.
+# Threads are said again here: without these flags the server puts its own numbers in the place of session.config's.
 exec tensorflow_model_server \
   --port=8500 \
   --rest_api_port=8501 \
@@ -18,6 +17,7 @@ exec tensorflow_model_server \
   --batching_parameters_file="$config/batching.config" \
   --monitoring_config_file="$config/monitoring.config" \
   --enable_model_warmup \
+  --tensorflow_session_config_file="$config/session.config" \
   --tensorflow_intra_op_parallelism=1 \
-  --tensorflow_inter_op_parallelism="$(nproc)" \
+  --tensorflow_inter_op_parallelism=-1 \
   "$@"

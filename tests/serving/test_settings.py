@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
+from tensorflow.core.protobuf.config_pb2 import ConfigProto
 from tensorflow_serving.config import model_server_config_pb2
 
 SETTINGS = Path(__file__).parents[2] / "launch" / "serving"
@@ -65,6 +66,13 @@ def test_batching_and_monitoring():
         text_format.Parse("max_batch_sise { value: 64 }", make("BatchingParameters"))
 
 
+def test_the_session():
+    session = text_format.Parse((SETTINGS / "session.config").read_text(), ConfigProto())
+    assert session.intra_op_parallelism_threads == 1
+    assert session.inter_op_parallelism_threads == -1  # all in the thread of the request
+    assert session.experimental.executor_type == "SINGLE_THREADED_EXECUTOR"
+
+
 def test_the_command_line_names_files_that_are_there(tmp_path):
     # A stand-in that tells its flags.
     server = tmp_path / "tensorflow_model_server"
@@ -75,8 +83,13 @@ def test_the_command_line_names_files_that_are_there(tmp_path):
         env={"PATH": f"{tmp_path}:/usr/bin:/bin", "CONFIG": str(SETTINGS)},
     )  # fmt: skip
     flags = dict(re.fullmatch(r"--(\w+)(?:=(.*))?", line).groups() for line in run.stdout.splitlines())
-    for name in ("model_config_file", "batching_parameters_file", "monitoring_config_file"):
+    for name in (
+        "model_config_file", "batching_parameters_file", "monitoring_config_file", "tensorflow_session_config_file",
+    ):  # fmt: skip
         assert Path(flags[name]).is_file()
+    session = text_format.Parse((SETTINGS / "session.config").read_text(), ConfigProto())
+    assert int(flags["tensorflow_intra_op_parallelism"]) == session.intra_op_parallelism_threads
+    assert int(flags["tensorflow_inter_op_parallelism"]) == session.inter_op_parallelism_threads
     assert flags["rest_api_port"] == "9999"  # the last one counts
     assert flags["enable_batching"] is None
 
