@@ -179,10 +179,18 @@ def test_man_learns_from_what_the_upper_levels_predict():
     np.testing.assert_array_equal(weights(narrow)[1], weights(by_user)[1])
 
 
-@pytest.mark.parametrize("schemes", [["tfn", "tfn", "tfn"], ["tfn"]])
-def test_a_list_of_another_length_than_the_tree(schemes):
-    with pytest.raises(InputError, match="2 entries, one for each level"):
-        train_rankers(features("sparse", 9), label_matrix(9, 6), random_chain(6, [2]), params=ranker_params(schemes))
+@pytest.mark.parametrize(
+    ("schemes", "fitting"),
+    [(["tfn", "tfn", "tfn+man"], ["tfn", "tfn+man"]), (["tfn+man"], ["tfn+man", "tfn+man"])],
+)
+def test_a_list_of_another_length_than_the_tree_counts_from_the_labels_up(schemes, fitting):
+    X, Y, chain = features("sparse", 30), label_matrix(30, 6), random_chain(6, [2])
+    ours, theirs = (
+        weights(train_rankers(X, Y, chain, params=ranker_params(one, threshold=0.0), threads=1))
+        for one in (schemes, fitting)
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_features_and_labels_of_other_documents():
