@@ -1,0 +1,55 @@
+"""Texts to features, and the pipeline's trees, by ranks of both engines: the bytes of one process."""
+
+import pytest
+
+from tests.distributed.launch import horovodrun, mpiexec, python
+from tests.features.texts import random_corpus
+from tests.linear.cases import label_matrix, sparse_rows
+from xmc_tf.data import save_matrix
+
+pytestmark = pytest.mark.distributed
+WORKER = "texts_and_trees.py"
+DOCUMENTS, LABELS = 160, 24
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Texts, labels, features."""
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "X.trn.txt").write_text("".join(f"{text}\n" for text in random_corpus(DOCUMENTS, seed=4, length=6)))
+    save_matrix(folder / "Y.trn.npz", label_matrix(DOCUMENTS, LABELS))
+    save_matrix(folder / "X.trn.npz", sparse_rows(DOCUMENTS))
+    return folder
+
+
+def flags(corpus, out):
+    out.mkdir()
+    return [str(path) for path in (corpus / "X.trn.txt", corpus / "Y.trn.npz", out)]
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def one_process(corpus, tmp_path_factory):
+    """All files that one process writes."""
+    out = tmp_path_factory.mktemp("one") / "out"
+    run = python(WORKER, *flags(corpus, out), timeout=300)  # compiles, where nothing has yet
+    found = contents(out)
+    wanted = {"model/features/vocabulary.txt", "model/ranker/ranker/0.model/W.npz"}
+    wanted |= {f"{name}/tree/C0.npz" for name in ("both", "own")}
+    assert wanted <= set(found)
+    assert run.ranks[0].result["pieces"] == 0  # in memory
+    return found
+
+
+@pytest.mark.parametrize("engine", ["gloo", "mpiexec"])
+def test_the_bytes_of_one_process_and_work_for_every_rank(engine, corpus, one_process, tmp_path):
+    options = {"world": 2, "timeout": 300}
+    command = [WORKER, *flags(corpus, tmp_path / "out")]
+    run = mpiexec(*command, **options) if engine == "mpiexec" else horovodrun(*command, engine=engine, **options)
+    assert contents(tmp_path / "out") == one_process
+    for rank in run.ranks:
+        assert rank.result["pieces"] >= 2  # of 160 texts, at most 50 a piece
+        assert rank.result["splits"] >= 4  # none, where another builds the trees

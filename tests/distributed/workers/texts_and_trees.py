@@ -1,0 +1,50 @@
+"""A model from texts by ``xmc_tf.linear.train``, then the pipeline's kinds of trees: ``… TEXTS LABELS OUT``."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+if "OMPI_COMM_WORLD_RANK" in os.environ:
+    from mpi4py import MPI  # noqa: F401  first, so that it initialises MPI with the thread level it needs
+
+import numpy as np
+
+from xmc_tf.collective.communicator import choose
+from xmc_tf.data import Features, as_features, load_matrix
+from xmc_tf.features import over_ranks
+from xmc_tf.linear import train
+from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.pipeline.trees import cluster_labels
+from xmc_tf.tree import distributed_kmeans
+
+texts, labels, out = sys.argv[1:]
+over_ranks.DOCUMENTS_A_PIECE = 50
+done = {"pieces": 0, "splits": 0}
+
+
+def counted(module, name, what):
+    """Counts the calls of a function."""
+    work = getattr(module, name)
+
+    def counting(*args, **more):
+        done[what] += 1
+        return work(*args, **more)
+
+    setattr(module, name, counting)
+
+
+counted(over_ranks, "save_matrix", "pieces")
+counted(distributed_kmeans, "split_level", "splits")
+small = ["--max-leaf-size", "3", "--nr-splits", "4", "--seed", "3", "-n", "1"]
+train.main(["-t", texts, "-y", labels, "-m", f"{out}/model", *small])
+
+communicator, Y = choose(), load_matrix(labels)
+dense = np.random.default_rng(0).random((Y.shape[0], 8)).astype(np.float32)
+both = Features(as_features(load_matrix(Path(labels).with_name("X.trn.npz"))).sparse, dense)
+for name, X, own in (("both", both, None), ("own", None, dense[: Y.shape[1]])):
+    folder = Path(out) / name
+    folder.mkdir(exist_ok=True)
+    params = HierarchicalKMeansParams(max_leaf_size=2, nr_splits=2)
+    cluster_labels(folder, Y, X, params, communicator, label_features=own, threads=1)
+print(json.dumps(done))
