@@ -10,7 +10,7 @@ as ``claims.py`` has it. What a task takes is its estimate times a random factor
 passes that a solver needs are not known beforehand, and every claim, with its file, costs a fiftieth of a second.
 
 Problems that are too wide for one thread go first, by the teams of ``wide_files.py``. Such a team does more work than
-one thread would (``_TEAM_WORK`` times, estimated from finna-en's root), in ``_TEAM_SUMS`` sums over all documents. Each
+one thread would (``_TEAM_WORK`` times, assumed), in ``_TEAM_SUMS`` sums over all documents (assumed as well). Each
 takes as long as its slowest member, and then as its files take: every member writes a table a part and a slice, reads
 the parts of its slice and all slices, at a gigabyte a second and 20 for all together, and waits twice for files to be
 seen, a twentieth of a second each. Made-up texts have a million features.
