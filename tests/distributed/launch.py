@@ -109,7 +109,9 @@ def horovodrun(
     **options: Any,
 ) -> Run:
     """Runs ``worker`` on ``world`` ranks under ``horovodrun``; options as of ``launch``."""
-    command = [str(BIN / "horovodrun"), f"--{engine}", "-np", str(world), "-H", f"localhost:{world}"]
+    warm = options.get("warm")
+    program = [*warm, "-m", "horovod.runner.launch"] if warm else [str(BIN / "horovodrun")]
+    command = [*program, f"--{engine}", "-np", str(world), "-H", f"localhost:{world}"]
     command += ["--network-interfaces", "lo", "--disable-cache"]
     return launch(command, worker, arguments, **options)
 
@@ -133,6 +135,7 @@ def launch(
     env: dict[str, str] | None = None,
     check: bool = True,
     during: Callable[[Path], None] | None = None,
+    warm: Sequence[str] | None = None,
 ) -> Run:
     """Runs ``worker`` under ``launcher`` and leaves no process of it behind.
 
@@ -145,18 +148,20 @@ def launch(
         check: raise ``LaunchError`` unless it ends with 0 in time.
         during: called once with the folder of the ranks' files (``<rank>.pid``, ``<rank>.out``) while they
             run, for tests that disturb them.
+        warm: the beginning of the ranks' command line, as ``warm.warm`` gives it, so that they start in a blink.
     """
     with tempfile.TemporaryDirectory(prefix="xmc-tf-run-") as name:
         folder = Path(name)
         target = str(worker) if str(worker).startswith("module:") else str(WORKERS / worker)
-        command = [*launcher, sys.executable, "-m", "tests.distributed.rank", str(folder), target, *arguments]
+        program = warm or [sys.executable]
+        command = [*launcher, *program, "-m", "tests.distributed.rank", str(folder), target, *arguments]
         started = time.monotonic()
         log = folder / "launcher.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 command,
                 cwd=REPOSITORY,
-                env=_environment(folder, env or {}),
+                env={**environment(), **(env or {}), MARK: str(folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -200,13 +205,14 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def _environment(folder: Path, extra: dict[str, str]) -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """What all runs are started with."""
     # What a launcher above these tests has set would make the ranks believe they were its own.
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "HOROVOD_"))
     }
     path = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    return inherited | ENVIRONMENT | extra | {"PATH": path, MARK: str(folder)}
+    return inherited | ENVIRONMENT | {"PATH": path}
 
 
 def _as_from_a_terminal() -> None:

@@ -1,5 +1,7 @@
 """Encoders against transformers' own classes, on tiny random ones of every architecture."""
 
+import resource
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -194,3 +196,14 @@ def test_a_tokenizer_with_more_tokens_is_refused():
     encoder.check_tokenizer(60)
     with pytest.raises(InputError, match="does not belong to the encoder"):
         encoder.check_tokenizer(61)
+
+
+def test_a_full_disk_is_said(tmp_path):
+    encoder = tiny_encoder("bert")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"the weights could not be written: .*File too large"):
+            encoder.save(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

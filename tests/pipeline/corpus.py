@@ -19,8 +19,11 @@ WORDS = [f"word{i}" for i in range(40)]
 LABELS = 24
 
 
-def write_corpus(folder: Path, documents=160, held_out=60):
-    """Texts on eight topics with three labels each; features and a tree too."""
+def write_corpus(folder: Path, documents=160, held_out=60, confused=0.0):
+    """Texts on eight topics with three labels each; features and a tree too.
+
+    Of the words that tell the topic a share may be ``confused``, drawn from all topics: then no model is always right.
+    """
     rng = np.random.default_rng(0)
     total = documents + held_out
     topics = rng.integers(0, len(TOPICS), total)
@@ -28,6 +31,8 @@ def write_corpus(folder: Path, documents=160, held_out=60):
         " ".join([*rng.choice(WORDS, rng.integers(2, 14)), *[TOPICS[topic]] * 2, f"{TOPICS[topic]}s"])
         for topic in topics
     ]
+    if confused:
+        texts = [_with_other_topics(text, confused, rng) for text in texts]
     Y = np.zeros((total, LABELS), np.float32)
     Y[np.arange(total), topics] = 1
     for copy in (1, 2):
@@ -44,6 +49,12 @@ def write_corpus(folder: Path, documents=160, held_out=60):
     save_matrix(folder / "C.npz", csr_matrix(clusters).tocsc())
     write_encoder(folder / "encoder")
     return folder
+
+
+def _with_other_topics(text, confused, rng):
+    *words, first, second, third = text.split()
+    told = [word if rng.random() >= confused else str(rng.choice(TOPICS)) for word in (first, second, third)]
+    return " ".join([*words, *told])
 
 
 def write_encoder(folder: Path, width=16):

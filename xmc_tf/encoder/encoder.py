@@ -207,7 +207,10 @@ class Encoder(tf.Module):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with quiet_transformers():
-            self.model.save_pretrained(folder, safe_serialization=True)
+            try:
+                self.model.save_pretrained(folder, safe_serialization=True)
+            except SafetensorError as error:  # a full disk, of which it makes an error of its own
+                raise OSError(f"{folder}: the weights could not be written: {error}") from error
         poolings.write_pooling(folder, self.pooling)
 
 

@@ -1,0 +1,183 @@
+"""Trainings that are killed in every stage, at random moments, and go on when the same command is given again.
+
+A chain is one training, killed once in each stage: a run goes through the stage that the run before it was killed in,
+and is killed in the next one. In the end there is the model of the training that nobody disturbed.
+"""
+
+import json
+import os
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.distributed.launch import environment, horovodrun, python
+from tests.distributed.warm import warm
+from tests.pipeline.corpus import texts_and_labels, train_flags, write_corpus
+from xmc_tf.metrics import measure
+from xmc_tf.pipeline import XTransformer
+
+pytestmark = [
+    pytest.mark.distributed,
+    pytest.mark.skipif(
+        "XMC_TF_KILLS" not in os.environ,
+        reason="120 kills in 12 stages take a quarter of an hour: XMC_TF_KILLS=5; test_train.py has four",
+    ),
+]
+
+STAGES = ["features", "encoder", "first-tree", "tokens", "level_1", "level_2", "heads", "embeddings", "tree", "rankers",
+          "model", "removal"]  # fmt: skip
+# Of each kind; the first is killed in the first fifth of each stage, and so on.
+RUNS = int(os.environ.get("XMC_TF_KILLS", "5"))
+SEED = os.environ.get("XMC_TF_TEST_SEED", "0")
+GLOBAL_BATCH = 24
+
+
+@pytest.fixture(scope="module")
+def folder():
+    """In memory, if there is room: what is tested is what a kill leaves, not what a power cut does."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > 1 << 28
+    with tempfile.TemporaryDirectory(prefix="xmc-tf-killed-", dir=memory if roomy else None) as name:
+        yield write_corpus(Path(name), documents=240, held_out=1000, confused=0.35)
+
+
+@pytest.fixture(scope="module")
+def warmly(folder):
+    """Ranks start from a process that has imported everything: 5 seconds less for each of over 100 runs."""
+    with warm(folder, environment()) as command:
+        yield command
+
+
+def train(warmly, folder, model, plan=None, world=2, batch=None):
+    """The command, killed as planned if it is; gives the run and where it was killed."""
+    report = folder / f"{model}.report"
+    report.unlink(missing_ok=True)
+    told = {"report": str(report), "times": str(folder / f"{model}.times"), **(plan or {})}
+    more = [
+        "-ns",
+        "tfn+man",
+        "--batch-size",
+        batch or GLOBAL_BATCH // world,
+        "--max-steps",
+        6,
+        "--learning-rate",
+        0.003,
+    ]
+    flags = train_flags(folder, folder / model, *more)
+    run = horovodrun(
+        "killed_training.py", json.dumps(told), *flags, world=world, warm=warmly, timeout=900, check=plan is None
+    )
+    return run, json.loads(report.read_text()) if plan else None
+
+
+@pytest.fixture(scope="module")
+def unbroken(warmly, folder):
+    """The model of the training that nobody disturbs."""
+    train(warmly, folder, "unbroken")
+    gone_through = [json.loads(line)[0] for line in (folder / "unbroken.times").read_text().splitlines()]
+    assert gone_through == STAGES
+    return XTransformer.load(folder / "unbroken")
+
+
+def lasts(folder, stage):
+    """How long a stage takes, in seconds: in the fastest run so far, since the first one may have compiled kernels."""
+    runs = sorted(folder.glob("*.times")) if "level" not in stage else [folder / "unbroken.times"]
+    lines = [json.loads(line) for run in runs for line in run.read_text().splitlines()]
+    return min(took for name, took in lines if name == stage)
+
+
+def precisions(model, folder):
+    """P@1, 3 and 5 in percent on held-out documents, of the rankers and of the label head."""
+    texts, Y = texts_and_labels(folder, "tst")
+    found = []
+    for method in ("concat-only", "transformer-only"):
+        overall, *_ = measure(Y, model.predict(texts, ensemble_method=method), ks=[1, 3, 5])
+        found += [100 * overall.at("P", k) for k in (1, 3, 5)]
+    return found
+
+
+def assert_same(model, other, folder):
+    texts, _ = texts_and_labels(folder, "tst")
+    for method in ("concat-only", "transformer-only"):
+        ours, theirs = (one.predict(texts, ensemble_method=method) for one in (model, other))
+        np.testing.assert_array_equal(ours.indptr, theirs.indptr)
+        np.testing.assert_allclose(ours.data, theirs.data, atol=1e-4)
+        assert abs(ours - theirs).max() < 1e-4  # the same labels
+
+
+def killed(warmly, folder, model, stage, after, victims, *, made=False):
+    """One run that is killed, with a look at whether that was where it should be; gives what there is to see of it."""
+    plan = {"stage": stage, "after": after, "victims": victims, "made": made}
+    run, struck = train(warmly, folder, model, plan)
+    print(f"{model}: {struck['where']} after {1000 * after:.0f} ms, ranks {victims}; over after {run.seconds:.1f} s")
+    assert struck["where"].split(",")[0] == stage, run.describe()
+    assert struck["victims"] == victims
+    assert run.returncode not in (0, None), run.describe()
+    # The model appears whole, and no sooner.
+    assert (folder / model).exists() == (stage == "removal")
+    return run
+
+
+@pytest.mark.parametrize("number", range(RUNS))
+@pytest.mark.parametrize("whom", ["one", "all"])
+def test_killed_in_every_stage_it_goes_on(warmly, folder, unbroken, whom, number):
+    chance, model = random.Random(f"{SEED} {whom} {number}"), f"{whom}-{number}"
+    print(f"XMC_TF_TEST_SEED={SEED}")
+    for place, stage in enumerate(STAGES):
+        after = lasts(folder, stage) * (number + chance.random()) / RUNS
+        victims = [chance.randrange(2)] if whom == "one" else [0, 1]
+        # Those that are to be killed last are held when all is made, if they are faster than the first one was.
+        run = killed(warmly, folder, model, stage, after, victims, made=number == RUNS - 1)
+        # All before the stage in which the former run was killed is there, and said to be.
+        for before in STAGES[: max(0, place - 1)]:
+            if before not in ("tokens", "level_1", "level_2", "heads"):
+                assert f"{before}: kept from before" in run.ranks[0].output, run.describe()
+    assert_same(XTransformer.load(folder / model), unbroken, folder)
+    shutil.rmtree(folder / model)
+
+
+@pytest.mark.parametrize(("stage", "world"), [("level_2", 1), ("level_1", 3), ("rankers", 1), ("embeddings", 3)])
+def test_what_two_have_begun_one_or_three_finish(warmly, folder, unbroken, stage, world):
+    """The same command, each worker's batch included."""
+    model = f"{stage}-{world}"
+    killed(warmly, folder, model, stage, lasts(folder, stage) * 0.7, [0, 1])
+    run, _ = train(warmly, folder, model, world=world, batch=GLOBAL_BATCH // 2)
+    assert "kept from before" in run.ranks[0].output
+    found = XTransformer.load(folder / model)
+    print(f"{precisions(unbroken, folder)} unbroken, {precisions(found, folder)} on {world}")
+    assert precisions(found, folder)[0] == pytest.approx(precisions(unbroken, folder)[0], abs=0.5)
+
+
+def test_precision_is_the_same_on_any_number_of_workers(warmly, folder, unbroken):
+    """At the same global batch; and learned, not guessed."""
+    models = {2: unbroken}
+    for world in (1, 4):
+        train(warmly, folder, f"by-{world}", world=world)
+        models[world] = XTransformer.load(folder / f"by-{world}")
+    found = {world: precisions(model, folder) for world, model in models.items()}
+    print(found)
+    for world in (1, 4):
+        np.testing.assert_allclose(found[world], found[2], atol=0.5)
+    assert 50 < found[2][0] < 95
+
+
+def test_a_full_disk_is_said_and_what_is_made_is_kept(warmly, folder):
+    """As much as fits of one stage after another, until there is room for all."""
+    flags = train_flags(folder, folder / "full", "-ns", "tfn+man", "--text-only")
+    said = []
+    for limit in (16_000, 40_000):  # the encoder's weights; a checkpoint of its fine-tuning
+        run = python("training_on_full_disk.py", str(limit), *flags, warm=warmly, timeout=300, check=False)
+        said.append(run.ranks[0].output)
+        print(said[-1].splitlines()[-1])
+        assert run.returncode == 1, run.describe()
+        assert "Traceback" not in said[-1]
+        assert "File too large" in said[-1].splitlines()[-1]
+        assert not (folder / "full").exists()
+    assert "kept from before" in said[-1]
+    run = python("module:xmc_tf.train", *flags, warm=warmly, timeout=300)
+    assert "kept from before" in run.ranks[0].output
+    assert XTransformer.load(folder / "full").nr_labels
