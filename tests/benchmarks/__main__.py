@@ -24,6 +24,8 @@ def main() -> None:
         "tfidf_speed": [f"{a.data}/X.trn.txt"] if a.data else None,
         "cold_start": [],
         "serving_latency": ["--model", a.model, "--texts", f"{a.data}/X.tst.txt"] if a.model and a.data else None,
+        "serving_memory": ["--model", a.model, "--texts", f"{a.data}/X.tst.txt"] if a.model and a.data else None,
+        "serving_export_memory": [],
         "collective_overhead": [],
         "collective_steps": [],
         "clocks_overhead": [],

@@ -1,131 +1,133 @@
-"""An exported model on one thread: the time from text to labels, one text at a time and 64, and its memory.
+"""From text to labels on one thread, one text at a time and 64: models as a server has them, and libpecos beside them.
 
-    python -m tests.benchmarks.serving_latency --model model --texts X.tst.txt [--weights fp16]
+    python -m tests.benchmarks.serving_latency --keep FOLDER [--rankers DATA] [--data DATA --encoder FOLDER]
+        [--peer PYTHON] [--weights fp16]
+    python -m tests.benchmarks.serving_latency --model MODEL --texts X.tst.txt
 
-Exports the model (of xmc_tf.linear.train or xmc_tf.train) to a temporary folder, and asks it in a process of its own
-that has TensorFlow and nothing of this package, as a server has it: by a session. Prints one JSON line. The times are
-those of the clock and (cpu) of the process itself, which tell more on a machine that others use too.
+``--rankers``: a model of linear rankers alone is trained on that data. ``--data`` and ``--encoder``: one of TF-IDF and
+the encoder as it comes, and with ``--peer`` the same on libpecos's XTransformer, by the same settings.
+What was trained is kept in FOLDER, and a second run takes seconds. ``--model`` measures one that there is.
 
-``memory_ratio`` is what the process takes for the loaded model, asked one text at a time, over the size of all its
-variables: what is more than after the same requests to a model of twenty labels, which is TensorFlow's own footprint.
-``memory_batch_64_mb`` is what it has kept after batches of 64, their workspace included.
+Ours is exported, and loaded by TensorFlow's C functions with the settings of launch/serving, in a process that has no
+Python of TensorFlow's. Every process runs on one core. The two sides are asked the same texts in turns, some at a time.
+Prints one JSON line: times by the clock, and (cpu) of the process itself, which tell more on a machine that others use.
 """
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
-from xmc_tf import export
-from xmc_tf.data import TextFile
-from xmc_tf.linear.text_ranker import train_on_text
-from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.serving.local import ABOUT
+from tests.benchmarks import served
+from tests.benchmarks.sides.in_turns import Side
 
-_SERVER = """
-import json, os, resource, sys, time
-import numpy as np
-import tensorflow as tf
-import tensorflow_text
-folder, small, texts_file, requests = *sys.argv[1:4], int(sys.argv[4])
-v1 = tf.compat.v1
-one = v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
-texts = open(texts_file, "rb").read().split(b"\\n")[:-1]
-
-def resident():
-    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-def ask(folder):
-    session = v1.Session(graph=tf.Graph(), config=one)
-    with session.graph.as_default():
-        meta = v1.saved_model.loader.load(session, ["serve"], folder)
-    definition = meta.signature_def["serving_default"]
-    fetches = [definition.outputs[name].name for name in ("labels", "scores", "names")]
-    return session.make_callable(fetches, feed_list=[definition.inputs["text"].name])
-
-call = ask(small)
-def times(batch, count):
-    wall, own = [], []
-    for i in range(count + 20):
-        at = i * batch % max(len(texts) - batch, 1)
-        part = np.array(texts[at : at + batch], object)
-        w, c = time.perf_counter(), time.process_time()
-        call(part)
-        own.append(time.process_time() - c)
-        wall.append(time.perf_counter() - w)
-    at = lambda values, share: round(1000 * float(np.percentile(values[20:], share)), 3)
-    return {"p50_ms": at(wall, 50), "p99_ms": at(wall, 99), "cpu_p50_ms": at(own, 50), "cpu_p99_ms": at(own, 99)}
-
-times(1, 50)
-before = resident()
-call = ask(folder)
-out = {"batch_1": times(1, requests)}
-out["memory"] = resident() - before
-out["batch_64"] = times(64, max(20, requests // 20))
-out["batch_64"]["texts_a_second"] = round(64000 / out["batch_64"]["cpu_p50_ms"])
-out["memory_64"] = resident() - before
-print(json.dumps(out))
-"""
+_AIMS = {"rankers": {"aim_batch_1_p50_ms": 2.0}, "transformer": {"aim_ratio_p50": 0.5}}
+_PEER = Path(__file__).parent / "sides" / "peer_served_side.py"
+_BATCH, _WARM_UP = 64, 5
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="a trained model's folder")
-    parser.add_argument("--texts", required=True, type=Path, help="texts to ask with, one a line")
+    parser.add_argument("--keep", type=Path, help="where trained models are kept")
+    parser.add_argument("--rankers", type=Path, help="data for linear rankers alone")
+    parser.add_argument("--data", type=Path, help="data for a model with an encoder: X.trn.txt, Y.trn.npz, X.tst.txt")
+    parser.add_argument("--encoder", type=Path, help="its weights and tokenizer")
+    parser.add_argument("--peer", help="a Python that has libpecos, scikit-learn and transformers")
+    parser.add_argument("--model", help="one trained model's folder, in place of all that")
+    parser.add_argument("--texts", type=Path, help="texts to ask it with, one a line")
     parser.add_argument("--weights", default="fp32", help="fp32 (default), fp16 or int8")
     parser.add_argument("-k", type=int, default=10, help="labels a text (default 10)")
     parser.add_argument("-b", type=int, default=10, help="beam (default 10)")
-    parser.add_argument("--requests", type=int, default=1000, help="requests of one text (default 1000)")
+    parser.add_argument("--length", type=int, default=64, help="tokens of a text that are read (default 64)")
+    parser.add_argument("--leaf", type=int, default=16, help="most labels of a leaf with the encoder (default 16)")
+    parser.add_argument("--requests", type=int, default=500, help="requests of one text (default 500)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each side (default 5)")
     a = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / "1"
-        sys.stdout.flush()
-        shown = os.dup(1)
-        os.dup2(2, 1)  # the one line on standard output is the figure
-        export.main(["-m", a.model, "-o", str(folder), "-k", str(a.k), "-b", str(a.b), "--weights", a.weights])
-        sys.stdout.flush()
-        os.dup2(shown, 1)
-        small = _small_model(a.texts, Path(scratch) / "small")
-        about = json.loads((folder / ABOUT).read_text())
-        environment = {**os.environ, "PYTHONPATH": "", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-        run = subprocess.run(
-            [sys.executable, "-c", _SERVER, str(folder), str(small), str(a.texts.resolve()), str(a.requests)],
-            stdout=subprocess.PIPE, text=True, check=True, cwd=scratch, env=environment,
-        )  # fmt: skip
-    measured = json.loads(run.stdout.splitlines()[-1])
-    loaded, after_batches = measured.pop("memory"), measured.pop("memory_64")
-    figure = {
-        "figure": "serving_latency",
-        "labels": about["nr_labels"],
-        "levels": about["nodes"],
-        "weights": a.weights,
-        "k": a.k,
-        "beam": a.b,
-        **measured,
-        "aim_batch_1_p50_ms": 2.0,
-        "variables_mb": round(about["bytes"] / 1e6, 1),
-        "memory_mb": round(loaded / 1e6, 1),
-        "memory_batch_64_mb": round(after_batches / 1e6, 1),
-        "memory_ratio": round(loaded / about["bytes"], 2),
-        "aim_memory_ratio": 1.3,
-    }
-    print(json.dumps(figure))
+    if bool(a.model) != bool(a.texts) or not (a.model or (a.keep and (a.rankers or (a.data and a.encoder)))):
+        parser.error("give --model and --texts, or --keep with --rankers, or with --data and --encoder")
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="xmc-tf-served-") as work:
+        if a.model:
+            results["model"] = _measured({"ours": _ours(Path(work) / "model" / "1", a.model, a.texts, a)}, a)
+        if a.rankers:
+            model = _kept(a.keep / f"rankers-{a.rankers.name}", "xmc_tf.linear.train", a.rankers)
+            one = _ours(Path(work) / "rankers" / "1", model, a.rankers / "X.tst.txt", a)
+            results["rankers"] = _measured({"ours": one}, a) | _AIMS["rankers"]
+        if a.data and a.encoder:
+            recipe = ["--no-fine-tune", "--model-shortcut", a.encoder.resolve(), "--truncate-length", a.length]
+            recipe += ["--max-leaf-size", a.leaf, "--threshold", "0.01"]
+            model = _kept(a.keep / f"transformer-{a.data.name}", "xmc_tf.train", a.data, *recipe)
+            sides = {"ours": _ours(Path(work) / "transformer" / "1", model, a.data / "X.tst.txt", a)}
+            if a.peer:
+                sides["peer"] = _peers(a)
+            results["transformer"] = _measured(sides, a) | _AIMS["transformer"]
+    print(json.dumps({"figure": "serving_latency", "weights": a.weights, "k": a.k, "beam": a.b, **results}))
 
 
-def _small_model(texts: Path, folder: Path) -> Path:
-    """Twenty labels on the first texts."""
-    lines = list(TextFile(texts).lines(0, 300))
-    places = np.arange(len(lines))
-    Y = csr_matrix((np.ones(len(lines), np.float32), (places, places % 20)), shape=(len(lines), 20))
-    tree = HierarchicalKMeansParams(nr_splits=4, max_leaf_size=3)
-    train_on_text(lines, Y, tree_params=tree).export(folder)
+def _kept(folder: Path, module: str, data: Path, *flags: Any) -> Path:
+    """A model trained once; half-trained ones are gone on with."""
+    if not (folder / "params.json").exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        served.run(module, "-t", data / "X.trn.txt", "-y", data / "Y.trn.npz", "-m", folder, *flags)
     return folder
+
+
+def _ours(folder: Path, model: Path | str, texts: Path, a: argparse.Namespace) -> Side:
+    served.export(model, folder, a.weights, a.k, a.b)
+    one = served.side(texts)
+    served.load(one, folder)
+    return one
+
+
+def _peers(a: argparse.Namespace) -> Side:
+    keep = a.keep / f"peer-{a.data.name}"
+    given = [keep, a.data, a.encoder.resolve(), a.length, a.leaf, a.k, a.b]
+    return Side([a.peer, str(_PEER), *map(str, given)], {"OMP_NUM_THREADS": "1"} if _trained(keep) else {})
+
+
+def _trained(peer: Path) -> bool:
+    return (peer / "vectorizer.pkl").exists()
+
+
+def _measured(sides: dict[str, Side], a: argparse.Namespace) -> dict[str, Any]:
+    """Asks all sides in turns; their times, and the ratio where there are two."""
+    out: dict[str, Any] = {name: {} for name in sides}
+    for batch, requests in ((1, a.requests), (_BATCH, max(a.requests // 25, a.rounds))):
+        each = -(-requests // a.rounds)
+        seconds: dict[str, Any] = {name: {"wall": [], "cpu": []} for name in sides}
+        for side in sides.values():
+            side.ask(do="times", first=0, count=_WARM_UP, batch=batch)
+        for number in range(a.rounds):
+            print(f"batches of {batch}: round {number + 1} of {a.rounds}", file=sys.stderr)
+            for name, side in sides.items():
+                found = side.ask(do="times", first=number * each, count=each, batch=batch)
+                for kind, values in found.items():
+                    seconds[name][kind] += values
+        for name, kinds in seconds.items():
+            out[name][f"batch_{batch}"] = _figures(kinds["wall"], kinds["cpu"], batch)
+    for side in sides.values():
+        side.close()
+    if "peer" in out:
+        out["ratio_p50"], out["ratio_p99"] = (
+            round(out["ours"]["batch_1"][at] / out["peer"]["batch_1"][at], 3) for at in ("p50_ms", "p99_ms")
+        )
+        out["ratio_cpu_p50"] = round(out["ours"]["batch_1"]["cpu_p50_ms"] / out["peer"]["batch_1"]["cpu_p50_ms"], 3)
+    return out
+
+
+def _figures(wall: list[float], own: list[float], batch: int) -> dict[str, float]:
+    at = {
+        f"{prefix}p{share}_ms": round(1000 * float(np.percentile(values, share)), 3)
+        for prefix, values in (("", wall), ("cpu_", own))
+        for share in (50, 99)
+    }
+    if batch > 1:
+        at["texts_a_second"] = round(1000 * batch / at["p50_ms"])
+    return at
 
 
 if __name__ == "__main__":

@@ -1,0 +1,65 @@
+"""Exported models for the figures of serving: made, and asked in a process that has what a server has."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from google.protobuf import text_format
+from scipy.sparse import csr_matrix
+
+from tests.benchmarks.sides.in_turns import Side
+from xmc_tf.common.quiet import muted_stderr
+from xmc_tf.data import TextFile
+from xmc_tf.linear.text_ranker import train_on_text
+from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.serving.local import ABOUT
+
+with muted_stderr():
+    from tensorflow.core.protobuf.config_pb2 import ConfigProto
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+_ROOT = Path(__file__).resolve().parents[2]
+_SIDES = Path(__file__).parent / "sides"
+_OUTPUTS = ("labels", "scores", "names")
+
+
+def export(model: Path | str, folder: Path, weights: str, k: int, beam: int) -> dict[str, Any]:
+    """Exports by the command; gives what the export says of itself."""
+    run("xmc_tf.export", "-m", model, "-o", folder, "-k", k, "-b", beam, "--weights", weights)
+    return json.loads((folder / ABOUT).read_text())
+
+
+def run(module: str, *arguments: Any) -> None:
+    """One of our commands; the one line on standard output is the figure."""
+    subprocess.run([sys.executable, "-m", module, *map(str, arguments)], check=True, stdout=sys.stderr)
+
+
+def small_model(texts: Path, folder: Path) -> Path:
+    """Twenty labels on the first texts: what TensorFlow itself takes for a model."""
+    lines = list(TextFile(texts).lines(0, 300))
+    places = np.arange(len(lines))
+    Y = csr_matrix((np.ones(len(lines), np.float32), (places, places % 20)), shape=(len(lines), 20))
+    tree = HierarchicalKMeansParams(nr_splits=4, max_leaf_size=3)
+    train_on_text(lines, Y, tree_params=tree).export(folder)
+    return folder
+
+
+def side(texts: Path) -> Side:
+    """A process with a session as launch/serving sets it, still without a model."""
+    settings = text_format.Parse((_ROOT / "launch" / "serving" / "session.config").read_text(), ConfigProto())
+    given = {"texts": str(texts.resolve()), "config": settings.SerializeToString().hex()}
+    threads = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "1")}
+    return Side([sys.executable, str(_SIDES / "served_side.py"), json.dumps(given)], threads)
+
+
+def load(one: Side, folder: Path, asked: int = 50) -> int:
+    """Has it load a model and ask the first texts; gives the memory that this took."""
+    content = SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    definition = content.meta_graphs[0].signature_def["serving_default"]
+    outputs = [definition.outputs[name].name for name in _OUTPUTS]
+    inputs = [definition.inputs["text"].name]
+    return int(one.ask(do="load", folder=str(folder), inputs=inputs, outputs=outputs, asked=asked))
