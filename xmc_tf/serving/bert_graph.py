@@ -1,4 +1,4 @@
-"""BERT as a served graph has it: the same numbers as the class that trains it, of a quarter of the operations.
+"""BERT as a served graph has it: the same numbers as the class that trains it, of less than half the operations.
 
 What makes it quicker, one text at a time and many:
 
