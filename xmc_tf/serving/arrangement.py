@@ -22,8 +22,8 @@ from xmc_tf.common.errors import InputError
 PRECISIONS = ("fp32", "fp16", "int8")
 # A block adds about as fast as half as many pairs; more memory than this for it would not pay.
 MOST_WASTE = 1.5
-# Weights that are sorted at a time.
-_BATCH = 1 << 22
+# Weights that are sorted at a time; each takes some 100 bytes while that goes on.
+_BATCH = 1 << 21
 
 
 @dataclass(eq=False)
@@ -265,7 +265,11 @@ def _dense_arrays(dense: np.ndarray, precision: str) -> dict[str, np.ndarray]:
 def _pairs_to_blocks(arrays: dict[str, np.ndarray], widest: int) -> None:
     places, values, starts = arrays.pop("places"), arrays["values"], arrays.pop("starts")
     blocks = np.zeros((arrays["keys"].size, widest), values.dtype)
-    blocks[np.repeat(np.arange(len(blocks)), np.diff(starts)), places] = values
+    step = max(1, _BATCH // widest)
+    for low in range(0, len(blocks), step):  # the rows' numbers would take more than the weights
+        part = starts[low : low + step + 1]
+        rows = np.repeat(np.arange(low, low + len(part) - 1), np.diff(part))
+        blocks[rows, places[part[0] : part[-1]]] = values[part[0] : part[-1]]
     arrays["values"] = blocks
 
 
