@@ -1,0 +1,127 @@
+"""What solving the root's problem by a team costs in processor time, against the one thread that it stands in for.
+
+    python -m tests.benchmarks.wide_solver --features X.trn.npz --labels Y.trn.npz [--most 2000 5000 20000]
+        [--children 16] [--parts 8]
+
+The root's children over all documents: by dual coordinate descent (``solve_task``), and by truncated Newton over parts
+of the documents (``wide.py``), all parts by one thread, in turn. How many documents there are to a feature decides how
+hard the problem is; so it is measured with the most frequent features alone, rows scaled to length one again.
+
+Prints a JSON line for each number of features: processor seconds of both, how often the team adds up tables and small
+sums, and by how much each one's objective is above the less of the two (the worst child).
+"""
+
+import argparse
+import json
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as smat
+
+from xmc_tf.data import as_features
+from xmc_tf.linear.kernels.emit import Columns
+from xmc_tf.linear.problems import LevelProblem, sorted_csc
+from xmc_tf.linear.tasks import Instances, solve_task
+from xmc_tf.linear.wide import State
+from xmc_tf.linear.wide_parts import solve_wide
+from xmc_tf.linear.wide_threads import add_in_order
+from xmc_tf.params import HierarchicalKMeansParams, LinearLevelParams
+from xmc_tf.tree import build_tree, label_embedding
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--features", type=Path, required=True)
+    parser.add_argument("--labels", type=Path, required=True)
+    parser.add_argument("--most", type=int, nargs="+", default=[2000, 5000, 20000], help="features; 0: all")
+    parser.add_argument("--children", type=int, default=16, help="of the root")
+    parser.add_argument("--parts", type=int, default=8)
+    a = parser.parse_args()
+    X, Y = smat.load_npz(a.features).tocsr(), smat.load_npz(a.labels).tocsc()
+    positives = _children(X, Y, a.children)
+    for most in [200, *a.most]:  # the first compiles the kernels
+        line = compare(_frequent(X, most), positives, a.parts)
+        if most != 200:
+            print(json.dumps({"figure": "wide_solver", "children": a.children, "parts": a.parts, **line}), flush=True)
+
+
+def compare(X: smat.csr_matrix, positives: smat.csc_matrix, parts: int) -> dict[str, float | int]:
+    """Both solvers on one problem."""
+    root = smat.csc_matrix(np.ones((positives.shape[1], 1), np.float32))
+    problem = LevelProblem(positives, root, None, None, True, LinearLevelParams(threshold=0.0))
+    instances, children = Instances(as_features(X)), np.arange(positives.shape[1])
+    team = _Alone(parts)
+    begun = time.thread_time()
+    alone = solve_task(instances, problem, 0, children, 0)
+    between = time.thread_time()
+    together = solve_wide(instances, problem, 0, children, team)
+    ended = time.thread_time()
+    values = np.array([_objectives(X, positives, one) for one in (alone, together)])
+    above = (values / values.min(0) - 1).max(1)
+    return {
+        "documents": X.shape[0],
+        "features": X.shape[1],
+        "entries": X.nnz,
+        "alone_s": round(between - begun, 2),
+        "team_s": round(ended - between, 2),
+        "team_over_alone": round((ended - between) / (between - begun), 3),
+        **{f"sums_{kind}": count for kind, count in team.counts.items()},
+        "alone_above": round(above[0], 5),
+        "team_above": round(above[1], 5),
+    }
+
+
+class _Alone:
+    """A team of one, which counts what it adds up."""
+
+    def __init__(self, parts: int) -> None:
+        self.parts, self.mine, self.first = parts, range(parts), True
+        self.counts: Counter[str] = Counter()
+
+    def total(self, of_parts: list[np.ndarray]) -> np.ndarray:
+        self.counts["of_tables" if of_parts[0].size > 1000 else "small"] += 1
+        return add_in_order(of_parts)
+
+    def resume(self, name: str, state: State) -> None:
+        """Nothing is kept."""
+
+    def keep(self, name: str, state: State) -> None:
+        self.counts["newton_steps"] = state.step
+
+
+def _objectives(X: smat.csr_matrix, positives: smat.csc_matrix, columns: Columns) -> np.ndarray:
+    """Half the weights' squares, and the squared hinge losses, for each child in the order of its number."""
+    out = np.zeros(positives.shape[1])
+    for place in range(len(out)):
+        label = int(columns.labels[place])
+        span = slice(columns.indptr[place], columns.indptr[place + 1])
+        w = np.zeros(X.shape[1] + 1)
+        w[columns.features[span]] = columns.weights[span]
+        signs = np.where(positives[:, [label]].toarray().ravel() > 0, 1.0, -1.0)
+        slack = np.maximum(1 - signs * (X @ w[:-1] + w[-1]), 0)
+        out[label] = 0.5 * w @ w + slack @ slack
+    return out
+
+
+def _children(X: smat.csr_matrix, Y: smat.csc_matrix, children: int) -> smat.csc_matrix:
+    """The labels of the root's children."""
+    embedding = label_embedding("pifa", as_features(X), Y)
+    tree = build_tree(embedding, HierarchicalKMeansParams(nr_splits=children, max_leaf_size=-(-Y.shape[1] // children)))
+    return sorted_csc(Y @ tree.to_chain()[-1])
+
+
+def _frequent(X: smat.csr_matrix, most: int) -> smat.csr_matrix:
+    """The features that the most documents have, rows scaled to length one."""
+    if not most:
+        return X
+    count = np.bincount(X.indices, minlength=X.shape[1])
+    kept = X[:, np.sort(np.argsort(-count, kind="stable")[:most])].tocsr()
+    length = np.sqrt(np.asarray(kept.multiply(kept).sum(1)).ravel())
+    scale = smat.diags_array(1 / np.where(length > 0, length, 1)).astype(np.float32)
+    return smat.csr_matrix(scale @ kept).astype(np.float32)
+
+
+if __name__ == "__main__":
+    main()
