@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from xmc_tf.collective.table import not_replicated
+from xmc_tf.collective.own_number import own_number
 
 # Off, graphs that are traced hold no clocks; a benchmark asks what these cost.
 KEPT = True
@@ -32,7 +32,7 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        self.begun, self.ended = _number(), _number()
+        self.begun, self.ended = own_number(tf.float64), own_number(tf.float64)
         self.begin, self.end = _reading(self.begun), _reading(self.ended)
 
 
@@ -55,7 +55,7 @@ class _Clocks:
         met = self._met.setdefault(_outermost(tf.compat.v1.get_default_graph()), Counter())
         key, met[name] = (name, met[name]), met[name] + 1
         if self.total is None:
-            self.total, self.until = _number(), _number()
+            self.total, self.until = own_number(tf.float64), own_number(tf.float64)
         if key not in self.of:
             self.of[key] = Clock()
         return self.of[key]
@@ -124,11 +124,6 @@ def seconds_in_collectives() -> float:
     """
     inside = 0.0 if _CLOCKS.total is None else float(_CLOCKS.total.numpy())
     return inside + _spent_outside_of_graphs
-
-
-def _number() -> tf.Variable:
-    with tf.init_scope(), tf.device("/cpu:0"), not_replicated():
-        return tf.Variable(0.0, dtype=tf.float64, trainable=False)
 
 
 def _reading(variable: tf.Variable) -> Callable[[], tf.Tensor]:

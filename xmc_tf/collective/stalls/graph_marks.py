@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from xmc_tf.collective.own_number import own_number
 from xmc_tf.collective.stalls.marks import MARKS, Counts
-from xmc_tf.collective.table import not_replicated
 from xmc_tf.collective.time_spent import clock_for, timed
 
 _COUNTERS: dict[str, tuple[tf.Variable, tf.Variable]] = {}
@@ -48,9 +48,7 @@ def _counters(name: str) -> tuple[tf.Variable, tf.Variable]:
     if name not in _COUNTERS:
         if not _COUNTERS:
             MARKS.add_source(_counts)
-        with tf.init_scope(), tf.device("/cpu:0"), not_replicated():
-            begun, ended = (tf.Variable(0, dtype=tf.int64, trainable=False) for _ in range(2))
-        _COUNTERS[name] = begun, ended
+        _COUNTERS[name] = own_number(tf.int64), own_number(tf.int64)
     return _COUNTERS[name]
 
 
