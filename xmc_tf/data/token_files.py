@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.headers import read_header
 
 _FORMAT = "xmc_tf.data.TokenStore"
 _VERSION = 1
@@ -114,7 +115,7 @@ def open_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, dict
     Returns:
         The ids, mapped; the lengths; the header.
     """
-    header = _read_header(folder)
+    header = _header(folder)
     lengths = _read_lengths(folder, header)
     ids = _map_ids(folder, header, verify)
     if int(lengths.sum(dtype=np.int64)) != len(ids):
@@ -122,24 +123,9 @@ def open_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, dict
     return ids, lengths, header
 
 
-def _read_header(folder: Path) -> dict[str, Any]:
+def _header(folder: Path) -> dict[str, Any]:
     path = folder / "store.json"
-    if not path.is_file():
-        raise InputError(
-            f"{path} does not exist",
-            expected="the folder of a token store",
-            received="a folder without it" if folder.is_dir() else "no folder of that name",
-        )
-    try:
-        header = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON", expected="the file as it was saved", received=str(error)) from None
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        raise _at_odds(path, f'"format": "{_FORMAT}"')
-    if header.get("version") != _VERSION:
-        raise InputError(
-            f"{path} is of another version", expected=str(_VERSION), received=str(header.get("version")), fix=_AGAIN
-        )
+    header = read_header(path, _FORMAT, _VERSION, of="a token store", fix=_AGAIN)
     if not _is_whole(header):
         raise _at_odds(path, "the type of the ids, and sizes and checksums of ids.bin and lengths.npy")
     return header

@@ -14,11 +14,13 @@ import numpy as np
 
 from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.headers import read_header
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
 
 _FORMAT = "xmc_tf.features.Tfidf"
 _VERSION = 1
+_AGAIN = "copy the whole folder again, or fit again"
 _ARRAYS = {"keys": np.int64, "columns": np.int32, "idf": np.float32}
 
 
@@ -53,7 +55,7 @@ def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int]:
         InputError: naming the file that is missing, cut short, changed, or at odds with the others.
     """
     folder = Path(folder)
-    header = _read_header(folder)
+    header = _header(folder)
     arrays = {name: _read_array(folder, f"{name}.npy", dtype, header) for name, dtype in _ARRAYS.items()}
     keys, columns, idf = arrays["keys"], arrays["columns"], arrays["idf"]
     if not (keys[1:] > keys[:-1]).all():
@@ -70,27 +72,9 @@ def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int]:
     return header["params"], Vocabulary(keys, columns, idf, lambda: lines), header["nr_documents"]
 
 
-def _read_header(folder: Path) -> dict[str, Any]:
+def _header(folder: Path) -> dict[str, Any]:
     path = folder / "params.json"
-    if not path.is_file():
-        raise InputError(
-            f"{path} does not exist",
-            expected="the folder of a fitted TF-IDF",
-            received="a folder without it" if folder.is_dir() else "no folder of that name",
-        )
-    try:
-        header = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON", expected="the file as it was saved", received=str(error)) from None
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        raise _at_odds(path, f'"format": "{_FORMAT}"')
-    if header.get("version") != _VERSION:
-        raise InputError(
-            f"{path} has a version that is unknown here",
-            expected=str(_VERSION),
-            received=repr(header.get("version")),
-            fix="load it with the version of xmc_tf that saved it, or fit again",
-        )
+    header = read_header(path, _FORMAT, _VERSION, of="a fitted TF-IDF", fix=_AGAIN)
     files = header.get("files")
     if not isinstance(files, dict) or not all(_is_stamp(stamp) for stamp in files.values()):
         raise _at_odds(path, '"files" with the bytes and the crc32 of each file')
@@ -116,21 +100,21 @@ def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes:
     if stamp is None:
         raise _at_odds(folder / "params.json", f'"{name}" among its "files"')
     if not path.is_file():
-        raise InputError(f"{path} does not exist", fix="copy the whole folder again, or fit again")
+        raise InputError(f"{path} does not exist", fix=_AGAIN)
     content = path.read_bytes()
     if len(content) != stamp["bytes"]:
         raise InputError(
             f"{path} was cut short" if len(content) < stamp["bytes"] else f"{path} is too long",
             expected=f"{stamp['bytes']:,} bytes",
             received=f"{len(content):,} bytes",
-            fix="copy the whole folder again, or fit again",
+            fix=_AGAIN,
         )
     if zlib.crc32(content) != stamp["crc32"]:
         raise InputError(
             f"{path} is not what was saved with this params.json",
             expected=f"the checksum {stamp['crc32']:08x}",
             received=f"{zlib.crc32(content):08x}",
-            fix="copy the whole folder again, or fit again",
+            fix=_AGAIN,
         )
     return content
 
@@ -152,5 +136,5 @@ def _at_odds(path: Path, expected: str) -> InputError:
     return InputError(
         f"{path} does not hold what it should",
         expected=expected,
-        fix="copy the whole folder again, or fit again",
+        fix=_AGAIN,
     )
