@@ -26,7 +26,7 @@ from xmc_tf.linear.problems import LevelProblem, sorted_csc
 from xmc_tf.linear.tasks import Instances, solve_task
 from xmc_tf.linear.wide import State
 from xmc_tf.linear.wide_parts import solve_wide
-from xmc_tf.linear.wide_threads import add_in_order
+from xmc_tf.linear.wide_team import Alone
 from xmc_tf.params import HierarchicalKMeansParams, LinearLevelParams
 from xmc_tf.tree import build_tree, label_embedding
 
@@ -52,7 +52,7 @@ def compare(X: smat.csr_matrix, positives: smat.csc_matrix, parts: int) -> dict[
     root = smat.csc_matrix(np.ones((positives.shape[1], 1), np.float32))
     problem = LevelProblem(positives, root, None, None, True, LinearLevelParams(threshold=0.0))
     instances, children = Instances(as_features(X)), np.arange(positives.shape[1])
-    team = _Alone(parts)
+    team = _Counting(parts)
     begun = time.thread_time()
     alone = solve_task(instances, problem, 0, children, 0)
     between = time.thread_time()
@@ -67,25 +67,26 @@ def compare(X: smat.csr_matrix, positives: smat.csc_matrix, parts: int) -> dict[
         "alone_s": round(between - begun, 2),
         "team_s": round(ended - between, 2),
         "team_over_alone": round((ended - between) / (between - begun), 3),
-        **{f"sums_{kind}": count for kind, count in team.counts.items()},
+        **team.counts,
         "alone_above": round(above[0], 5),
         "team_above": round(above[1], 5),
     }
 
 
-class _Alone:
-    """A team of one, which counts what it adds up."""
+class _Counting(Alone):
+    """A team of one, which counts what a team has to exchange."""
 
     def __init__(self, parts: int) -> None:
-        self.parts, self.mine, self.first = parts, range(parts), True
+        super().__init__(parts)
         self.counts: Counter[str] = Counter()
 
-    def total(self, of_parts: list[np.ndarray]) -> np.ndarray:
-        self.counts["of_tables" if of_parts[0].size > 1000 else "small"] += 1
-        return add_in_order(of_parts)
+    def gather(self, table: np.ndarray) -> None:
+        self.counts["small_sums" if table.dtype == np.float64 else "gathered_tables"] += 1
+        super().gather(table)
 
-    def resume(self, name: str, state: State) -> None:
-        """Nothing is kept."""
+    def reduce(self, table: np.ndarray) -> None:
+        self.counts["summed_tables"] += 1
+        super().reduce(table)
 
     def keep(self, name: str, state: State) -> None:
         self.counts["newton_steps"] = state.step

@@ -1,6 +1,5 @@
-"""Wide problems over ranks: teams, sums by files, states taken up again; ranks are threads of this process here."""
+"""Wide problems over ranks: teams, connections, states taken up again; ranks are threads of this process here."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,9 +8,11 @@ from tests.collective.threads import all_well, on_ranks
 from tests.linear.cases import features, label_matrix, pred_params, random_chain, ranker_params
 from xmc_tf.data import save_matrix
 from xmc_tf.linear import train_rankers
+from xmc_tf.linear.distributed import plan
 from xmc_tf.linear.distributed.account import Account
+from xmc_tf.linear.distributed.plan import teams
 from xmc_tf.linear.distributed.training import train_over_ranks
-from xmc_tf.linear.distributed.wide_files import FileTeam, teams
+from xmc_tf.linear.distributed.wide_ranks import RankTeam
 from xmc_tf.linear.distributed.work_folder import open_work_folder, work_path
 from xmc_tf.linear.levels import Levels
 
@@ -26,6 +27,7 @@ def upper_levels_wide(monkeypatch):
     monkeypatch.setattr("xmc_tf.linear.tasks.PART_ENTRIES", 500)
     monkeypatch.setattr("xmc_tf.linear.wide_parts.DEAL", 4)
     monkeypatch.setattr("xmc_tf.linear.distributed.plan.LEAST_WORK", 500)
+    monkeypatch.setattr("xmc_tf.linear.distributed.plan._TEAM_SHARE", 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -55,18 +57,18 @@ def over_ranks(folder, ranks, threads):
     return all_well(on_ranks(ranks, work))[0]
 
 
-@pytest.mark.parametrize(("ranks", "threads"), [(1, 1), (3, 1), (2, 3)])
-def test_the_bytes_of_one_process(ranks, threads, expected, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("ranks", "threads", "largest"), [(1, 1, 1), (3, 1, 2), (2, 3, 4)])
+def test_the_bytes_of_one_process(ranks, threads, largest, expected, tmp_path, monkeypatch):
     shared = []
-    total = FileTeam.total
-    monkeypatch.setattr(FileTeam, "total", lambda self, parts: (shared.append(self._members), total(self, parts))[1])
+    add = RankTeam.add_tables
+    monkeypatch.setattr(RankTeam, "add_tables", lambda self, of: (shared.append(self.members), add(self, of))[1])
     assert over_ranks(tmp_path, ranks, threads) == expected
-    assert max(shared) == {1: 1, 3: 2, 6: 4}[ranks * threads]
+    assert max(shared) == largest
     assert not (work_path(tmp_path / "model") / "wide").exists()
 
 
 def test_a_course_that_was_broken_off_goes_on_from_its_last_step(expected, tmp_path, monkeypatch):
-    keep, total = FileTeam.keep, FileTeam.total
+    keep, resume = RankTeam.keep, RankTeam.resume
 
     def failing(self, name, state):
         keep(self, name, state)
@@ -74,33 +76,30 @@ def test_a_course_that_was_broken_off_goes_on_from_its_last_step(expected, tmp_p
             raise OSError("the disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(FileTeam, "keep", failing)
+        broken.setattr(RankTeam, "keep", failing)
         with pytest.raises(OSError, match="disk is full"):
             over_ranks(tmp_path, 1, 2)
-    begun, sums = [], []
-    resume = FileTeam.resume
+    begun = []
 
     def resuming(self, name, state):
         resume(self, name, state)
         begun.append(state.step)
 
-    monkeypatch.setattr(FileTeam, "resume", resuming)
-    monkeypatch.setattr(FileTeam, "total", lambda self, parts: (sums.append(1), total(self, parts))[1])
+    monkeypatch.setattr(RankTeam, "resume", resuming)
     assert over_ranks(tmp_path, 3, 1) == expected
     assert 2 in begun
 
 
-def test_files_of_a_sum_do_not_pile_up(tmp_path):
-    team = FileTeam(tmp_path, "run", 4, 1, 0, [], lambda: False)
-    for k in range(5):
-        parts = [np.full((3, 2), 10.0**p + k) for p in range(4)]
-        np.testing.assert_array_equal(team.total(parts), ((parts[0] + parts[1]) + parts[2]) + parts[3])
-    assert len(list((tmp_path / "run").iterdir())) == 2
+works = st.lists(st.tuples(st.integers(1, 10**6), st.sampled_from([2, 4, 8, 16, 64])), max_size=9)
 
 
-@given(st.lists(st.sampled_from([2, 4, 8, 16, 64]), max_size=9), st.integers(1, 80))
-def test_teams_are_as_large_as_their_parts_allow(parts, threads):
-    found = teams(parts, threads)
-    for number, team in zip(parts, found, strict=True):
-        assert number % len(team) == 0
-        assert len({place % threads for place in team}) == len(team) > min(number, threads) // 2
+@given(works, st.integers(0, 10**7), st.integers(1, 80))
+def test_teams_are_as_large_as_an_even_share_asks_for_and_their_parts_allow(works, more, threads):
+    total = sum(work for work, _ in works) + more
+    found = teams([work for work, _ in works], [parts for _, parts in works], total, threads)
+    for (work, parts), team in zip(works, found, strict=True):
+        assert parts % len(team) == 0
+        assert len({place % threads for place in team}) == len(team)
+        limit = plan._TEAM_SHARE * total / threads
+        assert work / len(team) <= limit or 2 * len(team) > min(parts, threads)
+        assert len(team) == 1 or work / (len(team) / 2) > limit

@@ -4,8 +4,9 @@ Dual coordinate descent goes over the documents one after the other. Where a clu
 (the root's has those of all documents) that one task takes longer than all others together on many machines. So such a
 problem is solved in the primal, which has the same minimum: all that Newton's method with conjugate gradients needs of
 the documents are sums over them. The documents are dealt into parts, whose number depends on the problem's size and
-on nothing else; each part's sums are added in the order of the parts. Members of a team, each with some of the parts,
-walk through the same course and come to the same numbers, bit for bit, however many they are.
+on nothing else. Each member of a team has some of the parts, and some of the rows of every table: no other computes
+anything about those. Where documents are looked at the table is made whole. The members walk through the same course
+and come to the same numbers, bit for bit, however many they are.
 
 What keeps the passes few:
 
@@ -23,7 +24,7 @@ from typing import Protocol
 import numpy as np
 
 from xmc_tf.linear.kernels.lanes import WIDTH, aligned_zeros
-from xmc_tf.linear.kernels.wide import combine, precondition, products
+from xmc_tf.linear.kernels.wide import combine, precondition
 
 _CURVE_EVERY = 4
 _LENGTHS = np.array([0.0, 0.0625, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5], np.float32)
@@ -33,19 +34,32 @@ _ROUNDING = 1e-7  # of the objective: what a step may seem to bring or take by r
 
 
 class Sums(Protocol):
-    """What the course needs of the documents, summed over all of them; the same numbers for every member."""
+    """What the course needs of the documents, summed over all of them, and of the rows of all members.
+
+    Attributes:
+        size: rows of a table.
+        own: those of this member; what it has of a table it has in so many rows.
+        diagonal: of the second derivatives, over all documents: the own rows.
+    """
 
     size: int
+    own: slice
     diagonal: np.ndarray
 
     def gradient(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The loss's gradient, the loss, and the mean penalty of a document inside the margin, for each lane."""
+        """The own rows of the loss's gradient, the loss, and the mean penalty of a document inside the margin."""
 
     def curve(self, v: np.ndarray, every: int, first: int) -> np.ndarray:
-        """The second derivative's product with ``v``, by every so many documents."""
+        """The second derivative's product with ``v``, own rows both, by every so many documents."""
 
     def along(self, direction: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """The loss at several distances from where the gradient was taken."""
+
+    def whole(self, own: np.ndarray) -> np.ndarray:
+        """The table of which each member has its own rows, until the next call."""
+
+    def products(self, *pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """The scalar products of pairs of tables, own rows given, lane by lane."""
 
 
 class State:
@@ -78,19 +92,18 @@ def minimise(sums: Sums, state: State, active: int, tolerance: float, keep: Call
 
 def _step(sums: Sums, state: State, busy: np.ndarray, tolerance: float) -> None:
     """One step of Newton's method."""
-    w = state.w
-    slope, loss, share = sums.gradient(w)
+    w = state.w[sums.own]
+    slope, loss, share = sums.gradient(state.w)
     combine(np.ones(WIDTH), slope, w, slope)
-    size = products(w, w)
-    here = loss + 0.5 * size
     direction = _direction(sums, slope, share, state, busy)
-    promised = -0.5 * products(slope, direction)
-    straight, bent = products(w, direction), products(direction, direction)
+    fall, size, straight, bent = sums.products((slope, direction), (w, w), (w, direction), (direction, direction))
+    promised, here = -0.5 * fall, loss + 0.5 * size
     far = _LENGTHS[:, None].astype(np.float64)
+    direction = sums.whole(direction)
     values = sums.along(direction, _LENGTHS) + 0.5 * (size + 2 * far * straight + far * far * bent)
     best = np.where(busy, values.argmin(0), 0)
     brought = values[0] - values[best, np.arange(WIDTH)]
-    combine(_LENGTHS[best].astype(np.float64), direction, w, w)
+    combine(_LENGTHS[best].astype(np.float64), direction, state.w, state.w)
     state.step += 1
     least = max(tolerance, _ROUNDING) * np.maximum(here, 1e-30)
     if ((np.maximum(promised, brought) <= least) | ((best == 0) & (state.every == 1)) | ~busy).all():
@@ -100,24 +113,24 @@ def _step(sums: Sums, state: State, busy: np.ndarray, tolerance: float) -> None:
 
 
 def _direction(sums: Sums, slope: np.ndarray, share: np.ndarray, state: State, busy: np.ndarray) -> np.ndarray:
-    """Where Newton's step leads, by conjugate gradients."""
+    """The own rows of where Newton's step leads, by conjugate gradients."""
     direction, residual, search, scaled = (aligned_zeros(len(slope)) for _ in range(4))
     combine(np.full(WIDTH, -1.0), slope, direction, residual)
     precondition(residual, sums.diagonal, 2 * share, scaled)
     search[:] = scaled
-    rho = products(residual, scaled)
+    (rho,) = sums.products((residual, scaled))
     start, moving = rho, busy & (rho > 0)
     for _ in range(_CG_MOST):
         if not moving.any():
             break
         image = sums.curve(search, state.every, state.step % state.every)
         combine(np.ones(WIDTH), search, image, image)
-        bend = products(search, image)
+        (bend,) = sums.products((search, image))
         length = np.where(moving & (bend > 0), rho / np.where(bend > 0, bend, 1), 0)
         combine(length, search, direction, direction)
         combine(-length, image, residual, residual)
         precondition(residual, sums.diagonal, 2 * share, scaled)
-        new = products(residual, scaled)
+        (new,) = sums.products((residual, scaled))
         moving &= new > _CG_REDUCTION**2 * start
         combine(np.where(rho > 0, new / np.where(rho > 0, rho, 1), 0), search, scaled, search)
         rho = new

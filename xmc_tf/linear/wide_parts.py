@@ -1,7 +1,7 @@
-"""Wide tasks: which they are, how their documents are dealt into parts, and how a team solves one."""
+"""Wide tasks: how their documents are dealt into parts, and how a team solves one."""
 
 from functools import partial
-from typing import Protocol
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,32 +12,10 @@ from xmc_tf.linear.kernels.lanes import WIDTH, aligned_zeros
 from xmc_tf.linear.problems import LevelProblem
 from xmc_tf.linear.tasks import Instances, matched_rows
 from xmc_tf.linear.wide import State, minimise
+from xmc_tf.linear.wide_team import Team
 
 DEAL = 256  # neighbouring documents stay together, so that a part reads whole pages of the features
 _TOLERANCE = 0.03  # times eps: as near the minimum as the dual solver comes with that eps
-
-
-class Team(Protocol):
-    """Those who solve a task together; every method gives every member the same.
-
-    Attributes:
-        parts: of how many the task consists.
-        mine: this member's.
-        first: whether this member writes what all know.
-    """
-
-    parts: int
-    mine: range
-    first: bool
-
-    def total(self, of_parts: list[np.ndarray]) -> np.ndarray:
-        """The sum over all parts, in their order; each member gives those of its own."""
-
-    def resume(self, name: str, state: State) -> None:
-        """Brings a state to where an earlier run has left it."""
-
-    def keep(self, name: str, state: State) -> None:
-        """Remembers a state."""
 
 
 def solve_wide(
@@ -94,12 +72,6 @@ class _Part:
         self.cost = aligned_zeros(max(n, 2) if costs else 1)
         self.penalty, self.inside, self.margins = aligned_zeros(n), aligned_zeros(n), aligned_zeros(n)
 
-    def table(self, whole: np.ndarray) -> np.ndarray:
-        """The part's rows of one of the task's tables."""
-        own = aligned_zeros(len(self.places))
-        own[:] = whole[self.places]
-        return own
-
 
 class _PartSums:
     """Sums over the documents of a task, part by part."""
@@ -117,18 +89,25 @@ class _PartSums:
             _Part(instances, rows[part == p], in_match[part == p], self.bias, problem.costs is not None)
             for p in team.mine
         ]
-        squares = []
-        for one in self._parts:
-            own = np.zeros(len(one.places), np.float32)
-            kernels.squares(one.problem, instances.dense, own)
-            squares.append(np.zeros(self.size, np.float32))
-            squares[-1][one.places] = own
-        self.diagonal = team.total(squares)
-        self.diagonal[instances.nr_sparse] = self._documents * self.bias**2
+        self._of_part = dict(zip(team.mine, self._parts, strict=True))
+        bounds = team.bounds(self.size)
+        self.own = slice(bounds[team.number], bounds[team.number + 1])
+        # Where each own block begins and ends among the own rows.
+        share = team.parts // team.members
+        edges = team.blocks(self.size)[team.number * share : (team.number + 1) * share + 1] - self.own.start
+        self._blocks = [slice(begin, end) for begin, end in pairwise(edges.tolist())]
+        self.diagonal = team.add_tables(self._squares)[:, 0].copy()
+        if self.own.start <= instances.nr_sparse < self.own.stop:
+            self.diagonal[instances.nr_sparse - self.own.start] = self._documents * self.bias**2
+        # Used again in every pass: to clear memory is much cheaper than to ask the system for it.
+        self._whole = aligned_zeros(self.size)
+        most = max(len(one.places) for one in self._parts)
+        self._known, self._sums = aligned_zeros(most), aligned_zeros(most)
 
     def open(self, labels: np.ndarray) -> None:
         """Puts labels into the lanes."""
         self._lanes = len(labels)
+        self._whole[:] = 0  # what the labels before had in lanes that are not in use now
         params, (indptr, indices, cost) = self._level.params, self._level.kernel_labels
         for one in self._parts:
             kernels.open_lanes(
@@ -138,28 +117,35 @@ class _PartSums:
 
     def gradient(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """See :class:`~xmc_tf.linear.wide.Sums`."""
-        tables, small = [], []
-        for one in self._parts:
-            out, total = aligned_zeros(len(one.places)), np.zeros((1, WIDTH))
+        small = {}
+
+        def table_of(part: int) -> np.ndarray:
+            one, total = self._of_part[part], np.zeros((1, WIDTH))
+            out = self._cleared(one)
             kernels.gradient(
-                one.problem, self._instances.dense, self.bias, one.signs, one.penalty, one.table(w), out, one.inside,
-                one.margins, total,
+                one.problem, self._instances.dense, self.bias, one.signs, one.penalty, self._rows(one, w), out,
+                one.inside, one.margins, total,
             )  # fmt: skip
-            tables.append(self._whole(one, out))
-            small.append(np.stack([total[0], one.inside.sum(0, dtype=np.float64)]))
-        loss, inside = self._team.total(small)
-        return self._total(tables), loss, inside / max(self._documents, 1)
+            small[part] = np.stack([total[0], one.inside.sum(0, dtype=np.float64)])
+            return self._table(one, out)
+
+        slope = self._own(self._team.add_tables(table_of))
+        loss, inside = self._team.add_of_parts([small[part] for part in self._team.mine])
+        return slope, loss, inside / max(self._documents, 1)
 
     def curve(self, v: np.ndarray, every: int, first: int) -> np.ndarray:
         """See :class:`~xmc_tf.linear.wide.Sums`."""
-        tables = []
-        for one in self._parts:
-            out = aligned_zeros(len(one.places))
+        v = self.whole(v)
+
+        def table_of(part: int) -> np.ndarray:
+            one = self._of_part[part]
+            out = self._cleared(one)
             kernels.curve(
-                one.problem, self._instances.dense, self.bias, one.inside, every, first, one.table(v), out
+                one.problem, self._instances.dense, self.bias, one.inside, every, first, self._rows(one, v), out
             )  # fmt: skip
-            tables.append(self._whole(one, out))
-        return self._total(tables)
+            return self._table(one, out)
+
+        return self._own(self._team.add_tables(table_of))
 
     def along(self, direction: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """See :class:`~xmc_tf.linear.wide.Sums`."""
@@ -168,10 +154,26 @@ class _PartSums:
             totals = np.zeros((len(lengths), WIDTH))
             kernels.along(
                 one.problem, self._instances.dense, self.bias, one.signs, one.penalty, one.margins,
-                one.table(direction), lengths, totals,
+                self._rows(one, direction), lengths, totals,
             )  # fmt: skip
             small.append(totals)
-        return self._team.total(small)
+        return self._team.add_of_parts(small)
+
+    def whole(self, own: np.ndarray) -> np.ndarray:
+        """See :class:`~xmc_tf.linear.wide.Sums`; only the lanes in use travel."""
+        every = self._lanes == WIDTH
+        table = self._whole if every else np.empty((self.size, self._lanes), np.float32)
+        table[self.own] = own[:, : self._lanes]
+        self._team.gather(table)
+        if not every:
+            self._whole[:, : self._lanes] = table
+        return self._whole
+
+    def products(self, *pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """See :class:`~xmc_tf.linear.wide.Sums`."""
+        return self._team.add_of_blocks(
+            [np.stack([kernels.products(a[block], b[block]) for a, b in pairs]) for block in self._blocks]
+        )
 
     def whole_table(self) -> ClusterProblem:
         """A problem without documents, whose features are all features: how the task's tables are laid out."""
@@ -180,13 +182,32 @@ class _PartSums:
         empty = np.zeros(0, np.float32)
         return ClusterProblem(no_names, no_rows, no_names, empty, empty, empty, names, no_rows, no_names, empty)
 
-    def _whole(self, one: _Part, own: np.ndarray) -> np.ndarray:
-        whole = np.zeros((self.size, self._lanes), np.float32)
-        whole[one.places] = own[:, : self._lanes]
-        return whole
+    def _rows(self, one: _Part, whole: np.ndarray) -> np.ndarray:
+        """The part's rows of a table, until those of the next part are asked for."""
+        return whole.take(one.places, axis=0, out=self._known[: len(one.places)], mode="clip")
 
-    def _total(self, tables: list[np.ndarray]) -> np.ndarray:
-        """Only the lanes in use travel."""
-        out = aligned_zeros(self.size)
-        out[:, : self._lanes] = self._team.total(tables)
+    def _cleared(self, one: _Part) -> np.ndarray:
+        """Where the part's sums go."""
+        out = self._sums[: len(one.places)]
+        out[:] = 0
         return out
+
+    def _table(self, one: _Part, sums: np.ndarray) -> np.ndarray:
+        """A table of the task's with the part's sums: the lanes in use."""
+        table = np.zeros((self.size, self._lanes), np.float32)
+        table[one.places] = sums[:, : self._lanes]
+        return table
+
+    def _own(self, rows: np.ndarray) -> np.ndarray:
+        """The own rows with all lanes."""
+        out = aligned_zeros(len(rows))
+        out[:, : self._lanes] = rows
+        return out
+
+    def _squares(self, part: int) -> np.ndarray:
+        """The sums of squares of one part."""
+        one = self._of_part[part]
+        own, table = np.zeros(len(one.places), np.float32), np.zeros((self.size, 1), np.float32)
+        kernels.squares(one.problem, self._instances.dense, own)
+        table[one.places, 0] = own
+        return table

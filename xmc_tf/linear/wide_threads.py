@@ -9,65 +9,52 @@ from xmc_tf.common.threads import thread_count
 from xmc_tf.linear.kernels.emit import Columns
 from xmc_tf.linear.problems import LevelProblem
 from xmc_tf.linear.tasks import Instances
-from xmc_tf.linear.wide import State
 from xmc_tf.linear.wide_parts import solve_wide
+from xmc_tf.linear.wide_team import Team, largest_power_of_two
 
 
-class _Table:
-    """Where the members lay their parts for all to see."""
+class _Meeting:
+    """Where the members show one another their arrays."""
 
-    def __init__(self, parts: int, members: int) -> None:
-        self.laid: list[np.ndarray] = [np.zeros(0)] * parts
-        self.sums: list[np.ndarray] = [np.zeros(0)] * members
-        self.barrier = Barrier(members)
+    def __init__(self, members: int) -> None:
+        self.shown: list[np.ndarray] = [np.zeros(0)] * members
+        pairs = [(low, high) for high in range(members) for low in range(high)]
+        self.barriers = {pair: Barrier(2) for pair in pairs}
 
-
-class _Member:
-    """One thread of a team; see :class:`~xmc_tf.linear.wide_parts.Team`."""
-
-    def __init__(self, table: _Table, number: int) -> None:
-        self._table, self._number, self._members = table, number, len(table.sums)
-        self.parts, self.first = len(table.laid), number == 0
-        self.mine = range(number, self.parts, self._members)
-
-    def total(self, of_parts: list[np.ndarray]) -> np.ndarray:
-        """Each adds a slice of all parts, in their order."""
-        table = self._table
-        for part, array in zip(self.mine, of_parts, strict=True):
-            table.laid[part] = array
-        table.barrier.wait()
-        mine = [np.array_split(one, self._members)[self._number] for one in table.laid]
-        table.sums[self._number] = add_in_order(mine)
-        table.barrier.wait()
-        return np.concatenate(table.sums)
-
-    def resume(self, name: str, state: State) -> None:
-        """What one process has begun is lost with it."""
-
-    def keep(self, name: str, state: State) -> None:
-        """What one process has begun is lost with it."""
+    def end(self) -> None:
+        """Lets nobody wait any more."""
+        for barrier in self.barriers.values():
+            barrier.abort()
 
 
-def add_in_order(arrays: list[np.ndarray]) -> np.ndarray:
-    """The sum of arrays, from the first to the last."""
-    out = arrays[0].copy()
-    for one in arrays[1:]:
-        out += one
-    return out
+class _Member(Team):
+    """One thread of a team."""
+
+    def __init__(self, meeting: _Meeting, parts: int, number: int) -> None:
+        super().__init__(parts, len(meeting.shown), number)
+        self._meeting = meeting
+
+    def swap(self, other: int, outgoing: np.ndarray, incoming: np.ndarray) -> None:
+        """Each copies what the other shows."""
+        barrier = self._meeting.barriers[min(self.number, other), max(self.number, other)]
+        self._meeting.shown[self.number] = outgoing
+        barrier.wait()
+        incoming[:] = self._meeting.shown[other]
+        barrier.wait()
 
 
 def solve_by_threads(
     instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray, parts: int, threads: int
 ) -> Columns:
     """Solves a wide task by as many threads as have parts to do; the result does not depend on how many."""
-    members = min(parts, thread_count(threads))
-    table = _Table(parts, members)
+    members = largest_power_of_two(min(parts, thread_count(threads)))
+    meeting = _Meeting(members)
 
     def solve(number: int) -> Columns:
         try:
-            return solve_wide(instances, problem, cluster, labels, _Member(table, number))
+            return solve_wide(instances, problem, cluster, labels, _Member(meeting, parts, number))
         except BaseException:
-            table.barrier.abort()
+            meeting.end()
             raise
 
     with ThreadPoolExecutor(members) as pool:

@@ -9,11 +9,11 @@ import time
 
 from xmc_tf.common import cli
 from xmc_tf.linear import tasks, train, wide_parts
-from xmc_tf.linear.distributed.wide_files import FileTeam
+from xmc_tf.linear.distributed.wide_ranks import RankTeam
 
 pause = float(sys.argv[1])
 tasks.WIDE_ENTRIES, tasks.PART_ENTRIES, wide_parts.DEAL = 4000, 1500, 8
-keep = FileTeam.keep
+keep = RankTeam.keep
 begun = []
 
 
@@ -25,7 +25,7 @@ def slowly(team, name, state):
     time.sleep(pause)
 
 
-FileTeam.keep = slowly
+RankTeam.keep = slowly
 
 
 def main(argv):

@@ -1,6 +1,6 @@
 """How the work of a training is cut into sub-problems, which does not depend on who will do it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +9,8 @@ import numpy as np
 MOST_SUB_PROBLEMS = 8192
 # About a tenth of a second: less is not worth a file of its own.
 LEAST_WORK = 1_000_000
+# Of an even share: what a thread has to do at most where a team can be made. Less would cost more sums than it gains.
+_TEAM_SHARE = 0.5
 
 
 class SubProblem(NamedTuple):
@@ -55,3 +57,29 @@ def cut_into_sub_problems(
         for first, last in zip(starts, [*starts[1:], len(work)], strict=True):
             found.append(SubProblem(int(level), int(first), int(last), int(before[last] - before[first])))
     return sorted(found, key=lambda one: (-one.work, one.level, one.first))
+
+
+def teams(works: Sequence[int], parts: Sequence[int], total: int, threads: int) -> list[range]:
+    """Which threads of all ranks solve each wide sub-problem: as few as make it small beside an even share, in turn.
+
+    Example:
+        >>> teams([40, 20, 9], [8, 8, 8], 200, 10)
+        [range(0, 4), range(4, 6), range(6, 7)]
+
+    Args:
+        works: of each, in the order of the plan.
+        parts: of each: no more can share it.
+        total: the work of all sub-problems.
+        threads: of all ranks.
+
+    Returns:
+        Threads, to be taken modulo their number; a power of two of them each.
+    """
+    found, start = [], 0
+    for work, most in zip(works, parts, strict=True):
+        members = 1
+        while 2 * members <= min(most, threads) and work * threads > _TEAM_SHARE * total * members:
+            members *= 2
+        found.append(range(start, start + members))
+        start = (start + members) % threads
+    return found

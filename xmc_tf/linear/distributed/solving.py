@@ -1,6 +1,6 @@
 """One rank's part of the work: its threads claim sub-problems, the largest first, until none is left.
 
-Before that, those that are in a team for a problem too wide for one thread solve it together (``wide_files.py``).
+Before that, those that are in a team for a problem too wide for one thread solve it together (``wide_ranks.py``).
 """
 
 import shutil
@@ -17,8 +17,9 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.distributed.blocks import block_name, is_solved, write_block
 from xmc_tf.linear.distributed.claims import Claims
-from xmc_tf.linear.distributed.plan import SubProblem
-from xmc_tf.linear.distributed.wide_files import FileTeam, StoppedError, states_left, teams
+from xmc_tf.linear.distributed.plan import SubProblem, teams
+from xmc_tf.linear.distributed.wide_ranks import RankTeam, states_left
+from xmc_tf.linear.distributed.wide_sockets import Connections, StoppedError, connect_threads
 from xmc_tf.linear.distributed.work_folder import WorkFolder
 from xmc_tf.linear.kernels.emit import Columns
 from xmc_tf.linear.problems import LevelProblem
@@ -59,45 +60,50 @@ def solve_over_ranks(
     if communicator.rank == 0:
         missing = [i for i, name in enumerate(names) if not is_solved(work.blocks / name)]
     missing = communicator.broadcast(missing)
-    wide = [i for i in missing if _parts(plan[i], levels)]
-    missing = [i for i in missing if not _parts(plan[i], levels)]
-    folders = {i: work.file("wide") / names[i] for i in wide}
-    begun = communicator.broadcast([states_left(folders[i]) if communicator.rank == 0 else [] for i in wide])
     threads = communicator.allgather(account.threads)
-    first = sum(threads[: communicator.rank])
-    members = teams([_parts(plan[i], levels) for i in wide], sum(threads))
+    first, everybody = sum(threads[: communicator.rank]), sum(threads)
+    wide = {i: parts for i in missing if (parts := _parts(plan[i], levels))}
+    left = sum(plan[i].work for i in missing)
+    sizes = teams([plan[i].work for i in wide], list(wide.values()), left, everybody)
+    in_teams = {i: [place % everybody for place in team] for i, team in zip(wide, sizes, strict=True) if len(team) > 1}
+    missing = [i for i in missing if i not in in_teams]
+    begun = communicator.broadcast({i: states_left(work.file("wide") / names[i]) for i in wide})
     claims, stop = Claims(work.claims(run), len(missing)), Event()
+    connections: Sequence[Connections | None] = [None] * account.threads
+    if in_teams:
+        connections = connect_threads(communicator, account.threads, stop.is_set)
 
-    def solve_in_teams(thread: int) -> None:
-        for i, team, left in zip(wide, members, begun, strict=True):
-            numbers = [number for number, place in enumerate(team) if place % sum(threads) == first + thread]
-            if not numbers or stop.is_set():
-                continue
-            with account.busy():
-                _solve_together(
-                    work.blocks / names[i], folders[i], run, plan[i], *levels[plan[i].level], instances, seed,
-                    len(team), numbers[0], left, stop.is_set,
-                )  # fmt: skip
-            if numbers[0] == 0:
-                account.solved(plan[i].work, (work.blocks / names[i]).stat().st_size)
+    def solve(i: int, team: Sequence[int], number: int, thread: int) -> None:
+        """A thread's part of a sub-problem: all of it, but for those in a team."""
+
+        def team_of(parts: int) -> RankTeam | None:
+            # A task of fewer parts than the sub-problem's widest has no work for the last members.
+            here = team[: min(len(team), parts)]
+            folder = work.file("wide") / names[i]
+            return RankTeam(parts, here, number, connections[thread], folder, begun[i]) if number < len(here) else None
+
+        with account.busy():
+            blocks = _solved(plan[i], *levels[plan[i].level], instances, seed, team_of, number == 0)
+            if number == 0:
+                write_block(work.blocks / names[i], blocks)
+        if number == 0:
+            account.solved(plan[i].work, (work.blocks / names[i]).stat().st_size)
 
     def take_and_solve(thread: int) -> None:
         try:
-            solve_in_teams(thread)
+            for i, team in in_teams.items():
+                if first + thread in team and not stop.is_set():
+                    solve(i, team, team.index(first + thread), thread)
+            while not stop.is_set() and (claimed := claims.take()) is not None:
+                solve(missing[claimed], [first + thread], 0, thread)
         except StoppedError:
             return
         except BaseException:
             stop.set()
             raise
-        while not stop.is_set() and (claimed := claims.take()) is not None:
-            sub = plan[missing[claimed]]
-            with account.busy():
-                path = work.blocks / names[missing[claimed]]
-                _solve(path, sub, *levels[sub.level], instances, seed)
-            account.solved(sub.work, path.stat().st_size)
 
     total = sum(sub.work for sub in plan)
-    outstanding = {names[i]: plan[i].work for i in [*wide, *missing]}
+    outstanding = {names[i]: plan[i].work for i in [*in_teams, *missing]}
     done = total - sum(outstanding.values())
     show = Progress(title, total=total, unit="units of work", quiet_s=2.0 if communicator.rank == 0 else float("inf"))
     with show as progress, ThreadPoolExecutor(account.threads) as pool:
@@ -113,6 +119,10 @@ def solve_over_ranks(
         except BaseException:
             stop.set()
             raise
+        finally:
+            pool.shutdown()
+            for one in filter(None, connections):
+                one.close()
         # Looking at files and not in a barrier: MPI waits with a busy core, which the others may need.
         look_s = _FIRST_LOOK_S
         while outstanding:
@@ -141,32 +151,19 @@ def _filled(columns: Columns) -> Columns:
     return columns._replace(labels=columns.labels[:filled], indptr=columns.indptr[: filled + 1])
 
 
-def _solve(
-    path: Path, sub: SubProblem, problem: LevelProblem, tasks: LevelTasks, instances: Instances, seed: int
-) -> None:
-    parts = []
-    for i in range(sub.first, sub.last):
-        parts.append(_filled(solve_task(instances, problem, *_labels(problem, tasks, i), seed)))
-    write_block(path, parts)
-
-
-def _solve_together(
-    path: Path, folder: Path, run: str, sub: SubProblem, problem: LevelProblem, tasks: LevelTasks,
-    instances: Instances, seed: int, members: int, number: int, begun: list[str], stopped: Callable[[], bool],
-) -> None:  # fmt: skip
-    """A member's part of a sub-problem with wide tasks; the narrow ones beside them are the first member's."""
+def _solved(
+    sub: SubProblem, problem: LevelProblem, tasks: LevelTasks, instances: Instances, seed: int,
+    team_of: Callable[[int], RankTeam | None], first: bool,
+) -> list[Columns]:  # fmt: skip
+    """The tasks of a sub-problem; those that are no team's are the first member's."""
     blocks = []
     for i in range(sub.first, sub.last):
         if parts := int(tasks.parts[i]):
-            # A task of fewer parts than the sub-problem's widest has no work for the last members.
-            here = min(members, parts)
-            if number < here:
-                team = FileTeam(folder, f"{run}.{i}", parts, here, number, begun, stopped)
+            if (team := team_of(parts)) is not None:
                 blocks.append(_filled(solve_wide(instances, problem, *_labels(problem, tasks, i), team, str(i))))
-        elif number == 0:
+        elif first:
             blocks.append(_filled(solve_task(instances, problem, *_labels(problem, tasks, i), seed)))
-    if number == 0:
-        write_block(path, blocks)
+    return blocks
 
 
 def _finished(folder: Path, outstanding: dict[str, int]) -> int:
