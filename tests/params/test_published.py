@@ -127,7 +127,7 @@ def test_defaults_are_the_peers_but_for_the_recipe():
     assert train.max_match_clusters == 32768
     assert RankerParams().mode == "full-model"
     assert XTransformerPredParams().matcher_params_chain == MatcherPredParams(
-        only_topk=20, post_processor="noop", ensemble_method="average", truncate_length=128
+        only_topk=20, post_processor="noop", ensemble_method=None, truncate_length=128
     )
 
 

@@ -112,10 +112,11 @@ class MatcherPredParams(Params):
     post_processor: str = knob(
         "noop", choices=choices.POST_PROCESSORS, help="what becomes of a score before it is chained"
     )
-    ensemble_method: str = knob(
-        "average",
+    ensemble_method: str | None = knob(
+        None,
         choices=choices.ENSEMBLES,
-        help="whose scores count where there are both: the label head's, the rankers', or both; transformer-only, "
+        help="whose scores count where there are both: the label head's, the rankers', or both; null for average where "
+        "the head learns by cross-entropy, so that its scores are probabilities, else the rankers'; transformer-only, "
         "which the peer's files say, is read as the peer does: while levels are fine-tuned, the labels being the "
         "rankers'",
     )

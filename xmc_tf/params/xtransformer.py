@@ -46,9 +46,14 @@ class XTransformerParams(Params):
         """Length of the encoder's vector beside the other features."""
         if self.embedding_weight is not None:
             return self.embedding_weight
+        return 0.5 if self.do_fine_tune and self.head_gives_probabilities else 1.0
+
+    @property
+    def head_gives_probabilities(self) -> bool:
+        """Whether the label head learns scores that can be averaged with the rankers'; those of hinges are margins."""
         chain = self.matcher_params_chain
         last = chain[-1] if isinstance(chain, tuple) else chain
-        return 0.5 if self.do_fine_tune and last.loss_function == "cross-entropy" else 1.0
+        return last.loss_function == "cross-entropy"
 
 
 @dataclass(frozen=True)

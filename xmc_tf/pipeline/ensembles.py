@@ -30,7 +30,8 @@ def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:
         return recipe.ensemble_method
     if not rankers:
         return "transformer-only"
-    method = recipe.last_prediction.ensemble_method
+    usual = "average" if recipe.params.head_gives_probabilities else "concat-only"
+    method = recipe.last_prediction.ensemble_method or usual
     return "concat-only" if method == "transformer-only" or not head_of_labels else method
 
 

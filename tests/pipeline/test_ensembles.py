@@ -1,0 +1,28 @@
+"""Whose scores count where the user does not say it."""
+
+from pathlib import Path
+
+import pytest
+
+from xmc_tf.params import MatcherParams, MatcherPredParams, XTransformerParams, XTransformerPredParams
+from xmc_tf.pipeline.ensembles import chosen_method
+from xmc_tf.pipeline.inputs import Recipe
+
+
+@pytest.mark.parametrize(
+    ("loss", "in_file", "head_of_labels", "chosen"),
+    [
+        ("cross-entropy", None, True, "average"),
+        ("cross-entropy", None, False, "concat-only"),  # a head of clusters scores no labels
+        ("weighted-squared-hinge", None, True, "concat-only"),  # margins are no probabilities
+        ("weighted-squared-hinge", "average", True, "average"),
+        ("cross-entropy", "transformer-only", True, "concat-only"),  # the peer's files mean the levels by it
+        ("cross-entropy", "rank_average", True, "rank_average"),
+    ],
+)
+def test_what_files_say_or_what_the_loss_allows(loss, in_file, head_of_labels, chosen):
+    recipe = Recipe(
+        params=XTransformerParams(matcher_params_chain=MatcherParams(loss_function=loss)),
+        pred_params=XTransformerPredParams(matcher_params_chain=MatcherPredParams(ensemble_method=in_file)),
+    )
+    assert chosen_method(recipe, head_of_labels) == chosen
