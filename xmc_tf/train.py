@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     model = XTransformer.trained(given, recipe, stages)
 
     def save() -> None:
-        model.save(folder)
+        model.save(folder, made_in=stages.folder)
         if arguments.save_emb_dir:
             _save_embeddings(stages, Path(arguments.save_emb_dir))
 

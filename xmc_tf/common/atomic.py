@@ -26,11 +26,17 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_folder(path: str | Path) -> Iterator[Path]:
-    """Yields a folder beside ``path`` to fill; it replaces ``path`` only when the block ends well."""
+def atomic_folder(path: str | Path, made_in: Path | None = None) -> Iterator[Path]:
+    """Yields a folder beside ``path`` to fill; it replaces ``path`` only when the block ends well.
+
+    Args:
+        path: the folder's name in the end.
+        made_in: where it is filled, if that is on the same disk: what a kill leaves goes when that folder goes.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    near = made_in is not None and made_in.is_dir() and made_in.stat().st_dev == path.parent.stat().st_dev
+    part = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=made_in if near else path.parent))
     try:
         part.chmod(0o777 & ~_umask())
         yield part

@@ -198,6 +198,7 @@ def write_model(
     facts: Mapping[str, Any],
     write_ranker: Callable[[Path], object],
     write_tfidf: Callable[[Path], object] | None,
+    made_in: Path | None = None,
 ) -> None:
     """Writes a model's folder from its parts, whole or not at all; an older model there is replaced.
 
@@ -208,10 +209,11 @@ def write_model(
         facts: for ``params.json``.
         write_ranker: makes the folder of rankers at a path.
         write_tfidf: makes that of the vectoriser, where there is one.
+        made_in: where the folder is filled until it is whole, instead of beside its place.
     """
     folder = Path(folder)
     refuse_to_overwrite(folder)
-    with atomic_folder(folder) as part:
+    with atomic_folder(folder, made_in) as part:
         save_chain(part / "tree", tree.to_chain())
         write_ranker(part / "ranker")
         if write_tfidf:

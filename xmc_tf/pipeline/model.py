@@ -140,14 +140,18 @@ class XTransformer(Parts):
         made: Made = make_parts(given, recipe, stages, the_strategy)
         return cls(made.parts, made.facts, given.names, where=stages.folder, kept=kept)
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, made_in: Path | None = None) -> None:
         """Writes the model's folder, whole or not at all; an older model there is replaced.
 
         Of several workers one calls it.
+
+        Args:
+            folder: the model's.
+            made_in: where it is filled until it is whole, instead of beside its place.
         """
         folder = Path(folder)
         refuse_to_overwrite(folder)
-        with atomic_folder(folder) as part:
+        with atomic_folder(folder, made_in) as part:
             for name, source in self.parts.items():
                 shutil.copytree(source, part / name, copy_function=_link_or_copy)
             write_names(part, self.names)

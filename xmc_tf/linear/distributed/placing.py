@@ -32,7 +32,7 @@ def place_model(
 
     write_model(
         folder, tree, names, facts, lambda part: place_rankers(part, work, model),
-        place_tfidf if work.features.is_dir() else None,
+        place_tfidf if work.features.is_dir() else None, work.path,
     )  # fmt: skip
 
 

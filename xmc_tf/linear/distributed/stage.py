@@ -80,7 +80,7 @@ def rankers_over_ranks(
 
     def place() -> None:
         if communicator.rank == 0:
-            with atomic_folder(folder) as part:
+            with atomic_folder(folder, work.path) as part:
                 place_rankers(part, work, model)
 
     together(communicator, place)
