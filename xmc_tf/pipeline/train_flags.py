@@ -146,8 +146,8 @@ def _add_prediction(group: argparse._ArgumentGroup) -> None:
     group.add_argument("-pp", "--post-processor", choices=POST_PROCESSORS, help="of the scores, at every level")
     group.add_argument(
         "--ensemble-method", choices=ENSEMBLES,
-        help="whose scores count: the rankers' (concat-only), the label head's (transformer-only), or both; where it is "
-        "not given, both if there are both and the head learns by cross-entropy, else the rankers' if there are any",
+        help="whose scores count: the rankers' (concat-only), the label head's (transformer-only), or both; where it "
+        "is not given, both if there are both and the head learns by cross-entropy, else the rankers' if there are any",
     )  # fmt: skip
 
 
