@@ -1,14 +1,21 @@
 """What solving the root's problem by a team costs in processor time, against the one thread that it stands in for.
 
     python -m tests.benchmarks.wide_solver --features X.trn.npz --labels Y.trn.npz [--most 2000 5000 20000]
-        [--children 16] [--parts 8]
+        [--children 16] [--parts 4] [--repeat 3]
 
 The root's children over all documents: by dual coordinate descent (``solve_task``), and by truncated Newton over parts
 of the documents (``wide.py``), all parts by one thread, in turn. How many documents there are to a feature decides how
 hard the problem is; so it is measured with the most frequent features alone, rows scaled to length one again.
 
-Prints a JSON line for each number of features: processor seconds of both, how often the team adds up tables and small
-sums, and by how much each one's objective is above the less of the two (the worst child).
+How many entries a part has to a feature decides what a team's operations on whole tables weigh: with four parts there
+are some 60 to 100, as many as the planner has (``ranker_planner.py``).
+
+Prints a JSON line for each number of features: processor seconds of both (the medians of some rounds in turn), how
+often the team sums and gathers tables and adds small sums, and by how much each one's objective is above the less of
+the two (the worst child).
+
+The last line is about tables that no cache holds: seconds of one thread for all operations on the rows of a million
+features that a step of conjugate gradients takes, and those that each part adds (with its pass over a million entries).
 """
 
 import argparse
@@ -21,7 +28,10 @@ import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.data import as_features
+from xmc_tf.linear import wide_parts
 from xmc_tf.linear.kernels.emit import Columns
+from xmc_tf.linear.kernels.lanes import WIDTH, aligned_zeros
+from xmc_tf.linear.kernels.wide import combine, precondition, products
 from xmc_tf.linear.problems import LevelProblem, sorted_csc
 from xmc_tf.linear.tasks import Instances, solve_task
 from xmc_tf.linear.wide import State
@@ -37,40 +47,78 @@ def main() -> None:
     parser.add_argument("--labels", type=Path, required=True)
     parser.add_argument("--most", type=int, nargs="+", default=[2000, 5000, 20000], help="features; 0: all")
     parser.add_argument("--children", type=int, default=16, help="of the root")
-    parser.add_argument("--parts", type=int, default=8)
+    parser.add_argument("--parts", type=int, default=4)
+    parser.add_argument("--repeat", type=int, default=3)
     a = parser.parse_args()
     X, Y = smat.load_npz(a.features).tocsr(), smat.load_npz(a.labels).tocsc()
     positives = _children(X, Y, a.children)
     for most in [200, *a.most]:  # the first compiles the kernels
-        line = compare(_frequent(X, most), positives, a.parts)
+        line = compare(_frequent(X, most), positives, a.parts, a.repeat if most != 200 else 1)
         if most != 200:
             print(json.dumps({"figure": "wide_solver", "children": a.children, "parts": a.parts, **line}), flush=True)
+    print(json.dumps({"figure": "wide_tables", **table_seconds(1_000_000)}), flush=True)
 
 
-def compare(X: smat.csr_matrix, positives: smat.csc_matrix, parts: int) -> dict[str, float | int]:
+def compare(X: smat.csr_matrix, positives: smat.csc_matrix, parts: int, rounds: int) -> dict[str, float | int]:
     """Both solvers on one problem."""
     root = smat.csc_matrix(np.ones((positives.shape[1], 1), np.float32))
     problem = LevelProblem(positives, root, None, None, True, LinearLevelParams(threshold=0.0))
     instances, children = Instances(as_features(X)), np.arange(positives.shape[1])
-    team = _Counting(parts)
-    begun = time.thread_time()
-    alone = solve_task(instances, problem, 0, children, 0)
-    between = time.thread_time()
-    together = solve_wide(instances, problem, 0, children, team)
-    ended = time.thread_time()
+    seconds = []
+    for _ in range(rounds):
+        team = _Counting(parts)
+        begun = time.thread_time()
+        alone = solve_task(instances, problem, 0, children, 0)
+        between = time.thread_time()
+        together = solve_wide(instances, problem, 0, children, team)
+        seconds.append((between - begun, time.thread_time() - between))
+    alone_s, team_s = np.median(seconds, axis=0)
     values = np.array([_objectives(X, positives, one) for one in (alone, together)])
     above = (values / values.min(0) - 1).max(1)
     return {
         "documents": X.shape[0],
         "features": X.shape[1],
         "entries": X.nnz,
-        "alone_s": round(between - begun, 2),
-        "team_s": round(ended - between, 2),
-        "team_over_alone": round((ended - between) / (between - begun), 3),
+        "alone_s": round(alone_s, 2),
+        "team_s": round(team_s, 2),
+        "team_over_alone": round(float(np.median([together / alone for alone, together in seconds])), 3),
         **team.counts,
         "alone_above": round(above[0], 5),
         "team_above": round(above[1], 5),
     }
+
+
+def table_seconds(rows: int) -> dict[str, float | int]:
+    """What operations on whole tables take: those on own rows, and those that each part adds."""
+    v, every = aligned_zeros(rows + 1), np.ones(WIDTH)
+    v[:] = 1
+    own, curves = [], {1: [], 8: []}
+    for _ in range(5):
+        begun = time.thread_time()
+        for _ in range(4):
+            combine(every, v, v, v)
+        precondition(v, v[:, 0].copy(), every, v)
+        products(v, v), products(v, v)
+        own.append(time.thread_time() - begun)
+        v[:] = 1
+    before, wide_parts.DEAL = wide_parts.DEAL, 1
+    for parts, seconds in curves.items():
+        X, Y = np.full((parts, rows), 1e-3, np.float32), np.eye(parts, WIDTH, dtype=np.float32)
+        root = smat.csc_matrix(np.ones((WIDTH, 1), np.float32))
+        problem = LevelProblem(smat.csc_matrix(Y), root, None, None, True, LinearLevelParams(threshold=0.0))
+        instances = Instances(as_features(smat.csr_matrix(X)))
+        sums = wide_parts.PartSums(instances, problem, 0, np.arange(WIDTH), Alone(parts))
+        sums.open(np.arange(WIDTH))
+        sums.gradient(v)
+        for _ in range(5):
+            begun = time.thread_time()
+            sums.curve(v, 1, 0)
+            seconds.append(time.thread_time() - begun)
+    wide_parts.DEAL = before
+    once, eight = (float(np.median(curves[parts])) for parts in (1, 8))
+    a_part = (eight - once) / 7
+    own_s = float(np.median(own)) + once - a_part
+    return {"rows": rows, "own_rows_s": round(own_s, 4), "a_part_s": round(a_part, 4)}
 
 
 class _Counting(Alone):

@@ -7,7 +7,8 @@ from scipy.sparse import csc_matrix
 from tests.linear.cases import features, full_matrix, label_matrix, random_chain, ranker_params
 from tests.linear.objectives import by_sklearn, least, objective
 from xmc_tf.linear import train_rankers
-from xmc_tf.linear.tasks import cut_clusters
+from xmc_tf.linear.levels import Levels
+from xmc_tf.linear.tasks import Instances, cut_clusters, level_tasks
 
 TIGHT = {"threshold": 0.0, "eps": 1e-5, "newton_eps": 1e-4}
 SOLVERS = ["L2R_L2LOSS_SVC_DUAL", "L2R_L2LOSS_SVC_PRIMAL"]
@@ -17,6 +18,7 @@ SOLVERS = ["L2R_L2LOSS_SVC_DUAL", "L2R_L2LOSS_SVC_PRIMAL"]
 def everything_wide(monkeypatch):
     """Every cluster is dealt into parts, four documents at a time."""
     monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_ENTRIES", 0)
+    monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_DOCUMENTS_A_FEATURE", 0)
     monkeypatch.setattr("xmc_tf.linear.tasks.PART_ENTRIES", 100)
     monkeypatch.setattr("xmc_tf.linear.wide_parts.DEAL", 4)
 
@@ -72,10 +74,13 @@ def test_the_number_of_threads_changes_no_bit_and_neighbours_matter_not(kind):
             np.testing.assert_array_equal(expected.data.view(np.int32), found.data.view(np.int32))
 
 
-def test_a_tree_of_wide_clusters_is_the_tree_of_narrow_ones(monkeypatch):
+@pytest.mark.parametrize("share", [0, 1])
+def test_a_tree_of_wide_clusters_is_the_tree_of_narrow_ones(share, monkeypatch):
+    """Both where parts work on tables of all features and where they have small ones of their own."""
     X, Y, chain = features("private", 80), label_matrix(80, 20), random_chain(20, [4])
     narrow = weights(X, Y, 2, chain, max_iter=3000)
-    for name, value in {"tasks.WIDE_ENTRIES": 0, "tasks.PART_ENTRIES": 100, "wide_parts.DEAL": 1}.items():
+    wide = {"tasks.WIDE_ENTRIES": 0, "tasks.WIDE_DOCUMENTS_A_FEATURE": 0, "tasks.PART_ENTRIES": 100}
+    for name, value in {**wide, "wide_parts.DEAL": 1, "wide_parts._MOST_FEATURES": share}.items():
         monkeypatch.setattr(f"xmc_tf.linear.{name}", value)
     for expected, found in zip(narrow, weights(X, Y, 2, chain), strict=True):
         assert not np.array_equal(expected.data, found.data)
@@ -91,6 +96,23 @@ def test_hinge_stays_with_the_solver_that_can():
 
 
 def test_which_clusters_are_wide_depends_on_their_size_alone():
-    entries = np.array([1e9, 2e10, 2.1e10, 4e10, 9e11]).astype(np.int64)
-    assert cut_clusters(np.full(5, 16), entries).parts.tolist() == [0, 0, 32, 64, 64]
-    assert not cut_clusters(np.full(5, 16), entries, smooth=False).parts.any()
+    entries = np.array([1e8, 2e8, 2.1e8, 6e8, 9e11]).astype(np.int64)
+    many, few = np.full(5, 15.0), np.full(5, 14.9)
+    assert cut_clusters(np.full(5, 16), entries, many).parts.tolist() == [0, 0, 4, 8, 64]
+    assert not cut_clusters(np.full(5, 16), entries, few).parts.any()
+    assert not cut_clusters(np.full(5, 16), entries, many, smooth=False).parts.any()
+
+
+def test_documents_and_features_of_a_cluster_are_counted(monkeypatch):
+    """Those matched to it, and all features, dense ones too."""
+    monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_ENTRIES", 0)
+    X, Y = features("both", 80), label_matrix(80, 20)
+    instances = Instances(X)
+    problems = Levels(Y, random_chain(20, [4]), None, ranker_params(), None)
+    for t in range(2):
+        problem = problems.problem(t, None)
+        documents = [80] if problem.matched is None else np.diff(problem.matched.indptr)
+        limit = float(np.median(documents)) / (X.nr_sparse + X.nr_dense)
+        monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_DOCUMENTS_A_FEATURE", limit)
+        tasks = level_tasks(instances, problem)
+        assert ((tasks.parts > 0) == (np.array(documents) >= np.median(documents))[tasks.cluster]).all()

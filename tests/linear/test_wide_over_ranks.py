@@ -24,6 +24,7 @@ X, Y, CHAIN, PRED = features("both", ROWS), label_matrix(ROWS, LABELS), random_c
 def upper_levels_wide(monkeypatch):
     """The root and the level below it, not the labels' own clusters."""
     monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_ENTRIES", 1400)
+    monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_DOCUMENTS_A_FEATURE", 0)
     monkeypatch.setattr("xmc_tf.linear.tasks.PART_ENTRIES", 500)
     monkeypatch.setattr("xmc_tf.linear.wide_parts.DEAL", 4)
     monkeypatch.setattr("xmc_tf.linear.distributed.plan.LEAST_WORK", 500)
@@ -35,7 +36,8 @@ def expected(tmp_path_factory):
     """The files of one process, made with the same thresholds."""
     folder = tmp_path_factory.mktemp("one")
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"tasks.WIDE_ENTRIES": 1400, "tasks.PART_ENTRIES": 500, "wide_parts.DEAL": 4}.items():
+        wide = {"tasks.WIDE_ENTRIES": 1400, "tasks.WIDE_DOCUMENTS_A_FEATURE": 0, "tasks.PART_ENTRIES": 500}
+        for name, value in {**wide, "wide_parts.DEAL": 4}.items():
             patch.setattr(f"xmc_tf.linear.{name}", value)
         model = train_rankers(X, Y, CHAIN, params=ranker_params(), pred_params=PRED, threads=1)
     for t, level in enumerate(model.levels):
@@ -61,7 +63,7 @@ def over_ranks(folder, ranks, threads):
 def test_the_bytes_of_one_process(ranks, threads, largest, expected, tmp_path, monkeypatch):
     shared = []
     add = RankTeam.add_tables
-    monkeypatch.setattr(RankTeam, "add_tables", lambda self, of: (shared.append(self.members), add(self, of))[1])
+    monkeypatch.setattr(RankTeam, "add_tables", lambda self, *of: (shared.append(self.members), add(self, *of))[1])
     assert over_ranks(tmp_path, ranks, threads) == expected
     assert max(shared) == largest
     assert not (work_path(tmp_path / "model") / "wide").exists()

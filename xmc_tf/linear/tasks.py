@@ -19,9 +19,11 @@ from xmc_tf.linear.kernels.lanes import WIDTH, aligned_zeros
 from xmc_tf.linear.kernels.primal import solve_primal
 from xmc_tf.linear.problems import LevelProblem
 
-# A cluster with more entries than these (160 GB of instances, hours of one thread) is solved by a team, its documents
-# dealt into parts of about so many. A team does more work in all: docs/rankers-over-ranks.md, "How far it goes".
-WIDE_ENTRIES, PART_ENTRIES, MOST_PARTS = 20_000_000_000, 1_000_000_000, 64
+# A cluster with more entries than these (a minute of one thread) may be solved by a team, its documents dealt into
+# parts of about so many; but only with so many documents a feature: with few of them a team's way costs several times
+# the work (docs/rankers-over-ranks.md, "How far it goes"). It depends on the problem, and never on who will solve it.
+WIDE_ENTRIES, PART_ENTRIES, MOST_PARTS = 200_000_000, 100_000_000, 64
+WIDE_DOCUMENTS_A_FEATURE = 15
 LABELS_PER_TASK = 64  # enough that the gathered instances and the lanes are well used, few enough to share out
 _LOSSES = {"L2R_L2LOSS_SVC_DUAL": SQUARED_HINGE, "L2R_L1LOSS_SVC_DUAL": HINGE, "L2R_LR_DUAL": LOGISTIC}
 _NOTHING = np.zeros(0, np.float32)
@@ -80,15 +82,23 @@ class Instances:
 def level_tasks(instances: Instances, problem: LevelProblem) -> LevelTasks:
     """A level's clusters as tasks, wide ones cut into pieces."""
     smooth = problem.params.solver_type.startswith("L2R_L2LOSS")
-    return cut_clusters(np.diff(problem.clusters.indptr), _matched_entries(instances, problem), smooth)
+    documents = np.full(problem.clusters.shape[1], instances.nr_rows)
+    if problem.matched is not None:
+        documents = np.diff(problem.matched.indptr)
+    features = instances.nr_sparse + instances.dense.shape[1]
+    children = np.diff(problem.clusters.indptr)
+    return cut_clusters(children, _matched_entries(instances, problem), documents / max(features, 1), smooth)
 
 
-def cut_clusters(children: np.ndarray, entries: np.ndarray, smooth: bool = True) -> LevelTasks:
+def cut_clusters(
+    children: np.ndarray, entries: np.ndarray, documents_a_feature: np.ndarray, smooth: bool = True
+) -> LevelTasks:
     """Clusters as tasks.
 
     Args:
         children: how many labels each cluster has.
         entries: how many numbers the instances matched to it have.
+        documents_a_feature: how many of these instances there are, by the number of all features.
         smooth: whether the loss is one that a team can minimise.
     """
     children = children.astype(np.int64)
@@ -98,9 +108,9 @@ def cut_clusters(children: np.ndarray, entries: np.ndarray, smooth: bool = True)
     end = np.minimum(begin + LABELS_PER_TASK, children[cluster])
     # One pass gathers the instances, then one goes over them for each register of labels.
     work = entries[cluster].astype(np.int64) * (1 + -(-(end - begin) // WIDTH))
-    wide = entries[cluster] > WIDE_ENTRIES if smooth else np.zeros(len(cluster), np.bool_)
-    parts = np.where(wide, _power_of_two(entries[cluster] / PART_ENTRIES), 0)
-    return LevelTasks(cluster, begin, end, work, parts)
+    wide = (entries > WIDE_ENTRIES) & (documents_a_feature >= WIDE_DOCUMENTS_A_FEATURE) & smooth
+    parts = np.where(wide, _power_of_two(entries / PART_ENTRIES), 0)
+    return LevelTasks(cluster, begin, end, work, parts[cluster])
 
 
 def _power_of_two(wanted: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Wide tasks: how their documents are dealt into parts, and how a team solves one."""
 
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ from xmc_tf.linear.tasks import Instances, matched_rows
 from xmc_tf.linear.wide import State, minimise
 from xmc_tf.linear.wide_team import Team
 
+_MOST_FEATURES = 0.25  # of all: with more of them a part's tables are the task's
 DEAL = 256  # neighbouring documents stay together, so that a part reads whole pages of the features
 _TOLERANCE = 0.03  # times eps: as near the minimum as the dual solver comes with that eps
 
@@ -32,7 +34,7 @@ def solve_wide(
         name: by which the team remembers states.
     """
     params = problem.params
-    sums = _PartSums(instances, problem, cluster, labels, team)
+    sums = PartSums(instances, problem, cluster, labels, team)
     dual = params.solver_type.endswith("_DUAL")
     tolerance = _TOLERANCE * (params.eps if dual else params.newton_eps)
     columns = new_columns(len(labels))
@@ -64,6 +66,13 @@ class _Part:
         )  # fmt: skip
         n, nr_dense = len(rows), instances.dense.shape[1]
         self.in_match = in_match
+        # A part that has most features reads the task's tables; one that has few has small ones of its own.
+        self.all_rows = len(self.problem.names) > _MOST_FEATURES * instances.nr_sparse
+        if self.all_rows:
+            self.problem = self.problem._replace(
+                features=self.problem.names[self.problem.features],
+                names=np.arange(instances.nr_sparse, dtype=np.int32),
+            )
         # Rows of the task's tables that the part's own have: its sparse features, the bias, the dense features.
         self.places = np.concatenate(
             [self.problem.names, instances.nr_sparse + np.arange(nr_dense + 1)]
@@ -73,7 +82,7 @@ class _Part:
         self.penalty, self.inside, self.margins = aligned_zeros(n), aligned_zeros(n), aligned_zeros(n)
 
 
-class _PartSums:
+class PartSums:
     """Sums over the documents of a task, part by part."""
 
     def __init__(
@@ -96,13 +105,16 @@ class _PartSums:
         share = team.parts // team.members
         edges = team.blocks(self.size)[team.number * share : (team.number + 1) * share + 1] - self.own.start
         self._blocks = [slice(begin, end) for begin, end in pairwise(edges.tolist())]
-        self.diagonal = team.add_tables(self._squares)[:, 0].copy()
+        diagonal = np.zeros((self.own.stop - self.own.start, 1), np.float32)
+        team.add_tables(self._squares, diagonal)
+        self.diagonal = diagonal[:, 0]
         if self.own.start <= instances.nr_sparse < self.own.stop:
             self.diagonal[instances.nr_sparse - self.own.start] = self._documents * self.bias**2
         # Used again in every pass: to clear memory is much cheaper than to ask the system for it.
         self._whole = aligned_zeros(self.size)
-        most = max(len(one.places) for one in self._parts)
+        most = max((len(one.places) for one in self._parts if not one.all_rows), default=0)
         self._known, self._sums = aligned_zeros(most), aligned_zeros(most)
+        self._spare: list[np.ndarray] = []
 
     def open(self, labels: np.ndarray) -> None:
         """Puts labels into the lanes."""
@@ -129,7 +141,7 @@ class _PartSums:
             small[part] = np.stack([total[0], one.inside.sum(0, dtype=np.float64)])
             return self._table(one, out)
 
-        slope = self._own(self._team.add_tables(table_of))
+        slope = self._added(table_of)
         loss, inside = self._team.add_of_parts([small[part] for part in self._team.mine])
         return slope, loss, inside / max(self._documents, 1)
 
@@ -145,7 +157,7 @@ class _PartSums:
             )  # fmt: skip
             return self._table(one, out)
 
-        return self._own(self._team.add_tables(table_of))
+        return self._added(table_of)
 
     def along(self, direction: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """See :class:`~xmc_tf.linear.wide.Sums`."""
@@ -184,25 +196,41 @@ class _PartSums:
 
     def _rows(self, one: _Part, whole: np.ndarray) -> np.ndarray:
         """The part's rows of a table, until those of the next part are asked for."""
+        if one.all_rows:
+            return whole
         return whole.take(one.places, axis=0, out=self._known[: len(one.places)], mode="clip")
 
     def _cleared(self, one: _Part) -> np.ndarray:
         """Where the part's sums go."""
-        out = self._sums[: len(one.places)]
+        if one.all_rows:
+            out = self._spare.pop() if self._spare else aligned_zeros(self.size)
+        else:
+            out = self._sums[: len(one.places)]
         out[:] = 0
         return out
 
     def _table(self, one: _Part, sums: np.ndarray) -> np.ndarray:
         """A table of the task's with the part's sums: the lanes in use."""
+        if one.all_rows and self._lanes == WIDTH:
+            return sums
         table = np.zeros((self.size, self._lanes), np.float32)
-        table[one.places] = sums[:, : self._lanes]
+        if one.all_rows:
+            table[:] = sums[:, : self._lanes]
+            self._spare.append(sums)
+        else:
+            table[one.places] = sums[:, : self._lanes]
         return table
 
-    def _own(self, rows: np.ndarray) -> np.ndarray:
-        """The own rows with all lanes."""
-        out = aligned_zeros(len(rows))
-        out[:, : self._lanes] = rows
+    def _added(self, table_of: Callable[[int], np.ndarray]) -> np.ndarray:
+        """The own rows of the sum of all parts' tables."""
+        out = aligned_zeros(self.own.stop - self.own.start)
+        self._team.add_tables(table_of, out, self._done)
         return out
+
+    def _done(self, table: np.ndarray) -> None:
+        """Keeps a table for another part."""
+        if table.shape == self._whole.shape:
+            self._spare.append(table)
 
     def _squares(self, part: int) -> np.ndarray:
         """The sums of squares of one part."""

@@ -71,23 +71,35 @@ class Team(ABC):
             mine += incoming
             width //= 2
 
-    def add_tables(self, table_of: Callable[[int], np.ndarray]) -> np.ndarray:
-        """The own rows of the sum of all parts' tables.
+    def add_tables(
+        self,
+        table_of: Callable[[int], np.ndarray],
+        out: np.ndarray,
+        done: Callable[[np.ndarray], object] = lambda table: None,
+    ) -> None:
+        """Adds all parts' tables.
 
         Args:
             table_of: makes the table of one of the own parts; it is overwritten.
+            out: receives the own rows of the sum, in its first columns.
+            done: called with each table that is not needed any more.
         """
-        table = self._branch(table_of, self.number, self.members)
+        table = self._branch(table_of, done, self.number, self.members)
         self.reduce(table)
         bounds = self.bounds(len(table))
-        return table[bounds[self.number] : bounds[self.number + 1]]
+        out[:, : table.shape[1]] = table[bounds[self.number] : bounds[self.number + 1]]
+        done(table)
 
-    def _branch(self, table_of: Callable[[int], np.ndarray], part: int, step: int) -> np.ndarray:
+    def _branch(
+        self, table_of: Callable[[int], np.ndarray], done: Callable[[np.ndarray], object], part: int, step: int
+    ) -> np.ndarray:
         """The sum of every so many parts from one on: that of every other of them and that of the rest."""
         if step >= self.parts:
             return table_of(part)
-        table = self._branch(table_of, part, 2 * step)
-        table += self._branch(table_of, part + step, 2 * step)
+        table = self._branch(table_of, done, part, 2 * step)
+        rest = self._branch(table_of, done, part + step, 2 * step)
+        table += rest
+        done(rest)
         return table
 
     def add_of_parts(self, mine: list[np.ndarray]) -> np.ndarray:

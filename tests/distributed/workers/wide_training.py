@@ -12,7 +12,7 @@ from xmc_tf.linear import tasks, train, wide_parts
 from xmc_tf.linear.distributed.wide_ranks import RankTeam
 
 pause = float(sys.argv[1])
-tasks.WIDE_ENTRIES, tasks.PART_ENTRIES, wide_parts.DEAL = 4000, 1500, 8
+tasks.WIDE_ENTRIES, tasks.WIDE_DOCUMENTS_A_FEATURE, tasks.PART_ENTRIES, wide_parts.DEAL = 4000, 0, 1500, 8
 keep = RankTeam.keep
 begun = []
 
