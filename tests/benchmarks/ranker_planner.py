@@ -9,22 +9,29 @@ and their cuts come from ``xmc_tf.linear.tasks`` and ``xmc_tf.linear.distributed
 as ``claims.py`` has it. What a task takes is its estimate times a random factor (a quarter up or down), since the
 passes that a solver needs are not known beforehand, and every claim, with its file, costs a fiftieth of a second.
 
-Problems that are too wide for one thread go first, by the teams of ``wide_files.py``. Such a team does more work than
-one thread would (``_TEAM_WORK`` times, assumed), in ``_TEAM_SUMS`` sums over all documents (assumed as well). Each
-takes as long as its slowest member, and then as its files take: every member writes a table a part and a slice, reads
-the parts of its slice and all slices, at a gigabyte a second and 20 for all together, and waits twice for files to be
-seen, a twentieth of a second each. Made-up texts have a million features.
+Problems that are too wide for one thread go first, by teams (``linear/wide_team.py``), as ``plan.teams`` makes them;
+those for which a team of one will do lie in the list with the others. What a team takes:
+
+* Work: so many times that of one thread's solver, as ``wide_solver.py --parts 1`` measured it on finna-en's root. It
+  depends on how many documents there are to a feature (``_MEASURED``), and so do the numbers of sums.
+* Operations on whole tables. Made-up texts have a million features, whose tables no cache holds; so what
+  ``wide_solver.py`` measured on a million rows comes on top: that on rows, which members share, and that of each part.
+* Members' paces: every pass over the documents takes as long as its slowest member, a twentieth up or down (assumed).
+* Exchange, while which members wait: for each sum a table less the own rows, to and fro, and once more to gather the
+  next one, 64 bytes a feature for 16 labels, at ten gigabit a second for every rank (``--network``), and 50
+  microseconds a message (both assumed).
 
 Prints one JSON line a size and number of ranks:
 
 ``over_bound``  the time against the least that is possible: an even share, or the longest task that one thread has
 ``over_even``   the time against the ideal: the work of one thread that solves all by itself, divided by the ranks
 ``rest_over_even``  what single threads do and is smaller than an even share, on the ranks that the larger leave
-``extra_work``  what teams do beyond that, as a share of it
-``waiting_share``  of the ranks' time: for members of the own team, for files, and at the end
+``extra_work``  what the teams' way costs beyond that, as a share of it
+``waiting_share``  of the ranks' time: for members of the own team, for the network, and at the end
 ``longest_s``   the longest task that one thread has to do alone, which no number of ranks shortens
 ``serial_s``    what the root's problem would take one thread
-``sent_a_team_gb``  what a member of the root's team writes and reads through the shared disk
+``sent_a_team_gb``  what a member of the root's team sends
+``team_members``  of the root's team, and of all together
 """
 
 import argparse
@@ -32,13 +39,12 @@ import heapq
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from xmc_tf.linear import tasks
-from xmc_tf.linear.distributed.plan import cut_into_sub_problems
-from xmc_tf.linear.distributed.wide_files import teams
+from xmc_tf.linear.distributed.plan import cut_into_sub_problems, teams
 from xmc_tf.linear.tasks import LevelTasks, cut_clusters
 from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
 
@@ -49,8 +55,10 @@ _UNITS_A_SECOND = 7e6  # of one thread, measured on finna-en-small
 _CLAIM_S, _SPREAD = 0.02, 0.25
 _WEIGHTS_A_LABEL = 300
 _FEATURES = 1e6
-_TEAM_WORK, _TEAM_SUMS, _PART_SPREAD = 2.5, 120, 0.05
-_DISK_A_RANK, _DISK_OF_ALL, _SEEN_S = 1e9, 20e9, 0.05
+# Documents a feature: team_over_alone, summed_tables, small_sums; a row for each --most of wide_solver.
+_MEASURED = np.array([[77, 0.47, 52, 114], [31, 0.68, 81, 174], [19, 0.89, 102, 218], [15.3, 1.03, 98, 210]])
+_OWN_ROWS_S, _A_PART_S = 0.136, 0.033  # its line wide_tables: a million rows
+_PART_SPREAD, _MESSAGE_S = 0.05, 50e-6
 _COLORS = ("#1a7f64", "#b4690e", "#6f42c1")
 
 
@@ -60,15 +68,18 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 16, 32, 64, 128, 256, 512])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--wide-entries", type=float, help="clusters with more entries have a team; default: as built")
+    parser.add_argument("--network", type=float, default=1.25e9, help="bytes a second that a rank can send and receive")
     parser.add_argument("--picture", type=Path, help="an .svg of the speed-up")
     a = parser.parse_args()
     if a.wide_entries:
-        tasks.WIDE_ENTRIES, tasks.PART_ENTRIES = int(a.wide_entries), int(a.wide_entries / 10)
+        tasks.WIDE_ENTRIES, tasks.PART_ENTRIES = int(a.wide_entries), int(a.wide_entries / 2)
     lines = []
     for labels in map(int, a.labels):
         works, shape = made_up_work(labels, np.random.default_rng(a.seed))
         for ranks in a.ranks:
-            lines.append({"figure": "ranker_planner", "labels": labels, **shape, **simulate(works, ranks, a.seed)})
+            lines.append(
+                {"figure": "ranker_planner", "labels": labels, **shape, **simulate(works, ranks, a.network, a.seed)}
+            )
             print(json.dumps(lines[-1]), flush=True)
         worst = [line["over_even"] for line in lines if line["labels"] == labels]
         print(f"{labels:,} labels: at most {max(worst):.3f} times even shares", file=sys.stderr)
@@ -91,7 +102,8 @@ def made_up_work(labels: int, rng: np.random.Generator) -> tuple[dict[int, Level
     works, matched = {}, []
     for level in range(len(splits) - 1, -1, -1):
         share = -np.expm1(-rate) if level else np.ones(1)
-        works[level] = cut_clusters(np.diff(splits[level]), share * documents * (_ENTRIES_A_DOCUMENT + 1))
+        entries = share * documents * (_ENTRIES_A_DOCUMENT + 1)
+        works[level] = cut_clusters(np.diff(splits[level]), entries, share * documents / _FEATURES)
         matched.append(float(share.sum() * documents))
         if level:
             rate = np.add.reduceat(rate, splits[level - 1][:-1])
@@ -99,7 +111,7 @@ def made_up_work(labels: int, rng: np.random.Generator) -> tuple[dict[int, Level
     return dict(sorted(works.items())), {**shape, "matched_entries": int(sum(matched))}
 
 
-def simulate(levels: dict[int, LevelTasks], ranks: int, seed: int = 0) -> dict[str, Any]:
+def simulate(levels: dict[int, LevelTasks], ranks: int, network: float, seed: int = 0) -> dict[str, Any]:
     """The plan carried out by ranks of one thread: teams first, then whatever is left by who comes free."""
     works = {t: one.work for t, one in levels.items()}
     plan = cut_into_sub_problems(works)
@@ -107,50 +119,76 @@ def simulate(levels: dict[int, LevelTasks], ranks: int, seed: int = 0) -> dict[s
     actual = {t: work * rng.lognormal(0, _SPREAD, work.size) / _UNITS_A_SECOND for t, work in works.items()}
     before = {t: np.concatenate(([0.0], np.cumsum(seconds))) for t, seconds in actual.items()}
     seconds = np.array([before[sub.level][sub.last] - before[sub.level][sub.first] for sub in plan])
+    whole = float(seconds.sum())
     parts = np.array([levels[sub.level].parts[sub.first : sub.last].max() for sub in plan])
     wide = np.flatnonzero(parts)
-    # How many labels a wide sub-problem solves side by side: what it sends is so many numbers a feature.
-    lanes = {i: int(min((levels[plan[i].level].end - levels[plan[i].level].begin)[plan[i].first], 16)) for i in wide}
-    free, extra = np.zeros(ranks), 0.0
-    members = teams(parts[wide].tolist(), ranks)
-    together = min(sum(map(len, members)), ranks)
-    sent = 0.0
+    total = sum(sub.work for sub in plan)
+    members = teams([plan[i].work for i in wide], parts[wide].tolist(), total, ranks)
+    free, extra, sent, together = np.zeros(ranks), 0.0, 0.0, []
+    took = seconds.copy()
     for i, team in zip(wide, members, strict=True):
-        places = [place % ranks for place in team]
-        took, spent, moved = _by_team(seconds[i], int(parts[i]), len(team), together, lanes[i], rng)
-        free[places] = free[places].max() + took
+        course = _course(levels[plan[i].level], plan[i].first, int(parts[i]), len(team), network)
+        took[i], spent, moved = _by_team(seconds[i], course, len(team), rng)
         extra += spent - seconds[i]
         sent = max(sent, moved)
-    whole = float(seconds.sum())
-    narrow = np.delete(seconds, wide) + _CLAIM_S
+        if len(team) > 1:
+            places = [place % ranks for place in team]
+            free[places] = free[places].max() + took[i]
+            together.append(i)
+    narrow = np.delete(took, together) + _CLAIM_S
     makespan = _hand_out(narrow, free)
-    alone = [float(actual[t][levels[t].parts == 0].max(initial=0)) for t in levels]
+    longest = max(narrow.max() - _CLAIM_S, 0)
     small = narrow[narrow <= whole / ranks]
     left = max(ranks - len(narrow) + len(small), 1)
     rest = _hand_out(small, np.zeros(left)) * left / float(small.sum() - _CLAIM_S * len(small))
     entries = works[0].max() / 2  # the root's own instances: a copy of all features
+    alone = np.delete(np.array([sub.work for sub in plan]), together).max()
+    sizes = [len(team) for team in members]
     return {
         "ranks": ranks, "sub_problems": len(plan), "wide": len(wide), "makespan_s": round(makespan, 1),
         "even_s": round(whole / ranks, 1), "serial_s": round(float(actual[0].max()), 1),
-        "longest_s": round(max(alone), 1), "over_bound": round(makespan / max(whole / ranks, *alone), 4),
+        "longest_s": round(longest, 1), "over_bound": round(makespan / max(whole / ranks, longest), 4),
         "over_even": round(makespan * ranks / whole, 4), "rest_over_even": round(rest, 4),
         "extra_work": round(extra / whole, 4),
         "waiting_share": round(1 - (whole + extra + _CLAIM_S * len(narrow)) / (makespan * ranks), 4),
         "sent_a_team_gb": round(sent / 1e9, 1),
-        **_memory(levels, entries, ranks, [len(team) for team in members[:1]]),
+        "team_members": [sizes[0] if sizes else 1, sum(size for size in sizes if size > 1)],
+        **_memory(levels, entries, alone / 2, ranks, sizes[0] if sizes else 1),
     }  # fmt: skip
 
 
-def _by_team(
-    seconds: float, parts: int, members: int, together: int, lanes: int, rng: np.random.Generator
-) -> tuple[float, float, float]:
-    """Seconds that a team takes, seconds of work that it does, and bytes that a member writes and reads."""
-    table = _FEATURES * lanes * 4
-    moved = table * (parts / members + 1 / members + parts / members + 1)
-    files = moved / min(_DISK_A_RANK, _DISK_OF_ALL / together) + 2 * _SEEN_S
-    share = seconds * _TEAM_WORK / _TEAM_SUMS / members
-    work = share * rng.lognormal(0, _PART_SPREAD, (_TEAM_SUMS, members))
-    return float((work.max(1) + files).sum()), float(work.sum()), moved * _TEAM_SUMS
+class _Course(NamedTuple):
+    """What a team's course takes: its work against one thread's, steps, a member's seconds for tables, and exchange."""
+
+    work: float
+    sums: int
+    tables_s: float
+    exchange_s: float
+    sent: float
+
+
+def _course(tasks: LevelTasks, task: int, parts: int, members: int, network: float) -> _Course:
+    """The course of one task, all of its groups of labels."""
+    labels = int(tasks.end[task] - tasks.begin[task])
+    groups = -(-labels // 16)
+    documents = tasks.work[task] / (1 + groups) / (_ENTRIES_A_DOCUMENT + 1)
+    work, sums, small = (
+        np.interp(np.log(documents / _FEATURES), np.log(_MEASURED[::-1, 0]), column) for column in _MEASURED[::-1, 1:].T
+    )
+    rounds = np.log2(members)
+    table = _FEATURES * min(labels, 16) * 4 * (members - 1) / members
+    exchange = 2 * (table / network + rounds * _MESSAGE_S) + small / sums * rounds * _MESSAGE_S
+    millions = _FEATURES / 1e6
+    tables = millions * (_OWN_ROWS_S / members + _A_PART_S * parts / members)
+    count = int(sums) * groups
+    return _Course(work, count, tables, exchange, 2 * table * count)
+
+
+def _by_team(seconds: float, course: _Course, members: int, rng: np.random.Generator) -> tuple[float, float, float]:
+    """Seconds that a team takes, seconds of work that it does, and bytes that a member sends."""
+    share = seconds * course.work / course.sums / members + course.tables_s
+    work = share * rng.lognormal(0, _PART_SPREAD, (course.sums, members))
+    return float((work.max(1) + course.exchange_s).sum()), float(work.sum()), course.sent
 
 
 def _hand_out(seconds: np.ndarray, start: np.ndarray) -> float:
@@ -162,20 +200,19 @@ def _hand_out(seconds: np.ndarray, start: np.ndarray) -> float:
     return max(free)
 
 
-def _memory(levels: dict[int, LevelTasks], entries: float, ranks: int, members: list[int]) -> dict[str, float]:
+def _memory(levels: dict[int, LevelTasks], entries: float, second: float, ranks: int, members: int) -> dict[str, float]:
     """Gigabytes, by what the arrays of the code take: a rank of the root's problem, any other, and W."""
     documents = entries / (_ENTRIES_A_DOCUMENT + 1)
     labels = sum(one.work.size for one in levels.values()) * 64
     always = 8 * documents + 8 * labels  # pointers of features and labels
     gathered = 8 * entries + documents * (64 + 16 + 24)  # entries, dual variables and signs of 16 labels, the rest
-    if members:  # a part's entries, and of each document three rows of lanes, signs, and the rest; ten tables
-        share = 1 / members[0]
-        gathered = share * (8 * entries + documents * (3 * 64 + 16 + 24)) + 10 * _FEATURES * 64
-    narrow = np.concatenate([one.work[one.parts == 0] for one in levels.values()])
-    second = narrow.max() / 2
+    if levels[0].parts[
+        0
+    ]:  # a part's entries, and of each document three rows of lanes, signs, and the rest; ten tables
+        gathered = (8 * entries + documents * (3 * 64 + 16 + 24)) / members + 10 * _FEATURES * 64
     return {
         "root_rank_gb": round((always + gathered) / 1e9, 2),
-        "other_rank_gb": round((always + second * (8 + 104 / _ENTRIES_A_DOCUMENT)) / 1e9, 2),
+        "other_rank_gb": round((always + second * (8 + 232 / _ENTRIES_A_DOCUMENT)) / 1e9, 2),
         "written_a_rank_gb": round(labels * _WEIGHTS_A_LABEL * 8 / ranks / 1e9, 3),
     }
 

@@ -1,14 +1,16 @@
 """What solving the root's problem by a team costs in processor time, against the one thread that it stands in for.
 
     python -m tests.benchmarks.wide_solver --features X.trn.npz --labels Y.trn.npz [--most 2000 5000 20000]
-        [--children 16] [--parts 4] [--repeat 3]
+        [--children 16] [--parts 4] [--repeat 3] [--copies 1]
 
 The root's children over all documents: by dual coordinate descent (``solve_task``), and by truncated Newton over parts
 of the documents (``wide.py``), all parts by one thread, in turn. How many documents there are to a feature decides how
 hard the problem is; so it is measured with the most frequent features alone, rows scaled to length one again.
 
 How many entries a part has to a feature decides what a team's operations on whole tables weigh: with four parts there
-are some 60 to 100, as many as the planner has (``ranker_planner.py``).
+are some 60 to 100, as many as the planner has (``ranker_planner.py``). How much of the tables a cache can hold matters
+too: with ``--copies 64`` the documents come so many times, each time with features of their own, in random order, so
+that the problem is no harder and the tables are so many times as large.
 
 Prints a JSON line for each number of features: processor seconds of both (the medians of some rounds in turn), how
 often the team sums and gathers tables and adds small sums, and by how much each one's objective is above the less of
@@ -49,11 +51,13 @@ def main() -> None:
     parser.add_argument("--children", type=int, default=16, help="of the root")
     parser.add_argument("--parts", type=int, default=4)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--copies", type=int, default=1)
     a = parser.parse_args()
     X, Y = smat.load_npz(a.features).tocsr(), smat.load_npz(a.labels).tocsc()
     positives = _children(X, Y, a.children)
     for most in [200, *a.most]:  # the first compiles the kernels
-        line = compare(_frequent(X, most), positives, a.parts, a.repeat if most != 200 else 1)
+        copies = _copies(_frequent(X, most), positives, a.copies if most != 200 else 1)
+        line = compare(*copies, a.parts, a.repeat if most != 200 else 1)
         if most != 200:
             print(json.dumps({"figure": "wide_solver", "children": a.children, "parts": a.parts, **line}), flush=True)
     print(json.dumps({"figure": "wide_tables", **table_seconds(1_000_000)}), flush=True)
@@ -159,6 +163,16 @@ def _children(X: smat.csr_matrix, Y: smat.csc_matrix, children: int) -> smat.csc
     embedding = label_embedding("pifa", as_features(X), Y)
     tree = build_tree(embedding, HierarchicalKMeansParams(nr_splits=children, max_leaf_size=-(-Y.shape[1] // children)))
     return sorted_csc(Y @ tree.to_chain()[-1])
+
+
+def _copies(X: smat.csr_matrix, positives: smat.csc_matrix, copies: int) -> tuple[smat.csr_matrix, smat.csc_matrix]:
+    """The documents so many times, with other features each time, mixed."""
+    if copies == 1:
+        return X, positives
+    order = np.random.default_rng(0).permutation(copies * X.shape[0])
+    rows = smat.vstack([positives] * copies, format="csr")[order]
+    wide = smat.block_diag([X] * copies, format="csr")[order]
+    return smat.csr_matrix(wide).astype(np.float32), sorted_csc(rows)
 
 
 def _frequent(X: smat.csr_matrix, most: int) -> smat.csr_matrix:

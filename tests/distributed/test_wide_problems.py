@@ -42,5 +42,6 @@ def test_a_team_is_killed_and_another_ends_its_course(tmp_path):
     broken = mpiexec(WORKER, "0.5", *flags(tmp_path / "over ranks"), world=2, during=kill, check=False, timeout=200)
     assert broken.returncode not in (0, None)
     again = mpiexec(WORKER, "0", *flags(tmp_path / "over ranks"), world=3)
+    assert max(rank.result["members"] for rank in again.ranks) == 2
     assert any(step > 2 for rank in again.ranks for _, step in rank.result["begun"])
     assert contents(tmp_path / "over ranks") == contents(tmp_path / "one")

@@ -9,8 +9,9 @@ import numpy as np
 MOST_SUB_PROBLEMS = 8192
 # About a tenth of a second: less is not worth a file of its own.
 LEAST_WORK = 1_000_000
-# Of an even share: what a thread has to do at most where a team can be made. Less would cost more sums than it gains.
-_TEAM_SHARE = 0.5
+# Where a team can be made, no thread does more than this part of an even share (less costs more sums than it gains),
+# and none has more work than this, of which half are entries that it holds: some 30 GB.
+_TEAM_SHARE, _MEMBER_WORK = 0.75, 4_000_000_000
 
 
 class SubProblem(NamedTuple):
@@ -63,7 +64,7 @@ def teams(works: Sequence[int], parts: Sequence[int], total: int, threads: int) 
     """Which threads of all ranks solve each wide sub-problem: as few as make it small beside an even share, in turn.
 
     Example:
-        >>> teams([40, 20, 9], [8, 8, 8], 200, 10)
+        >>> teams([50, 30, 9], [8, 8, 8], 200, 10)
         [range(0, 4), range(4, 6), range(6, 7)]
 
     Args:
@@ -75,10 +76,10 @@ def teams(works: Sequence[int], parts: Sequence[int], total: int, threads: int) 
     Returns:
         Threads, to be taken modulo their number; a power of two of them each.
     """
-    found, start = [], 0
+    found, start, most_work = [], 0, min(_TEAM_SHARE * total / threads, _MEMBER_WORK)
     for work, most in zip(works, parts, strict=True):
         members = 1
-        while 2 * members <= min(most, threads) and work * threads > _TEAM_SHARE * total * members:
+        while 2 * members <= min(most, threads) and work > most_work * members:
             members *= 2
         found.append(range(start, start + members))
         start = (start + members) % threads
