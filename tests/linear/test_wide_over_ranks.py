@@ -1,5 +1,9 @@
 """Wide problems over ranks: teams, connections, states taken up again; ranks are threads of this process here."""
 
+import os
+import threading
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +12,7 @@ from tests.collective.threads import all_well, on_ranks
 from tests.linear.cases import features, label_matrix, pred_params, random_chain, ranker_params
 from xmc_tf.data import save_matrix
 from xmc_tf.linear import train_rankers
-from xmc_tf.linear.distributed import plan
+from xmc_tf.linear.distributed import plan, solving
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.distributed.plan import teams
 from xmc_tf.linear.distributed.training import train_over_ranks
@@ -92,6 +96,39 @@ def test_a_course_that_was_broken_off_goes_on_from_its_last_step(ranks, threads,
     monkeypatch.setattr(RankTeam, "resume", resuming)
     assert over_ranks(tmp_path, 3, 1) == expected
     assert 2 in begun
+
+
+def test_sub_problems_are_solved_while_a_team_waits(expected, tmp_path, monkeypatch):
+    priorities, swap, solved = set(), RankTeam.swap, solving._solved
+
+    def slowly(self, *arrays):
+        time.sleep(0.01)
+        swap(self, *arrays)
+
+    def noting(*which):
+        if threading.current_thread().name.startswith("substitute"):
+            priorities.add(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        return solved(*which)
+
+    monkeypatch.setattr(RankTeam, "swap", slowly)
+    monkeypatch.setattr(solving, "_solved", noting)
+    assert over_ranks(tmp_path, 2, 1) == expected
+    assert priorities == {19}
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) < 19
+
+
+def test_an_error_of_a_substitute_is_not_lost(tmp_path, monkeypatch):
+    solved = solving._solved
+
+    def failing(*which):
+        if threading.current_thread().name.startswith("substitute"):
+            raise OSError("the disk is full")
+        return solved(*which)
+
+    monkeypatch.setattr(RankTeam, "keep", lambda *_: time.sleep(0.1))
+    monkeypatch.setattr(solving, "_solved", failing)
+    with pytest.raises(OSError, match="disk is full"):
+        over_ranks(tmp_path, 1, 2)
 
 
 works = st.lists(st.tuples(st.integers(1, 10**11), st.sampled_from([2, 4, 8, 16, 64])), max_size=9)

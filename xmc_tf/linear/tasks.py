@@ -22,7 +22,7 @@ from xmc_tf.linear.problems import LevelProblem
 # A cluster with more entries than these (a minute of one thread) may be solved by a team, its documents dealt into
 # parts of about so many; but only with so many documents a feature: with few of them a team's way costs several times
 # the work (docs/rankers-over-ranks.md, "How far it goes"). It depends on the problem, and never on who will solve it.
-WIDE_ENTRIES, PART_ENTRIES, MOST_PARTS = 200_000_000, 150_000_000, 64
+WIDE_ENTRIES, PART_ENTRIES, MOST_PARTS = 200_000_000, 100_000_000, 64
 WIDE_DOCUMENTS_A_FEATURE = 12
 LABELS_PER_TASK = 64  # enough that the gathered instances and the lanes are well used, few enough to share out
 _LOSSES = {"L2R_L2LOSS_SVC_DUAL": SQUARED_HINGE, "L2R_L1LOSS_SVC_DUAL": HINGE, "L2R_LR_DUAL": LOGISTIC}

@@ -11,7 +11,7 @@ MOST_SUB_PROBLEMS = 8192
 LEAST_WORK = 1_000_000
 # Where a team can be made, no thread does more than this part of an even share (less costs more sums than it gains),
 # and none has more work than this, of which half are entries that it holds: some 30 GB.
-_TEAM_SHARE, _MEMBER_WORK = 0.75, 4_000_000_000
+_TEAM_SHARE, _MEMBER_WORK = 0.5, 4_000_000_000
 
 
 class SubProblem(NamedTuple):

@@ -1,9 +1,12 @@
 """One rank's part of the work: its threads claim sub-problems, the largest first, until none is left.
 
-Before that, those that are in a team for a problem too wide for one thread solve it together (``wide_ranks.py``).
+Before that, those that are in a team for a problem too wide for one thread solve it together (``wide_ranks.py``). While
+such a thread waits for the others of its team, a second one of the lowest priority takes sub-problems in its place.
 """
 
+import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -28,6 +31,7 @@ from xmc_tf.linear.wide_parts import solve_wide
 
 # How long a rank that is done waits before it looks for what others have finished: each time a little longer.
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.005, 0.2
+_LOWEST = 19  # of priorities
 
 
 def solve_over_ranks(
@@ -73,7 +77,7 @@ def solve_over_ranks(
     if in_teams:
         connections = connect_threads(communicator, account.threads, stop.is_set)
 
-    def solve(i: int, team: Sequence[int], number: int, thread: int) -> None:
+    def solve(i: int, team: Sequence[int], number: int, thread: int, share: float | None = None) -> None:
         """A thread's part of a sub-problem: all of it, but for those in a team."""
 
         def team_of(parts: int) -> RankTeam | None:
@@ -82,7 +86,7 @@ def solve_over_ranks(
             folder = work.file("wide") / names[i]
             return RankTeam(parts, here, number, connections[thread], folder, begun[i]) if number < len(here) else None
 
-        with account.busy():
+        with account.busy(share):
             blocks = _solved(plan[i], *levels[plan[i].level], instances, seed, team_of, number == 0)
             if number == 0:
                 write_block(work.blocks / names[i], blocks)
@@ -91,9 +95,8 @@ def solve_over_ranks(
 
     def take_and_solve(thread: int) -> None:
         try:
-            for i, team in in_teams.items():
-                if first + thread in team and not stop.is_set():
-                    solve(i, team, team.index(first + thread), thread)
+            if mine := [(i, team) for i, team in in_teams.items() if first + thread in team]:
+                solve_in_teams(thread, mine)
             while not stop.is_set() and (claimed := claims.take()) is not None:
                 solve(missing[claimed], [first + thread], 0, thread)
         except StoppedError:
@@ -102,11 +105,31 @@ def solve_over_ranks(
             stop.set()
             raise
 
+    def solve_in_teams(thread: int, mine: Sequence[tuple[int, Sequence[int]]]) -> None:
+        substitute = substitutes.submit(stand_in, thread, over := Event())
+        try:
+            for i, team in mine:
+                solve(i, team, team.index(first + thread), thread)
+        finally:
+            over.set()
+            substitute.result()  # its error, where that is why this thread was stopped
+
+    def stand_in(thread: int, over: Event) -> None:
+        """Takes sub-problems until the thread comes back from its teams; the one that it then has, it ends."""
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST)  # on Linux: of this thread alone
+        try:
+            while not (stop.is_set() or over.is_set()) and (claimed := claims.take()) is not None:
+                solve(missing[claimed], [first + thread], 0, thread, 0.0)  # the time is counted as the team's
+        except BaseException:
+            stop.set()
+            raise
+
     total = sum(sub.work for sub in plan)
     outstanding = {names[i]: plan[i].work for i in [*in_teams, *missing]}
     done = total - sum(outstanding.values())
     show = Progress(title, total=total, unit="units of work", quiet_s=2.0 if communicator.rank == 0 else float("inf"))
-    with show as progress, ThreadPoolExecutor(account.threads) as pool:
+    substitutes = ThreadPoolExecutor(account.threads, "substitute")
+    with show as progress, substitutes, ThreadPoolExecutor(account.threads) as pool:
         progress.add(done)
         futures = {pool.submit(take_and_solve, thread) for thread in range(account.threads)}
         try:
