@@ -21,13 +21,15 @@ those for which a team of one will do lie in the list with the others. What a te
   next one, 64 bytes a feature for 16 labels, at ten gigabit a second for every rank (``--network``), and 50
   microseconds a message (both assumed).
 
+What a member waits for others or for the network, its substitute works (``solving.py``).
+
 Prints one JSON line a size and number of ranks:
 
 ``over_bound``  the time against the least that is possible: an even share, or the longest task that one thread has
 ``over_even``   the time against the ideal: the work of one thread that solves all by itself, divided by the ranks
 ``rest_over_even``  what single threads do and is smaller than an even share, on the ranks that the larger leave
 ``extra_work``  what the teams' way costs beyond that, as a share of it
-``waiting_share``  of the ranks' time: for members of the own team, for the network, and at the end
+``waiting_share``  of the ranks' time: what no substitute fills, and the end
 ``longest_s``   the longest task that one thread has to do alone, which no number of ranks shortens
 ``serial_s``    what the root's problem would take one thread
 ``sent_a_team_gb``  what a member of the root's team sends
@@ -126,19 +128,22 @@ def simulate(levels: dict[int, LevelTasks], ranks: int, network: float, seed: in
     wide = np.flatnonzero(parts)
     total = sum(sub.work for sub in plan)
     members = teams([plan[i].work for i in wide], parts[wide].tolist(), total, ranks)
-    free, extra, sent, together = np.zeros(ranks), 0.0, 0.0, []
+    free, idle, extra, sent, together = np.zeros(ranks), np.zeros(ranks), 0.0, 0.0, []
     took = seconds.copy()
     for i, team in zip(wide, members, strict=True):
         course = _course(levels[plan[i].level], plan[i].first, int(parts[i]), len(team), network)
-        took[i], spent, moved = _by_team(seconds[i], course, len(team), rng)
-        extra += spent - seconds[i]
-        sent = max(sent, moved)
+        took[i], spent = _by_team(seconds[i], course, len(team), rng)
+        extra += spent.sum() - seconds[i]
+        sent = max(sent, course.sent)
         if len(team) > 1:
             places = [place % ranks for place in team]
-            free[places] = free[places].max() + took[i]
+            begun = free[places].max()
+            idle[places] += begun - free[places] + took[i] - spent
+            free[places] = begun + took[i]
             together.append(i)
     narrow = np.delete(took, together) + _CLAIM_S
-    makespan = _hand_out(narrow, free)
+    # What others are waited for is time for a substitute: as if the rank were free so much earlier.
+    makespan = max(_hand_out(narrow, free - idle), free.max())
     longest = max(narrow.max() - _CLAIM_S, 0)
     small = narrow[narrow <= whole / ranks]
     left = max(ranks - len(narrow) + len(small), 1)
@@ -186,11 +191,11 @@ def _course(tasks: LevelTasks, task: int, parts: int, members: int, network: flo
     return _Course(work, count, tables, exchange, 2 * table * count)
 
 
-def _by_team(seconds: float, course: _Course, members: int, rng: np.random.Generator) -> tuple[float, float, float]:
-    """Seconds that a team takes, seconds of work that it does, and bytes that a member sends."""
+def _by_team(seconds: float, course: _Course, members: int, rng: np.random.Generator) -> tuple[float, np.ndarray]:
+    """Seconds that a team takes, and seconds of work of each member."""
     share = seconds * course.work / course.sums / members + course.tables_s
     work = share * rng.lognormal(0, _PART_SPREAD, (course.sums, members))
-    return float((work.max(1) + course.exchange_s).sum()), float(work.sum()), course.sent
+    return float((work.max(1) + course.exchange_s).sum()), work.sum(0)
 
 
 def _hand_out(seconds: np.ndarray, start: np.ndarray) -> float:

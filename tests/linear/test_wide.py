@@ -98,7 +98,7 @@ def test_hinge_stays_with_the_solver_that_can():
 def test_which_clusters_are_wide_depends_on_their_size_alone():
     entries = np.array([1e8, 2e8, 2.1e8, 6e8, 9e11]).astype(np.int64)
     many, few = np.full(5, 12.0), np.full(5, 11.9)
-    assert cut_clusters(np.full(5, 16), entries, many).parts.tolist() == [0, 0, 2, 4, 64]
+    assert cut_clusters(np.full(5, 16), entries, many).parts.tolist() == [0, 0, 4, 8, 64]
     assert not cut_clusters(np.full(5, 16), entries, few).parts.any()
     assert not cut_clusters(np.full(5, 16), entries, many, smooth=False).parts.any()
 

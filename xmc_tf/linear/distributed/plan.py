@@ -64,7 +64,7 @@ def teams(works: Sequence[int], parts: Sequence[int], total: int, threads: int) 
     """Which threads of all ranks solve each wide sub-problem: as few as make it small beside an even share, in turn.
 
     Example:
-        >>> teams([50, 30, 9], [8, 8, 8], 200, 10)
+        >>> teams([40, 20, 9], [8, 8, 8], 200, 10)
         [range(0, 4), range(4, 6), range(6, 7)]
 
     Args:
