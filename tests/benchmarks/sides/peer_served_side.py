@@ -24,6 +24,7 @@ from pecos.xmc.xlinear.model import XLinearModel
 from pecos.xmc.xtransformer.matcher import TransformerMatcher
 from pecos.xmc.xtransformer.model import XTransformer
 from pecos.xmc.xtransformer.module import MLProblemWithText
+from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 keep, data, encoder = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
@@ -66,6 +67,8 @@ def train():
         use_gpu=False,
         beam_size=10,
     )
+    # An encoder that was not fine-tuned has no clusters, without which it cannot be saved; loading would make these.
+    model.text_encoder.C = csr_matrix(np.ones((model.text_encoder.nr_labels, 1), np.float32))
     keep.mkdir(parents=True, exist_ok=True)
     model.save(str(keep / "model"))
     # Last, so that a training which was stopped is not taken for a whole one.
