@@ -21,7 +21,8 @@ those for which a team of one will do lie in the list with the others. What a te
   next one, 64 bytes a feature for 16 labels, at ten gigabit a second for every rank (``--network``), and 50
   microseconds a message (both assumed).
 
-What a member waits for others or for the network, its substitute works (``solving.py``).
+What a member waits for others or for the network, its substitute works (``solving.py``), but for the time in which the
+processor copies what is sent and received.
 
 Prints one JSON line a size and number of ranks:
 
@@ -63,6 +64,7 @@ _MEASURED = np.array(
 )
 _OWN_ROWS_S, _A_PART_S = 0.126, 0.02  # its line wide_tables: a million rows
 _PART_SPREAD, _MESSAGE_S = 0.05, 50e-6
+_COPIES_S = 0.5e-9  # processor seconds for a byte sent and one received, over loopback: 0.37, 0.50 and 0.52
 _COLORS = ("#1a7f64", "#b4690e", "#6f42c1")
 
 
@@ -195,7 +197,7 @@ def _by_team(seconds: float, course: _Course, members: int, rng: np.random.Gener
     """Seconds that a team takes, and seconds of work of each member."""
     share = seconds * course.work / course.sums / members + course.tables_s
     work = share * rng.lognormal(0, _PART_SPREAD, (course.sums, members))
-    return float((work.max(1) + course.exchange_s).sum()), work.sum(0)
+    return float((work.max(1) + course.exchange_s).sum()), work.sum(0) + course.sent * _COPIES_S
 
 
 def _hand_out(seconds: np.ndarray, start: np.ndarray) -> float:
@@ -213,13 +215,14 @@ def _memory(levels: dict[int, LevelTasks], entries: float, second: float, ranks:
     labels = sum(one.work.size for one in levels.values()) * 64
     always = 8 * documents + 8 * labels  # pointers of features and labels
     gathered = 8 * entries + documents * (64 + 16 + 24)  # entries, dual variables and signs of 16 labels, the rest
-    if levels[0].parts[
-        0
-    ]:  # a part's entries, and of each document three rows of lanes, signs, and the rest; ten tables
+    other = second * (8 + 232 / _ENTRIES_A_DOCUMENT)
+    if levels[0].parts[0]:
+        # A member's entries, and of each document three rows of lanes, signs, the rest; ten tables; its substitute's.
         gathered = (8 * entries + documents * (3 * 64 + 16 + 24)) / members + 10 * _FEATURES * 64
+        gathered += other * (members > 1)
     return {
         "root_rank_gb": round((always + gathered) / 1e9, 2),
-        "other_rank_gb": round((always + second * (8 + 232 / _ENTRIES_A_DOCUMENT)) / 1e9, 2),
+        "other_rank_gb": round((always + other) / 1e9, 2),
         "written_a_rank_gb": round(labels * _WEIGHTS_A_LABEL * 8 / ranks / 1e9, 3),
     }
 
