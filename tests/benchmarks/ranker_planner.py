@@ -63,7 +63,7 @@ _MEASURED = np.array(
     [[77, 0.47, 52, 114], [31, 0.68, 81, 174], [19, 0.89, 102, 218], [15.3, 1.03, 98, 210], [11.8, 1.3, 121, 258]]
 )
 _OWN_ROWS_S, _A_PART_S = 0.126, 0.02  # its line wide_tables: a million rows
-_PART_SPREAD, _MESSAGE_S = 0.05, 50e-6
+_PART_SPREAD, _NETWORK, _MESSAGE_S = 0.05, 1.25e9, 50e-6
 _COPIES_S = 0.5e-9  # processor seconds for a byte sent and one received, over loopback: 0.37, 0.50 and 0.52
 _COLORS = ("#1a7f64", "#b4690e", "#6f42c1")
 
@@ -74,7 +74,9 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 16, 32, 64, 128, 256, 512])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--wide-entries", type=float, help="clusters with more entries have a team; default: as built")
-    parser.add_argument("--network", type=float, default=1.25e9, help="bytes a second that a rank can send and receive")
+    parser.add_argument(
+        "--network", type=float, default=_NETWORK, help="bytes a second that a rank can send and receive"
+    )
     parser.add_argument("--picture", type=Path, help="an .svg of the speed-up")
     a = parser.parse_args()
     if a.wide_entries:
@@ -84,7 +86,7 @@ def main() -> None:
         works, shape = made_up_work(labels, np.random.default_rng(a.seed))
         for ranks in a.ranks:
             lines.append(
-                {"figure": "ranker_planner", "labels": labels, **shape, **simulate(works, ranks, a.network, a.seed)}
+                {"figure": "ranker_planner", "labels": labels, **shape, **simulate(works, ranks, a.seed, a.network)}
             )
             print(json.dumps(lines[-1]), flush=True)
         worst = [line["over_even"] for line in lines if line["labels"] == labels]
@@ -117,7 +119,7 @@ def made_up_work(labels: int, rng: np.random.Generator) -> tuple[dict[int, Level
     return dict(sorted(works.items())), {**shape, "matched_entries": int(sum(matched))}
 
 
-def simulate(levels: dict[int, LevelTasks], ranks: int, network: float, seed: int = 0) -> dict[str, Any]:
+def simulate(levels: dict[int, LevelTasks], ranks: int, seed: int = 0, network: float = _NETWORK) -> dict[str, Any]:
     """The plan carried out by ranks of one thread: teams first, then whatever is left by who comes free."""
     works = {t: one.work for t, one in levels.items()}
     plan = cut_into_sub_problems(works)
