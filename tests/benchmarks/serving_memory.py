@@ -4,7 +4,8 @@
 
 Each model is exported and loaded by TensorFlow's C functions, as a server does it, in a process of its own that has
 first loaded and asked a model of twenty labels: what TensorFlow takes for itself is there by then. Then it is asked 50
-texts, one at a time. Prints one JSON line:
+texts, one at a time. Memory that was freed counts as free, though the allocator may keep it for what comes next. Prints
+one JSON line:
 
 variables_mb   the size of all weights and tables
 memory_mb      what the process has grown by

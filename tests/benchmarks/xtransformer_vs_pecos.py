@@ -106,6 +106,7 @@ def _ours(data: Path, work: Path, a: argparse.Namespace, flags: list[str]) -> di
     train = [*python, "xmc_tf.train", "-t", str(data / "X.trn.txt"), "-y", str(data / "Y.trn.npz"), "-m", str(model)]
     train += ["--model-shortcut", str(a.encoder.resolve()), "--truncate-length", str(a.length)]
     train += ["--max-leaf-size", str(a.leaf), "--threshold", "0.01", "--threads", str(a.threads), *flags]
+    train += ["--logging-steps", "10"]
     predict = [*python, "xmc_tf.predict", "-t", str(data / "X.tst.txt"), "-m", str(model), "-o", str(predicted)]
     begin = time.perf_counter()
     speed = _documents_per_s(train)
