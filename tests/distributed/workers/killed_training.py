@@ -159,7 +159,7 @@ around(
 )
 watch_aside()
 watch_levels(model.with_name(f"{model.name}.work") / "fine-tuning.part" / "levels")
-around(XTransformer, "save", before=lambda *_: enter("model"), after=lambda *_: leave("model"))
+around(XTransformer, "save", before=lambda *_, **__: enter("model"), after=lambda *_, **__: leave("model"))
 around(Stages, "remove", before=lambda *_: enter("removal"), after=lambda *_: leave("removal"))
 
 cli.run(train.main, flags)
