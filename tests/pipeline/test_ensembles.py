@@ -1,6 +1,5 @@
 """Whose scores count where the user does not say it."""
 
-from pathlib import Path
 
 import pytest
 
