@@ -1,6 +1,5 @@
 """Whose scores count where the user does not say it."""
 
-
 import pytest
 
 from xmc_tf.params import MatcherParams, MatcherPredParams, XTransformerParams, XTransformerPredParams
