@@ -1,28 +1,14 @@
-"""Training on several ranks: the same model as on one, and as if nothing had happened when ranks are killed."""
-
-import os
-import random
-import signal
-import time
+"""Training on several ranks: the same model as on one. What kills do is in ``test_train_killed.py``."""
 
 import numpy as np
 import pytest
 
-from tests.distributed.launch import horovodrun, python, wait_for
+from tests.distributed.launch import horovodrun, python
 from tests.pipeline.corpus import texts_and_labels, train_flags, write_corpus
 from xmc_tf.data import load_matrix
 from xmc_tf.pipeline import XTransformer
 
 pytestmark = pytest.mark.distributed
-
-# Where the command is killed, run after run in one work folder: when this is there, the first rank or all.
-MOMENTS = [
-    ("features.part", "one"),
-    ("fine-tuning.part/levels/level_1/training/last/manifest.json", "all"),
-    ("fine-tuning.part/levels/level_2/training/last/manifest.json", "one"),
-    ("embeddings.part/E.npy", "all"),
-]
-
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
@@ -60,31 +46,6 @@ def test_two_ranks_train_what_one_trains(corpus, unbroken):
     assert_same(alone, unbroken, texts, 1e-3)
     heads = [model.predict(texts, ensemble_method="transformer-only") for model in (alone, unbroken)]
     np.testing.assert_allclose(heads[0].data, heads[1].data, atol=1e-3)
-
-
-def test_killed_at_any_moment_it_goes_on(corpus, unbroken):
-    model, chance = corpus / "broken", random.Random(os.environ.get("XMC_TF_TEST_SEED", "0"))
-    work = corpus / "broken.work"
-    for place, whom in MOMENTS:
-
-        def kill(folder, place=place, whom=whom):
-            part = work / place
-            whole = work / place.split(".part")[0] / "stage.json"
-            wait_for(lambda: part.exists() or whole.exists(), 200, place)
-            time.sleep(chance.random() * 0.3)
-            victims = sorted(folder.glob("*.pid"))
-            for victim in victims if whom == "all" else [chance.choice(victims)]:
-                os.kill(int(victim.read_text()), signal.SIGKILL)
-
-        run = horovodrun(
-            "module:xmc_tf.train", *flags(corpus, model, 8), engine="gloo", timeout=300, check=False, during=kill
-        )
-        assert run.returncode != 0, run.describe()
-        assert not model.exists()
-    run = horovodrun("module:xmc_tf.train", *flags(corpus, model, 8), engine="gloo", timeout=300)
-    assert "features: kept from before" in run.ranks[0].output
-    assert "fine-tuning: kept from before" in run.ranks[0].output
-    assert_same(XTransformer.load(model), unbroken, texts_and_labels(corpus, "tst")[0], 1e-4)
 
 
 def test_two_ranks_predict_and_encode_what_one_does(corpus, unbroken, tmp_path):
