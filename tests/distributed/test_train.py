@@ -10,6 +10,7 @@ from xmc_tf.pipeline import XTransformer
 
 pytestmark = pytest.mark.distributed
 
+
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """Texts, labels and a tiny encoder."""
