@@ -47,6 +47,11 @@ class GraphTokenizer(tf.Module):
         self._pad_id = pad_id
         self._check(backend)
 
+    @property
+    def holds(self) -> list[tf.Module]:
+        """What must be saved with a graph that the twin is part of."""
+        return [self._model]
+
     @tf.function(input_signature=[_TEXT], autograph=False)
     def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokenizes.

@@ -39,13 +39,15 @@ class EncoderVectors:
         self.tracked: list[Any] = list((compact or encoder).variables)
         self._encoder = encoder
         self._max_length = max_length
+        # A graph of its own that the signatures share: a server holds several copies of all graphs of a model.
+        self._vectors = tf.function(self._unit_vectors, input_signature=list(self.inputs.values()), autograph=False)
         self._tokenizer: Any = None
         try:
             self._tokenizer = tokenizer.in_graph(max_length)
         except InputError as error:
             _LOG.warning("the exported model takes token ids in place of text: %s", error.problem)
         else:
-            self.tracked.append(self._tokenizer)
+            self.tracked += self._tokenizer.holds
         self.reads_text = self._tokenizer is not None
 
     def of_text(self, text: tf.Tensor) -> tf.Tensor:
@@ -69,7 +71,7 @@ class EncoderVectors:
         ]):  # fmt: skip
             return self._vectors(tf.identity(ids), tf.identity(mask))
 
-    def _vectors(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def _unit_vectors(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         count = tf.shape(ids)[0]
         # Attention cannot be computed over no documents at all: then one is made up and left out again.
         made_up = [[0, tf.cast(tf.equal(count, 0), tf.int32)], [0, 0]]

@@ -49,7 +49,8 @@ class Signatures:
     ) -> None:
         self._tfidf = tfidf
         self._dense = dense
-        self._search = search
+        # A graph of its own that the signatures share: a server holds several copies of all graphs of a model.
+        self._search = tf.function(search.__call__, autograph=False)
         self._answers = answers
         self._nr_sparse = nr_sparse
         self._numbers = {"nr_labels": nr_labels, "k": k, "most": most}
