@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.distributed.launch import environment, horovodrun, python
+from tests.distributed.launch import environment, horovodrun, python, wait_for
 from tests.distributed.warm import warm
 from tests.pipeline.corpus import texts_and_labels, train_flags, write_corpus
 from xmc_tf.metrics import measure
@@ -70,6 +70,8 @@ def train(warmly, folder, model, plan=None, world=2, batch=None):
     run = horovodrun(
         "killed_training.py", json.dumps(told), *flags, world=world, warm=warmly, timeout=900, check=plan is None
     )
+    if plan:
+        wait_for(report.exists, 20, "the report of the kill")
     return run, json.loads(report.read_text()) if plan else None
 
 

@@ -140,6 +140,7 @@ Path(pid_of(report, rank)).write_text(str(os.getpid()))
 if rank == 0:
     ear, tell = os.pipe()
     if os.fork() == 0:
+        os.setsid()  # who ends the ranks when one has died must not end this one before it has told
         os.close(tell)
         os.closerange(0, 3)
         try:
