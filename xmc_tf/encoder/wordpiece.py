@@ -4,8 +4,10 @@ import json
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
+from tensorflow_text.core.pybinds.pywrap_fast_wordpiece_tokenizer_model_builder import build_fast_wordpiece_model
 from tokenizers import Tokenizer
 
 from xmc_tf.encoder.code_points import (
@@ -47,14 +49,11 @@ class WordPiece(tf.Module):
         # A word that the vocabulary knows nothing of, whatever pieces it has: for words that are to be unknown.
         used = {character for piece in pieces for character in piece}
         self._unknown = next(point for point in range(0xE000, 0xF900) if chr(point) not in used)
-        self._tokenizer = tf_text.FastWordpieceTokenizer(
-            pieces,
-            suffix_indicator=model["continuing_subword_prefix"],
-            max_bytes_per_word=4 * self._longest,
-            token_out_type=tf.int32,
-            unknown_token=model["unk_token"],
-            no_pretokenization=True,
+        compiled = build_fast_wordpiece_model(
+            pieces, 4 * self._longest, model["continuing_subword_prefix"], model["unk_token"], True, False
         )
+        # A variable: a constant of a megabyte would be there once for every copy that a server makes of a graph.
+        self._compiled = tf.Variable(np.frombuffer(compiled, np.uint8), trainable=False, name="pieces")
 
     def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokenizes.
@@ -81,7 +80,10 @@ class WordPiece(tf.Module):
         longer = tf.gather(tf.math.unsorted_segment_max(place, word, nr_words), word) >= self._longest
         points = tf.where(is_special(runs.points) | longer, self._unknown, runs.points)
         short = keep_only(Runs(points, word), ~longer | (place == 0))
-        pieces = self._tokenizer.tokenize(encode(short, nr_words))
+        tokenizer = tf_text.FastWordpieceTokenizer(
+            model_buffer=self._compiled.value(), token_out_type=tf.int32, no_pretokenization=True
+        )
+        pieces = tokenizer.tokenize(encode(short, nr_words))
         head = tf.gather(heads, pieces.value_rowids())
         ids = tf.where(is_special(head), head - SPECIAL, pieces.values)
         return ids, tf.gather(rows, pieces.value_rowids())

@@ -4,7 +4,7 @@ What makes it quicker, one text at a time and many:
 
 - tokens of all texts are the rows of one matrix, without the padding; only attention lays them out by text. So every
   layer is a plain product of two matrices, which TensorFlow makes one operation with what is added and the activation,
-  and a batch of texts of different lengths computes for its tokens alone;
+  and a batch of texts of different lengths computes for its tokens alone (rounded up a little, see ``sizes.py``);
 - query, key and value are one product, and the queries' scale lies in its weights.
 """
 
@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from xmc_tf.encoder import Encoder
 from xmc_tf.encoder.pooling import pool
+from xmc_tf.serving.sizes import rounded_up
 
 # What transformers adds to the scores of tokens that are not there.
 _ABSENT = -10_000.0
@@ -112,8 +113,11 @@ class _Layout:
     """
 
     def __init__(self, here: tf.Tensor, mask: tf.Tensor) -> None:
-        self.tokens = tf.where(here)
-        self.flat = tf.where(tf.reshape(here, [-1]))[:, 0]
+        # Some rows more, of no text: places 0, which nothing looks at afterwards.
+        flat = tf.where(tf.reshape(here, [-1]))[:, 0]
+        more = rounded_up(tf.size(flat)) - tf.size(flat)
+        self.tokens = tf.pad(tf.where(here), [[0, more], [0, 0]])
+        self.flat = tf.pad(flat, [[0, more]])
         flat = tf.reshape(tf.cast(here, tf.int32), [-1])
         # Of each place by text its row; of one that is padding some row, which is not looked at.
         self.rows = tf.reshape(tf.maximum(tf.cumsum(flat) - 1, 0), tf.shape(mask))

@@ -9,6 +9,7 @@ import tensorflow as tf
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder, TextTokenizer
 from xmc_tf.serving.bert_graph import BertGraph
+from xmc_tf.serving.sizes import rounded_up
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,8 +75,11 @@ class EncoderVectors:
     def _unit_vectors(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         count = tf.shape(ids)[0]
         # Attention cannot be computed over no documents at all: then one is made up and left out again.
-        made_up = [[0, tf.cast(tf.equal(count, 0), tf.int32)], [0, 0]]
-        longer = [[0, 0], [0, tf.cast(tf.equal(tf.shape(ids)[1], 0), tf.int32)]]
-        ids, mask = (tf.pad(tf.pad(part, longer), made_up) for part in (ids, mask))
+        made_up = tf.cast(tf.equal(count, 0), tf.int32)
+        width = tf.shape(ids)[1]
+        longer = tf.minimum(rounded_up(tf.maximum(width, 1)), self._max_length) - width
+        padding = int(self._encoder.config.pad_token_id or 0)
+        ids = tf.pad(ids, [[0, made_up], [0, longer]], constant_values=padding)
+        mask = tf.pad(tf.pad(mask, [[0, 0], [0, longer]]), [[0, made_up], [0, 0]], constant_values=1)
         vectors = self._run(ids, mask)[:count]
         return tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=1, keepdims=True))
