@@ -45,6 +45,7 @@ SIDEWAYS = {
     ("serving", "tree"): "the exported graph walks the tree",
     ("features", "data"): "TF-IDF reads text files",
     ("features", "collective"): "ranks share out the texts",
+    ("collective", "data"): "ranks write one matrix together",
     ("encoder", "data"): "documents are batched by length",
     ("metrics", "data"): "scores are read from and compared with matrices on disk",
 }
@@ -62,6 +63,7 @@ MODULES_WITHOUT_TENSORFLOW = [
     "collective.launching",
     "collective.partition",
     "collective.solo",
+    "collective.stacking",
     "collective.stalls.marks",
     "collective.stalls.report",
     "collective.stalls.settings",

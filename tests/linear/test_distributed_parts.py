@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,12 +11,13 @@ from hypothesis import strategies as st
 from scipy.sparse import csc_matrix, random_array, vstack
 
 from tests.collective.threads import all_well, on_ranks
+from xmc_tf.collective import stacking
 from xmc_tf.collective.solo import Solo
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix, npz_shared, save_matrix
 from xmc_tf.data.npz import read_npy
 from xmc_tf.data.npz_write import Stream, write_npz
-from xmc_tf.data.stored import open_matrix, stack_rows
+from xmc_tf.data.stored import open_matrix
 from xmc_tf.linear.distributed import joining, training
 from xmc_tf.linear.distributed.account import Account, format_accounts
 from xmc_tf.linear.distributed.blocks import write_block
@@ -135,21 +137,35 @@ def test_a_label_that_is_solved_twice_is_noticed(tmp_path):
         joining.join_blocks(Solo(), [tmp_path / "a.npz", tmp_path / "b.npz"], (2, 3), tmp_path / "W.npz")
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(0, 2**30))
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(0, 2**30), st.integers(1, 4),
+    st.sampled_from([64, 4096]),
+)  # fmt: skip
 @settings(deadline=None, max_examples=30)
-def test_stacked_rows_are_the_file_of_all_rows(tmp_path_factory, heights, seed):
+def test_stacked_rows_are_the_file_of_all_rows(tmp_path_factory, heights, seed, ranks, page):
     folder, rng = tmp_path_factory.mktemp("stack"), np.random.default_rng(seed)
     parts = [random_array((height, 7), density=0.4, rng=rng, dtype=np.float32, format="csr") for height in heights]
     for number, part in enumerate(parts):
         save_matrix(folder / f"{number}.npz", part)
         save_matrix(folder / f"{number}.npy", part.toarray())
-    numbers = range(len(parts))
-    stack_rows([folder / f"{number}.npz" for number in numbers], folder / "all.npz")
-    stack_rows([folder / f"{number}.npy" for number in numbers], folder / "all.npy")
+    cuts = [len(parts) * rank // ranks for rank in range(ranks + 1)]
+    before = stacking.PIECE_ENTRIES, npz_shared.PAGE
+    stacking.PIECE_ENTRIES, npz_shared.PAGE = 5, page
+
+    def stack(one, ending):
+        mine = [folder / f"{number}{ending}" for number in range(cuts[one.rank], cuts[one.rank + 1])]
+        stacking.stack_rows(one, mine, folder / f"all{ending}")
+
+    try:
+        for ending in (".npz", ".npy"):
+            all_well(on_ranks(ranks, partial(stack, ending=ending)))
+    finally:
+        stacking.PIECE_ENTRIES, npz_shared.PAGE = before
     expected = vstack(parts, format="csr")
     save_matrix(folder / "expected.npz", expected)
     assert (folder / "all.npz").read_bytes() == (folder / "expected.npz").read_bytes()
     assert np.array_equal(read_npy(folder / "all.npy"), expected.toarray())
+    assert not list(folder.glob(".*"))
     assert np.array_equal(open_matrix(folder / "all.npz").toarray(), load_matrix(folder / "all.npz").toarray())
 
 

@@ -1,4 +1,4 @@
-"""An .npz that several processes write, each some ranges of its arrays, into one file on a disk that they share.
+"""An .npz (or .npy) that several processes write, each some ranges of its arrays, on a disk that they share.
 
 Where everything lies follows from the arrays' types and lengths. So one lays the file out, everybody writes what is
 theirs in its place, and one puts heads and directory around it: byte for byte what ``write_npz`` writes.
@@ -77,12 +77,9 @@ class SharedNpz:
 
     def cuts(self, name: str, parts: int) -> list[int]:
         """Bounds of about equal ranges of an array, so that no two of them share a page."""
-        array, data = self._members[name], self._places[name].data
+        array = self._members[name]
         assert isinstance(array, Later)
-        item = array.dtype.itemsize
-        even = [array.length * part // parts for part in range(1, parts)]
-        inner = [(-(-(data + item * cut) // PAGE) * PAGE - data) // item for cut in even]
-        return [0, *(min(cut, array.length) for cut in inner), array.length]
+        return _cuts(self._places[name].data, array, parts)
 
     def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> Print:
         """Writes a range of an array.
@@ -92,16 +89,7 @@ class SharedNpz:
             start: where the range begins.
             pieces: its numbers.
         """
-        array = self._members[name]
-        crc, length = 0, 0
-        with self.path.open("r+b", buffering=0) as file:
-            file.seek(self._places[name].data + start * array.dtype.itemsize)
-            for piece in pieces:
-                flat = np.ascontiguousarray(piece, array.dtype).reshape(-1).view(np.uint8).data
-                crc, length = zlib.crc32(flat, crc), length + len(flat)
-                while len(flat):
-                    flat = flat[file.write(flat) :]
-        return Print(crc, length)
+        return _fill(self.path, self._places[name].data, self._members[name].dtype, start, pieces)
 
     def finish(self, prints: Mapping[str, Sequence[Print]]) -> None:
         """Writes all but the ranges.
@@ -129,6 +117,60 @@ class SharedNpz:
             file.seek(self._end)
             with ZipFile(file, "w", ZIP_STORED) as archive:  # begins where the file stands: the directory alone
                 archive.filelist.extend(infos)
+
+
+class SharedNpy:
+    """The same for a dense matrix in an .npy, which has no directory and no checksums.
+
+    Args:
+        path: the file.
+        dtype: of the matrix.
+        shape: of the matrix.
+    """
+
+    NAME = "rows"  # of its only array, which is written as a flat one
+
+    def __init__(self, path: Path, dtype: np.dtype, shape: tuple[int, int]) -> None:
+        self.path, self._head = path, padded_head(dtype, shape, 0)
+        self._array = Later(dtype, shape[0] * shape[1])
+
+    def create(self) -> None:
+        """Makes the file, with its head and of its length."""
+        with self.path.open("wb") as file:
+            file.write(self._head)
+            file.truncate(len(self._head) + self._array.length * self._array.dtype.itemsize)
+
+    def cuts(self, name: str, parts: int) -> list[int]:
+        """Bounds of about equal ranges, so that no two of them share a page."""
+        return _cuts(len(self._head), self._array, parts)
+
+    def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> Print:
+        """Writes a range of the matrix's numbers, row by row."""
+        return _fill(self.path, len(self._head), self._array.dtype, start, pieces)
+
+    def finish(self, prints: Mapping[str, Sequence[Print]]) -> None:
+        """Sees to it that all was written."""
+        if sum(one.length for one in prints[self.NAME]) != self._array.length * self._array.dtype.itemsize:
+            raise InputError(f"{self.path}: the ranges do not add up", fix="delete the work folder")
+
+
+def _cuts(data: int, array: Later, parts: int) -> list[int]:
+    item = array.dtype.itemsize
+    even = [array.length * part // parts for part in range(1, parts)]
+    inner = [(-(-(data + item * cut) // PAGE) * PAGE - data) // item for cut in even]
+    return [0, *(min(cut, array.length) for cut in inner), array.length]
+
+
+def _fill(path: Path, data: int, dtype: np.dtype, start: int, pieces: Iterable[np.ndarray]) -> Print:
+    crc, length = 0, 0
+    with path.open("r+b", buffering=0) as file:
+        file.seek(data + start * dtype.itemsize)
+        for piece in pieces:
+            flat = np.ascontiguousarray(piece, dtype).reshape(-1).view(np.uint8).data
+            crc, length = zlib.crc32(flat, crc), length + len(flat)
+            while len(flat):
+                flat = flat[file.write(flat) :]
+    return Print(crc, length)
 
 
 def _info(name: str, begin: int) -> ZipInfo:

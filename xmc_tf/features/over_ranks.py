@@ -10,10 +10,11 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.partition import balanced
+from xmc_tf.collective.stacking import remove_together, stack_rows
 from xmc_tf.collective.together import together
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import save_matrix
-from xmc_tf.data.stored import open_matrix, stack_rows
+from xmc_tf.data.stored import open_matrix
 from xmc_tf.features import store
 from xmc_tf.features.batches import text_range
 from xmc_tf.features.merging import choose_over_ranks
@@ -107,14 +108,10 @@ def _transform(
                 save_matrix(piece, rows)
 
     together(communicator, weigh)
-    everyones = [piece for several in communicator.allgather(pieces) for *_, piece in several]
-
-    def join() -> None:
-        if len(everyones) == 1:
-            everyones[0].replace(target)
-        else:
-            stack_rows(everyones, target)
-        for piece in target.parent.glob(f"{target.stem}-*-*.npz"):  # other ranks' of an interrupted run too
-            piece.unlink()
-
-    together(communicator, lambda: join() if communicator.rank == 0 else None)
+    if len(mine := [piece for *_, piece in pieces]) == communicator.size == 1:
+        together(communicator, lambda: mine[0].replace(target))
+    else:
+        stack_rows(communicator, mine, target)
+    # Those of other ranks of an interrupted run too.
+    leftovers = target.parent.glob(f"{target.stem}-*-*.npz") if communicator.rank == 0 else []
+    remove_together(communicator, leftovers)

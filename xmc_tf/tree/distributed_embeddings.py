@@ -9,10 +9,11 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.partition import balanced
+from xmc_tf.collective.stacking import remove_together, stack_rows
 from xmc_tf.collective.together import together
 from xmc_tf.data import Features, as_features, save_matrix
 from xmc_tf.data.npz import read_npy
-from xmc_tf.data.stored import open_matrix, stack_rows
+from xmc_tf.data.stored import open_matrix
 from xmc_tf.tree.label_documents import documents_of_labels, label_matrix, label_work
 from xmc_tf.tree.label_embeddings import label_embedding, sum_documents
 from xmc_tf.tree.threads import even_cuts
@@ -45,17 +46,12 @@ def label_embeddings_over_ranks(
                     part = ours.sparse if suffix == ".npz" else ours.dense
                     save_matrix(_file(folder, method, names[-1], suffix), part)
 
-        def stack() -> None:
-            for suffix in suffixes:
-                parts = [_file(folder, method, name, suffix) for name in everyones]
-                stack_rows(parts, _file(folder, method, "all", suffix))
-                for part in parts:
-                    part.unlink()
-
         share = _share(communicator, X, Y) if method == "pifa" else None
         together(communicator, make)
-        everyones = [name for several in communicator.allgather(names) for name in several]
-        together(communicator, lambda: stack() if communicator.rank == 0 else None)
+        for suffix in suffixes:
+            pieces = [_file(folder, method, name, suffix) for name in names]
+            stack_rows(communicator, pieces, _file(folder, method, "all", suffix))
+            remove_together(communicator, pieces)
     sparse, dense = _file(folder, method, "all", ".npz"), _file(folder, method, "all", ".npy")
     return Features(
         open_matrix(sparse) if ".npz" in suffixes else None,

@@ -1,19 +1,20 @@
 """Blocks of columns become one level's W: each rank writes a part of it, and holds no more than a piece."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.stacking import PIECE_ENTRIES, part_of, write_together
 from xmc_tf.collective.together import together
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.matrices import index_type
-from xmc_tf.data.npz_shared import Later, Print, SharedNpz
+from xmc_tf.data.npz_shared import Later, SharedNpz
 from xmc_tf.linear.distributed.blocks import Block, open_block
 
-PIECE_ENTRIES = 1 << 22  # 16 MB
 _FIELDS: dict[str, Literal["features", "weights"]] = {"indices": "features", "data": "weights"}
 
 
@@ -75,29 +76,13 @@ def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[
     columns = together(communicator, lambda: _Columns([open_block(path) for path in paths], shape[1]))
     nr_entries = int(columns.indptr[-1])
     index = index_type(shape, nr_entries)
-    part = target.with_name(f".{target.name}.part")  # what a run that was killed has left is written over
-    file = SharedNpz(part, {
+    file = SharedNpz(part_of(target), {
         "indices": Later(np.dtype(index), nr_entries),
         "indptr": columns.indptr.astype(index),
         "format": np.array(b"csc"),
         "shape": np.array(shape, dtype=np.int64),
         "data": Later(np.dtype(np.float32), nr_entries),
     })  # fmt: skip
-    first, rank = communicator.rank == 0, communicator.rank
-    together(communicator, lambda: file.create() if first else None)
-
-    def fill() -> dict[str, Print]:
-        prints = {}
-        for name, field in _FIELDS.items():
-            begin, end = file.cuts(name, communicator.size)[rank : rank + 2]
-            prints[name] = file.fill(name, begin, columns.pieces(field, begin, end))
-        return prints
-
-    everyones = communicator.allgather(together(communicator, fill))
-
-    def finish() -> None:
-        file.finish({name: [prints[name] for prints in everyones] for name in _FIELDS})
-        part.replace(target)
-
-    together(communicator, lambda: finish() if first else None)
+    ranges = {name: partial(columns.pieces, field) for name, field in _FIELDS.items()}
+    write_together(communicator, file, target, ranges)
     return nr_entries

@@ -7,9 +7,9 @@ import numpy as np
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.partition import balanced
+from xmc_tf.collective.stacking import remove_together, stack_rows
 from xmc_tf.collective.together import together
 from xmc_tf.data import Features, save_matrix
-from xmc_tf.data.stored import stack_rows
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.xlinear import XLinear
 
@@ -41,11 +41,5 @@ def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, 
                     save_matrix(piece, model.predict(X.rows(slice(a, b)), threads=account.threads))
 
     together(communicator, predict)
-    everyones = [piece for several in communicator.allgather(pieces) for piece in several]
-    together(communicator, lambda: stack_rows(everyones, target) if communicator.rank == 0 else None)
-    together(communicator, lambda: _remove(pieces))
-
-
-def _remove(paths: list[Path]) -> None:
-    for path in paths:
-        path.unlink()
+    stack_rows(communicator, pieces, target)
+    remove_together(communicator, pieces)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.stacking import remove_together
 from xmc_tf.collective.together import together
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import Features
@@ -125,12 +126,7 @@ def _join(
         paths = [work.blocks / block_name(sub, work.key) for sub in plan if sub.level == t]
         with account.busy(1.0):
             join_blocks(communicator, paths, (int(nr_rows), int(problem.clusters.shape[0])), work.weights(t))
-        together(communicator, partial(_remove, paths[communicator.rank :: communicator.size]))
-
-
-def _remove(paths: Sequence[Path]) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)
+        remove_together(communicator, paths[communicator.rank :: communicator.size])
 
 
 def threads_of_rank(communicator: Communicator, threads: int) -> int:
