@@ -10,7 +10,7 @@ from xmc_tf.collective.together import together
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, save_matrix
-from xmc_tf.params import truth
+from xmc_tf.params import add_verbosity, truth
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.model import XTransformer
 from xmc_tf.pipeline.over_ranks import share_of
@@ -43,10 +43,7 @@ def parser() -> argparse.ArgumentParser:
     add("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs where there are any")
     add("--batch-gen-workers", help=argparse.SUPPRESS)  # of the peer's scripts, as is the next
     add("--max-pred-chunk", help=argparse.SUPPRESS)
-    add(
-        "--verbose-level", type=int, default=1, choices=range(4), metavar="0-3",
-        help="0: warnings, 1: progress, 2 and 3: more",
-    )  # fmt: skip
+    add_verbosity(out)
     return out
 
 

@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
 from xmc_tf.linear.model_folder import read_facts
 from xmc_tf.linear.text_ranker import TextRanker
-from xmc_tf.params import POST_PROCESSORS
+from xmc_tf.params import add_answers, add_verbosity
 
 _LOG = logging.getLogger(__name__)
 _PRECISIONS = ("fp32", "fp16", "int8")
@@ -35,9 +35,7 @@ def parser() -> argparse.ArgumentParser:
     add = out.add_argument
     add("-m", "--model-folder", required=True, metavar="DIR", help="the model")
     add("-o", "--output", required=True, metavar="DIR", help="where to; its last part is the version, such as 1")
-    add("-k", "--only-topk", type=int, metavar="INT", help="labels a text; the model's own where not given")
-    add("-b", "--beam-size", type=int, metavar="INT", help="nodes kept at each level; the model's own where not given")
-    add("-pp", "--post-processor", choices=POST_PROCESSORS, help="of the scores; the model's own where not given")
+    add_answers(out)
     add("--threshold", type=float, metavar="NUMBER", help="labels with a lower score are left out")
     add("--weights", choices=_PRECISIONS, default="fp32", help="how the rankers' weights are kept")
     add("-t", "--text-path", metavar="FILE", help="texts, one a line: some of them become warm-up requests")
@@ -45,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
         "-y", "--label-path", metavar="FILE", help="their labels: prints the precision of the model and of the exported"
     )
     add("--warmup", type=int, default=64, metavar="INT", help="how many warm-up requests; 0 for none")
-    add("--verbose-level", type=int, default=1, choices=range(4), metavar="0-3", help="0: warnings, 1: progress")
+    add_verbosity(out)
     return out
 
 

@@ -15,7 +15,7 @@ from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_features, load_matrix, save_matrix
-from xmc_tf.params import ENSEMBLES, POST_PROCESSORS, truth
+from xmc_tf.params import ENSEMBLES, add_answers, add_verbosity, truth
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.inputs import Texts
 from xmc_tf.pipeline.model import XTransformer
@@ -67,9 +67,7 @@ def parser() -> argparse.ArgumentParser:
         help="where predictions go: .npz a matrix, .jsonl one line a document with names; without it they are printed",
     )  # fmt: skip
     add("-y", "--label-path", metavar="FILE", help="the true labels: prints precision and recall")
-    add("-k", "--only-topk", type=int, metavar="INT", help="labels a document; the model's own where not given")
-    add("-b", "--beam-size", type=int, metavar="INT", help="nodes kept at each level; the model's own where not given")
-    add("-pp", "--post-processor", choices=POST_PROCESSORS, help="of the scores; the model's own where not given")
+    add_answers(out)
     add(
         "--ensemble-method", choices=ENSEMBLES,
         help="whose scores count: the rankers' (concat-only), the label head's (transformer-only), or both; "
@@ -81,10 +79,7 @@ def parser() -> argparse.ArgumentParser:
     add("--batch-gen-workers", help=argparse.SUPPRESS)  # of the peer's scripts, as is --seed
     add("--seed", help=argparse.SUPPRESS)
     add("-n", "--threads", type=int, default=-1, metavar="INT", help="-1 for one a core")
-    add(
-        "--verbose-level", type=int, default=1, choices=range(4), metavar="0-3",
-        help="0: warnings, 1: progress, 2 and 3: more",
-    )  # fmt: skip
+    add_verbosity(out)
     return out
 
 

@@ -27,7 +27,7 @@ from xmc_tf.data import (
 )
 from xmc_tf.linear.text_ranker import TextRanker
 from xmc_tf.metrics import format_table, measure, percent
-from xmc_tf.params import POST_PROCESSORS
+from xmc_tf.params import add_answers, add_verbosity
 
 _LOG = logging.getLogger(__name__)
 _DESCRIPTION = """Predicts with a model of xmc_tf.linear.train, or with rankers that PECOS trained.
@@ -67,15 +67,7 @@ def parser() -> argparse.ArgumentParser:
         help="where predictions go: .npz a matrix, .jsonl one line a document with names; without it they are printed",
     )
     out.add_argument("-y", "--label-path", metavar="FILE", help="the true labels: prints precision and recall")
-    out.add_argument(
-        "-k", "--only-topk", type=int, metavar="INT", help="labels a document; the model's own where not given"
-    )
-    out.add_argument(
-        "-b", "--beam-size", type=int, metavar="INT", help="nodes kept at each level; the model's own where not given"
-    )
-    out.add_argument(
-        "-pp", "--post-processor", choices=POST_PROCESSORS, help="of the scores; the model's own where not given"
-    )
+    add_answers(out)
     out.add_argument(
         "-so", "--selected-output", metavar="FILE", help="score these labels only: documents × labels, .npz"
     )
@@ -88,14 +80,7 @@ def parser() -> argparse.ArgumentParser:
         help="documents that are predicted at a time",
     )
     out.add_argument("-n", "--threads", type=int, default=-1, metavar="INT", help="-1 for one a core")
-    out.add_argument(
-        "--verbose-level",
-        type=int,
-        default=1,
-        choices=range(4),
-        metavar="0-3",
-        help="0: warnings, 1: progress, 2 and 3: more",
-    )
+    add_verbosity(out)
     return out
 
 

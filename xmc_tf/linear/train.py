@@ -34,6 +34,7 @@ from xmc_tf.params import (
     RankerPredParams,
     TfidfParams,
     add_arguments,
+    add_verbosity,
     from_arguments,
     linear_skeleton,
     load_blocks,
@@ -171,14 +172,7 @@ def parser() -> argparse.ArgumentParser:
     words = out.add_argument_group("TF-IDF (with -t)")
     add_arguments(words, TfidfParams, "ngram_max", "min_df", "max_features", "sublinear_tf")
     out.add_argument("--logdir", metavar="DIR", help="curves for TensorBoard: what each rank does, when it will end")
-    out.add_argument(
-        "--verbose-level",
-        type=int,
-        default=1,
-        choices=range(4),
-        metavar="0-3",
-        help="0: warnings, 1: progress, 2 and 3: more",
-    )
+    add_verbosity(out)
     return out
 
 

@@ -32,6 +32,7 @@ from xmc_tf.params.linear import (
 )
 from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
 from xmc_tf.params.overrides import override_levels
+from xmc_tf.params.shared_flags import add_answers, add_verbosity
 from xmc_tf.params.tfidf import TfidfParams
 from xmc_tf.params.tree import HierarchicalKMeansParams
 from xmc_tf.params.values import knob
@@ -59,7 +60,9 @@ __all__ = [
     "TfidfParams",
     "XTransformerParams",
     "XTransformerPredParams",
+    "add_answers",
     "add_arguments",
+    "add_verbosity",
     "from_arguments",
     "knob",
     "linear_skeleton",

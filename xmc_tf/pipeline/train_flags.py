@@ -15,6 +15,7 @@ from xmc_tf.params import (
     TfidfParams,
     XTransformerParams,
     add_arguments,
+    add_verbosity,
     truth,
 )
 
@@ -159,10 +160,7 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
         help="where finished stages are kept until the model is complete; all hosts must see it (default: MODEL.work)",
     )  # fmt: skip
     group.add_argument("--keep-work", action="store_true", help="keep them afterwards too")
-    group.add_argument(
-        "--verbose-level", type=int, default=1, choices=range(4), metavar="0-3",
-        help="0: warnings, 1: progress, 2 and 3: more",
-    )  # fmt: skip
+    add_verbosity(group)
 
 
 def _add_switch(group: argparse._ArgumentGroup, flag: str, meaning: str) -> None:
