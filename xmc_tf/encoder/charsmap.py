@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tokenizers.normalizers import Precompiled
 
-from xmc_tf.encoder.code_points import NR_CODE_POINTS, CharacterTable, Runs, every_character, keep_only
+from xmc_tf.encoder.code_points import NR_CODE_POINTS, CharacterTable, Runs, every_character, keep_only, places_of
 from xmc_tf.encoder.special_tokens import no_twin, segment_starts
 
 _SHORT = 6  # bytes
@@ -72,7 +72,7 @@ class Charsmap(tf.Module):
         single = _has(flags, _SINGLE) & heads & short
         place = tf.where(found_two, place_two, place_three)
         replaced = tf.where((found_two | found_three) & ~single, NR_CODE_POINTS + place, runs.points)
-        whole = tf.boolean_mask(single | found_two | found_three, heads)
+        whole = tf.gather(single | found_two | found_three, places_of(heads))
         # Of a cluster that is replaced whole only the head goes on.
         return self._table(keep_only(Runs(replaced, runs.rows), heads | ~tf.gather(whole, cluster)))
 

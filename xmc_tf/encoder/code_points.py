@@ -41,12 +41,12 @@ class Runs(NamedTuple):
 def decode(texts: tf.Tensor) -> Runs:
     """Strings [n] to code points; what is no UTF-8 becomes U+FFFD."""
     ragged = tf.strings.unicode_decode(texts, "UTF-8", errors="replace", replace_control_characters=False)
-    return Runs(ragged.values, ragged.value_rowids())
+    return Runs(ragged.values, rows_of(ragged.row_splits))
 
 
 def encode(runs: Runs, nr_rows: tf.Tensor) -> tf.Tensor:
     """Code points to strings [nr_rows]."""
-    ragged = tf.RaggedTensor.from_value_rowids(runs.points, runs.rows, nr_rows, validate=False)
+    ragged = tf.RaggedTensor.from_row_splits(runs.points, splits_of(runs.rows, nr_rows), validate=False)
     return tf.strings.unicode_encode(ragged, "UTF-8", errors="replace")
 
 
@@ -135,7 +135,31 @@ def ask_everywhere(function: Callable[[str], list[str]]) -> list[str | None]:
 
 def keep_only(runs: Runs, keep: tf.Tensor) -> Runs:
     """Leaves out the points that are not to be kept."""
-    return Runs(tf.boolean_mask(runs.points, keep), tf.boolean_mask(runs.rows, keep))
+    return at_places(runs, places_of(keep))
+
+
+def at_places(runs: Runs, places: tf.Tensor) -> Runs:
+    """The points at some places."""
+    return Runs(tf.gather(runs.points, places), tf.gather(runs.rows, places))
+
+
+# What follows could be said by ragged tensors and boolean masks, in ten times as many operations. One text gives them
+# so little to do that their number is what tokenizing takes.
+
+
+def places_of(flags: tf.Tensor) -> tf.Tensor:
+    """Where flags [n] are set."""
+    return tf.squeeze(tf.where(flags), axis=1)
+
+
+def rows_of(splits: tf.Tensor) -> tf.Tensor:
+    """The row of each entry, by where the rows begin and the last one ends."""
+    return tf.searchsorted(splits, tf.range(splits[-1]), side="right", out_type=tf.int64) - 1
+
+
+def splits_of(rows: tf.Tensor, nr_rows: tf.Tensor) -> tf.Tensor:
+    """Where rows begin, and where the last one ends, by the ascending row of each entry."""
+    return tf.searchsorted(rows, tf.range(nr_rows + 1), side="left", out_type=tf.int64)
 
 
 def positions_in_rows(rows: tf.Tensor) -> tf.Tensor:

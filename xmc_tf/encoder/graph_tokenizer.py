@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 from tokenizers import Tokenizer
 
-from xmc_tf.encoder.code_points import decode
+from xmc_tf.encoder.code_points import decode, splits_of
 from xmc_tf.encoder.special_tokens import SpecialTokens, no_twin
 from xmc_tf.encoder.unigram import Unigram
 from xmc_tf.encoder.wordpiece import WordPiece
@@ -65,11 +65,22 @@ class GraphTokenizer(tf.Module):
         with tf.device("CPU:0"):  # there are no string kernels on a GPU
             nr_rows = tf.size(texts, out_type=tf.int64)
             ids, rows = self._model(self._raw.mark(decode(texts)), self._limit)
-            body = tf.RaggedTensor.from_value_rowids(ids, rows, nr_rows, validate=False)[:, : self._limit]
-            whole = tf.concat([_repeated(self._before, nr_rows), body, _repeated(self._behind, nr_rows)], axis=1)
-            padded = whole.to_tensor(default_value=self._pad_id)
-            mask = tf.sequence_mask(whole.row_lengths(), tf.shape(padded)[1], dtype=tf.int32)
-            return padded, mask
+            return self._laid_out(ids, splits_of(rows, nr_rows))
+
+    def _laid_out(self, ids: tf.Tensor, splits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Padded ids and mask of the ids of all texts, special tokens around each."""
+        nr_before, nr_behind, count = len(self._before), len(self._behind), tf.size(ids, out_type=tf.int64)
+        extra = tf.constant([*self._before, *self._behind, self._pad_id], tf.int32)
+        first, sizes = splits[:-1, None], tf.minimum(splits[1:] - splits[:-1], self._limit)[:, None]
+        longest = tf.reduce_max(tf.concat([[[0]], sizes], axis=0), axis=0)
+        place = tf.range(nr_before + longest[0] + nr_behind)[None]
+        end = nr_before + sizes
+        # Of each place what stands there: a token before the text, of it, behind it, or nothing.
+        at = tf.where(place < end + nr_behind, count + nr_before + place - end, count + nr_before + nr_behind)
+        at = tf.where(place < end, first + place - nr_before, at)
+        at = tf.where(place < nr_before, count + place, at)
+        mask = tf.cast(place < end + nr_behind, tf.int32)
+        return tf.gather(tf.concat([ids, extra], axis=0), at), mask
 
     def _check(self, backend: Tokenizer) -> None:
         """Compares with the original on texts that differ where anything does; most tokenizers are one's own."""
@@ -79,12 +90,6 @@ class GraphTokenizer(tf.Module):
             expected = [*self._before, *inner, *self._behind]
             if row[:length].tolist() != expected:
                 raise no_twin(f"for {text!r} the graph gives {row[:length].tolist()} instead of {expected}")
-
-
-def _repeated(ids: tuple[int, ...], nr_rows: tf.Tensor) -> tf.RaggedTensor:
-    # Ragged, so that it can be put beside the ragged rows of ids.
-    tiled = tf.tile(tf.constant(ids, tf.int32, [len(ids)]), [tf.cast(nr_rows, tf.int32)])
-    return tf.RaggedTensor.from_uniform_row_length(tiled, len(ids), nrows=nr_rows, validate=False)
 
 
 _PROBES = [

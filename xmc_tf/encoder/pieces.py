@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.encoder.code_points import SPECIAL, Runs, positions_in_rows, starts_of
+from xmc_tf.encoder.code_points import SPECIAL, Runs, places_of, positions_in_rows, starts_of
 from xmc_tf.encoder.special_tokens import is_special, no_twin
 
 LONGEST_WORD = 20_000
@@ -75,7 +75,8 @@ class LikeliestPieces(tf.Module):
         unknown = (ids == self._unknown) & ~is_special(heads)
         again = tf.concat([tf.zeros_like(unknown[:1]), unknown[:-1]], axis=0) & unknown
         keep = ~(again & ~starts_of(tf.gather(word, begins)))
-        return tf.boolean_mask(ids, keep), tf.gather(runs.rows, tf.boolean_mask(begins, keep))
+        kept = places_of(keep)
+        return tf.gather(ids, kept), tf.gather(runs.rows, tf.gather(begins, kept))
 
     def _pieces_from(self, points: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
         """int32 [C, longest]: the piece of each length that begins at each character, -1 for none."""
@@ -174,7 +175,8 @@ def _cuts(back: tf.Tensor, first: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
         cut = last - tf.gather(back, last) + 1
         found = tf.tensor_scatter_nd_update(found, cut[:, None], tf.ones_like(cut, tf.bool))
         more = cut > begin
-        return tf.boolean_mask(cut - 1, more), tf.boolean_mask(begin, more), found
+        left = places_of(more)
+        return tf.gather(cut - 1, left), tf.gather(begin, left), found
 
     _, _, found = tf.while_loop(
         lambda last, begin, found: tf.size(last) > 0,

@@ -10,7 +10,16 @@ import tensorflow as tf
 from tokenizers import Tokenizer
 
 from xmc_tf.encoder.charsmap import Charsmap
-from xmc_tf.encoder.code_points import CharacterTable, Runs, ask_everywhere, keep_only, positions_in_rows, starts_of
+from xmc_tf.encoder.code_points import (
+    CharacterTable,
+    Runs,
+    ask_everywhere,
+    at_places,
+    keep_only,
+    places_of,
+    positions_in_rows,
+    starts_of,
+)
 from xmc_tf.encoder.pieces import LikeliestPieces
 from xmc_tf.encoder.special_tokens import SpecialTokens, is_special, is_whitespace, no_twin, segment_starts
 
@@ -54,7 +63,7 @@ class Unigram(tf.Module):
             runs = step(runs)
         runs = self._late.mark(runs)
         runs, starts = self._splits(runs)
-        rows = tf.boolean_mask(runs.rows, starts)
+        rows = tf.gather(runs.rows, places_of(starts))
         word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
         # A word has one token at least.
         keep = tf.gather(positions_in_rows(rows) < limit, word)
@@ -143,7 +152,8 @@ def _stripping(config: dict[str, Any]) -> Step:
         segment, count = tf.cumsum(starts) - 1, tf.reduce_sum(starts)
         here = tf.range(tf.size(segment, out_type=tf.int64))
         solid = ~is_whitespace(runs.points)
-        places, owners = tf.boolean_mask(here, solid), tf.boolean_mask(segment, solid)
+        places = places_of(solid)
+        owners = tf.gather(segment, places)
         first = tf.math.unsorted_segment_min(places, owners, count)
         last = tf.math.unsorted_segment_max(places, owners, count)
         keep = tf.ones_like(solid)
@@ -190,7 +200,8 @@ class _Words(tf.Module):
                 space = is_whitespace(runs.points)
                 starts |= tf.concat([tf.zeros_like(space[:1]), space[:-1]], axis=0)
                 # Where the first of a split is whitespace, the next begins it; leaving both out would join two.
-                starts, runs = tf.boolean_mask(starts, ~space), keep_only(runs, ~space)
+                inner = places_of(~space)
+                starts, runs = tf.gather(starts, inner), at_places(runs, inner)
         points = tf.where(runs.points == _SPACE, self._mark, runs.points)
         lacking = starts & (points != self._mark) & ~is_special(points)
         sizes = 1 + tf.cast(lacking, tf.int64)

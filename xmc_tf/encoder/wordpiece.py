@@ -15,9 +15,12 @@ from xmc_tf.encoder.code_points import (
     CharacterTable,
     Runs,
     ask_everywhere,
+    at_places,
     encode,
     keep_only,
+    places_of,
     positions_in_rows,
+    rows_of,
 )
 from xmc_tf.encoder.special_tokens import is_special, no_twin, segment_starts
 
@@ -69,14 +72,14 @@ class WordPiece(tf.Module):
         space = runs.points == _SPACE
         behind = tf.concat([tf.zeros_like(space[:1]), space[:-1]], axis=0)
         # A new word begins behind a space and at the border of a segment.
-        starts = tf.boolean_mask(segment_starts(runs) | behind, ~space)
-        runs = keep_only(runs, ~space)
+        inner = places_of(~space)
+        starts = tf.gather(segment_starts(runs) | behind, inner)
+        runs = at_places(runs, inner)
         word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
-        heads = tf.boolean_mask(runs.points, starts)
-        rows = tf.boolean_mask(runs.rows, starts)
+        heads = at_places(runs, places_of(starts))
         place = positions_in_rows(word)
         # Special tokens, and words longer than the tokenizer takes, are unknown words of one character for now.
-        nr_words = tf.size(rows, out_type=tf.int64)
+        nr_words = tf.size(heads.rows, out_type=tf.int64)
         longer = tf.gather(tf.math.unsorted_segment_max(place, word, nr_words), word) >= self._longest
         points = tf.where(is_special(runs.points) | longer, self._unknown, runs.points)
         short = keep_only(Runs(points, word), ~longer | (place == 0))
@@ -84,9 +87,8 @@ class WordPiece(tf.Module):
             model_buffer=self._compiled.value(), token_out_type=tf.int32, no_pretokenization=True
         )
         pieces = tokenizer.tokenize(encode(short, nr_words))
-        head = tf.gather(heads, pieces.value_rowids())
-        ids = tf.where(is_special(head), head - SPECIAL, pieces.values)
-        return ids, tf.gather(rows, pieces.value_rowids())
+        head = at_places(heads, rows_of(pieces.row_splits))
+        return tf.where(is_special(head.points), head.points - SPECIAL, pieces.values), head.rows
 
 
 @lru_cache(maxsize=4)
