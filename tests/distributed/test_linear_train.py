@@ -128,7 +128,7 @@ def test_one_process_goes_on_where_ranks_were_killed(corpus, one_process, tmp_pa
     work = work_path(tmp_path / "model")
 
     def kill(folder):
-        wait_for(lambda: len(list(work.glob("blocks/*.npz"))) >= 3, what="three solved sub-problems")
+        wait_for(lambda: len(list(work.glob("blocks/*.columns"))) >= 3, what="three solved sub-problems")
         for victim in (0, 1):
             os.kill(int((folder / f"{victim}.pid").read_text()), signal.SIGKILL)
 

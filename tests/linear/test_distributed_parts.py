@@ -1,7 +1,10 @@
 """The parts of training over ranks by themselves: cuts, claims, joined files, threads, the table."""
 
+import os
+import resource
 import threading
 import time
+import zlib
 from functools import partial
 
 import numpy as np
@@ -18,7 +21,7 @@ from xmc_tf.data import load_matrix, npz_shared, save_matrix
 from xmc_tf.data.npz import read_npy
 from xmc_tf.data.npz_write import Stream, write_npz
 from xmc_tf.data.stored import open_matrix
-from xmc_tf.linear.distributed import joining, training
+from xmc_tf.linear.distributed import inputs, joining, training
 from xmc_tf.linear.distributed.account import Account, format_accounts
 from xmc_tf.linear.distributed.blocks import write_block
 from xmc_tf.linear.distributed.claims import Claims
@@ -221,3 +224,52 @@ def test_waiting_for_others_is_not_work():
     early, late = all_well(on_ranks(2, work))
     assert early < 0.2
     assert late >= 0.4
+
+
+@given(st.integers(0, 5000), st.integers(1, 4), st.integers(0, 2**30))
+@settings(deadline=None, max_examples=20)
+def test_ranks_that_see_one_file_share_its_checksum(tmp_path_factory, size, ranks, seed):
+    folder = tmp_path_factory.mktemp("prints")
+    content = np.random.default_rng(seed).bytes(size)
+    shared, own = folder / "shared", [folder / f"own-{rank}" for rank in range(ranks)]
+    for path in [shared, *own]:
+        path.write_bytes(content)
+    read = []
+
+    def noted(path, begin, end):
+        read.append((path.name, end - begin))
+        return crc(path, begin, end)
+
+    def prints(one, path, host="here"):
+        one.host = host
+        return inputs.fingerprints(one, [path])
+
+    crc, inputs._crc = inputs._crc, noted
+    try:
+        expected = (size, zlib.crc32(content))
+        for found in all_well(on_ranks(ranks, lambda one: prints(one, shared))):
+            assert found == [("shared", *expected)]
+        assert sum(length for _, length in read) == size
+        for rank, found in enumerate(all_well(on_ranks(ranks, lambda one: prints(one, own[one.rank])))):
+            assert found == [(f"own-{rank}", *expected)]  # other files: each reads its own
+        assert sum(length for _, length in read) == size + ranks * size
+        all_well(on_ranks(ranks, lambda one: prints(one, shared, f"host{one.rank}")))  # so does each host
+        assert sum(length for _, length in read) == size + 2 * ranks * size
+    finally:
+        inputs._crc = crc
+
+
+def test_more_blocks_than_files_may_be_open(tmp_path):
+    W = csc_matrix(random_array((12, 90), density=0.3, rng=np.random.default_rng(0), dtype=np.float32))
+    W.sort_indices()
+    paths = [tmp_path / f"{label}.columns" for label in range(90)]
+    for label, path in enumerate(paths):
+        write_block(path, [columns_of(W, [label])])
+    save_matrix(tmp_path / "expected.npz", W)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, before[1]))
+    try:
+        joining.join_blocks(Solo(), paths, W.shape, tmp_path / "W.npz")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert (tmp_path / "W.npz").read_bytes() == (tmp_path / "expected.npz").read_bytes()

@@ -97,7 +97,8 @@ def _piece(path: Path, dense: bool) -> _Piece:
         rows, columns = read_npy(path, name="work file").shape
         return _Piece(path, rows, columns, rows * columns)
     matrix = open_matrix(path)
-    return _Piece(path, *matrix.shape, int(matrix.indptr[-1]))
+    rows, columns = matrix.shape
+    return _Piece(path, rows, columns, int(matrix.indptr[-1]))
 
 
 def _stack_sparse(communicator: Communicator, pieces: Sequence[_Piece], target: Path) -> None:

@@ -76,12 +76,12 @@ def _share(communicator: Communicator, X: Features, Y: spmatrix) -> np.ndarray:
     labels, size, rank = label_matrix(Y), communicator.size, communicator.rank
     first, last = (int(np.searchsorted(labels.indptr, labels.nnz * part // size)) for part in (rank, rank + 1))
     first, last = (0 if rank == 0 else first), (labels.shape[0] if rank == size - 1 else last)
-    entries = np.full(last - first, X.nr_dense + 1)
-    if X.sparse is not None:
-        entries += np.diff(X.sparse.indptr[first : last + 1])
-    work = communicator.allreduce_array(label_work(labels, entries, first, last))
-    a, b = balanced(work, size).range(rank)
-    before = np.concatenate(([0], np.cumsum(work[a:b])))
+    documents = np.ones(last - first, np.int64)
+    entries = documents if X.sparse is None else documents + np.diff(X.sparse.indptr[first : last + 1])
+    sparse, count = (communicator.allreduce_array(label_work(labels, one, first, last)) for one in (entries, documents))
+    a, b = balanced(sparse + X.nr_dense * count, size).range(rank)
+    # Dense vectors are summed as they come, sparse ones are held until all of a label's are there.
+    before = np.concatenate(([0], np.cumsum(sparse[a:b] + X.nr_dense)))
     # Each piece takes a look at all documents' pointers.
     return a + even_cuts(before, 1 + int(before[-1]) // max(_PIECE_ENTRIES, 4 * X.nr_rows)) if b > a else np.array([a])
 

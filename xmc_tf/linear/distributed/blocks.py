@@ -1,6 +1,11 @@
-"""Solved sub-problems on disk: the weight columns of some labels, in the order in which they were solved."""
+"""Solved sub-problems on disk: the weight columns of some labels, in the order in which they were solved.
 
-from collections.abc import Sequence
+A training has thousands of them, and every rank opens all: so they are no archives, but a head (how many labels and how
+many weights) and four arrays behind one another: labels, how many weights each has, features, weights.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,61 +13,75 @@ import numpy as np
 
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.npz import read_npz
-from xmc_tf.data.npz_write import Stream, write_npz
 from xmc_tf.linear.distributed.plan import SubProblem
 from xmc_tf.linear.kernels.emit import Columns
+
+_MAGIC = b"xmc_tf solved 1\n"
+_HEAD_BYTES = len(_MAGIC) + 16
+_LABEL_BYTES, _WEIGHT_BYTES = 16, 8
 
 
 class Block(NamedTuple):
     """Some labels' columns.
 
     Args:
+        path: the file.
         labels: whose they are.
         counts: how many weights each has.
-        features: the row of each weight; mapped.
-        weights: the weights; mapped.
     """
 
+    path: Path
     labels: np.ndarray
     counts: np.ndarray
-    features: np.ndarray
-    weights: np.ndarray
+
+    def columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """The features and the weights of all columns, one label's behind the other's; mapped."""
+        nr_weights = int(self.counts.sum())
+        if nr_weights == 0:
+            return np.zeros(0, np.int32), np.zeros(0, np.float32)
+        start = _HEAD_BYTES + _LABEL_BYTES * len(self.labels)
+        both = np.memmap(self.path, np.int32, "r", start, (2, nr_weights)).view(np.ndarray)
+        return both[0], both[1].view(np.float32)
 
 
 def block_name(sub: SubProblem, key: str) -> str:
     """The file's name: where the sub-problem is from, and the key of the inputs."""
-    return f"{sub.level}.{sub.first}-{sub.last}.{key[:12]}.npz"
+    return f"{sub.level}.{sub.first}-{sub.last}.{key[:12]}.columns"
 
 
 def write_block(path: Path, parts: Sequence[Columns]) -> None:
     """Writes the columns of a sub-problem's tasks, whole or not at all."""
-    with atomic_file(path) as file:
-        write_npz(file, {
-            "labels": np.concatenate([part.labels for part in parts]),
-            "counts": np.concatenate([np.diff(part.indptr) for part in parts]),
-            "features": _one_after_the_other([part.features for part in parts]),
-            "weights": _one_after_the_other([part.weights for part in parts]),
-        })  # fmt: skip
+    labels = np.concatenate([part.labels for part in parts]).astype(np.int64)
+    counts = np.concatenate([np.diff(part.indptr) for part in parts]).astype(np.int64)
+    head = np.array([len(labels), counts.sum()], np.int64)
+    with atomic_file(path) as part, part.open("wb") as file:
+        file.write(_MAGIC)
+        for array in (head, labels, counts, *_as(np.int32, (one.features for one in parts))):
+            file.write(array.data)
+        for array in _as(np.float32, (one.weights for one in parts)):
+            file.write(array.data)
 
 
-def _one_after_the_other(arrays: Sequence[np.ndarray]) -> Stream:
-    return Stream(arrays[0].dtype, sum(map(len, arrays)), lambda: arrays)
+def _as(dtype: type, arrays: Iterable[np.ndarray]) -> Iterable[np.ndarray]:
+    return (np.ascontiguousarray(array, dtype) for array in arrays)
 
 
 def open_block(path: Path) -> Block:
-    """Reads the heads of a block's columns and maps the columns themselves.
+    """Reads whose columns a block has.
 
     Raises:
         InputError: the file is damaged.
     """
-    arrays = read_npz(path, name="solved sub-problem")
-    if any(name not in arrays for name in Block._fields):
-        raise InputError(f"{path} is no solved sub-problem", fix="delete it; it will be solved again")
-    block = Block(*(arrays[name] for name in Block._fields))
-    if block.counts.shape != block.labels.shape or block.counts.sum() != len(block.features):
+    with path.open("rb") as file:
+        head, size = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
+        if len(head) < _HEAD_BYTES or not head.startswith(_MAGIC):
+            raise InputError(f"{path} is no solved sub-problem", fix="delete it; it will be solved again")
+        nr_labels, nr_weights = map(int, np.frombuffer(head, np.int64, 2, len(_MAGIC)))
+        whole = size == _HEAD_BYTES + _LABEL_BYTES * nr_labels + _WEIGHT_BYTES * nr_weights
+        numbers = np.fromfile(file, np.int64, 2 * nr_labels if whole else 0)
+    if not whole or numbers[nr_labels:].sum() != nr_weights:
         raise InputError(f"{path} does not hold what its head says", fix="delete it; it will be solved again")
-    return block._replace(labels=np.array(block.labels), counts=np.array(block.counts))
+    return Block(path, numbers[:nr_labels], numbers[nr_labels:])
 
 
 def is_solved(path: Path) -> bool:

@@ -11,6 +11,7 @@ from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.together import together
 from xmc_tf.common.compiled import kernel_folder
 from xmc_tf.common.errors import InputError
+from xmc_tf.data.crc import crc_of_all
 
 _PIECE = 1 << 24
 
@@ -26,13 +27,45 @@ class Fingerprint(NamedTuple):
         return f"{self.size:,} bytes, checksum {self.checksum:08x}"
 
 
-def fingerprint(path: Path) -> Fingerprint:
-    """Size and CRC-32 of a file's bytes."""
-    checksum, size = 0, 0
+def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fingerprint]:
+    """Size and CRC-32 of files' bytes; ranks of one host that see the very same files read a part of each.
+
+    Args:
+        communicator: the ranks.
+        paths: this rank's files; other ranks may have others.
+    """
+    mine = (communicator.host, together(communicator, lambda: [_identity(path) for path in paths]))
+    others = communicator.allgather(mine)
+    here = [rank for rank, other in enumerate(others) if other == mine]
+    place, count = here.index(communicator.rank), len(here)
+
+    def read() -> list[tuple[int, int]]:
+        sizes = [path.stat().st_size for path in paths]
+        spans = [(size * place // count, size * (place + 1) // count) for size in sizes]
+        return [_crc(path, *span) for path, span in zip(paths, spans, strict=True)]
+
+    everyones = communicator.allgather(together(communicator, read))
+    parts = [everyones[rank] for rank in here]
+    return [
+        Fingerprint(path.name, sum(length for _, length in each), crc_of_all(each))
+        for path, each in zip(paths, zip(*parts, strict=True), strict=True)
+    ]
+
+
+def _identity(path: Path) -> tuple[int, int, int, int]:
+    """What two names of one file on one host have in common."""
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _crc(path: Path, begin: int, end: int) -> tuple[int, int]:
+    """The CRC-32 of a range of a file, and how many bytes were there."""
+    checksum, length = 0, 0
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            checksum, size = zlib.crc32(piece, checksum), size + len(piece)
-    return Fingerprint(path.name, size, checksum)
+        file.seek(begin)
+        while piece := file.read(min(_PIECE, end - begin - length)):
+            checksum, length = zlib.crc32(piece, checksum), length + len(piece)
+    return checksum, length
 
 
 def check_same_inputs(
@@ -51,10 +84,12 @@ def check_same_inputs(
     Raises:
         InputError: on all ranks, saying what differs where.
     """
-    mine = together(
-        communicator,
-        lambda: {what: [fingerprint(path) for one in paths for path in _files(one)] for what, paths in files.items()},
-    )
+    every = [(what, one) for what, paths in files.items() for one in paths]
+    named = together(communicator, lambda: [(what, path) for what, one in every for path in _files(one)])
+    prints = fingerprints(communicator, [path for _, path in named])
+    mine: dict[str, list[Fingerprint]] = {what: [] for what in files}
+    for (what, _), found in zip(named, prints, strict=True):
+        mine[what].append(found)
     said = json.dumps(settings, sort_keys=True)
     everyone = communicator.allgather((communicator.host, mine, said))
     host, first, first_said = everyone[0]

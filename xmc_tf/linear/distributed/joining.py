@@ -1,9 +1,8 @@
 """Blocks of columns become one level's W: each rank writes a part of it, and holds no more than a piece."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -15,14 +14,15 @@ from xmc_tf.data.matrices import index_type
 from xmc_tf.data.npz_shared import Later, SharedNpz
 from xmc_tf.linear.distributed.blocks import Block, open_block
 
-_FIELDS: dict[str, Literal["features", "weights"]] = {"indices": "features", "data": "weights"}
+_FIELDS = {"indices": 0, "data": 1}  # the matrix's arrays, and which of a block's columns they are made of
+_MAPPED = 32  # blocks at a time: each costs an open file
 
 
 class _Columns:
     """Where each label's column lies."""
 
     def __init__(self, blocks: Sequence[Block], nr_labels: int) -> None:
-        self.blocks = blocks
+        self._columns = lru_cache(_MAPPED)(lambda number: blocks[number].columns())
         self.block = np.full(nr_labels, -1, np.int32)
         self.start = np.zeros(nr_labels, np.int64)
         counts = np.zeros(nr_labels, np.int64)
@@ -34,15 +34,14 @@ class _Columns:
             counts[block.labels] = block.counts
         self.indptr = np.concatenate(([0], np.cumsum(counts)))
 
-    def pieces(self, field: Literal["features", "weights"], begin: int, end: int) -> Iterator[np.ndarray]:
-        """The entries ``begin`` to ``end`` of all columns in the order of the labels."""
-        arrays = [getattr(block, field) for block in self.blocks]
+    def pieces(self, field: int, begin: int, end: int) -> Iterator[np.ndarray]:
+        """The entries ``begin`` to ``end`` of all columns in the order of the labels; each piece in the same memory."""
+        room = np.empty(min(PIECE_ENTRIES, end - begin), (np.int32, np.float32)[field])
         while begin < end:
             stop = min(end, begin + PIECE_ENTRIES)
-            out = np.empty(stop - begin, arrays[0].dtype)
-            for first, last, array, start in self._runs(begin, stop):
-                out[first - begin : last - begin] = arrays[array][start : start + last - first]
-            yield out
+            for first, last, block, start in self._runs(begin, stop):
+                room[first - begin : last - begin] = self._columns(block)[field][start : start + last - first]
+            yield room[: stop - begin]
             begin = stop
 
     def _runs(self, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
