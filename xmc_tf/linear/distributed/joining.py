@@ -1,5 +1,6 @@
 """Blocks of columns become one level's W: each rank writes a part of it, and holds no more than a piece."""
 
+import resource
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -15,14 +16,16 @@ from xmc_tf.data.npz_shared import Later, SharedNpz
 from xmc_tf.linear.distributed.blocks import Block, open_block
 
 _FIELDS = {"indices": 0, "data": 1}  # the matrix's arrays, and which of a block's columns they are made of
-_MAPPED = 32  # blocks at a time: each costs an open file
+_MOST_MAPPED = 4096  # blocks at a time, where the process may have so many files open
 
 
 class _Columns:
     """Where each label's column lies."""
 
     def __init__(self, blocks: Sequence[Block], nr_labels: int) -> None:
-        self._columns = lru_cache(_MAPPED)(lambda number: blocks[number].columns())
+        may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        mapped = _MOST_MAPPED if may_open < 0 else min(_MOST_MAPPED, max(1, may_open // 4))
+        self._columns = lru_cache(mapped)(lambda number: blocks[number].columns())
         self.block = np.full(nr_labels, -1, np.int32)
         self.start = np.zeros(nr_labels, np.int64)
         counts = np.zeros(nr_labels, np.int64)
@@ -39,13 +42,13 @@ class _Columns:
         room = np.empty(min(PIECE_ENTRIES, end - begin), (np.int32, np.float32)[field])
         while begin < end:
             stop = min(end, begin + PIECE_ENTRIES)
-            for first, last, block, start in self._runs(begin, stop):
+            for block, start, first, last in self._runs(begin, stop):
                 room[first - begin : last - begin] = self._columns(block)[field][start : start + last - first]
             yield room[: stop - begin]
             begin = stop
 
     def _runs(self, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-        """Ranges of entries that follow one another in one block: from, to, which block, and where in it."""
+        """Ranges of entries that follow one another in one block: block, where in it, from, to; block by block."""
         a = int(np.searchsorted(self.indptr, begin, side="right")) - 1
         b = int(np.searchsorted(self.indptr, end, side="left"))
         filled = np.flatnonzero(np.diff(self.indptr[a : b + 1])) + a
@@ -55,9 +58,8 @@ class _Columns:
         high = np.minimum(self.indptr[filled + 1], end)
         follows = (block[1:] == block[:-1]) & (start[1:] == start[:-1] + (high - low)[:-1])
         at = np.concatenate(([0], np.flatnonzero(~follows) + 1))
-        yield from zip(
-            low[at].tolist(), [*low[at[1:]].tolist(), end], block[at].tolist(), start[at].tolist(), strict=True
-        )
+        runs = np.stack([block[at], start[at], low[at], np.append(low[at[1:]], end)], axis=1)
+        yield from runs[np.argsort(runs[:, 0], kind="stable")].tolist()
 
 
 def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[int, int], target: Path) -> int:
