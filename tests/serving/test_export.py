@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.python.client import pywrap_tf_session
 
 from tests.serving.cases import HARD, NAMES, assert_same, documents, random_model, random_sparse
@@ -204,6 +205,15 @@ def test_the_path_to_each_label_is_that_of_the_tree(model, exported):
                 assert examples
                 assert set(examples) <= below
                 assert len(set(examples)) == len(examples)
+
+
+def test_the_graph_carries_no_notes_of_shapes_but_those_of_arguments(exported):
+    (meta,) = SavedModel.FromString((exported / "saved_model.pb").read_bytes()).meta_graphs
+    functions = meta.graph_def.library.function
+    nodes = [*meta.graph_def.node, *(node for function in functions for node in function.node_def)]
+    assert len(nodes) > 500
+    assert not [node.name for node in nodes if "_output_shapes" in node.attr]
+    assert any("_output_shapes" in argument.attr for one in functions for argument in one.arg_attr.values())
 
 
 def test_numbers_of_the_model_can_be_asked_for(exported):

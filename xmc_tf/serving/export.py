@@ -31,6 +31,7 @@ from xmc_tf.serving.label_head import BlendedSearch, LabelHeadPart
 from xmc_tf.serving.local import ABOUT
 from xmc_tf.serving.search import LevelSearch, TreeSearch
 from xmc_tf.serving.signatures import Signatures
+from xmc_tf.serving.slimming import forget_shapes
 from xmc_tf.serving.streamed import StreamedVariables
 
 _EXAMPLES = 3  # names of labels below a node, so that a person sees what it is about
@@ -265,6 +266,7 @@ def _save(
     for name in ("absl", "tensorflow"):  # what they tell of names in the graph is of no use to a user
         logging.getLogger(name).setLevel(logging.WARNING)
     tf.saved_model.save(servable, str(part), signatures=signatures)
+    forget_shapes(part)
     store.merge_into(part)
 
 
