@@ -1,5 +1,6 @@
 """Checkpoints: any number of ranks to any other, and every kind of damage named with its file."""
 
+import contextlib
 import errno
 import json
 import re
@@ -17,6 +18,7 @@ from xmc_tf.collective import packed_arrays, shard_files
 from xmc_tf.collective.checkpoint import load_tables, read_manifest, save_tables
 from xmc_tf.collective.packed_arrays import read_arrays, write_arrays
 from xmc_tf.collective.partition import Partition, even_rows
+from xmc_tf.collective.solo import Solo
 from xmc_tf.collective.table import make_table
 from xmc_tf.common.errors import InputError
 
@@ -219,6 +221,51 @@ def test_a_save_that_was_killed_leaves_the_last_good_checkpoint(tmp_path):
     np.testing.assert_array_equal(stacked(load(tmp_path / "c")[0]), whole(23, 3))
     save(tmp_path / "c", step=3)
     assert [path.name for path in (tmp_path / "c").glob("data-*")] == ["data-000003"]
+
+
+class Lonely(Solo):
+    """Rank 0 of ranks that are gone after so many calls to them."""
+
+    def __init__(self, calls):
+        super().__init__()
+        self.left = calls
+
+    def allgather(self, value):
+        if self.left == 0:
+            raise RuntimeError("a rank has gone")
+        self.left -= 1
+        return [value]
+
+    def gather(self, value, root=0):
+        return self.allgather(value)
+
+    def broadcast(self, value, root=0):
+        return self.allgather(value)[root]
+
+    def barrier(self):
+        self.allgather(None)
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_another_rank_that_dies_at_any_moment_costs_no_checkpoint(anew, tmp_path):
+    """This rank learns of it by a call to the others that fails, also when it has just written the manifest."""
+    steps = []
+    for calls in range(20):
+        folder = tmp_path / str(calls)
+        if not anew:
+            save(folder, size=1, step=1)
+
+        lonely = Lonely(calls)
+        with contextlib.suppress(RuntimeError):
+            save_tables(folder, [trained(lonely)], lonely, step=2)
+        if anew and not (folder / "manifest.json").exists():
+            continue
+        steps.append(read_manifest(folder).step)
+        np.testing.assert_array_equal(stacked(load(folder)[0]), whole(23, 3))
+    assert steps == sorted(steps)
+    assert steps[-1] == 2
+    assert anew or steps[0] == 1
+    assert lonely.left > 0  # the last of them was not disturbed
 
 
 def refused(folder, size=2, rows=23, name="items", dim=3, slots=True):

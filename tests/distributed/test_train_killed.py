@@ -71,7 +71,7 @@ def train(warmly, folder, model, plan=None, world=2, batch=None):
         "killed_training.py", json.dumps(told), *flags, world=world, warm=warmly, timeout=900, check=plan is None
     )
     if plan:
-        wait_for(report.exists, 20, "the report of the kill")
+        wait_for(report.exists, 20, f"the report of the kill ({plan}) of this run:\n{run.describe()}\n")
     return run, json.loads(report.read_text()) if plan else None
 
 

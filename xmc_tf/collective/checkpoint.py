@@ -70,7 +70,8 @@ def save_tables(
         everybodys = communicator.gather(mine)
         together(communicator, lambda: _finish(folder, data, tables, everybodys, extra or {}, step))
     except BaseException:
-        if communicator.rank == 0:
+        # Also when another rank has died just after the manifest was written: then it is the checkpoint.
+        if communicator.rank == 0 and not _counts(folder, data):
             shutil.rmtree(data, ignore_errors=True)
         raise
     if communicator.rank == 0:
@@ -203,6 +204,14 @@ def _finish(
         saved[table.name] = SavedTable(table.rows, table.dim, files.pop(VALUES), files)
     replicated = write_arrays(data, extra)
     write_manifest(folder, Manifest(data.name, int(step), len(everybodys), saved, replicated))
+
+
+def _counts(folder: Path, data: Path) -> bool:
+    """Whether the manifest names these data."""
+    try:
+        return read_manifest(folder).data == data.name
+    except InputError:  # there is none yet
+        return False
 
 
 def _parts_of(
