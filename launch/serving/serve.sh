@@ -6,7 +6,6 @@
 set -euo pipefail
 
 config=${CONFIG:-/config}
-# Memory before speed in batches, for models with an encoder (docs/serving.md): export TF_ENABLE_ONEDNN_OPTS=0
 
 # Threads are said again here: without these flags the server puts its own numbers in the place of session.config's.
 exec tensorflow_model_server \

@@ -1,0 +1,82 @@
+"""Checkpoints of tables whose every number tells its place, saved and loaded by ranks that are threads."""
+
+import json
+
+import numpy as np
+
+from tests.collective.threads import all_well, on_ranks
+from xmc_tf.collective.checkpoint import load_tables, save_tables
+from xmc_tf.collective.partition import even_rows
+from xmc_tf.collective.table import make_table
+from xmc_tf.common.errors import InputError
+
+
+def whole(rows, dim, offset=0.0):
+    """Values that tell their place."""
+    return np.arange(rows * dim, dtype=np.float32).reshape(rows, dim) + np.float32(offset)
+
+
+def trained(communicator, rows=23, dim=3, name="items", partition=None):
+    """This rank's part of a table whose rows and slots are known."""
+    partition = even_rows(rows, communicator.size) if partition is None else partition
+    table = make_table(name, rows, dim, rank=communicator.rank, partition=partition, initializer=whole(rows, dim))
+    low, high = partition.bounds[communicator.rank : communicator.rank + 2]
+    for slot, offset in (("m", 0.25), ("v", 0.5)):
+        table.slot(slot).assign(whole(rows, dim, offset)[low:high])
+    return table
+
+
+def empty(communicator, rows=23, dim=3, name="items", partition=None):
+    """The same table before it has been filled."""
+    partition = even_rows(rows, communicator.size) if partition is None else partition
+    return make_table(name, rows, dim, rank=communicator.rank, partition=partition, initializer="zeros")
+
+
+def save(folder, size=3, rows=23, partition=None, extra=None, step=7, **more):
+    all_well(
+        on_ranks(
+            size,
+            lambda communicator: save_tables(
+                folder, [trained(communicator, rows, partition=partition, **more)], communicator, extra, step
+            ),
+        )
+    )
+
+
+def load(folder, size=2, rows=23, partition=None, **options):
+    """The tables of all ranks after loading, and what rank 0 got beside."""
+
+    def work(communicator):
+        table = empty(communicator, rows, partition=partition)
+        return table, load_tables(folder, [table], communicator, **options)
+
+    results = all_well(on_ranks(size, work))
+    return [table for table, _ in results], results[0][1]
+
+
+def stacked(tables, slot=None):
+    return np.concatenate([(table.slots[slot] if slot else table.variable).numpy() for table in tables])
+
+
+def refused(folder, size=2, rows=23, name="items", dim=3, slots=True):
+    """The message that every rank gets."""
+
+    def work(communicator):
+        load_tables(folder, [empty(communicator, rows, dim, name)], communicator, slots=slots)
+
+    results = on_ranks(size, work)
+    assert all(isinstance(result, InputError) for result in results), results
+    assert len({str(result) for result in results}) == 1
+    return str(results[0])
+
+
+def flip(path, at=-2):
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0xFF
+    path.write_bytes(content)
+
+
+def rewrite(folder, change):
+    content = json.loads((folder / "manifest.json").read_text())
+    change(content)
+    (folder / "manifest.json").write_text(json.dumps(content))

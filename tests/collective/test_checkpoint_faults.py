@@ -1,0 +1,222 @@
+"""What becomes of a checkpoint when something fails, and what is refused."""
+
+import contextlib
+import errno
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.collective.checkpoints import empty, flip, load, refused, rewrite, save, stacked, trained, whole
+from tests.collective.threads import all_well, on_ranks
+from xmc_tf.collective import shard_files
+from xmc_tf.collective.checkpoint import load_tables, read_manifest, save_tables
+from xmc_tf.collective.solo import Solo
+
+
+def test_a_full_disk_keeps_the_last_good_checkpoint_and_stops_every_rank(tmp_path, monkeypatch):
+    save(tmp_path / "c", step=1)
+    fine = shard_files.write_shard
+
+    def full(path, *arguments):
+        if path.name.endswith("values.00001.npy"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return fine(path, *arguments)
+
+    monkeypatch.setattr("xmc_tf.collective.checkpoint.write_shard", full)
+    results = on_ranks(3, lambda one: save_tables(tmp_path / "c", [trained(one)], one, step=2))
+    assert all(isinstance(result, OSError) for result in results), results
+    assert all("rank 1 on host1" in str(result) and "No space left" in str(result) for result in results)
+    assert read_manifest(tmp_path / "c").step == 1
+    assert len(list((tmp_path / "c").glob("data-*"))) == 1
+    np.testing.assert_array_equal(stacked(load(tmp_path / "c")[0]), whole(23, 3))
+
+
+def test_a_save_that_was_killed_leaves_the_last_good_checkpoint(tmp_path):
+    save(tmp_path / "c", step=1)
+    (tmp_path / "c" / "data-000002").mkdir()
+    (tmp_path / "c" / "data-000002" / "00-items.values.00000.npy").write_bytes(b"half a fi")
+    np.testing.assert_array_equal(stacked(load(tmp_path / "c")[0]), whole(23, 3))
+    save(tmp_path / "c", step=3)
+    assert [path.name for path in (tmp_path / "c").glob("data-*")] == ["data-000003"]
+
+
+class Lonely(Solo):
+    """Rank 0 of ranks that are gone after so many calls to them."""
+
+    def __init__(self, calls):
+        super().__init__()
+        self.left = calls
+
+    def allgather(self, value):
+        if self.left == 0:
+            raise RuntimeError("a rank has gone")
+        self.left -= 1
+        return [value]
+
+    def gather(self, value, root=0):
+        return self.allgather(value)
+
+    def broadcast(self, value, root=0):
+        return self.allgather(value)[root]
+
+    def barrier(self):
+        self.allgather(None)
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_another_rank_that_dies_at_any_moment_costs_no_checkpoint(anew, tmp_path):
+    """This rank learns of it by a call to the others that fails, also when it has just written the manifest."""
+    steps = []
+    for calls in range(20):
+        folder = tmp_path / str(calls)
+        if not anew:
+            save(folder, size=1, step=1)
+
+        lonely = Lonely(calls)
+        with contextlib.suppress(RuntimeError):
+            save_tables(folder, [trained(lonely)], lonely, step=2)
+        if anew and not (folder / "manifest.json").exists():
+            continue
+        steps.append(read_manifest(folder).step)
+        np.testing.assert_array_equal(stacked(load(folder)[0]), whole(23, 3))
+    assert steps == sorted(steps)
+    assert steps[-1] == 2
+    assert anew or steps[0] == 1
+    assert lonely.left > 0  # the last of them was not disturbed
+
+
+def some_file(folder, part="values", rank=1):
+    return next((folder).glob(f"data-*/*.{part}.{rank:05d}.npy"))
+
+
+def test_damage_is_refused_and_the_file_named(tmp_path):
+    good = tmp_path / "good"
+    save(good, extra={"kernel": np.ones(1000, np.float32)})
+    other = tmp_path / "other"
+    kernel = {"kernel": np.zeros(1000, np.float32)}
+    all_well(on_ranks(3, lambda one: save_tables(other, [_moved(trained(one))], one, kernel)))
+
+    def damaged(change):
+        folder = tmp_path / "bad"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(good, folder)
+        change(folder)
+        return refused(folder)
+
+    cut = damaged(lambda folder: _cut(some_file(folder, "m")))
+    assert "00-items.m.00001.npy is cut short" in cut
+    assert re.search(r"expected: \d+ bytes", cut)
+
+    gone = damaged(lambda folder: some_file(folder, "v", 2).unlink())
+    assert "00-items.v.00002.npy is missing" in gone
+
+    mixed = damaged(lambda folder: shutil.copy(some_file(other), some_file(folder)))
+    assert "00-items.values.00001.npy, rows 0 to 7 of the file: not what was saved" in mixed
+
+    flipped = damaged(lambda folder: flip(some_file(folder, "values", 0)))
+    assert "00-items.values.00000.npy" in flipped
+
+    header = damaged(lambda folder: flip(some_file(folder, "values", 0), at=3))
+    assert "00-items.values.00000.npy is no .npy file" in header
+
+    def pack(folder):
+        return next(folder.glob("data-*/replicated-00000.bin"))
+
+    beside = damaged(lambda folder: _cut(pack(folder)))
+    assert "replicated-00000.bin is cut short" in beside
+    lost = damaged(lambda folder: pack(folder).unlink())
+    assert "replicated-00000.bin is missing" in lost
+    for at in (0, -1):
+        changed = damaged(lambda folder, at=at: flip(pack(folder), at))
+        assert "replicated-00000.bin, array 'kernel': not what was saved" in changed
+    mixed = damaged(lambda folder: shutil.copy(pack(other), pack(folder)))
+    assert "replicated-00000.bin, array 'kernel': not what was saved" in mixed
+    misplaced = damaged(
+        lambda folder: rewrite(
+            folder, lambda content: content["replicated"]["arrays"]["kernel"].update(offset=64, checksums=[])
+        )
+    )
+    assert "replicated-00000.bin, array 'kernel': not what was saved" in misplaced
+
+    half = damaged(lambda folder: _cut(folder / "manifest.json"))
+    assert f"{tmp_path / 'bad' / 'manifest.json'} cannot be read" in half
+
+    none = damaged(lambda folder: (folder / "manifest.json").unlink())
+    assert f"{tmp_path / 'bad' / 'manifest.json'} does not exist" in none
+
+    newer = damaged(lambda folder: rewrite(folder, lambda content: content.update(version=99)))
+    assert "manifest.json has another version" in newer
+
+    holes = damaged(lambda folder: rewrite(folder, lambda content: content["tables"]["items"]["values"].pop(1)))
+    assert "00002.npy does not follow the file before it" in holes
+
+
+def _moved(table):
+    table.variable.assign_add(np.ones(table.variable.shape, np.float32))
+    return table
+
+
+def _cut(path):
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def test_another_model_is_refused(tmp_path):
+    save(tmp_path / "c")
+    assert "no table 'users'" in refused(tmp_path / "c", name="users")
+    shape = refused(tmp_path / "c", rows=24)
+    assert "expected: (24, 3)" in shape
+    assert "received: (23, 3)" in shape
+
+    def other_optimizer(communicator):
+        table = empty(communicator)
+        table.slot("accumulator")
+        load_tables(tmp_path / "c", [table], communicator)
+
+    results = on_ranks(2, other_optimizer)
+    assert all("nothing was saved of slot 'accumulator'" in str(result) for result in results)
+
+
+def test_ranks_that_differ_write_nothing(tmp_path):
+    def work(communicator):
+        table = trained(communicator)
+        if communicator.rank == 1:
+            del table.slots["v"]
+        save_tables(tmp_path / "c", [table], communicator)
+
+    results = on_ranks(2, work)
+    assert all("ranks 0 and 1 differ" in str(result) for result in results)
+    assert not list((tmp_path / "c").iterdir())
+
+
+def test_a_rank_that_sees_another_disk_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def work(communicator):
+        # Two hosts without a shared folder see different files under one path.
+        folder = tmp_path / f"disk{communicator.rank}" / "c"
+        save_tables(folder, [trained(communicator)], _Lying(communicator, tmp_path))
+
+    results = on_ranks(2, work)
+    assert all("rank 1 on host1" in str(result) and "not seen here" in str(result) for result in results), results
+
+
+class _Lying:
+    """Hands rank 1 a path that stands for the same one on another disk."""
+
+    def __init__(self, inner, folder):
+        self.inner, self.folder = inner, folder
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def broadcast(self, value, root=0):
+        return self.inner.broadcast(value, root).replace("disk0", f"disk{self.inner.rank}")
+
+
+def test_two_tables_of_one_name_are_refused(tmp_path):
+    def work(communicator):
+        save_tables(tmp_path / "c", [trained(communicator), trained(communicator)], communicator)
+
+    assert all("two tables are called 'items'" in str(result) for result in on_ranks(2, work))
