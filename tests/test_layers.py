@@ -60,6 +60,7 @@ MODULES_WITHOUT_TENSORFLOW = [
     "collective.checking",
     "collective.communicator",
     "collective.exchange",
+    "collective.joint_files",
     "collective.launching",
     "collective.partition",
     "collective.solo",

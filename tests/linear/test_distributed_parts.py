@@ -5,22 +5,18 @@ import resource
 import threading
 import time
 import zlib
-from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csc_matrix, random_array, vstack
+from scipy.sparse import csc_matrix, random_array
 
 from tests.collective.threads import all_well, on_ranks
-from xmc_tf.collective import stacking
 from xmc_tf.collective.solo import Solo
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import load_matrix, npz_shared, save_matrix
-from xmc_tf.data.npz import read_npy
+from xmc_tf.data import npz_shared, save_matrix
 from xmc_tf.data.npz_write import Stream, write_npz
-from xmc_tf.data.stored import open_matrix
 from xmc_tf.linear.distributed import inputs, joining, training
 from xmc_tf.linear.distributed.account import Account, format_accounts
 from xmc_tf.linear.distributed.blocks import write_block
@@ -122,13 +118,11 @@ def test_joined_blocks_are_the_file_that_save_matrix_writes(
     for path, part in zip(paths, np.array_split(order, blocks), strict=True):
         write_block(path, [columns_of(W, half) for half in np.array_split(part, 2)])
     save_matrix(folder / "expected.npz", W)
-    before = joining.PIECE_ENTRIES, npz_shared.PAGE
-    joining.PIECE_ENTRIES, npz_shared.PAGE = 5, page
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joining, "_piece_entries", lambda _: 5)
+        patch.setattr(npz_shared, "PAGE", page)
         joined = all_well(on_ranks(ranks, lambda one: joining.join_blocks(one, paths, W.shape, folder / "W.npz")))
-        assert joined == [W.nnz] * ranks
-    finally:
-        joining.PIECE_ENTRIES, npz_shared.PAGE = before
+    assert joined == [W.nnz] * ranks
     assert (folder / "W.npz").read_bytes() == (folder / "expected.npz").read_bytes()
 
 
@@ -138,38 +132,6 @@ def test_a_label_that_is_solved_twice_is_noticed(tmp_path):
         write_block(tmp_path / f"{name}.npz", [columns_of(W, [1])])
     with pytest.raises(InputError, match="same label"):
         joining.join_blocks(Solo(), [tmp_path / "a.npz", tmp_path / "b.npz"], (2, 3), tmp_path / "W.npz")
-
-
-@given(
-    st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(0, 2**30), st.integers(1, 4),
-    st.sampled_from([64, 4096]),
-)  # fmt: skip
-@settings(deadline=None, max_examples=30)
-def test_stacked_rows_are_the_file_of_all_rows(tmp_path_factory, heights, seed, ranks, page):
-    folder, rng = tmp_path_factory.mktemp("stack"), np.random.default_rng(seed)
-    parts = [random_array((height, 7), density=0.4, rng=rng, dtype=np.float32, format="csr") for height in heights]
-    for number, part in enumerate(parts):
-        save_matrix(folder / f"{number}.npz", part)
-        save_matrix(folder / f"{number}.npy", part.toarray())
-    cuts = [len(parts) * rank // ranks for rank in range(ranks + 1)]
-    before = stacking.PIECE_ENTRIES, npz_shared.PAGE
-    stacking.PIECE_ENTRIES, npz_shared.PAGE = 5, page
-
-    def stack(one, ending):
-        mine = [folder / f"{number}{ending}" for number in range(cuts[one.rank], cuts[one.rank + 1])]
-        stacking.stack_rows(one, mine, folder / f"all{ending}")
-
-    try:
-        for ending in (".npz", ".npy"):
-            all_well(on_ranks(ranks, partial(stack, ending=ending)))
-    finally:
-        stacking.PIECE_ENTRIES, npz_shared.PAGE = before
-    expected = vstack(parts, format="csr")
-    save_matrix(folder / "expected.npz", expected)
-    assert (folder / "all.npz").read_bytes() == (folder / "expected.npz").read_bytes()
-    assert np.array_equal(read_npy(folder / "all.npy"), expected.toarray())
-    assert not list(folder.glob(".*"))
-    assert np.array_equal(open_matrix(folder / "all.npz").toarray(), load_matrix(folder / "all.npz").toarray())
 
 
 def test_pieces_that_do_not_add_up_are_no_file(tmp_path):

@@ -75,11 +75,16 @@ class SharedNpz:
         with self.path.open("wb") as file:
             file.truncate(self._end)
 
-    def cuts(self, name: str, parts: int) -> list[int]:
-        """Bounds of about equal ranges of an array, so that no two of them share a page."""
+    def cuts(self, name: str, inner: Sequence[int] | int) -> list[int]:
+        """Bounds of ranges of an array, so that no two of them share a page.
+
+        Args:
+            name: which array.
+            inner: where ranges should end, but for the last: they end at the next page. A number: so many even ranges.
+        """
         array = self._members[name]
         assert isinstance(array, Later)
-        return _cuts(self._places[name].data, array, parts)
+        return _cuts(self._places[name].data, array, inner)
 
     def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> Print:
         """Writes a range of an array.
@@ -140,9 +145,9 @@ class SharedNpy:
             file.write(self._head)
             file.truncate(len(self._head) + self._array.length * self._array.dtype.itemsize)
 
-    def cuts(self, name: str, parts: int) -> list[int]:
-        """Bounds of about equal ranges, so that no two of them share a page."""
-        return _cuts(len(self._head), self._array, parts)
+    def cuts(self, name: str, inner: Sequence[int] | int) -> list[int]:
+        """Bounds of ranges of the matrix's numbers, as those of ``SharedNpz``."""
+        return _cuts(len(self._head), self._array, inner)
 
     def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> Print:
         """Writes a range of the matrix's numbers, row by row."""
@@ -154,11 +159,12 @@ class SharedNpy:
             raise InputError(f"{self.path}: the ranges do not add up", fix="delete the work folder")
 
 
-def _cuts(data: int, array: Later, parts: int) -> list[int]:
+def _cuts(data: int, array: Later, inner: Sequence[int] | int) -> list[int]:
     item = array.dtype.itemsize
-    even = [array.length * part // parts for part in range(1, parts)]
-    inner = [(-(-(data + item * cut) // PAGE) * PAGE - data) // item for cut in even]
-    return [0, *(min(cut, array.length) for cut in inner), array.length]
+    if isinstance(inner, int):
+        inner = [array.length * part // inner for part in range(1, inner)]
+    up = [(-(-(data + item * cut) // PAGE) * PAGE - data) // item for cut in inner]
+    return [0, *(min(cut, array.length) for cut in up), array.length]
 
 
 def _fill(path: Path, data: int, dtype: np.dtype, start: int, pieces: Iterable[np.ndarray]) -> Print:

@@ -9,8 +9,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.joint_files import remove_together
 from xmc_tf.collective.partition import balanced
-from xmc_tf.collective.stacking import remove_together, stack_rows
+from xmc_tf.collective.stacking import stack_rows
 from xmc_tf.collective.together import together
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import save_matrix

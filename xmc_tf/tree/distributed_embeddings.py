@@ -1,6 +1,7 @@
 """Label embeddings over ranks: each makes those of a range of labels, and a file holds them all."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,9 +10,9 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.partition import balanced
-from xmc_tf.collective.stacking import remove_together, stack_rows
+from xmc_tf.collective.stacking import Pieces, stack_rows
 from xmc_tf.collective.together import together
-from xmc_tf.data import Features, as_features, save_matrix
+from xmc_tf.data import Features, as_features
 from xmc_tf.data.npz import read_npy
 from xmc_tf.data.stored import open_matrix
 from xmc_tf.tree.label_documents import documents_of_labels, label_matrix, label_work
@@ -36,23 +37,23 @@ def label_embeddings_over_ranks(
         threads: of this rank.
     """
     suffixes = [".npz"] if method == "pii" or X.dense is None else [".npy"] if X.sparse is None else [".npz", ".npy"]
-    if not communicator.broadcast(all(_file(folder, method, "all", suffix).exists() for suffix in suffixes)):
-        names: list[str] = []
-
-        def make() -> None:
-            for number, ours in enumerate(_made(communicator, method, X, Y, threads, share)):
-                names.append(f"{communicator.rank}-{number}")
-                for suffix in suffixes:
-                    part = ours.sparse if suffix == ".npz" else ours.dense
-                    save_matrix(_file(folder, method, names[-1], suffix), part)
-
+    if not communicator.broadcast(all(_file(folder, method, suffix).exists() for suffix in suffixes)):
         share = _share(communicator, X, Y) if method == "pifa" else None
-        together(communicator, make)
-        for suffix in suffixes:
-            pieces = [_file(folder, method, name, suffix) for name in names]
-            stack_rows(communicator, pieces, _file(folder, method, "all", suffix))
-            remove_together(communicator, pieces)
-    sparse, dense = _file(folder, method, "all", ".npz"), _file(folder, method, "all", ".npy")
+        with ExitStack() as stack:
+            pieces = {
+                suffix: stack.enter_context(Pieces(folder / f"{method}-{communicator.rank}", suffix))
+                for suffix in suffixes
+            }
+
+            def make() -> None:
+                for ours in _made(communicator, method, X, Y, threads, share):
+                    for suffix in suffixes:
+                        pieces[suffix].add(ours.sparse if suffix == ".npz" else ours.dense)
+
+            together(communicator, make)
+            for suffix in suffixes:
+                stack_rows(communicator, pieces[suffix].all, _file(folder, method, suffix))
+    sparse, dense = _file(folder, method, ".npz"), _file(folder, method, ".npy")
     return Features(
         open_matrix(sparse) if ".npz" in suffixes else None,
         read_npy(dense, name="label embeddings") if ".npy" in suffixes else None,
@@ -67,8 +68,8 @@ def forget_label_embeddings(folder: Path) -> None:
                 path.unlink()
 
 
-def _file(folder: Path, method: str, part: int | str, suffix: str) -> Path:
-    return folder / f"{method}-{part}{suffix}"
+def _file(folder: Path, method: str, suffix: str) -> Path:
+    return folder / f"{method}-all{suffix}"
 
 
 def _share(communicator: Communicator, X: Features, Y: spmatrix) -> np.ndarray:

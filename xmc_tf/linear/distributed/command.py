@@ -18,7 +18,7 @@ from xmc_tf.linear.given import Given, in_order, make_tree, relevance, user_nega
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.text_ranker import level_predictions, model_facts, what_is_predicted
 from xmc_tf.tree import LabelTree, load_chain, save_chain
-from xmc_tf.tree.distributed_embeddings import label_embeddings_over_ranks
+from xmc_tf.tree.distributed_embeddings import forget_label_embeddings, label_embeddings_over_ranks
 
 _LOG = logging.getLogger(__name__)
 
@@ -105,5 +105,10 @@ def _tree(communicator: Communicator, work: WorkFolder, given: Given, X: Feature
     with account.busy(1.0):
         tree = make_tree(communicator, given, embed, account.threads)
     if not given.arguments.code_path:
-        together(communicator, lambda: save_chain(work.tree, tree) if communicator.rank == 0 else None)
+        together(communicator, lambda: _keep(work, tree) if communicator.rank == 0 else None)
     return tree
+
+
+def _keep(work: WorkFolder, tree: LabelTree) -> None:
+    save_chain(work.tree, tree)
+    forget_label_embeddings(work.path)  # the disk has better use for the room, and the weights are not there yet

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.stacking import PIECE_ENTRIES, part_of, write_together
+from xmc_tf.collective.joint_files import part_of, write_together
 from xmc_tf.collective.together import together
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.matrices import index_type
@@ -26,6 +26,7 @@ class _Columns:
         may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         mapped = _MOST_MAPPED if may_open < 0 else min(_MOST_MAPPED, max(1, may_open // 4))
         self._columns = lru_cache(mapped)(lambda number: blocks[number].columns())
+        self._piece = _piece_entries(len(blocks))
         self.block = np.full(nr_labels, -1, np.int32)
         self.start = np.zeros(nr_labels, np.int64)
         counts = np.zeros(nr_labels, np.int64)
@@ -39,9 +40,9 @@ class _Columns:
 
     def pieces(self, field: int, begin: int, end: int) -> Iterator[np.ndarray]:
         """The entries ``begin`` to ``end`` of all columns in the order of the labels; each piece in the same memory."""
-        room = np.empty(min(PIECE_ENTRIES, end - begin), (np.int32, np.float32)[field])
+        room = np.empty(min(self._piece, end - begin), (np.int32, np.float32)[field])
         while begin < end:
-            stop = min(end, begin + PIECE_ENTRIES)
+            stop = min(end, begin + self._piece)
             for block, start, first, last in self._runs(begin, stop):
                 room[first - begin : last - begin] = self._columns(block)[field][start : start + last - first]
             yield room[: stop - begin]
@@ -60,6 +61,15 @@ class _Columns:
         at = np.concatenate(([0], np.flatnonzero(~follows) + 1))
         runs = np.stack([block[at], start[at], low[at], np.append(low[at[1:]], end)], axis=1)
         yield from runs[np.argsort(runs[:, 0], kind="stable")].tolist()
+
+
+def _piece_entries(nr_blocks: int) -> int:
+    """How many entries are copied at a time.
+
+    Few stay in the processor's own cache from their checksum until they are written. But a piece may have labels of all
+    blocks, and where there are too many to stay open, each is opened again for every piece.
+    """
+    return min(1 << 22, max(1 << 18, 512 * nr_blocks))
 
 
 def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[int, int], target: Path) -> int:

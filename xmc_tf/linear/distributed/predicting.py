@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from xmc_tf.collective.communicator import Communicator
+from xmc_tf.collective.joint_files import remove_together
 from xmc_tf.collective.partition import balanced
-from xmc_tf.collective.stacking import remove_together, stack_rows
+from xmc_tf.collective.stacking import stack_rows
 from xmc_tf.collective.together import together
 from xmc_tf.data import Features, save_matrix
 from xmc_tf.linear.distributed.account import Account

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.stacking import remove_together
+from xmc_tf.collective.joint_files import remove_together
 from xmc_tf.collective.together import together
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import Features
