@@ -1,14 +1,15 @@
-"""The label tree over ranks: the nodes of the upper levels are shared out, then every rank has sub-trees of its own.
+"""The label tree over ranks: the nodes of the upper levels are shared, then every rank has sub-trees of its own.
 
-The tree's ``2**d`` sub-trees are ranges of ranks: rank r has those from ``r * 2**d / N`` on. Above them a node belongs
-to the rank that has its first sub-tree; the others wait for its answer (a bit a label), since they go on with a part of
-that node. So a rank holds, besides the mapped embeddings, nothing but the labels of the nodes above its own sub-trees.
+The tree's ``2**d`` sub-trees are ranges of ranks: rank r has those from ``r * 2**d / N`` on. A node above them is split
+by the ranks that have sub-trees of it: a wide one together, each doing its part of every step; one that takes less time
+than messages do by each of them for itself. So a rank holds, besides the mapped embeddings, nothing but the labels of
+the nodes above its own sub-trees.
 
 Every node is split from its own labels by its own random state, in the same order of sums: the tree is that of
 ``build_tree``, bit by bit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,14 +19,17 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.features import Features
 from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.tree.grouping import binary_depth, half_bounds
-from xmc_tf.tree.kmeans import node_seeds, sample_rate, split_level, tree_of_order, worth_renumbering
+from xmc_tf.tree.grouping import binary_depth
+from xmc_tf.tree.kmeans import node_course, node_seeds, sample_rate, split_level, tree_of_order, worth_renumbering
 from xmc_tf.tree.kmeans_levels import Level, first_level, level_of_nodes
+from xmc_tf.tree.kmeans_wide import Course, Seat
 from xmc_tf.tree.label_tree import LabelTree
 from xmc_tf.tree.threads import Workers
 
 # Sub-trees a rank: their sizes differ by one label, so a few are enough to give every rank its share.
 _SUB_TREES_A_RANK = 8
+# A node with fewer entries is split (in a quarter of a second or so) by each of its ranks for itself.
+_SHARED_ENTRIES = 16_000_000
 
 
 def build_tree_over_ranks(
@@ -55,7 +59,8 @@ def build_tree_over_ranks(
     if depth == 0:
         return tree_of_order(np.arange(embeddings.nr_rows), depth, params)
     change = min(_log2_up(min_n_sub_tree), depth) if sub_embeddings is not None else depth
-    share = share_of(communicator.rank, communicator.size, depth)
+    shares = [share_of(rank, communicator.size, depth) for rank in range(communicator.size)]
+    share = shares[communicator.rank]
     title = Progress(
         "clustering the labels",
         total=embeddings.nr_rows * depth,
@@ -68,7 +73,7 @@ def build_tree_over_ranks(
             if t == change and sub_embeddings is not None:
                 features = sub_embeddings()  # made by all ranks
                 level = level_of_nodes(features, level, workers) if level is not None else None
-            level = _split(communicator, share, level, t, depth, embeddings.nr_rows, params, workers)
+            level = _split(communicator, shares, level, t, depth, params, workers)
             progress.add(embeddings.nr_rows)
     mine = level.entries.order if level is not None else np.zeros(0, np.int64)
     return tree_of_order(np.concatenate(communicator.allgather(mine)), depth, params)
@@ -100,12 +105,10 @@ class Share:
         shift = self.depth - t
         return range(self.first >> shift, -(-self.last >> shift))
 
-    def splits(self, t: int) -> range:
-        """The nodes of level ``t`` that the rank splits: those whose first sub-tree it has."""
-        if t >= self.depth:
-            return self.holds(t)
+    def part_of(self, node: int, t: int) -> int:
+        """How many of the sub-trees of a node of level ``t``, none below that of the sub-trees, the rank has."""
         shift = self.depth - t
-        return range(-(-self.first >> shift), -(-self.last >> shift))
+        return max(0, min(self.last, (node + 1) << shift) - max(self.first, node << shift))
 
 
 def share_of(rank: int, size: int, depth: int) -> Share:
@@ -116,39 +119,72 @@ def share_of(rank: int, size: int, depth: int) -> Share:
 
 def _split(
     communicator: Communicator,
-    share: Share,
+    shares: Sequence[Share],
     level: Level | None,
     t: int,
     depth: int,
-    nr_labels: int,
     params: HierarchicalKMeansParams,
     workers: Workers,
 ) -> Level | None:
     """Splits level ``t``; returns this rank's part of the next one."""
-    held, split = share.holds(t), share.splits(t)
-    left = np.zeros(0, np.bool_)
-    own = slice(0, 0)
+    share, rate = shares[communicator.rank], sample_rate(params, t, depth)
+    held, courses = share.holds(t), {}
     if level is not None:
         left = np.empty(level.entries.order.size, np.bool_)
         seeds = node_seeds(params.seed, t, 1 << t)[held.start : held.stop]
-        if len(split):
-            nodes = range(split.start - held.start, split.stop - held.start)
-            split_level(level, sample_rate(params, t, depth), seeds, params, workers, left, nodes)
-            own = slice(int(level.starts[nodes.start]), int(level.starts[nodes.stop]))
     if t < share.depth:
-        answers = communicator.allgather((np.packbits(left[own]), own.stop - own.start))
         if level is not None:
-            everyones = np.concatenate([np.unpackbits(bits, count=count) for bits, count in answers]).astype(np.bool_)
-            bounds = half_bounds(nr_labels, t)
-            left = everyones[bounds[held.start] : bounds[held.stop]]
+            for node, team in _wide_teams(shares, communicator.rank, level, t).items():
+                seat = Seat(list(team).index(communicator.rank), np.array(list(team.values())))
+                course = node_course(level, node - held.start, rate, seeds, params, workers, left, seat)
+                courses[node] = (course, list(team))
+        _run_together(communicator, courses)
     if level is None:
         return None
+    alone = [node - held.start for node in held if node not in courses]
+    if alone:  # they lie together: only a rank's first node and its last one can be shared
+        split_level(level, rate, seeds, params, workers, left, range(alone[0], alone[-1] + 1))
     level.halve(left)
     kept = share.holds(t + 1)
     level = level.part(kept.start - 2 * held.start, kept.stop - 2 * held.start)
     if worth_renumbering(t, depth):
         level.drop_unshared(workers)
     return level
+
+
+def _wide_teams(shares: Sequence[Share], rank: int, level: Level, t: int) -> dict[int, dict[int, int]]:
+    """The wide nodes that this rank has with others: who they are, and how many sub-trees of the node each has."""
+    held, before, found = shares[rank].holds(t), level.work_before(), {}
+    for node in {held.start, held.stop - 1}:
+        team = {other: part for other, share in enumerate(shares) if (part := share.part_of(node, t)) > 0}
+        entries = before[node - held.start + 1] - before[node - held.start]
+        if len(team) > 1 and entries > _SHARED_ENTRIES:
+            found[node] = team
+    return found
+
+
+def _run_together(communicator: Communicator, courses: Mapping[int, tuple[Course, Sequence[int]]]) -> None:
+    """Walks through courses in step with the ranks that have them too; all ranks call it.
+
+    Args:
+        communicator: the ranks.
+        courses: by the number of the node: the course, and who walks it, in the order of their seats.
+    """
+    found = {node: part for node, (course, _) in courses.items() if (part := next(course, None)) is not None}
+    while True:
+        parts = [
+            {node: part for node, part in found.items() if other != communicator.rank and other in courses[node][1]}
+            for other in range(communicator.size)
+        ]
+        came = communicator.alltoall([(bool(found), of_rank) for of_rank in parts])
+        if not any(goes_on for goes_on, _ in came):
+            return
+        for node, part in list(found.items()):
+            course, team = courses[node]
+            try:
+                found[node] = course.send([part if r == communicator.rank else came[r][1][node] for r in team])
+            except StopIteration:
+                del found[node]
 
 
 def _log2_up(number: int) -> int:

@@ -8,10 +8,9 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data.features import Features, as_features
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
-from xmc_tf.tree.kmeans_kernels import begin_halving
 from xmc_tf.tree.kmeans_levels import Level, first_level
-from xmc_tf.tree.kmeans_nodes import half_of, place_evenly, settle_all, split_nodes
-from xmc_tf.tree.kmeans_wide import halve_together
+from xmc_tf.tree.kmeans_nodes import split_nodes
+from xmc_tf.tree.kmeans_wide import ALONE, Course, Node, Seat, split_course, take_alone
 from xmc_tf.tree.label_tree import LabelTree
 from xmc_tf.tree.threads import Workers, even_cuts
 
@@ -131,12 +130,11 @@ def split_level(
         nodes: those to split, where it is not all.
     """
     nodes = range(level.nr_nodes) if nodes is None else nodes
-    filled = level.filled
-    shares = np.minimum(filled, np.maximum(2, np.ceil(rate * filled).astype(np.int64)))
     before = level.work_before()[nodes.start : nodes.stop + 1]
     before = before - before[0]
     # Either way takes the same steps on the same numbers: it only decides which thread does what.
     entries, spherical, rounds = level.entries, params.spherical, params.kmeans_max_iter
+    shares = _shares(level, rate)
     if len(nodes) >= workers.threads or before[-1] <= _WIDE_ENTRIES * len(nodes):
         workers.run(
             lambda first, last: split_nodes(
@@ -146,10 +144,26 @@ def split_level(
         )
         return
     for node in nodes:
-        start, share = int(level.starts[node]), int(shares[node])
-        count, take = place_evenly(start, int(level.starts[node + 1]), int(level.empties[node]), left)
-        if count > 1:
-            width = int(level.widths[node]) + entries.dense.shape[1]
-            halving = begin_halving(start, count, share, width, seeds[node : node + 1].copy())
-            halve_together(entries, halving, half_of(take, share, count), spherical, rounds, workers)
-            settle_all(entries, halving, start, count, take, left)
+        take_alone(node_course(level, node, rate, seeds, params, workers, left))
+
+
+def node_course(
+    level: Level, node: int, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, workers: Workers,
+    left: np.ndarray, seat: Seat = ALONE,
+) -> Course:  # fmt: skip
+    """The course that splits one node of a level; arguments as for `split_level` and `split_course`."""
+    one = Node(
+        start=int(level.starts[node]),
+        stop=int(level.starts[node + 1]),
+        empty=int(level.empties[node]),
+        width=int(level.widths[node]),
+        share=int(_shares(level, rate)[node]),
+        seed=seeds[node : node + 1],
+    )
+    return split_course(level.entries, one, params.spherical, params.kmeans_max_iter, workers, left, seat)
+
+
+def _shares(level: Level, rate: float) -> np.ndarray:
+    """How many labels of each node its centroids are made of."""
+    filled = level.filled
+    return np.minimum(filled, np.maximum(2, np.ceil(rate * filled).astype(np.int64)))

@@ -1,4 +1,13 @@
-"""2-means on one large node by many threads: the same steps, and bit by bit the same result, as by one."""
+"""2-means on one large node by many threads, and by many ranks: the same steps, and bit by bit the same result.
+
+The steps are a *course*, a generator. Where ranks share a node each does its part of a step; the course then stops,
+hands out what this rank has found, and goes on when it is given what every rank has. One that has a node for itself
+never stops.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -6,6 +15,7 @@ from xmc_tf.tree.kmeans_kernels import (
     Entries,
     Halving,
     add_rows,
+    begin_halving,
     centroid_weights,
     change_sides,
     measure_blocks,
@@ -15,70 +25,202 @@ from xmc_tf.tree.kmeans_kernels import (
     turn_blocks,
     turn_private,
 )
-from xmc_tf.tree.kmeans_nodes import first_direction, first_sides
+from xmc_tf.tree.kmeans_nodes import first_direction, first_sides, half_of, place_evenly
 from xmc_tf.tree.threads import Workers, even_cuts
 
 # Less than that is done before another thread has woken up. It decides who does the work, never what comes of it.
 _LABELS_OF_A_TASK = 200
 _BLOCKS_OF_A_TASK = 64
+# What another rank has done takes longer to come: so many entries are touched in the time in which one number travels,
+# and so many before the first of them is there.
+_ENTRIES_A_NUMBER, _ENTRIES_A_MESSAGE = 8, 200_000
+
+Course = Generator[np.ndarray, Sequence[np.ndarray], None]
 
 
-def halve_together(
-    entries: Entries, halving: Halving, half: int, spherical: bool, rounds: int, workers: Workers
-) -> None:
-    """2-means on one node, each thread scoring some of the labels and summing some of the features.
+class Node(NamedTuple):
+    """A node that is to be split.
+
+    Args:
+        start: the place of its first label.
+        stop: the one behind its last.
+        empty: how many of its labels have no features; they come last.
+        width: how many sparse features it has.
+        share: how many labels its centroids are made of.
+        seed: its random state, one uint64.
+    """
+
+    start: int
+    stop: int
+    empty: int
+    width: int
+    share: int
+    seed: np.ndarray
+
+
+class Seat(NamedTuple):
+    """A rank's place among those that share a node.
+
+    Args:
+        number: the place.
+        weights: how much of the work each of them takes.
+    """
+
+    number: int
+    weights: np.ndarray
+
+
+ALONE = Seat(0, np.ones(1))
+
+
+def split_course(
+    entries: Entries, node: Node, spherical: bool, rounds: int, workers: Workers, left: np.ndarray, seat: Seat = ALONE
+) -> Course:
+    """Decides for each label of a node whether it goes left.
 
     Args:
         entries: the features.
-        halving: the state, as `begin_halving` made it; holds the result.
-        half: how many members go left.
+        node: the node.
         spherical: whether centroids are scaled to length 1.
-        rounds: the most rounds.
+        rounds: the most rounds of 2-means.
         workers: the threads.
+        left: receives the answers, at the places of the node's labels.
+        seat: of this rank; each of those that share the node comes to all answers.
     """
-    members, width, threads = halving.rows.size, halving.direction.size, workers.threads
-    lengths = entries.end[halving.rows] - entries.begin[halving.rows] + entries.dense.shape[1] + 8
-    feature_cuts = _feature_cuts(entries, halving, threads)
-    whole, blocks = np.array([0, width]), halving.block_turns.size
-    block_cuts = even_cuts(np.arange(blocks + 1), min(threads, 1 + blocks // _BLOCKS_OF_A_TASK))
+    filled, take = place_evenly(node.start, node.stop, node.empty, left)
+    if filled < 2:
+        return
+    width = node.width + entries.dense.shape[1]
+    halving = begin_halving(node.start, filled, node.share, width, node.seed.copy())
+    steps = _Steps(entries, halving, workers, seat)
+    yield from _halve(steps, half_of(take, node.share, filled), spherical, rounds)
+    if node.share < filled:  # the others go by the direction that was found on the sample
+        everyone = begin_halving(node.start, filled, filled, width, np.zeros(1, np.uint64))
+        everyone.direction[:] = halving.direction
+        everyone.own[halving.rows - node.start] = halving.own
+        yield from _Steps(entries, everyone, workers, seat).score(filled)
+        settle(everyone, filled, take, 0.0)
+        left[node.start : node.start + filled] = everyone.goes
+    else:
+        left[node.start : node.start + filled] = halving.left
 
-    def add(moved: int) -> None:
-        cuts = feature_cuts if moved > _LABELS_OF_A_TASK else whole
-        workers.run(lambda low, high: add_rows(entries, halving, low, high), cuts)
 
-    def turn() -> float:
-        workers.run(lambda first, last: measure_blocks(halving, first, last), block_cuts)
-        by_left, by_right = centroid_weights(entries, halving, spherical)
-        workers.run(lambda first, last: turn_blocks(halving, by_left, by_right, first, last), block_cuts)
-        return turn_private(entries, halving, by_left, by_right)
+def take_alone(course: Course) -> None:
+    """Walks through a course that nobody shares."""
+    for _ in course:
+        raise AssertionError("a course with one seat waits for nobody")
 
-    def score_first(count: int) -> None:
-        before = np.concatenate(([0], np.cumsum(lengths[halving.todo[:count]])))
-        parts = min(2 * threads, 1 + count // _LABELS_OF_A_TASK)
-        workers.run(lambda low, high: score(entries, halving, low, high), even_cuts(before, parts))
 
-    add(members)
+def _halve(steps: "_Steps", half: int, spherical: bool, rounds: int) -> Course:
+    """2-means on the members; `halve` takes the same steps by one thread."""
+    halving = steps.halving
+    members = halving.rows.size
+    yield from steps.add(2)
     first_direction(halving)
-    score_first(members)
+    yield from steps.score(members)
     first_sides(halving, half)
     turned, moved = 0.0, members
     for _ in range(rounds):
-        add(moved)
-        turned += turn()
-        doubtful, wanted = pick_doubtful(entries, halving, turned, half)
-        score_first(doubtful)
+        yield from steps.add(moved)
+        turned += steps.turn(spherical)
+        doubtful, wanted = pick_doubtful(steps.entries, halving, turned, half)
+        yield from steps.score(doubtful)
         settle(halving, doubtful, wanted, turned)
         moved = change_sides(halving)
         if moved == 0:
             break
 
 
-def _feature_cuts(entries: Entries, halving: Halving, parts: int) -> np.ndarray:
-    """Ranges of features with about the same number of entries, as estimated on some of the labels."""
+class _Steps:
+    """The steps that are worth sharing, among threads and among ranks.
+
+    Args:
+        entries: the features.
+        halving: the state; every rank has all of it.
+        workers: the threads.
+        seat: this rank's.
+    """
+
+    def __init__(self, entries: Entries, halving: Halving, workers: Workers, seat: Seat) -> None:
+        self.entries, self.halving, self._workers, self._seat = entries, halving, workers, seat
+        rows = halving.rows
+        self._lengths = entries.end[rows] - entries.begin[rows] + entries.dense.shape[1] + 8
+        self._mean_length = float(self._lengths.mean())
+        self._feature_work = _feature_work(entries, halving)
+        blocks = halving.block_turns.size
+        self._block_cuts = even_cuts(np.arange(blocks + 1), min(workers.threads, 1 + blocks // _BLOCKS_OF_A_TASK))
+
+    def add(self, moved: int) -> Course:
+        """Adds what has moved to the sums, each rank for some features."""
+        width, sums = self.halving.direction.size, (self.halving.left_sums, self.halving.right_sums)
+
+        def add(low: int, high: int) -> None:
+            add_rows(self.entries, self.halving, low, high)
+
+        if moved <= _LABELS_OF_A_TASK:
+            add(0, width)
+        elif not self._worth_sending(moved, 2 * width):
+            self._workers.run(add, even_cuts(self._feature_work, self._workers.threads))
+        else:
+            bounds = _weighted_cuts(self._feature_work, self._seat.weights)
+            low, high = self._run_own(add, bounds, self._feature_work, self._workers.threads)
+            parts = yield np.concatenate([one[low:high] for one in sums])
+            for (low, high), part in zip(pairwise(bounds), parts, strict=True):
+                for one, numbers in zip(sums, part.reshape(2, -1), strict=True):
+                    one[low:high] = numbers
+
+    def turn(self, spherical: bool) -> float:
+        """Points the direction to where the sums now are; returns how far it turned."""
+        entries, halving, run = self.entries, self.halving, self._workers.run
+        run(lambda first, last: measure_blocks(halving, first, last), self._block_cuts)
+        by_left, by_right = centroid_weights(entries, halving, spherical)
+        run(lambda first, last: turn_blocks(halving, by_left, by_right, first, last), self._block_cuts)
+        return turn_private(entries, halving, by_left, by_right)
+
+    def score(self, count: int) -> Course:
+        """Scores the first ``count`` of the members that are to be scored, each rank some."""
+        scores, todo = self.halving.scores, self.halving.todo
+
+        def rate(low: int, high: int) -> None:
+            score(self.entries, self.halving, low, high)
+
+        work = np.concatenate(([0], np.cumsum(self._lengths[todo[:count]])))
+        tasks = min(2 * self._workers.threads, 1 + count // _LABELS_OF_A_TASK)
+        if not self._worth_sending(count, count):
+            self._workers.run(rate, even_cuts(work, tasks))
+        else:
+            bounds = _weighted_cuts(work, self._seat.weights)
+            low, high = self._run_own(rate, bounds, work, tasks)
+            parts = yield scores[todo[low:high]]
+            for (low, high), part in zip(pairwise(bounds), parts, strict=True):
+                scores[todo[low:high]] = part
+
+    def _worth_sending(self, rows: int, numbers: int) -> bool:
+        """Whether it takes longer to go over some rows than to be sent what others have found, so many numbers."""
+        sent = _ENTRIES_A_MESSAGE + _ENTRIES_A_NUMBER * numbers
+        return len(self._seat.weights) > 1 and rows * self._mean_length > sent
+
+    def _run_own(
+        self, task: Callable[[int, int], None], bounds: np.ndarray, before: np.ndarray, tasks: int
+    ) -> tuple[int, int]:
+        """Does this rank's part, by its threads; says what it was."""
+        low, high = bounds[self._seat.number : self._seat.number + 2].tolist()
+        self._workers.run(task, low + even_cuts(before[low : high + 1] - before[low], tasks))
+        return low, high
+
+
+def _weighted_cuts(before: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Bounds of one range for each weight; ``before`` as for `even_cuts`."""
+    inner = np.searchsorted(before, before[-1] * (np.cumsum(weights) / weights.sum())[:-1])
+    return np.concatenate(([0], inner, [before.size - 1]))
+
+
+def _feature_work(entries: Entries, halving: Halving) -> np.ndarray:
+    """How many entries lie before each feature, and behind the last, as estimated on some of the labels."""
     width, dense = halving.direction.size, entries.dense.shape[1]
     some = halving.rows[:: max(1, halving.rows.size // 200)]
     begin, end = entries.begin[some], entries.end[some]
     seen = np.concatenate([entries.indices[low:high] for low, high in zip(begin, end, strict=True)])
     counts = np.bincount(seen, minlength=width).astype(np.float64)
     counts[width - dense :] = some.size
-    return even_cuts(np.concatenate(([0], np.cumsum(counts + 1e-3))), parts)
+    return np.concatenate(([0], np.cumsum(counts + 1e-3)))
