@@ -9,6 +9,7 @@ from typing import NamedTuple
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.joint_files import remove_together
 from xmc_tf.collective.together import together
+from xmc_tf.common.memory import give_back_freed
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import Features
 from xmc_tf.data.stored import open_matrix
@@ -120,6 +121,7 @@ def _join(
     account: Account,
 ) -> None:
     """Joins the blocks level by level, each rank a part of every level."""
+    give_back_freed()  # the solvers' scratch: the files that are now written are as large
     for t in sorted({sub.level for sub in plan}):
         problem, _ = levels[t]
         nr_rows = instances.nr_sparse + instances.dense.shape[1] + (problem.params.bias > 0)

@@ -1,0 +1,26 @@
+"""Freed memory goes back to the system."""
+
+import subprocess
+import sys
+
+_SCRIPT = """
+import numpy as np
+from xmc_tf.common.memory import give_back_freed
+
+def own_mb():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith("RssAnon:"))
+
+# Pieces too small to be mapped one by one; the last one keeps the heap from shrinking by itself.
+pieces = [np.ones(10_000) for _ in range(1_000)]
+last = pieces.pop()
+del pieces
+before = own_mb()
+give_back_freed()
+print(before - own_mb())
+"""
+
+
+def test_what_is_freed_is_given_back():
+    said = subprocess.run([sys.executable, "-c", _SCRIPT], check=True, capture_output=True, text=True).stdout
+    assert float(said) > 50
