@@ -21,7 +21,7 @@ from xmc_tf.tree import (
     label_embedding,
 )
 from xmc_tf.tree.distributed_embeddings import label_embeddings_over_ranks
-from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks, share_of
+from xmc_tf.tree.distributed_kmeans import any_shared, build_tree_over_ranks, share_of
 
 
 def params(**given):
@@ -104,6 +104,7 @@ def test_every_node_is_had_by_the_ranks_that_have_its_sub_trees(size, depth):
             [rank for rank, share in enumerate(shares) if share.any and node in share.holds(t)] for node in range(2**t)
         ]
         assert all(holders)
+        assert any_shared(shares, t) == any(len(ranks) > 1 for ranks in holders)
         for node, ranks in enumerate(holders):
             if t <= shares[0].depth:
                 parts = [share.part_of(node, t) for share in shares]

@@ -11,6 +11,7 @@ Every node is split from its own labels by its own random state, in the same ord
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -28,8 +29,8 @@ from xmc_tf.tree.threads import Workers
 
 # Sub-trees a rank: their sizes differ by one label, so a few are enough to give every rank its share.
 _SUB_TREES_A_RANK = 8
-# A node with fewer entries is split (in a quarter of a second or so) by each of its ranks for itself.
-_SHARED_ENTRIES = 16_000_000
+# A node with fewer entries is split (in half a second or so) by each of its ranks for itself.
+_SHARED_ENTRIES = 30_000_000
 
 
 def build_tree_over_ranks(
@@ -117,6 +118,12 @@ def share_of(rank: int, size: int, depth: int) -> Share:
     return Share(level, (rank << level) // size, ((rank + 1) << level) // size)
 
 
+def any_shared(shares: Sequence[Share], t: int) -> bool:
+    """Whether two ranks have a node of level ``t`` in common; where none have, none need wait for each other."""
+    held = [share.holds(t) for share in shares if share.any]
+    return any(one.stop > other.start for one, other in pairwise(held))
+
+
 def _split(
     communicator: Communicator,
     shares: Sequence[Share],
@@ -132,7 +139,7 @@ def _split(
     if level is not None:
         left = np.empty(level.entries.order.size, np.bool_)
         seeds = node_seeds(params.seed, t, 1 << t)[held.start : held.stop]
-    if t < share.depth:
+    if any_shared(shares, t):
         if level is not None:
             for node, team in _wide_teams(shares, communicator.rank, level, t).items():
                 seat = Seat(list(team).index(communicator.rank), np.array(list(team.values())))
