@@ -50,11 +50,20 @@ def test_odd_but_fine_input_is_counted_and_told(tmp_path, X, Y, caplog):
     assert check_training_input(texts=["a", "b", "c"], Y=Y.tocsc()) == found._replace(nr_features=0)
 
 
+def test_numbers_that_were_looked_at_are_not_looked_at_again(X, Y):
+    X.data[1] = np.nan
+    fails("is nan", X=X, Y=Y)
+    assert check_training_input(X=X, Y=Y, loaded=True).nr_features == 5
+    Y.data[0] = -1  # which a matrix may hold, but not one of labels
+    fails("values above 0", X=X, Y=Y, loaded=True)
+
+
 def test_rows_that_disagree(X, Y):
     files = {"X": "X.npz", "Y": "Y.npz", "texts": "X.txt"}
     words = ["(X.npz)", "(Y.npz)", "are not of the same documents", ", 2", "received: 3", "same order"]
     fails(*words, X=X[:2], Y=Y, files=files)
     fails("texts (X.txt) and the labels Y (Y.npz) are not", "received: 3", texts=["a"], Y=Y, files=files)
+    fails(*words, X=X[:2], Y=Y, files=files, loaded=True)
     with pytest.raises(InputError, match="are not of the same documents"):
         check_pair(Features(dense=np.ones((2, 2), np.float32)), Y)
 

@@ -51,6 +51,7 @@ def check_training_input(
     texts: Any = None,
     names: Sequence[str] | None = None,
     files: Mapping[str, Any] | None = None,
+    loaded: bool = False,
 ) -> TrainingInput:
     """Checks all that a training is given.
 
@@ -62,6 +63,7 @@ def check_training_input(
         texts: the documents: a `TextFile` or a list.
         names: the labels' names.
         files: where they come from, by "Y", "X", "texts" and "names", for the messages.
+        loaded: the matrices are as `load_matrix` gave them, which has looked at every number.
 
     Returns:
         What there is, counted.
@@ -70,13 +72,13 @@ def check_training_input(
         InputError: saying which file, what was expected, what came and what to do.
     """
     called = _called(files)
-    check_labels(Y, called["Y"])
+    check_labels(Y, called["Y"], loaded)
     if X is None and texts is None:
         raise InputError("there is nothing to learn from", expected="texts, features or both", received="neither")
     if texts is not None:
         check_pair(texts, Y, called["texts"], called["Y"])
     if X is not None:
-        check_features(X, called["X"])
+        check_features(X, called["X"], loaded)
         check_pair(X, Y, called["X"], called["Y"])
     if names is not None and len(names) != Y.shape[1]:
         raise InputError(
@@ -118,8 +120,8 @@ def check_validation_input(Y: Any, nr_labels: int, name: str = "the labels Y") -
         )
 
 
-def check_labels(Y: Any, name: str = "the labels Y") -> None:
-    """Checks a label matrix by itself: sparse, not empty, its values positive."""
+def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> None:
+    """Checks a label matrix by itself: sparse, not empty, its values positive; ``loaded`` as above."""
     if not issparse(Y) or Y.format not in ("csr", "csc"):
         raise InputError(
             f"{name} are not a sparse matrix",
@@ -127,7 +129,8 @@ def check_labels(Y: Any, name: str = "the labels Y") -> None:
             received=_kind(Y),
             fix="save scipy.sparse.csr_matrix(Y) with scipy.sparse.save_npz",
         )
-    _check_sparse(Y, name, "labels")
+    if not loaded:
+        _check_sparse(Y, name, "labels")
     if not Y.nnz:
         raise InputError(
             f"{name} hold no label at all",
@@ -147,8 +150,8 @@ def check_labels(Y: Any, name: str = "the labels Y") -> None:
         )
 
 
-def check_features(X: Any, name: str = "the features X") -> None:
-    """Checks features by themselves: a matrix with columns, ids within range, finite."""
+def check_features(X: Any, name: str = "the features X", loaded: bool = False) -> None:
+    """Checks features by themselves: a matrix with columns, ids within range, finite; ``loaded`` as above."""
     parts: list[Any] = [X.sparse, X.dense] if isinstance(X, Features) else [X]
     for part in parts:
         if part is None and isinstance(X, Features):
@@ -160,6 +163,8 @@ def check_features(X: Any, name: str = "the features X") -> None:
                 expected="CSR, CSC or a dense array of numbers",
                 received=_kind(part),
             )
+        if loaded:
+            continue
         if issparse(part):
             _check_sparse(part, name, "features")
         else:

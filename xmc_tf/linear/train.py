@@ -204,7 +204,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "texts": arguments.text_path,
         "names": arguments.labels,
     }
-    check_training_input(Y=Y, X=X, texts=texts, names=names, files={k: v for k, v in files.items() if v})
+    files = {k: v for k, v in files.items() if v}
+    check_training_input(Y=Y, X=X, texts=texts, names=names, files=files, loaded=True)
     folder = Path(arguments.model_folder)
     refuse_to_overwrite(folder)
     given = Given(arguments, params, pred_params, tree_params, tfidf_params, wishes, names, Y, texts, X)
