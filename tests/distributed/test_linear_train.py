@@ -65,7 +65,8 @@ def test_mpi_ranks_give_the_bytes_of_one_process(corpus, one_process, tmp_path):
     assert contents(tmp_path / "model") == one_process
     assert not work_path(tmp_path / "model").exists()
     # No rank needs TensorFlow, and rank 0 says for all what each has done.
-    assert [rank.result for rank in run.ranks] == [{"done": True, "tensorflow": False}] * 3
+    assert [(rank.result["done"], rank.result["tensorflow"]) for rank in run.ranks] == [(True, False)] * 3
+    assert all(rank.result["shared"] for rank in run.ranks)  # the root at least
     assert "waiting s" in run.ranks[0].output
     assert len(run.ranks[1].output.splitlines()) == 1
     curves = [scalars(tmp_path / "logs" / f"rank-{rank}") for rank in range(3)]

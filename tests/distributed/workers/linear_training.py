@@ -15,11 +15,15 @@ from xmc_tf.collective.communicator import rank_and_size
 from xmc_tf.common import cli
 from xmc_tf.linear import train
 from xmc_tf.linear.distributed import plan, solving, training
-from xmc_tf.tree import distributed_kmeans
+from xmc_tf.tree import distributed_kmeans, kmeans_wide
 
 rank, _ = rank_and_size(os.environ)
 pause, flags = float(sys.argv[1]), [flag.replace("{rank}", str(rank)) for flag in sys.argv[2:]]
 plan.LEAST_WORK = 1000
+# Every node of the tree's upper levels counts as wide enough for several ranks.
+distributed_kmeans._SHARED_ENTRIES = kmeans_wide._ENTRIES_A_NUMBER = kmeans_wide._ENTRIES_A_MESSAGE = 0
+kmeans_wide._LABELS_OF_A_TASK = 1
+run_together, shared_nodes = distributed_kmeans._run_together, []
 marks = os.environ.get("XMC_TF_TEST_MARKS")
 
 
@@ -38,6 +42,13 @@ def slow(module, name, mark, factor=1.0):
     setattr(module, name, slowly)
 
 
+def counted(communicator, courses):
+    shared_nodes.extend(courses)
+    run_together(communicator, courses)
+
+
+distributed_kmeans._run_together = counted
+slow(distributed_kmeans, "_run_together", "tree", 4)
 slow(distributed_kmeans, "split_level", "tree", 4)
 slow(solving, "solve_task", "solving")
 slow(training, "join_blocks", "joining", 8)
@@ -45,7 +56,7 @@ slow(training, "join_blocks", "joining", 8)
 
 def main(argv):
     train.main(argv)
-    print(json.dumps({"done": True, "tensorflow": "tensorflow" in sys.modules}))
+    print(json.dumps({"done": True, "shared": len(shared_nodes), "tensorflow": "tensorflow" in sys.modules}))
 
 
 cli.run(main, flags)
