@@ -19,7 +19,7 @@ from xmc_tf.data.npz_shared import Later, SharedNpy, SharedNpz
 from xmc_tf.data.stored import open_matrix
 
 Rows: TypeAlias = csr_matrix | np.ndarray
-_HELD_BYTES = 1 << 27
+_HELD_BYTES = 1 << 27  # a rank's, of one kind of matrix
 
 
 class Pieces:
@@ -27,7 +27,8 @@ class Pieces:
 
     Example:
         >>> with Pieces(folder / f"piece-{rank}", ".npz") as pieces:
-        ...     together(communicator, lambda: pieces.extend(made()))
+        ...     for rows in made():
+        ...         pieces.add(rows)
         ...     stack_rows(communicator, pieces.all, folder / "all.npz")
 
     Args:

@@ -1,8 +1,8 @@
 """The label tree over ranks: the nodes of the upper levels are shared, then every rank has sub-trees of its own.
 
 The tree's ``2**d`` sub-trees are ranges of ranks: rank r has those from ``r * 2**d / N`` on. A node above them is split
-by the ranks that have sub-trees of it: a wide one together, each doing its part of every step; one that takes less time
-than messages do by each of them for itself. So a rank holds, besides the mapped embeddings, nothing but the labels of
+by the ranks that have sub-trees of it: a wide one together, each doing its part of every step; one on which they would
+gain no time by each of them for itself. So a rank holds, besides the mapped embeddings, nothing but the labels of
 the nodes above its own sub-trees.
 
 Every node is split from its own labels by its own random state, in the same order of sums: the tree is that of

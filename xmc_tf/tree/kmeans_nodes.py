@@ -88,7 +88,7 @@ def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple
 
 @njit(cache=True, nogil=True)
 def halve(entries: Entries, halving: Halving, half: int, spherical: bool, rounds: int) -> None:
-    """2-means on one node by one thread; `halve_together` takes the same steps with many."""
+    """2-means on one node by one thread; `kmeans_wide` takes the same steps with many."""
     width, blocks = halving.direction.size, halving.block_turns.size
     add_rows(entries, halving, 0, width)
     first_direction(halving)
