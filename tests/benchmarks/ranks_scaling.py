@@ -58,7 +58,8 @@ def main() -> None:
         if a.copies > 1:
             a = _other_data(a, folder, "copies", lambda X: _copies(X, a.copies), lambda Y: block_diag([Y] * a.copies))
         few = _other_data(a, folder, "few", lambda X: X[:50], lambda Y: Y[:50])
-        _run(1, sys.executable, _ours(few, folder / "warm"), folder)  # compiles
+        for ranks in a.ranks:  # compiles, and reads what is only needed by many ranks
+            _run(ranks, sys.executable, _ours(few, folder / f"warm-{ranks}"), folder)
         start = {ranks: _run(ranks, sys.executable, _ours(few, folder / f"few-{ranks}"), folder) for ranks in a.ranks}
         line = {"figure": "ranks_scaling", "features": [Path(path).name for path in a.features], "copies": a.copies}
         line |= {"negatives": a.negatives, **_our_figures(a, folder, start), "start": start}

@@ -52,6 +52,8 @@ ENVIRONMENT = {
     "TF_USE_LEGACY_KERAS": "1",
     "CUDA_VISIBLE_DEVICES": "-1",
     "PYTHONUNBUFFERED": "1",
+    # Modules' byte code is kept, as an installation keeps it: ranks do not all compile the package at every start.
+    "PYTHONDONTWRITEBYTECODE": "",
 }
 
 

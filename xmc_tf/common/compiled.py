@@ -4,6 +4,9 @@ Numba remembers a compiled function by its own file's date and size. It does not
 changed in another file, and after an update the old machine code would go on running, or fail in odd ways
 (``tests/common/test_compiled.py``). So the kernels are kept in a folder named after a digest of the sources:
 ``$XMC_TF_CACHE/kernels/<digest>``, by default below ``~/.cache/xmc_tf``.
+
+A kernel that is kept is loaded without what only compiling needs: Numba's own library of functions, whose import takes
+longer than all else that a command loads of Numba. Who compiles after all gets it then.
 """
 
 import hashlib
@@ -16,6 +19,8 @@ from typing import Any
 
 import numba
 from numba.core import config
+from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys
 
 _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).parents[1]
@@ -35,11 +40,24 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
         others = config.CACHE_DIR
         config.CACHE_DIR = str(kernel_folder())
         try:
-            return numba.njit(**options)(function)
+            kernel = numba.njit(**options)(function)
+            if options.get("cache"):
+                kernel._cache = _Kept(function)
+            return kernel
         finally:
             config.CACHE_DIR = others
 
     return decorate
+
+
+class _Kept(FunctionCache):
+    """Numba's cache of a function, which here prepares for running alone, not for compiling, before it loads."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled function, or None where it was never compiled."""
+        rtsys.initialize(target_context)  # memory for arrays that kernels make
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
 
 def announce_compiling() -> None:
