@@ -13,7 +13,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,28 +36,50 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
     """
 
     def decorate(function: Callable) -> Any:
-        # Where a function is kept is decided when it is decorated; other packages keep theirs where they did.
-        others = config.CACHE_DIR
-        config.CACHE_DIR = str(kernel_folder())
-        try:
-            kernel = numba.njit(**options)(function)
-            if options.get("cache"):
-                kernel._cache = _Kept(function)
-            return kernel
-        finally:
-            config.CACHE_DIR = others
+        kernel = numba.njit(**{name: value for name, value in options.items() if name != "cache"})(function)
+        if options.get("cache"):
+            kernel._cache = _Kept(function)
+        return kernel
 
     return decorate
 
 
-class _Kept(FunctionCache):
-    """Numba's cache of a function, which here prepares for running alone, not for compiling, before it loads."""
+class _Kept:
+    """What Numba asks for a function's compiled code: its own cache, opened when the function is first called.
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled function, or None where it was never compiled."""
-        rtsys.initialize(target_context)  # memory for arrays that kernels make
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
+    Numba would open it when the function is decorated, and prepare for compiling before it looks whether it has to.
+    """
+
+    def __init__(self, function: Callable) -> None:
+        self._function = function
+
+    @cached_property
+    def _files(self) -> FunctionCache:
+        # Where a function is kept is decided here; other packages keep theirs where they did.
+        others = config.CACHE_DIR
+        config.CACHE_DIR = str(kernel_folder())
+        try:
+            return FunctionCache(self._function)
+        finally:
+            config.CACHE_DIR = others
+
+    @property
+    def cache_path(self) -> str:
+        """The folder that the function is kept in."""
+        return self._files.cache_path
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """The compiled function; None where it was never compiled for these types."""
+        rtsys.initialize(target)  # memory for the arrays that kernels make
+        return self._files._load_overload(signature, target)
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keeps what has been compiled."""
+        self._files.save_overload(signature, compiled)
+
+    def flush(self) -> None:
+        """Forgets what is kept of the function."""
+        self._files.flush()
 
 
 def announce_compiling() -> None:
