@@ -98,6 +98,11 @@ def matched_instances(
         predicted: predictions of the parents' level, for "man".
         user: the user's own matching for this level, for "usn"; None where there is none.
     """
+    if scheme == "tfn":  # most often; the labels' own pattern
+        pattern = sorted_csc(teacher)
+        ones = csc_matrix((np.ones(pattern.nnz, np.float32), pattern.indices, pattern.indptr), pattern.shape)
+        ones.has_canonical_format = True
+        return ones
     total = csr_matrix(teacher.shape, dtype=np.float32)
     for part in scheme.split("+"):
         matrix = {"tfn": teacher, "man": predicted, "usn": user}[part]
