@@ -61,6 +61,7 @@ MODULES_WITHOUT_TENSORFLOW = [
     "collective.communicator",
     "collective.exchange",
     "collective.joint_files",
+    "collective.shared_looks",
     "collective.launching",
     "collective.partition",
     "collective.solo",

@@ -151,6 +151,23 @@ def test_ranks_with_different_files_stop_before_work_begins(corpus, tmp_path):
     assert not work_path(tmp_path / "model").exists()
 
 
+def test_what_one_rank_sees_in_its_part_of_a_file_stops_all_with_a_message(corpus, tmp_path):
+    wide = dense_rows(DOCUMENTS, 4000)  # enough numbers that the ranks of a host share the look at them
+    wide[-1, 7] = np.nan
+    save_matrix(tmp_path / "wide.npy", wide)
+    for file, words in (("wide.npy", f"row {DOCUMENTS - 1}, column 7"), ("missing.npy", "does not exist")):
+        model = tmp_path / "model"
+        data = ["-x", tmp_path / file, "-y", corpus / "Y.npz", "-m", model]
+        run = mpiexec(WORKER, "0", *map(str, data), check=False, timeout=60)
+        said = "\n".join(rank.output for rank in run.ranks)
+        assert run.returncode == 2
+        assert words in said
+        assert file in said
+        assert "Traceback" not in said
+        assert not work_path(model).exists()
+        assert not model.exists()
+
+
 def test_no_rank_holds_all_weights(tmp_path):
     """200 MB of weights by ranks that may take 96 MB: what one process in memory cannot do."""
     run = mpiexec("limited_training.py", "over ranks", str(tmp_path), world=2)

@@ -8,10 +8,11 @@ from scipy.sparse import issparse
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.checks import check_pair
 from xmc_tf.data.features import Features, as_features
+from xmc_tf.data.looking import ALONE, Looks
 from xmc_tf.data.matrices import load_matrix
 
 
-def load_features(paths: Sequence[str | Path]) -> Features:
+def load_features(paths: Sequence[str | Path], *, looks: Looks = ALONE) -> Features:
     """Reads one file of features, or a sparse and a dense one that are set side by side.
 
     Example:
@@ -19,8 +20,9 @@ def load_features(paths: Sequence[str | Path]) -> Features:
 
     Args:
         paths: one .npz or .npy, or two: sparse, then dense.
+        looks: who checks the numbers, as for ``load_matrix``.
     """
-    parts = [load_matrix(path, name="features") for path in paths]
+    parts = [load_matrix(path, name="features", looks=looks) for path in paths]
     if len(parts) == 1:
         return as_features(parts[0])
     if len(parts) != 2 or not issparse(parts[0]) or issparse(parts[1]):

@@ -10,6 +10,7 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, issparse
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files import existing_file
+from xmc_tf.data.looking import ALONE, Looks
 from xmc_tf.data.npz import is_npy, is_npz, read_npy, read_npz
 from xmc_tf.data.npz_write import write_npz
 from xmc_tf.data.structure import check_finite, check_indices, check_pointers
@@ -19,7 +20,9 @@ _LARGEST_INT32 = np.iinfo(np.int32).max
 _MEMBERS = ("format", "shape", "data", "indices", "indptr", "row", "col", "coords")
 
 
-def load_matrix(path: str | Path, *, name: str = "matrix", mmap: bool = True) -> csr_matrix | csc_matrix | np.ndarray:
+def load_matrix(
+    path: str | Path, *, name: str = "matrix", mmap: bool = True, looks: Looks = ALONE
+) -> csr_matrix | csc_matrix | np.ndarray:
     """Reads a matrix, checks it, and brings it into the one form that the rest expects.
 
     Example:
@@ -30,6 +33,7 @@ def load_matrix(path: str | Path, *, name: str = "matrix", mmap: bool = True) ->
         name: what the matrix is, for the messages.
         mmap: map what is stored without compression and in the right types; the arrays are then read-only
             and shared by all processes of the machine.
+        looks: who checks the numbers; processes that share it all load this file, whose contents must be the same.
 
     Returns:
         CSR or CSC as the file has it (COO becomes CSR), rows sorted and each index once, or a C-contiguous
@@ -41,7 +45,7 @@ def load_matrix(path: str | Path, *, name: str = "matrix", mmap: bool = True) ->
     path = existing_file(path, name)
     what = f"{name}: {path}"
     if is_npz(path):
-        matrix = _sparse(read_npz(path, name=name, wanted=_MEMBERS, mmap=mmap), what)
+        matrix = _sparse(read_npz(path, name=name, wanted=_MEMBERS, mmap=mmap), what, looks)
     elif is_npy(path):
         matrix = _dense(read_npy(path, name=name, mmap=mmap), what)
     else:
@@ -51,7 +55,7 @@ def load_matrix(path: str | Path, *, name: str = "matrix", mmap: bool = True) ->
             received="a file that begins like neither",
             fix="save it with scipy.sparse.save_npz or numpy.save; texts have a flag of their own (-t)",
         )
-    check_finite(matrix, what)
+    check_finite(matrix, what, looks)
     return matrix
 
 
@@ -97,7 +101,7 @@ def index_type(shape: tuple[int, int], nr_entries: int) -> type[np.signedinteger
     return np.int32 if max(*shape, nr_entries) <= _LARGEST_INT32 else np.int64
 
 
-def _sparse(arrays: dict[str, np.ndarray], what: str) -> csr_matrix | csc_matrix:
+def _sparse(arrays: dict[str, np.ndarray], what: str, looks: Looks) -> csr_matrix | csc_matrix:
     form = arrays["format"].tobytes().replace(b"\0", b"").decode("ascii", "replace") if "format" in arrays else ""
     needed = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr")}.get(
         form, ("coords",) if "coords" in arrays else ("row", "col")
@@ -122,12 +126,13 @@ def _sparse(arrays: dict[str, np.ndarray], what: str) -> csr_matrix | csc_matrix
         raise InputError(f"{what}: data is not a list of values", expected="one dimension", received=f"{data.ndim}")
     if form == "coo":
         return _from_coo(arrays, data, shape, what)
-    return _compressed(form, data, arrays["indices"], arrays["indptr"], shape, what)
+    return _compressed(form, data, arrays["indices"], arrays["indptr"], shape, what, looks)
 
 
 def _compressed(
-    form: str, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int], what: str
-) -> csr_matrix | csc_matrix:
+    form: str, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int], what: str,
+    looks: Looks,
+) -> csr_matrix | csc_matrix:  # fmt: skip
     nr_major, nr_minor = shape if form == "csr" else shape[::-1]
     for key, array in (("indices", indices), ("indptr", indptr)):
         if array.dtype.kind not in "iu":
@@ -140,7 +145,7 @@ def _compressed(
             fix="save it again",
         )
     check_pointers(indptr, nr_major, len(data), what)
-    canonical = check_indices(indptr, indices, nr_minor, what, "row" if form == "csr" else "column")
+    canonical = check_indices(indptr, indices, nr_minor, what, "row" if form == "csr" else "column", looks)
     index = np.int32 if max(*shape, len(data)) <= _LARGEST_INT32 else np.int64
     cls = csr_matrix if form == "csr" else csc_matrix
     matrix = cls(shape, dtype=np.float32)

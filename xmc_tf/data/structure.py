@@ -1,6 +1,7 @@
 """Whether the arrays of a sparse matrix fit together, and whether its values are numbers one can learn from.
 
-All passes go over the arrays in pieces, so that a mapped matrix larger than memory can be checked too.
+All passes go over the arrays in pieces, so that a mapped matrix larger than memory can be checked too; those over all
+entries can be shared (``looking.py``).
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.data.looking import ALONE, Looks, worth_sharing
 
 _PIECE = 1 << 20
 
@@ -26,7 +28,9 @@ def check_pointers(indptr: np.ndarray, nr_major: int, nr_entries: int, what: str
             _broken(what, "pointers (indptr) that never fall", f"a fall after number {start + falls[0]:,}")
 
 
-def check_indices(indptr: np.ndarray, indices: np.ndarray, nr_minor: int, what: str, line: str) -> bool:
+def check_indices(
+    indptr: np.ndarray, indices: np.ndarray, nr_minor: int, what: str, line: str, looks: Looks = ALONE
+) -> bool:
     """Checks that all indices lie within the matrix.
 
     Args:
@@ -35,43 +39,52 @@ def check_indices(indptr: np.ndarray, indices: np.ndarray, nr_minor: int, what: 
         nr_minor: how many columns (or rows) there are.
         what: what the matrix is called in messages.
         line: what a pointer's range is called in messages: "row" or "column".
+        looks: who looks.
 
     Returns:
         Whether the indices of every row ascend, each there once.
     """
-    canonical = True
-    for start, piece in _pieces(indices, overlap=1):
-        if piece.min() < 0 or piece.max() >= nr_minor:
-            first = int(np.flatnonzero((piece < 0) | (piece >= nr_minor))[0])
-            at = _line_of(indptr, start + first)
-            _broken(
-                what,
-                f"indices from 0 to {nr_minor - 1:,}",
-                f"{piece[first]} in {line} {at:,} (counted from 0)",
-            )
-        if canonical:
-            # Where the next index is not larger, a new row must begin.
-            turns = start + 1 + np.flatnonzero(piece[1:] <= piece[:-1])
-            canonical = bool(np.all(indptr[np.searchsorted(indptr, turns)] == turns))
-    return canonical
+
+    def look(part: int, parts: int) -> bool:
+        canonical = True
+        for start, piece in _pieces(indices, part, parts, overlap=1):
+            if piece.min() < 0 or piece.max() >= nr_minor:
+                first = int(np.flatnonzero((piece < 0) | (piece >= nr_minor))[0])
+                at = _line_of(indptr, start + first)
+                _broken(
+                    what,
+                    f"indices from 0 to {nr_minor - 1:,}",
+                    f"{piece[first]} in {line} {at:,} (counted from 0)",
+                )
+            if canonical:
+                # Where the next index is not larger, a new row must begin.
+                turns = start + 1 + np.flatnonzero(piece[1:] <= piece[:-1])
+                canonical = bool(np.all(indptr[np.searchsorted(indptr, turns)] == turns))
+        return canonical
+
+    return all(worth_sharing(looks, indices.size).each(look))
 
 
-def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str) -> None:
-    """Refuses NaN and infinity, naming the first row and column where one is."""
+def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str, looks: Looks = ALONE) -> None:
+    """Refuses NaN and infinity, naming the first row and column where one is; ``looks``: who looks."""
     values = matrix if isinstance(matrix, np.ndarray) else matrix.data
     rows_a_piece = max(1, _PIECE // max(1, values.shape[1])) if values.ndim == 2 else _PIECE
-    for start, piece in _pieces(values, length=rows_a_piece):
-        wrong = ~np.isfinite(piece)
-        if wrong.any():
-            place = tuple(int(axis[0]) for axis in np.nonzero(wrong))
-            row, column = _position(matrix, start, place)
-            raise InputError(
-                f"{what}: row {row:,}, column {column:,} (counted from 0) is {piece[place]}",
-                expected="finite numbers that fit into 32 bits",
-                received=f"{int(wrong.sum()):,} such values among the first {start + len(piece):,} "
-                + ("rows" if values.ndim == 2 else "entries"),
-                fix="find out where they come from; leave out the entry, or write a number",
-            )
+
+    def look(part: int, parts: int) -> None:
+        for start, piece in _pieces(values, part, parts, length=rows_a_piece):
+            wrong = ~np.isfinite(piece)
+            if wrong.any():
+                place = tuple(int(axis[0]) for axis in np.nonzero(wrong))
+                row, column = _position(matrix, start, place)
+                raise InputError(
+                    f"{what}: row {row:,}, column {column:,} (counted from 0) is {piece[place]}",
+                    expected="finite numbers that fit into 32 bits",
+                    received=f"{int(wrong.sum()):,} such values among the {len(piece):,} "
+                    + (f"rows from {start:,} on" if values.ndim == 2 else f"entries from {start:,} on"),
+                    fix="find out where they come from; leave out the entry, or write a number",
+                )
+
+    worth_sharing(looks, values.size).each(look)
 
 
 def _position(matrix: csr_matrix | csc_matrix | np.ndarray, start: int, place: tuple[int, ...]) -> tuple[int, int]:
@@ -87,10 +100,14 @@ def _line_of(indptr: np.ndarray, entry: int) -> int:
     return int(np.searchsorted(indptr, entry, side="right")) - 1
 
 
-def _pieces(array: np.ndarray, length: int = _PIECE, overlap: int = 0) -> Iterator[tuple[int, np.ndarray]]:
-    """The array in pieces, each with where it starts; ``overlap`` more entries that the next has again."""
-    for start in range(0, len(array) if array.size else 0, length):
-        yield start, np.asarray(array[start : start + length + overlap])
+def _pieces(
+    array: np.ndarray, part: int = 0, parts: int = 1, *, length: int = _PIECE, overlap: int = 0
+) -> Iterator[tuple[int, np.ndarray]]:
+    """A part of the array in pieces, each with where it starts; ``overlap`` more entries that the next has again."""
+    size = len(array) if array.size else 0
+    begin, end = (size * bound // parts for bound in (part, part + 1))
+    for start in range(begin, end, length):
+        yield start, np.asarray(array[start : min(start + length, end) + overlap])
 
 
 def _broken(what: str, expected: str, received: str) -> NoReturn:

@@ -3,8 +3,9 @@
 import argparse
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from scipy.sparse import csc_matrix, spmatrix
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-class Given(NamedTuple):
-    """What the command line and its files say."""
+@dataclass(frozen=True)
+class Asked:
+    """What the command line and its parameter file say."""
 
     arguments: argparse.Namespace
     params: RankerParams
@@ -31,17 +33,13 @@ class Given(NamedTuple):
     tree_params: HierarchicalKMeansParams
     tfidf_params: TfidfParams
     wishes: dict[str, Any]
-    names: list[str] | None
-    Y: spmatrix
-    texts: TextFile | None
-    X: Features | None
 
     @property
     def recorded(self) -> dict[str, Any]:
         """Parameters of the parts around the rankers, for the model's folder."""
         return {
             "indexer_params": self.tree_params.to_json(),
-            "tfidf_params": self.tfidf_params.to_json() if self.texts is not None else None,
+            "tfidf_params": self.tfidf_params.to_json() if self.arguments.text_path else None,
             **({} if self.embedding_methods == ("pifa", "pifa") else {"label_embeddings": self.embedding_methods}),
         }
 
@@ -71,6 +69,16 @@ class Given(NamedTuple):
             "tree": a.code_path, "label features": a.label_feat_path,
         }  # fmt: skip
         return {what: paths if isinstance(paths, list) else [paths] for what, paths in named.items() if paths}
+
+
+@dataclass(frozen=True)
+class Given(Asked):
+    """The same, and the files read and checked."""
+
+    names: list[str] | None
+    Y: spmatrix
+    texts: TextFile | None
+    X: Features | None
 
 
 def vectorized(given: Given) -> "tuple[Tfidf, Features]":

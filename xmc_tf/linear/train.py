@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.collective.communicator import choose
+from xmc_tf.collective.shared_looks import LooksOverRanks
 from xmc_tf.collective.solo import Solo
 from xmc_tf.common import cli
 from xmc_tf.common.compiled import announce_compiling
@@ -20,11 +21,13 @@ from xmc_tf.data import (
     load_matrix,
     load_names,
 )
+from xmc_tf.data.looking import ALONE, Looks
 from xmc_tf.linear.disk import refuse_to_overwrite
 from xmc_tf.linear.distributed.command import train_command_over_ranks
+from xmc_tf.linear.distributed.inputs import check_same_inputs
 from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.work_folder import work_path
-from xmc_tf.linear.given import Given, in_order, make_tree, relevance, user_negatives, vectorized
+from xmc_tf.linear.given import Asked, Given, in_order, make_tree, relevance, user_negatives, vectorized
 from xmc_tf.linear.text_ranker import TextRanker
 from xmc_tf.params import (
     HierarchicalKMeansParams,
@@ -192,12 +195,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     _sort_out_t(arguments)
     _require(arguments)
     params, pred_params, tree_params, wishes = _parameters(arguments)
-    tfidf_params = from_arguments(TfidfParams, arguments)
-    names = load_names(arguments.labels) if arguments.labels else None
+    asked = Asked(arguments, params, pred_params, tree_params, from_arguments(TfidfParams, arguments), wishes)
+    folder = Path(arguments.model_folder)
+    refuse_to_overwrite(folder)
+    if communicator.size > 1 or work_path(folder).exists():
+        # First of all: only files that are the same everywhere can be checked together.
+        key = check_same_inputs(communicator, asked.files, asked.settings)
+        train_command_over_ranks(communicator, folder, _given(asked, LooksOverRanks(communicator)), key)
+    else:
+        with reported(arguments.logdir, communicator):
+            _train_here(folder, _given(asked, ALONE))
 
-    Y = load_matrix(arguments.label_path, name="labels")
+
+def _given(asked: Asked, looks: Looks) -> Given:
+    """Reads the files and checks them."""
+    arguments = asked.arguments
+    names = load_names(arguments.labels) if arguments.labels else None
+    Y = load_matrix(arguments.label_path, name="labels", looks=looks)
     texts = TextFile(arguments.text_path) if arguments.text_path else None
-    X: Any = None if arguments.inst_path is None else load_features(arguments.inst_path)
+    X: Any = None if arguments.inst_path is None else load_features(arguments.inst_path, looks=looks)
     files = {
         "Y": arguments.label_path,
         "X": arguments.inst_path,
@@ -206,14 +222,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     files = {k: v for k, v in files.items() if v}
     check_training_input(Y=Y, X=X, texts=texts, names=names, files=files, loaded=True)
-    folder = Path(arguments.model_folder)
-    refuse_to_overwrite(folder)
-    given = Given(arguments, params, pred_params, tree_params, tfidf_params, wishes, names, Y, texts, X)
-    if communicator.size > 1 or work_path(folder).exists():
-        train_command_over_ranks(communicator, folder, given)
-    else:
-        with reported(arguments.logdir, communicator):
-            _train_here(folder, given)
+    return Given(**vars(asked), names=names, Y=Y, texts=texts, X=X)
 
 
 def _train_here(folder: Path, given: Given) -> None:

@@ -9,7 +9,6 @@ from xmc_tf.collective.together import together
 from xmc_tf.data import Features, as_features, save_matrix
 from xmc_tf.data.stored import open_matrix
 from xmc_tf.linear.distributed.account import Account, accounts_table
-from xmc_tf.linear.distributed.inputs import check_same_inputs
 from xmc_tf.linear.distributed.placing import place_model
 from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.training import threads_of_rank, train_over_ranks
@@ -23,16 +22,16 @@ from xmc_tf.tree.distributed_embeddings import forget_label_embeddings, label_em
 _LOG = logging.getLogger(__name__)
 
 
-def train_command_over_ranks(communicator: Communicator, folder: Path, given: Given) -> None:
+def train_command_over_ranks(communicator: Communicator, folder: Path, given: Given, key: str) -> None:
     """Trains with all ranks, through files in a work folder beside the model's; takes up what is there already.
 
     Args:
         communicator: the ranks.
         folder: the model's.
         given: what the command was given.
+        key: of the inputs, as ``check_same_inputs`` gives it.
     """
     first = communicator.rank == 0
-    key = check_same_inputs(communicator, given.files, given.settings)
     # Only rank 0 makes problems of them; what is wrong with them is said before work begins.
     R, negatives = together(communicator, lambda: (relevance(given), user_negatives(given)) if first else (None, {}))
     work = open_work_folder(communicator, folder, key)

@@ -11,6 +11,7 @@ from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.together import together
 from xmc_tf.common.compiled import kernel_folder
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files import existing_file
 from xmc_tf.data.crc import crc_of_all
 
 _PIECE = 1 << 18  # stays in the processor's own cache between its copy and its checksum
@@ -85,7 +86,7 @@ def check_same_inputs(
         InputError: on all ranks, saying what differs where.
     """
     every = [(what, one) for what, paths in files.items() for one in paths]
-    named = together(communicator, lambda: [(what, path) for what, one in every for path in _files(one)])
+    named = together(communicator, lambda: [(what, path) for what, one in every for path in _files(one, what)])
     prints = fingerprints(communicator, [path for _, path in named])
     mine: dict[str, list[Fingerprint]] = {what: [] for what in files}
     for (what, _), found in zip(named, prints, strict=True):
@@ -114,9 +115,11 @@ def check_same_inputs(
     return digest.hexdigest()
 
 
-def _files(given: str | Path) -> list[Path]:
+def _files(given: str | Path, what: str) -> list[Path]:
     path = Path(given)
-    return sorted(entry for entry in path.iterdir() if entry.is_file()) if path.is_dir() else [path]
+    if path.is_dir():
+        return sorted(entry for entry in path.iterdir() if entry.is_file())
+    return [existing_file(path, what)]
 
 
 def _told(prints: Sequence[Fingerprint]) -> str:
