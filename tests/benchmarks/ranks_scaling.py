@@ -2,13 +2,15 @@
 
     python -m tests.benchmarks.ranks_scaling --features X.npz [E.npy] --labels Y.npz [--ranks 1 2] [--peer PYTHON]
 
-Every number of ranks is run ``--rounds`` times in turns, and the shortest time counts. With ``--peer``, a Python whose
-venv has libpecos and mpi4py, its own distributed training runs on the same files, with as many ranks, once.
+Every number of ranks is run ``--rounds`` times in turns; figures are those of the shortest time. With ``--peer``, a
+Python whose venv has libpecos and mpi4py, its own distributed training runs on the same files, once for each number.
 
 Prints a table of the ranks' memory, and one JSON line:
 
 ``ours``, ``peer``      seconds from start to end, and of each rank: processor seconds, peak memory (``peak_mb`` with
                         mapped files, ``own_mb`` without), busy and waiting seconds, and its share of the weights
+``seconds_by_round``    of every round, in whose few minutes the machine changes its speed least
+``times_as_fast``       of the shortest times; ``times_as_fast_by_round`` the median of what each round alone would say
 ``start``               what a training of fifty documents takes: loading packages and compiled code, which every rank
                         does for itself; ``times_as_fast`` is given with it and without, and by the processor time of
                         the busiest rank, which other programs disturb less
@@ -31,6 +33,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -82,10 +85,17 @@ def _our_figures(a: argparse.Namespace, folder: Path, start: dict[int, Any]) -> 
         for ranks in together:
             together[ranks].append(_side_by_side(a, ranks, folder))
     best = {ranks: min(several, key=lambda run: run["seconds"]) for ranks, several in runs.items()}
+    seconds = {ranks: [run["seconds"] for run in several] for ranks, several in runs.items()}
+    first = seconds[a.ranks[0]]
     out: dict[str, Any] = {
         "same": len(digests) == 1,
         "ours": best,
+        "seconds_by_round": seconds,
         "times_as_fast": _ratios(best, {}, "seconds"),
+        "times_as_fast_by_round": {
+            ranks: round(median(one / other for one, other in zip(first, taken, strict=True)), 3)
+            for ranks, taken in seconds.items()
+        },
         "times_as_fast_without_start": _ratios(best, start, "seconds"),
         "times_as_fast_without_start_cpu": _ratios(best, start, "cpu_s"),
     }

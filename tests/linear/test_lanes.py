@@ -9,6 +9,7 @@ from xmc_tf.linear.kernels.lanes import (
     aligned_in_kernel,
     aligned_zeros,
     any_nonzero,
+    at,
     fma,
     load,
     load_at,
@@ -16,6 +17,7 @@ from xmc_tf.linear.kernels.lanes import (
     maximum,
     minimum,
     prefetch,
+    prefetch_at,
     splat,
     store,
     store_at,
@@ -40,6 +42,10 @@ def apply_all(a, b, c, signs, row, number, out):
     store(out, 9, load_signs(signs, row))
     store(out, 10, splat(number))
     store_at(out, 11 * 16 + 3, load_at(a, 5))
+    for offset in range(-3, 2000, 500):  # beyond the array too: nothing is read
+        prefetch_at(a, offset)
+        prefetch_at(signs, offset)
+    store(out, 13, splat(at(a, 16 * row + 7)) + splat(at(signs, 16 * row + 7)))
     return any_nonzero(x), any_nonzero(x - x), len(aligned_in_kernel(3))
 
 
@@ -48,7 +54,7 @@ def test_each_operation():
     a, b, c = (rng.normal(size=(4, WIDTH)).astype(np.float32) for _ in range(3))
     a[2, :4] = [0.0, -0.0, 1e-30, -1e-30]
     signs = rng.integers(-1, 2, (4, WIDTH)).astype(np.int8)
-    out = np.full((13, WIDTH), np.nan, np.float32)
+    out = np.full((14, WIDTH), np.nan, np.float32)
     flags = apply_all(a, b, c, signs, 2, 0.1, out)
     x, y, z = a[2], b[2], c[2]
     expected = [x, x + y, x - y, x * y, x / y]
@@ -62,6 +68,7 @@ def test_each_operation():
     np.testing.assert_array_equal(out[10], np.float32(0.1))
     np.testing.assert_array_equal(out.ravel()[11 * WIDTH + 3 :][:WIDTH], a.ravel()[5:][:WIDTH])
     assert np.isnan(out.ravel()[11 * WIDTH :][:3]).all()
+    np.testing.assert_array_equal(out[13], a[2, 7] + signs[2, 7])
     assert flags == (True, False, 3)
 
 

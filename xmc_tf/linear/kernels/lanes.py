@@ -131,19 +131,49 @@ def store_at(typing, array, offset, value):
     return types.none(array, offset, lanes), codegen
 
 
+def _emit_prefetch(builder, pointer, write):
+    """The processor's own instruction; it brings in nothing, and stops at nothing, where the address is no good."""
+    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [builder.bitcast(pointer, byte), word(write), word(3), word(1)])
+
+
 @intrinsic
 def prefetch(typing, array, row):
-    """Asks for row ``row`` to be brought near; it will be read and written soon."""
+    """Asks for row ``row`` of sixteen columns to be brought near; it will be read and written soon."""
 
     def codegen(context, builder, signature, args):
         pointer = _row_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1])
-        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [builder.bitcast(pointer, byte), word(1), word(3), word(1)])
+        _emit_prefetch(builder, pointer, 1)
         return context.get_dummy_value()
 
     return types.none(array, row), codegen
+
+
+@intrinsic
+def prefetch_at(typing, array, offset):
+    """Asks for the cache line of element ``offset`` of a contiguous array to be brought near, to be read soon."""
+
+    def codegen(context, builder, signature, args):
+        byte = ir.IntType(8)
+        pointer = _element_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1], byte)
+        _emit_prefetch(builder, pointer, 0)
+        return context.get_dummy_value()
+
+    return types.none(array, offset), codegen
+
+
+@intrinsic
+def at(typing, array, offset):
+    """Element ``offset`` of a contiguous array; below zero it does not count from the end, which takes time to ask."""
+
+    def codegen(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        offset = context.cast(builder, args[1], signature.args[1], types.intp)
+        return builder.load(builder.gep(data, [offset]))
+
+    return array.dtype(array, offset), codegen
 
 
 @intrinsic
