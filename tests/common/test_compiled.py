@@ -38,11 +38,11 @@ def package(tmp_path):
     return tmp_path
 
 
-def answer(package):
+def answer(package, ask=ASK):
     """What the outer kernel gives in a fresh process."""
     environment = {**os.environ, "PYTHONPATH": str(package), "XMC_TF_CACHE": str(package / "cache")}
     run = subprocess.run(
-        [sys.executable, "-c", ASK], cwd=package, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", ask], cwd=package, env=environment, capture_output=True, text=True, check=True
     )
     return int(run.stdout)
 
@@ -54,6 +54,29 @@ def test_a_changed_callee_in_another_file_is_compiled_anew(package):
     inner = package / "pack" / "inner.py"
     inner.write_text(inner.read_text().replace("x + 1", "x + 20"))
     assert answer(package) == 210
+
+
+def test_a_kept_kernel_is_included_in_one_that_is_compiled_later(package):
+    assert answer(package, "from pack.inner import inner; print(inner(1))") == 2
+    assert (
+        answer(package, "from pack.inner import inner; inner(1); from pack.outer import outer; print(outer(1))") == 20
+    )
+    assert answer(package) == 20
+
+
+def test_a_kept_kernel_fails_as_a_fresh_one(package):
+    body = "def inner(x):\n    return np.full(x, 1.0).sum() + np.zeros((x, 2)).size\n"
+    inner = package / "pack" / "inner.py"
+    inner.write_text(f"import numpy as np\nfrom xmc_tf.common.compiled import njit\n@njit(cache=True)\n{body}")
+    ask = """
+from pack.inner import inner
+try:
+    inner(-1)
+except ValueError as error:
+    assert "negative dimensions" in str(error), error
+    print(int(inner(2)))
+"""
+    assert [answer(package, ask) for _ in range(3)] == [6, 6, 6]
 
 
 def test_the_digest_follows_compiled_code_alone(tmp_path):

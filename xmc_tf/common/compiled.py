@@ -6,20 +6,24 @@ changed in another file, and after an update the old machine code would go on ru
 ``$XMC_TF_CACHE/kernels/<digest>``, by default below ``~/.cache/xmc_tf``.
 
 A kernel that is kept is loaded without what only compiling needs: Numba's own library of functions, whose import takes
-longer than all else that a command loads of Numba. Who compiles after all gets it then.
+longer than all else that a command loads of Numba, and what other kernels would need to include this one, which takes
+longer to read than its machine code. Who compiles after all gets both then.
 """
 
 import hashlib
 import logging
 import os
+import sys
 from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite import binding as llvm
 from numba.core import config
-from numba.core.caching import FunctionCache
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime import rtsys
 
 _LOG = logging.getLogger(__name__)
@@ -44,6 +48,43 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
     return decorate
 
 
+class _Code(CompileResultCacheImpl):
+    """What is kept of a function: its machine code, what a kernel that calls it includes, and the names of both.
+
+    Beside it Numba keeps the surroundings of all functions that were included, some of them its own, whose modules it
+    would import; but machine code takes no more from there than constants.
+    """
+
+    def reduce(self, compiled: Any) -> tuple:
+        module = compiled.library._get_module_for_linking()
+        named = [*module.functions, *module.global_variables]
+        *kept, surroundings = super().reduce(compiled)
+        plain = [(one.env_name, one.globals["__name__"], list(one.consts)) for one in surroundings]
+        return {one.name for one in named if not one.is_declaration}, kept, plain
+
+    def rebuild(self, target: Any, payload: tuple) -> Any:
+        names, ((name, kind, (machine_code, to_include)), *rest), plain = payload
+        nothing = llvm.parse_assembly("").as_bitcode()
+        target.codegen()._engine._defined_symbols |= names
+        surroundings = [_surroundings(*one) for one in plain]
+        compiled = super().rebuild(target, ((name, kind, (machine_code, nothing)), *rest, surroundings))
+        compiled.library._get_module_for_linking = cache(lambda: llvm.parse_bitcode(to_include))
+        return compiled
+
+
+def _surroundings(name: str, module: str, constants: list[Any]) -> Environment:
+    if (known := lookup_environment(name)) is not None:
+        return known
+    found = Environment(vars(sys.modules[module]) if module in sys.modules else {"__name__": module})
+    found.env_name, found.consts[:] = name, constants
+    Environment._memo[name] = found
+    return found
+
+
+class _Files(FunctionCache):
+    _impl_class = _Code
+
+
 class _Kept:
     """What Numba asks for a function's compiled code: its own cache, opened when the function is first called.
 
@@ -59,7 +100,7 @@ class _Kept:
         others = config.CACHE_DIR
         config.CACHE_DIR = str(kernel_folder())
         try:
-            return FunctionCache(self._function)
+            return _Files(self._function)
         finally:
             config.CACHE_DIR = others
 
