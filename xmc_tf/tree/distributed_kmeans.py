@@ -29,8 +29,8 @@ from xmc_tf.tree.threads import Workers
 
 # Sub-trees a rank: their sizes differ by one label, so a few are enough to give every rank its share.
 _SUB_TREES_A_RANK = 8
-# A node with fewer entries is split (in half a second or so) by each of its ranks for itself.
-_SHARED_ENTRIES = 30_000_000
+# A node with fewer entries is split (in an eighth of a second or so) by each of its ranks for itself.
+_SHARED_ENTRIES = 6_000_000
 
 
 def build_tree_over_ranks(

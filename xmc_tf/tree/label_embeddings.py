@@ -162,8 +162,9 @@ def _sum_sparse(
     indptr = np.concatenate([[0], *(ends + base for (ends, _, _), base in zip(ranges, bases[:-1], strict=True))])
     result = csr_matrix((starts.size - 1, X.shape[1]), dtype=np.float32)
     result.indptr = indptr.astype(np.int32 if bases[-1] < 2**31 else np.int64)
-    result.indices = np.concatenate([part for _, part, _ in ranges])
-    result.data = np.concatenate([part for _, _, part in ranges])
+    # One part is the whole: fresh memory costs as much as what was done in it.
+    result.indices = np.concatenate([part for _, part, _ in ranges]) if len(ranges) > 1 else ranges[0][1]
+    result.data = np.concatenate([part for _, _, part in ranges]) if len(ranges) > 1 else ranges[0][2]
     result.has_canonical_format = True
     return result
 
