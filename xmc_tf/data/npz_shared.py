@@ -17,6 +17,7 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.writing import write_in_steps
 from xmc_tf.data.crc import crc_of_all
 from xmc_tf.data.npz_write import padded_head
 
@@ -174,8 +175,7 @@ def _fill(path: Path, data: int, dtype: np.dtype, start: int, pieces: Iterable[n
         for piece in pieces:
             flat = np.ascontiguousarray(piece, dtype).reshape(-1).view(np.uint8).data
             crc, length = zlib.crc32(flat, crc), length + len(flat)
-            while len(flat):
-                flat = flat[file.write(flat) :]
+            write_in_steps(file, flat)
     return Print(crc, length)
 
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from xmc_tf.common.errors import InputError
-
-_PIECE = 1 << 26
+from xmc_tf.common.writing import write_in_steps
 
 
 class Stream(NamedTuple):
@@ -52,8 +51,7 @@ def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream]) -> None:
                 for piece in pieces:
                     if piece.size:
                         flat = np.ascontiguousarray(piece, array.dtype).reshape(-1).view(np.uint8).data
-                        for first in range(0, len(flat), _PIECE):
-                            member.write(flat[first : first + _PIECE])
+                        write_in_steps(member, flat)
                         written += piece.size
             if written != math.prod(shape):
                 raise InputError(

@@ -13,6 +13,7 @@ import numpy as np
 
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.writing import write_in_steps
 from xmc_tf.linear.distributed.plan import SubProblem
 from xmc_tf.linear.kernels.emit import Columns
 
@@ -57,9 +58,9 @@ def write_block(path: Path, parts: Sequence[Columns]) -> None:
     with atomic_file(path) as part, part.open("wb") as file:
         file.write(_MAGIC)
         for array in (head, labels, counts, *_as(np.int32, (one.features for one in parts))):
-            file.write(array.data)
+            write_in_steps(file, array.data)
         for array in _as(np.float32, (one.weights for one in parts)):
-            file.write(array.data)
+            write_in_steps(file, array.data)
 
 
 def _as(dtype: type, arrays: Iterable[np.ndarray]) -> Iterable[np.ndarray]:

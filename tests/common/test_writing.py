@@ -1,0 +1,36 @@
+"""Large arrays come to a file whole, however little the file takes at a time."""
+
+import io
+
+import numpy as np
+import pytest
+
+from xmc_tf.common.writing import write_in_steps
+
+
+class Reluctant(io.BytesIO):
+    """Takes a few bytes less than it is given, as a full pipe or a signal may have it."""
+
+    def write(self, data):
+        return super().write(data[: max(1, len(data) - 7)])
+
+
+@pytest.mark.parametrize("file", [io.BytesIO, Reluctant])
+@pytest.mark.parametrize("length", [0, 1, 4095, 4096, 4097, 100_003])
+def test_all_is_written(file, length):
+    numbers = np.arange(length, dtype=np.int32)
+    written = file()
+    write_in_steps(written, numbers.data)
+    assert written.getvalue() == numbers.tobytes()
+
+
+def test_no_write_is_large(tmp_path):
+    sizes = []
+
+    class Looking(io.BytesIO):
+        def write(self, data):
+            sizes.append(len(data))
+            return super().write(data)
+
+    write_in_steps(Looking(), np.zeros(1 << 20, np.uint8).data)
+    assert max(sizes) <= 1 << 14

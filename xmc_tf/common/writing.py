@@ -1,0 +1,27 @@
+"""Writing large arrays to files.
+
+A large write is given large blocks of memory for its pages in the cache of the file system. On a virtual machine that
+hands free memory back to its host, as most in a cloud do, just these blocks have to be fetched from the host first: ten
+microseconds a page. A small write takes single pages, of which the system has some at hand.
+"""
+
+from typing import Protocol
+
+_STEP = 1 << 14
+
+
+class _Writable(Protocol):
+    def write(self, data: memoryview, /) -> int | None: ...
+
+
+def write_in_steps(file: _Writable, data: memoryview) -> None:
+    """Writes all of it, a few pages at a time.
+
+    Args:
+        file: open for writing; an unbuffered one may take less than it is given, and is given the rest again.
+        data: a flat array's bytes, one after the other.
+    """
+    data = data.cast("B")
+    at = 0
+    while at < len(data):
+        at += file.write(data[at : at + _STEP]) or 0
