@@ -1,8 +1,8 @@
 """Writing large arrays to files.
 
 A large write is given large blocks of memory for its pages in the cache of the file system. On a virtual machine that
-hands free memory back to its host, as most in a cloud do, just these blocks have to be fetched from the host first: ten
-microseconds a page. A small write takes single pages, of which the system has some at hand.
+hands free memory back to its host, as most in a cloud do, just these blocks have to be fetched from the host first.
+A small write takes single pages, of which the system has some at hand (``tests/benchmarks/large_writes.py``).
 """
 
 from typing import Protocol
@@ -11,6 +11,8 @@ _STEP = 1 << 14
 
 
 class _Writable(Protocol):
+    """An open file, or a member of an archive."""
+
     def write(self, data: memoryview, /) -> int | None: ...
 
 

@@ -1,0 +1,47 @@
+"""Writing a large file at once and in small steps, in turns, after pauses in which free memory goes back to the host.
+
+    python -m tests.benchmarks.large_writes [--folder .] [--mb 64] [--rounds 3]
+
+Prints one JSON line: the median seconds of both, and how many times as fast the small steps are.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from xmc_tf.common.writing import write_in_steps
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", default=".", help="on the disk that is asked about")
+    parser.add_argument("--mb", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pause", type=float, default=4.0, help="seconds before each file")
+    a = parser.parse_args()
+    data = np.ones(a.mb << 20, np.uint8).data
+    seconds: dict[str, list[float]] = {"at_once": [], "in_steps": []}
+    with tempfile.TemporaryDirectory(dir=a.folder) as name:
+        for _ in range(a.rounds):
+            for how, taken in seconds.items():
+                time.sleep(a.pause)
+                path, start = Path(name, how), time.perf_counter()
+                with path.open("wb", buffering=0) as file:
+                    if how == "in_steps":
+                        write_in_steps(file, data)
+                    else:
+                        file.write(data)
+                taken.append(time.perf_counter() - start)
+                path.unlink()
+    middle = {how: round(median(taken), 3) for how, taken in seconds.items()}
+    times = round(median(seconds["at_once"]) / median(seconds["in_steps"]), 2)
+    print(json.dumps({"figure": "large_writes", "mb": a.mb, "seconds": middle, "times_as_fast": times}))
+
+
+if __name__ == "__main__":
+    main()
