@@ -5,12 +5,10 @@ without compression is an .npy file lying at some place of the archive, and can 
 all processes of a machine share one copy, which the system drops and reads again as it needs.
 """
 
-import ast
 import math
 import struct
 import zipfile
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
@@ -19,26 +17,12 @@ from numpy.lib import format as npy_format
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files import existing_file
+from xmc_tf.data.npy_head import Head, damaged, read_head
 
 # An archive that unfolds to more than this, and to more than so many times its own size, is taken for a bomb.
 _BOMB_BYTES = 1 << 30
 _BOMB_RATIO = 1000
-_LONGEST_HEAD = 1 << 16
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
-
-
-@dataclass(frozen=True)
-class _Header:
-    """What the head of an .npy says, and where its data begin."""
-
-    shape: tuple[int, ...]
-    fortran: bool
-    dtype: np.dtype
-    length: int
-
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
 
 
 def is_npy(path: str | Path) -> bool:
@@ -66,7 +50,7 @@ def read_npy(path: str | Path, *, name: str = "array", mmap: bool = True) -> np.
     size = path.stat().st_size
     what = f"{name}: {path}"
     with path.open("rb") as file:
-        header = _read_header(file, what)
+        header = read_head(file, what)
         _check_length(header, size - header.length, what)
         if not mmap:
             return _read_data(file, header, what)
@@ -106,19 +90,19 @@ def read_npz(
             _refuse_bomb(list(members.values()), path.stat().st_size, what)
             return {key: _read_member(path, archive, info, what, mmap) for key, info in members.items()}
     except (zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, OverflowError) as error:
-        raise _damaged(what, str(error)) from None
+        raise damaged(what, str(error)) from None
     except NotImplementedError as error:
         raise InputError(f"{what} cannot be read", expected="an .npz as numpy writes it", received=str(error)) from None
     except ValueError as error:
         if isinstance(error, InputError):
             raise
-        raise _damaged(what, str(error)) from None
+        raise damaged(what, str(error)) from None
 
 
 def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str, mmap: bool) -> np.ndarray:
     what = f"{what}, member {info.filename}"
     if info.header_offset < 0:
-        raise _damaged(what, "the archive's directory places it before the beginning of the file")
+        raise damaged(what, "the archive's directory places it before the beginning of the file")
     if info.flag_bits & 1:
         raise InputError(f"{what} is encrypted", expected="an .npz without a password")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -132,18 +116,18 @@ def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, wh
         start = _data_start(path, info, what)
         with path.open("rb") as file:
             file.seek(start)
-            header = _read_header(file, what)
+            header = read_head(file, what)
         _check_length(header, info.file_size - header.length, what)
         if start + info.file_size > path.stat().st_size:
-            raise _damaged(what, "it ends before its data do")
+            raise damaged(what, "it ends before its data do")
         return _map(path, start, header)
     try:
         with archive.open(info) as file:
-            header = _read_header(file, what)
+            header = read_head(file, what)
             _check_length(header, info.file_size - header.length, what)
             return _read_data(file, header, what)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise _damaged(what, str(error)) from None
+        raise damaged(what, str(error)) from None
 
 
 def _data_start(path: Path, info: zipfile.ZipInfo, what: str) -> int:
@@ -152,53 +136,22 @@ def _data_start(path: Path, info: zipfile.ZipInfo, what: str) -> int:
         file.seek(info.header_offset)
         head = file.read(_LOCAL_HEADER.size)
     if len(head) < _LOCAL_HEADER.size or head[:4] != b"PK\x03\x04":
-        raise _damaged(what, "its header is not where the archive's directory says")
+        raise damaged(what, "its header is not where the archive's directory says")
     *_, name_length, extra_length = _LOCAL_HEADER.unpack(head)
     return info.header_offset + _LOCAL_HEADER.size + name_length + extra_length
 
 
-def _read_header(file: IO[bytes], what: str) -> _Header:
-    """Reads the head of an .npy, and refuses what is not an array of plain values.
-
-    numpy's own reader also takes heads that Python 2 wrote, by a tokenizer that fails in ways of its own on
-    damaged files; the format is simple enough to read it here.
-    """
-    start = file.read(8)
-    widths = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}
-    if start[:6] != npy_format.MAGIC_PREFIX or start[6:] not in widths:
-        raise _damaged(what, f"it begins with {start!r}, as no .npy does")
-    width = widths[start[6:]]
-    length = int.from_bytes(file.read(width), "little")
-    text = file.read(min(length, _LONGEST_HEAD))
-    try:
-        head = ast.literal_eval(text.decode("latin1"))
-        shape, fortran, dtype = head["shape"], head["fortran_order"], npy_format.descr_to_dtype(head["descr"])
-    except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError) as error:
-        raise _damaged(what, f"its head cannot be read: {str(error).partition(chr(10))[0]}") from None
-    if dtype.hasobject:
-        raise InputError(
-            f"{what} holds pickled Python objects, which are never loaded: they could run any program",
-            expected="numbers",
-            received=f"an array of {dtype}",
-            fix="save the matrix with scipy.sparse.save_npz, or numpy.save of an array of numbers",
-        )
-    is_shape = isinstance(shape, tuple) and all(type(side) is int and side >= 0 for side in shape)
-    if not is_shape or not isinstance(fortran, bool) or dtype.itemsize == 0:
-        raise _damaged(what, f"its shape is {shape}, its type {dtype}")
-    return _Header(shape, fortran, dtype, len(start) + width + length)
-
-
-def _check_length(header: _Header, available: int, what: str) -> None:
+def _check_length(header: Head, available: int, what: str) -> None:
     """Before anything is allocated: as many bytes as shape and type ask for, no more and no fewer."""
     if header.nbytes != available:
-        raise _damaged(
+        raise damaged(
             what,
             f"its head speaks of {header.nbytes:,} bytes ({header.shape} of {header.dtype}), "
             f"and {max(available, 0):,} are there",
         )
 
 
-def _map(path: Path, start: int, header: _Header) -> np.ndarray:
+def _map(path: Path, start: int, header: Head) -> np.ndarray:
     if header.nbytes == 0:  # nothing cannot be mapped
         return _read_only(np.empty(header.shape, header.dtype))
     order: Literal["C", "F"] = "F" if header.fortran else "C"
@@ -206,13 +159,13 @@ def _map(path: Path, start: int, header: _Header) -> np.ndarray:
     return np.asarray(mapped)  # a plain array over the mapping: the class of its own only makes slicing slower
 
 
-def _read_data(file: IO[bytes], header: _Header, what: str) -> np.ndarray:
+def _read_data(file: IO[bytes], header: Head, what: str) -> np.ndarray:
     flat = np.empty(math.prod(header.shape), header.dtype)
     room, done = flat.data.cast("B") if flat.size else memoryview(b""), 0
     while done < len(room):
         piece = file.read(min(len(room) - done, 1 << 24))
         if not piece:
-            raise _damaged(what, f"it ends after {done:,} of {len(room):,} bytes")
+            raise damaged(what, f"it ends after {done:,} of {len(room):,} bytes")
         room[done : done + len(piece)] = piece
         done += len(piece)
     file.read(1)  # reaching the end is what makes zipfile compare the checksum
@@ -234,15 +187,6 @@ def _refuse_bomb(members: list[zipfile.ZipInfo], size: int, what: str) -> None:
             received="what looks like a zip bomb",
             fix="if it is meant, save it without compression",
         )
-
-
-def _damaged(what: str, how: str) -> InputError:
-    return InputError(
-        f"{what} is damaged, cut short, or not what its name says",
-        expected="a file written by scipy.sparse.save_npz, numpy.savez or numpy.save",
-        received=how,
-        fix="make or copy it again",
-    )
 
 
 def _begins(path: str | Path, magic: bytes) -> bool:

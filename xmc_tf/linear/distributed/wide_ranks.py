@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from xmc_tf.common.atomic import atomic_file
+from xmc_tf.data.npz import read_npz
 from xmc_tf.linear.distributed.wide_sockets import Connections
 from xmc_tf.linear.wide import State
 from xmc_tf.linear.wide_team import Team
@@ -43,10 +44,10 @@ class RankTeam(Team):
         """Takes the last state that an earlier run has left."""
         steps = [int(file.rsplit(".", 2)[1]) for file in self._begun if file.startswith(f"{name}.")]
         if steps:
-            with np.load(self._folder / f"{name}.{max(steps)}.npz") as arrays:
-                state.w[:] = arrays["w"]
-                state.step, state.every, done = (int(number) for number in arrays["where"])
-                state.done = bool(done)
+            arrays = read_npz(self._folder / f"{name}.{max(steps)}.npz", name="state of a wide task", mmap=False)
+            state.w[:] = arrays["w"]
+            state.step, state.every, done = (int(number) for number in arrays["where"])
+            state.done = bool(done)
 
     def keep(self, name: str, state: State) -> None:
         """The first writes the state for all; the one before it stays, which a later member may be reading."""
