@@ -119,7 +119,7 @@ def test_damage_is_refused_and_the_file_named(tmp_path):
     assert "00-items.values.00000.npy" in flipped
 
     header = damaged(lambda folder: flip(some_file(folder, "values", 0), at=3))
-    assert "00-items.values.00000.npy is no .npy file" in header
+    assert "00-items.values.00000.npy is damaged, cut short, or not what its name says" in header
 
     def pack(folder):
         return next(folder.glob("data-*/replicated-00000.bin"))

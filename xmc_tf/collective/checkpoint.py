@@ -23,7 +23,7 @@ from xmc_tf.collective.manifest import (
 )
 from xmc_tf.collective.packed_arrays import Given, read_arrays, write_arrays
 from xmc_tf.collective.row_access import get_rows, row_type, set_rows
-from xmc_tf.collective.shard_files import ShardFile, open_shard, read_rows, write_shard
+from xmc_tf.collective.shard_files import ShardFile, check_shard, read_rows, write_shard
 from xmc_tf.collective.table import ShardedTable
 from xmc_tf.collective.together import together
 from xmc_tf.common.errors import InputError
@@ -113,7 +113,7 @@ def load_tables(
             low, high = table.partition.bounds[table.rank : table.rank + 2]
             for shard in shards:
                 if shard.start < high and shard.stop > low:
-                    open_shard(data / shard.file, shard)
+                    check_shard(data / shard.file, shard)
         extra = read_arrays(data, manifest.replicated)
         for table, shards, variable in wanted:
             low, high = (int(bound) for bound in table.partition.bounds[table.rank : table.rank + 2])

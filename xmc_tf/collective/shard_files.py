@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.data.npy_head import Head, read_head
 
 # Bytes in a block: what is copied at a time, and what has at least to be read to check one row.
 BLOCK_BYTES = 8 << 20
@@ -103,12 +104,11 @@ def read_rows(folder: Path, shard: ShardFile, start: int, stop: int, put: Callab
     if first >= last:
         return
     path = folder / shard.file
-    array, width = open_shard(path, shard), int(np.prod(shard.row_shape, dtype=np.int64))
-    assert isinstance(array, np.memmap)
-    for low, high in blocks(first // shard.block_rows * shard.block_rows, last, shard.block_rows, len(array)):
-        # Not out of the map: pages that were looked at stay with the process, in the end all of them.
+    head, width = check_shard(path, shard), int(np.prod(shard.row_shape, dtype=np.int64))
+    for low, high in blocks(first // shard.block_rows * shard.block_rows, last, shard.block_rows, head.shape[0]):
+        # Not out of a map: pages that were looked at stay with the process, in the end all of them.
         numbers = np.fromfile(
-            path, array.dtype, (high - low) * width, offset=array.offset + low * width * array.itemsize
+            path, head.dtype, (high - low) * width, offset=head.length + low * width * head.dtype.itemsize
         )
         block = numbers.reshape(-1, *shard.row_shape)
         if (
@@ -123,21 +123,19 @@ def read_rows(folder: Path, shard: ShardFile, start: int, stop: int, put: Callab
         put(shard.start + max(low, first), block[max(low, first) - low : min(high, last) - low])
 
 
-def open_shard(path: Path, shard: ShardFile) -> np.ndarray:
-    """The file's array, mapped into memory, after looking at whether it can be the one."""
+def check_shard(path: Path, shard: ShardFile) -> Head:
+    """Looks at whether the file can be the one, and tells where its rows begin."""
     check_length(path, shard.bytes)
-    try:
-        array: np.ndarray = np.load(path, mmap_mode="r" if np.prod(shard.shape) else None, allow_pickle=False)
-    except (ValueError, EOFError, SyntaxError) as error:  # what numpy's reader of headers may raise
-        raise InputError(f"{path} is no .npy file: {error}", fix="copy it again") from error
-    if array.shape != shard.shape or array.dtype != np.dtype(shard.dtype):
+    with path.open("rb") as file:
+        head = read_head(file, f"shard: {path}")
+    if head.shape != shard.shape or head.dtype != np.dtype(shard.dtype):
         raise InputError(
             f"{path} belongs to another checkpoint",
             expected=f"{shard.shape} of {shard.dtype}",
-            received=f"{array.shape} of {array.dtype.str}",
+            received=f"{head.shape} of {head.dtype.str}",
             fix="copy the whole checkpoint again",
         )
-    return array
+    return head
 
 
 def check_length(path: Path, length: int) -> None:

@@ -13,6 +13,7 @@ from xmc_tf.collective.partition import balanced
 from xmc_tf.collective.together import together
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import TokenStore
+from xmc_tf.data.npy_head import read_head
 from xmc_tf.encoder import encode_documents
 
 
@@ -42,9 +43,9 @@ def vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Co
         quiet_s = 2.0 if communicator.rank == 0 else math.inf
         with Progress("encoding", high - low, "documents", quiet_s=quiet_s) as progress:
             vectors = encode_documents(encoder, store, np.arange(low, high), progress=progress)
-        offset = int(np.load(path, mmap_mode="r").offset) if len(store) else 0
         # Not through a mapping: pages that two hosts write at once over a network would lose one's half.
         with path.open("r+b") as file:
+            offset = read_head(file, f"vectors: {path}").length
             file.seek(offset + 4 * encoder.dim * low)
             vectors.tofile(file)
             file.flush()

@@ -13,6 +13,7 @@ from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.together import together
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.progress import Progress
+from xmc_tf.data.npy_head import read_head
 from xmc_tf.pipeline.waiting import on_first_rank
 
 if TYPE_CHECKING:
@@ -97,9 +98,9 @@ def _encode_blocks(
     """Encodes this worker's blocks, some at a time."""
     from xmc_tf.encoder import encode_documents
 
-    written = np.load(path, mmap_mode="r")
-    at, dim = int(written.offset), written.shape[1]
-    del written
+    with path.open("rb") as file:
+        head = read_head(file, f"embeddings: {path}")
+    at, dim = head.length, head.shape[1]
     with path.open("r+b") as file, (path.parent / f"done.{rank}").open("a", encoding="ascii") as record:
         record.write("\n")  # a line that was cut short must not run into ours
         groups = np.array_split(blocks, max(1, -(-len(blocks) * BLOCK // _GROUP)))
