@@ -34,3 +34,20 @@ def test_no_write_is_large(tmp_path):
 
     write_in_steps(Looking(), np.zeros(1 << 20, np.uint8).data)
     assert max(sizes) <= 1 << 14
+
+
+@pytest.mark.parametrize("start", [0, 1, 100, 4096, 16384, 16385])
+def test_writes_end_where_pages_end(start):
+    ends = []
+
+    class Looking(io.BytesIO):
+        def write(self, data):
+            ends.append(self.tell() + len(data))
+            return super().write(data)
+
+    file = Looking()
+    file.seek(start)
+    write_in_steps(file, np.ones(100_003, np.uint8).data, start)
+    assert file.getvalue()[start:] == b"\x01" * 100_003
+    assert all(end % 4096 == 0 for end in ends[:-1])
+    assert ends[-1] == start + 100_003

@@ -2,7 +2,8 @@
 
 A large write is given large blocks of memory for its pages in the cache of the file system. On a virtual machine that
 hands free memory back to its host, as most in a cloud do, just these blocks have to be fetched from the host first.
-A small write takes single pages, of which the system has some at hand (``tests/benchmarks/large_writes.py``).
+A small write takes single pages, of which the system has some at hand (``tests/benchmarks/large_writes.py``). It had
+better end where a page ends: a page that is new is filled with zeros where a write leaves some of it out.
 """
 
 from typing import Protocol
@@ -16,14 +17,16 @@ class _Writable(Protocol):
     def write(self, data: memoryview, /) -> int | None: ...
 
 
-def write_in_steps(file: _Writable, data: memoryview) -> None:
+def write_in_steps(file: _Writable, data: memoryview, start: int = 0) -> None:
     """Writes all of it, a few pages at a time.
 
     Args:
         file: open for writing; an unbuffered one may take less than it is given, and is given the rest again.
         data: a flat array's bytes, one after the other.
+        start: where in the file they begin, as far as it is known.
     """
     data = data.cast("B")
     at = 0
     while at < len(data):
-        at += file.write(data[at : at + _STEP]) or 0
+        to_step = _STEP - (start + at) % _STEP
+        at += file.write(data[at : at + to_step]) or 0

@@ -171,11 +171,11 @@ def _cuts(data: int, array: Later, inner: Sequence[int] | int) -> list[int]:
 def _fill(path: Path, data: int, dtype: np.dtype, start: int, pieces: Iterable[np.ndarray]) -> Print:
     crc, length = 0, 0
     with path.open("r+b", buffering=0) as file:
-        file.seek(data + start * dtype.itemsize)
+        begin = file.seek(data + start * dtype.itemsize)
         for piece in pieces:
             flat = np.ascontiguousarray(piece, dtype).reshape(-1).view(np.uint8).data
+            write_in_steps(file, flat, begin + length)
             crc, length = zlib.crc32(flat, crc), length + len(flat)
-            write_in_steps(file, flat)
     return Print(crc, length)
 
 

@@ -6,6 +6,7 @@ many weights) and four arrays behind one another: labels, how many weights each 
 
 import os
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,11 +59,12 @@ def write_block(path: Path, parts: Sequence[Columns]) -> None:
     unfinished = f"{path.parent}/.{path.name}.part"
     try:
         with open(unfinished, "wb", buffering=0) as file:
-            write_in_steps(file, memoryview(_MAGIC + head.tobytes() + labels.tobytes() + counts.tobytes()))
-            for array in _as(np.int32, (one.features for one in parts)):
-                write_in_steps(file, array.data)
-            for array in _as(np.float32, (one.weights for one in parts)):
-                write_in_steps(file, array.data)
+            beginning = _MAGIC + head.tobytes() + labels.tobytes() + counts.tobytes()
+            write_in_steps(file, memoryview(beginning))
+            at, features = len(beginning), _as(np.int32, (one.features for one in parts))
+            for array in chain(features, _as(np.float32, (one.weights for one in parts))):
+                write_in_steps(file, array.data, at)
+                at += array.nbytes
         os.replace(unfinished, path)
     except OSError:
         Path(unfinished).unlink(missing_ok=True)
