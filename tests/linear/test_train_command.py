@@ -183,6 +183,16 @@ def test_the_skeleton_is_a_parameter_file(basics, tmp_path, capsys):
     assert by_file["train_params"] == RankerParams().to_json()
 
 
+def test_a_parameter_file_says_what_features_are_made(corpus, tmp_path, capsys):
+    run_train("--generate-params-skeleton")
+    filled = json.loads(capsys.readouterr().out)
+    filled["tfidf_params"] |= {"ngram_max": 1, "min_df": 1}
+    (tmp_path / "p.json").write_text(json.dumps(filled))
+    texts = ("-t", corpus / "X.txt", "-y", corpus / "Y.npz", "-m", tmp_path / "m")
+    run_train(*texts, "--params-path", tmp_path / "p.json")
+    assert facts(tmp_path / "m")["tfidf_params"] == filled["tfidf_params"]
+
+
 def test_one_seed_one_model(basics, tmp_path):
     models = []
     for threads in (1, 2):

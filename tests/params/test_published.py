@@ -13,6 +13,7 @@ from xmc_tf.params import (
     MatcherPredParams,
     RankerParams,
     RankerPredParams,
+    TfidfParams,
     XTransformerParams,
     XTransformerPredParams,
     linear_skeleton,
@@ -141,6 +142,9 @@ def test_skeletons_are_files_with_all_defaults(tmp_path):
         HierarchicalKMeansParams(),
     )
     assert '"class_fullname": "pecos.xmc.base###MLModel.TrainParams"' in linear_skeleton()
+    blocks = ("train_params", "pred_params", "indexer_params")
+    for name in ("x.json", "l.json"):
+        assert load_blocks(tmp_path / name, ignore=blocks, tfidf_params=TfidfParams)["tfidf_params"] == TfidfParams()
 
 
 @pytest.mark.parametrize("nothing", [{}, {"train_params": None}, {"train_params": {"ranker_params": None}}])

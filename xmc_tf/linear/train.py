@@ -194,8 +194,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     announce_compiling()
     _sort_out_t(arguments)
     _require(arguments)
-    params, pred_params, tree_params, wishes = _parameters(arguments)
-    asked = Asked(arguments, params, pred_params, tree_params, from_arguments(TfidfParams, arguments), wishes)
+    asked = Asked(arguments, *_parameters(arguments))
     folder = Path(arguments.model_folder)
     refuse_to_overwrite(folder)
     if communicator.size > 1 or work_path(folder).exists():
@@ -275,7 +274,7 @@ def _require(arguments: argparse.Namespace) -> None:
 
 def _parameters(
     arguments: argparse.Namespace,
-) -> tuple[RankerParams, RankerPredParams, HierarchicalKMeansParams, dict[str, Any]]:
+) -> tuple[RankerParams, RankerPredParams, HierarchicalKMeansParams, TfidfParams, dict[str, Any]]:
     """From the parameter file what it holds, else from the flags; and the flags that choose between levels."""
     wishes = {name: getattr(arguments, name) for name in ("beam_size", "only_topk", "post_processor")}
     if arguments.beam_size < 1:
@@ -286,6 +285,7 @@ def _parameters(
         "train_params": RankerParams,
         "pred_params": RankerPredParams,
         "indexer_params": HierarchicalKMeansParams,
+        "tfidf_params": TfidfParams,
     }
     held: dict[str, Any] = load_blocks(arguments.params_path, **classes) if arguments.params_path else {}
     blocks = {key: held.get(key) or from_arguments(cls, arguments) for key, cls in classes.items()}

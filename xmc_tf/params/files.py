@@ -10,6 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files import existing_file
 from xmc_tf.params.base import Params, unknown_key, warn_of_retired
 from xmc_tf.params.linear import RankerParams, RankerPredParams
+from xmc_tf.params.tfidf import TfidfParams
 from xmc_tf.params.tree import HierarchicalKMeansParams
 from xmc_tf.params.values import MisfitError
 from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParams
@@ -18,6 +19,8 @@ _LOG = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=Params)
 
+_FEATURES = "tfidf_params"  # of features that commands make from texts; PECOS's files have none, and pass over ours
+
 
 def load_params(path: str | Path) -> tuple[XTransformerParams, XTransformerPredParams]:
     """Reads a parameter file of the whole model; a block that it does not hold has its defaults.
@@ -25,14 +28,18 @@ def load_params(path: str | Path) -> tuple[XTransformerParams, XTransformerPredP
     Example:
         >>> train_params, pred_params = load_params("params.json")
     """
-    blocks = load_blocks(path, train_params=XTransformerParams, pred_params=XTransformerPredParams)
+    blocks = load_blocks(path, ignore=(_FEATURES,), train_params=XTransformerParams, pred_params=XTransformerPredParams)
     return blocks["train_params"] or XTransformerParams(), blocks["pred_params"] or XTransformerPredParams()
 
 
 def load_linear_params(path: str | Path) -> tuple[RankerParams, RankerPredParams, HierarchicalKMeansParams]:
     """Reads a parameter file of the linear model; a block that it does not hold has its defaults."""
     blocks = load_blocks(
-        path, train_params=RankerParams, pred_params=RankerPredParams, indexer_params=HierarchicalKMeansParams
+        path,
+        ignore=(_FEATURES,),
+        train_params=RankerParams,
+        pred_params=RankerPredParams,
+        indexer_params=HierarchicalKMeansParams,
     )
     return (
         blocks["train_params"] or RankerParams(),
@@ -113,13 +120,18 @@ def skeleton(**blocks: Params) -> str:
 
 def xtransformer_skeleton() -> str:
     """A parameter file of the whole model with all defaults, to fill in."""
-    return skeleton(train_params=XTransformerParams(), pred_params=XTransformerPredParams())
+    return skeleton(
+        train_params=XTransformerParams(), pred_params=XTransformerPredParams(), **{_FEATURES: TfidfParams()}
+    )
 
 
 def linear_skeleton() -> str:
     """A parameter file of the linear model with all defaults, to fill in."""
     return skeleton(
-        train_params=RankerParams(), pred_params=RankerPredParams(), indexer_params=HierarchicalKMeansParams()
+        train_params=RankerParams(),
+        pred_params=RankerPredParams(),
+        indexer_params=HierarchicalKMeansParams(),
+        **{_FEATURES: TfidfParams()},
     )
 
 
