@@ -118,6 +118,12 @@ def test_damage_is_refused_and_the_file_named(tmp_path):
     flipped = damaged(lambda folder: flip(some_file(folder, "values", 0)))
     assert "00-items.values.00000.npy" in flipped
 
+    def retyped(folder):
+        path = some_file(folder, "values", 0)
+        path.write_bytes(path.read_bytes().replace(b"'<f4'", b"'<i4'"))
+
+    assert "00-items.values.00000.npy belongs to another checkpoint" in damaged(retyped)
+
     header = damaged(lambda folder: flip(some_file(folder, "values", 0), at=3))
     assert "00-items.values.00000.npy is damaged, cut short, or not what its name says" in header
 

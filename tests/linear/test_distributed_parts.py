@@ -17,7 +17,7 @@ from xmc_tf.collective.solo import Solo
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import npz_shared, save_matrix
 from xmc_tf.data.npz_write import Stream, write_npz
-from xmc_tf.linear.distributed import inputs, joining, training
+from xmc_tf.linear.distributed import blocks, inputs, joining, training
 from xmc_tf.linear.distributed.account import Account, format_accounts
 from xmc_tf.linear.distributed.blocks import write_block
 from xmc_tf.linear.distributed.claims import Claims
@@ -124,6 +124,21 @@ def test_joined_blocks_are_the_file_that_save_matrix_writes(
         joined = all_well(on_ranks(ranks, lambda one: joining.join_blocks(one, paths, W.shape, folder / "W.npz")))
     assert joined == [W.nnz] * ranks
     assert (folder / "W.npz").read_bytes() == (folder / "expected.npz").read_bytes()
+
+
+def test_the_steps_of_a_block_know_where_its_file_stands(tmp_path, monkeypatch):
+    """Else they end within pages: nothing but the time would show it."""
+    starts, write = [], blocks.write_in_steps
+
+    def looking(file, data, start=0):
+        assert start == file.tell()
+        starts.append(start)
+        write(file, data, start)
+
+    monkeypatch.setattr(blocks, "write_in_steps", looking)
+    W = csc_matrix(np.ones((5, 4), np.float32))
+    write_block(tmp_path / "one.columns", [columns_of(W, [0, 2]), columns_of(W, [3])])
+    assert len(starts) == 5  # the beginning, and of two parts the features and the weights
 
 
 def test_a_label_that_is_solved_twice_is_noticed(tmp_path):
