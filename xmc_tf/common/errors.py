@@ -22,5 +22,5 @@ class InputError(ValueError):
         if received:
             lines.append(f"  received: {received}")
         if fix:
-            lines.append(f"  to mend:  {fix}")
+            lines.append(f"  fix:      {fix}")
         super().__init__("\n".join(lines))
