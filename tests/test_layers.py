@@ -31,6 +31,7 @@ LAYERS = [
         "playground",
         "linear.train",
         "linear.predict",
+        "linear.evaluate",
     ],
 ]
 COMMAND_LINES = LAYERS[-1]

@@ -9,7 +9,7 @@ from xmc_tf.collective.communicator import choose
 from xmc_tf.collective.together import together
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import TextFile, save_matrix
+from xmc_tf.data import TextFile, embedding_path, save_matrix
 from xmc_tf.params import add_verbosity, truth
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.model import XTransformer
@@ -34,10 +34,14 @@ def parser() -> argparse.ArgumentParser:
     add = out.add_argument
     add("-m", "--model-folder", required=True, metavar="DIR", help="the model")
     add("-t", "--text-path", required=True, metavar="FILE", help="texts, one a line")
-    add(
-        "-o", "--save-emb-path", "--save-emb-folder", required=True, metavar="PATH",
-        help="one process: a .npy file; several: a folder",
+    output = out.add_mutually_exclusive_group(required=True)
+    output.add_argument(
+        "-o", "--save-emb-path", metavar="PATH",
+        help="one process: the .npy file, or an existing folder for embeddings.npy in it; several: a folder",
     )  # fmt: skip
+    output.add_argument(
+        "--save-emb-folder", metavar="DIR", help="a folder for X.emb.0.npy, X.emb.1.npy ..., for one process too"
+    )
     add("--batch-size", type=int, default=32, metavar="INT", help="documents of full length that are encoded at a time")
     add("--truncate-length", type=int, metavar="INT", help="most tokens of a document; the model's own where not given")
     add("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs where there are any")
@@ -55,13 +59,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
     if arguments.batch_size < 1:
         raise InputError("--batch-size must be at least 1", received=str(arguments.batch_size))
-    path = Path(arguments.save_emb_path)
-    if communicator.size > 1:
-        path = path / f"X.emb.{communicator.rank}.npy"
-    elif path.suffix != ".npy":
-        raise InputError(
-            f"-o {path}: one process writes one file", expected="a name that ends in .npy", received=path.name
-        )
+    folder = arguments.save_emb_folder or (arguments.save_emb_path if communicator.size > 1 else None)
+    path = Path(folder) / f"X.emb.{communicator.rank}.npy" if folder else embedding_path(arguments.save_emb_path)
     choose_device(communicator, arguments.use_gpu)
 
     def encode() -> None:
@@ -72,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         mine = share_of(len(texts), communicator)
         tokens = arguments.batch_size * int(model.facts["truncate_length"])
         vectors = model.encode(texts[mine] if communicator.size > 1 else texts, batch_tokens=tokens)
-        save_matrix(path, vectors)
+        save_matrix(path, vectors, any_name=True)
         _LOG.info("%s: %s vectors of %s numbers", path, f"{vectors.shape[0]:,}", vectors.shape[1])
 
     together(communicator, encode)

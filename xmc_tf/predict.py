@@ -4,7 +4,6 @@ import argparse
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from scipy.sparse import csr_matrix
 
@@ -14,12 +13,21 @@ from xmc_tf.common import cli
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import TextFile, check_pair, check_validation_input, load_features, load_matrix, save_matrix
-from xmc_tf.params import ENSEMBLES, add_answers, add_verbosity, truth
+from xmc_tf.data import (
+    TextFile,
+    check_pair,
+    check_validation_input,
+    load_features,
+    load_matrix,
+    prediction_path,
+    save_matrix,
+)
+from xmc_tf.metrics import precision_and_recall
+from xmc_tf.params import ENSEMBLES, add_answers, add_layout, add_verbosity, truth
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.inputs import Texts
 from xmc_tf.pipeline.model import XTransformer
-from xmc_tf.pipeline.over_ranks import precision_table, predict_over_ranks
+from xmc_tf.pipeline.over_ranks import predict_over_ranks
 from xmc_tf.pipeline.prediction import named
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.serving.client import Client
@@ -64,9 +72,10 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add(
         "-o", "--save-pred-path", metavar="FILE",
-        help="where predictions go: .npz a matrix, .jsonl one line a document with names; without it they are printed",
+        help="file for the predictions: a matrix, or with .jsonl one line per document; printed if not given",
     )  # fmt: skip
     add("-y", "--label-path", metavar="FILE", help="the true labels: prints precision and recall")
+    add_layout(out)
     add_answers(out)
     add(
         "--ensemble-method", choices=ENSEMBLES,
@@ -86,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Predicts, and saves or prints."""
     arguments = parser().parse_args(argv)
-    _check_output(arguments.save_pred_path)
+    arguments.save_pred_path = prediction_path(arguments.save_pred_path, folder_name="P.npz")
     if arguments.server is not None:
         _by_server(arguments)
         return
@@ -117,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         assert predicted is not None  # on rank 0, where this runs
         _give(arguments, model.names, predicted)
         if Y is not None:
-            print(precision_table(predicted, Y))
+            print(precision_and_recall(predicted, Y, arguments.layout))
 
     on_first_rank(communicator, give)
 
@@ -143,16 +152,7 @@ def _by_server(arguments: argparse.Namespace) -> None:
     Y = _true_labels(arguments, texts, predicted.shape[1])
     _give(arguments, names, predicted)
     if Y is not None:
-        print(precision_table(predicted, Y))
-
-
-def _check_output(path: str | None) -> None:
-    if path and not path.endswith((".npz", ".jsonl")):
-        raise InputError(
-            f"-o {path}: predictions are not written in this form",
-            expected="a name that ends in .npz (a matrix) or in .jsonl (a line a document)",
-            received=Path(path).suffix or "no ending",
-        )
+        print(precision_and_recall(predicted, Y, arguments.layout))
 
 
 def _documents(arguments: argparse.Namespace, model: XTransformer) -> tuple[Texts, object, csr_matrix | None]:
@@ -186,7 +186,7 @@ def _give(
                 content = {"labels": [name for name, _ in line], "scores": [round(score, 6) for _, score in line]}
                 file.write(json.dumps(content, ensure_ascii=False) + "\n")
     else:
-        save_matrix(path, predicted)
+        save_matrix(path, predicted, any_name=True)
     _LOG.info("predictions: %s", path)
 
 

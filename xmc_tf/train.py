@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     on_first_rank(communicator, save)
     if given.validation is not None:
-        table = measure_over_ranks(XTransformer.load(folder), given.validation, communicator)
+        table = measure_over_ranks(XTransformer.load(folder), given.validation, communicator, arguments.layout)
         if communicator.rank == 0:
             print(table)
     if communicator.rank == 0:

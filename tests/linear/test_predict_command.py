@@ -1,6 +1,7 @@
 """``xmc_tf.linear.predict``: matrices, lines and names out of matrices and texts."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -9,6 +10,7 @@ import scipy.sparse as sp
 
 from tests.linear.command_data import run_predict, run_train, shell
 from tests.linear.searching import rows_of
+from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_features, load_matrix, save_matrix
 from xmc_tf.linear import predict
 from xmc_tf.linear.text_ranker import TextRanker
@@ -137,3 +139,26 @@ def test_an_interrupted_answer_leaves_no_half_file(model, corpus, tmp_path, monk
     with pytest.raises(OSError, match="No space"):
         run_predict("-m", model, "-x", corpus / "X.npz", "-o", tmp_path / "p.jsonl")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["pred", "pred.v1", "scores.2024"])
+def test_a_matrix_under_exactly_the_name_given(model, corpus, tmp_path, name):
+    """As PECOS writes it; numpy and scipy would append an extension."""
+    run_predict("-m", model, "-x", corpus / "X.npz", "-o", tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert rows_of(sp.load_npz(tmp_path / name)) == rows_of(predictions(model, corpus, tmp_path))
+
+
+@pytest.mark.parametrize("name", ["p.npy", "p.csv", "p.TXT", "p.json", "."])
+def test_a_name_of_another_format_is_refused(model, corpus, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=rf"-o {re.escape(name)}(.|\n)*expected: a name that ends in \.npz"):
+        run_predict("-m", model, "-x", corpus / "X.npz", "-o", name)
+
+
+def test_precision_and_recall_in_pecos_layout(model, corpus, capsys):
+    run_predict("-m", model, "-x", corpus / "X.npz", "-y", corpus / "Y.npz", "--layout", "pecos")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "==== evaluation results ===="
+    assert [line[:9] for line in lines[1:]] == ["prec   = ", "recall = "]
+    assert [len(line[9:].split(" ")) for line in lines[1:]] == [10, 10]

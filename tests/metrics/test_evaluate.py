@@ -7,8 +7,9 @@ import scipy.sparse as smat
 
 from xmc_tf.common import cli
 from xmc_tf.data import save_matrix
-from xmc_tf.evaluate import main, short_names
+from xmc_tf.evaluate import main
 from xmc_tf.metrics import inverse_propensity, measure
+from xmc_tf.metrics.command import short_names
 
 RNG = np.random.default_rng(7)
 TRUTH = smat.csr_matrix((RNG.random((40, 12)) < 0.25).astype(np.float32))

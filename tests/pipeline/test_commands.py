@@ -10,6 +10,7 @@ from tests.pipeline.corpus import made_stages, run_train, shell, train_flags
 from xmc_tf import encode, predict, train
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix
+from xmc_tf.metrics import pecos_lines
 from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.train_flags import parser
 
@@ -183,6 +184,11 @@ def test_predictions_on_the_screen_and_in_files(corpus, frozen, tmp_path, capsys
     predicted = load_matrix(tmp_path / "p.npz")
     assert predicted.shape == (60, 24)
     assert np.diff(predicted.indptr).max() == 3
+    predict.main(
+        ["-m", model, "-t", texts, "-o", str(tmp_path), "-y", truth, "-k", "3", "-b", "4", "--layout", "pecos"]
+    )
+    assert (tmp_path / "P.npz").read_bytes() == (tmp_path / "p.npz").read_bytes()
+    assert capsys.readouterr().out == pecos_lines(predicted, load_matrix(corpus / "Y.tst.npz")) + "\n"
     predict.main(["-m", model, "-t", texts, "-o", str(tmp_path / "p.jsonl"), "-k", "1", "--batch-size", "4"])
     lines = (tmp_path / "p.jsonl").read_text().splitlines()
     assert len(lines) == 60
@@ -205,8 +211,18 @@ def test_vectors_in_a_file(corpus, frozen, tmp_path):
     np.testing.assert_allclose(np.linalg.norm(E, axis=1), 1, rtol=1e-5)
     encode.main([*flags, "-o", str(tmp_path / "F.npy"), "--truncate-length", "4"])
     assert np.abs(np.load(tmp_path / "F.npy") - E).max() > 1e-3
-    with pytest.raises(InputError, match=r"ends in \.npy"):
-        encode.main([*flags, "-o", str(tmp_path / "E")])
+    (tmp_path / "folder").mkdir()
+    # As PECOS names them: exactly as given, embeddings.npy in a folder, one file per rank with the other flag.
+    for given, written in [
+        (("-o", "E"), "E"),
+        (("-o", "E.emb"), "E.emb"),
+        (("-o", "folder"), "folder/embeddings.npy"),
+        (("--save-emb-folder", "ranks"), "ranks/X.emb.0.npy"),
+    ]:
+        encode.main([*flags, given[0], str(tmp_path / given[1])])
+        np.testing.assert_array_equal(np.load(tmp_path / written), E)
+    with pytest.raises(InputError, match=r"ends in \.npy(.|\n)*received: \.csv"):
+        encode.main([*flags, "-o", str(tmp_path / "E.csv")])
 
 
 def test_the_shell(corpus, frozen, tmp_path):

@@ -15,6 +15,7 @@ from xmc_tf.data.feature_files import load_features
 from xmc_tf.data.features import Features, as_features
 from xmc_tf.data.labels import load_names
 from xmc_tf.data.matrices import load_matrix, save_matrix
+from xmc_tf.data.output_names import embedding_path, prediction_path
 from xmc_tf.data.text import TextFile
 from xmc_tf.data.token_files import TokenWriter
 from xmc_tf.data.tokens import TokenStore
@@ -33,11 +34,13 @@ __all__ = [
     "check_prediction_input",
     "check_training_input",
     "check_validation_input",
+    "embedding_path",
     "epoch_batches",
     "load_features",
     "load_matrix",
     "load_names",
     "padding_share",
+    "prediction_path",
     "save_matrix",
     "share_of_batch",
 ]

@@ -59,7 +59,7 @@ def load_matrix(
     return matrix
 
 
-def save_matrix(path: str | Path, matrix: Any) -> None:
+def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False) -> None:
     """Writes a matrix as `load_matrix` maps it, and as scipy and the peer's loaders read it.
 
     Sparse matrices become an uncompressed .npz of float32 data and int32 indices (int64 only where those
@@ -68,10 +68,11 @@ def save_matrix(path: str | Path, matrix: Any) -> None:
     Args:
         path: ends in .npz for a sparse matrix, in .npy for a dense one.
         matrix: CSR or CSC (kept), another sparse form (becomes CSR), or an array of two dimensions.
+        any_name: whether the name may end in anything, as PECOS's may.
     """
     path = Path(path)
     suffix = ".npz" if issparse(matrix) else ".npy"
-    if path.suffix != suffix:
+    if path.suffix != suffix and not any_name:
         raise InputError(
             f"{path} is no name for a {'sparse' if issparse(matrix) else 'dense'} matrix",
             expected=f"a name that ends in {suffix}",

@@ -4,10 +4,8 @@ import argparse
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common import cli
@@ -23,11 +21,12 @@ from xmc_tf.data import (
     check_validation_input,
     load_features,
     load_matrix,
+    prediction_path,
     save_matrix,
 )
 from xmc_tf.linear.text_ranker import TextRanker
-from xmc_tf.metrics import format_table, measure, percent
-from xmc_tf.params import add_answers, add_verbosity
+from xmc_tf.metrics import precision_and_recall
+from xmc_tf.params import add_answers, add_layout, add_verbosity
 
 _LOG = logging.getLogger(__name__)
 _DESCRIPTION = """Predicts with a model of xmc_tf.linear.train, or with rankers that PECOS trained.
@@ -64,9 +63,10 @@ def parser() -> argparse.ArgumentParser:
         "-o",
         "--save-pred-path",
         metavar="FILE",
-        help="where predictions go: .npz a matrix, .jsonl one line a document with names; without it they are printed",
+        help="file for the predictions: a matrix, or with .jsonl one line per document; printed if not given",
     )
     out.add_argument("-y", "--label-path", metavar="FILE", help="the true labels: prints precision and recall")
+    add_layout(out)
     add_answers(out)
     out.add_argument(
         "-so", "--selected-output", metavar="FILE", help="score these labels only: documents × labels, .npz"
@@ -91,12 +91,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     announce_compiling()
     if arguments.max_pred_chunk < 1:
         raise InputError("-B must be at least 1", received=str(arguments.max_pred_chunk))
-    if arguments.save_pred_path and not arguments.save_pred_path.endswith((".npz", ".jsonl")):
-        raise InputError(
-            f"-o {arguments.save_pred_path}: predictions are not written in this form",
-            expected="a name that ends in .npz (a matrix) or in .jsonl (a line a document)",
-            received=Path(arguments.save_pred_path).suffix or "no ending",
-        )
+    arguments.save_pred_path = prediction_path(arguments.save_pred_path)
     model = TextRanker.load(arguments.model_folder)
     documents = _documents(arguments, model)
     Y: Any = None if arguments.label_path is None else load_matrix(arguments.label_path, name="labels")
@@ -106,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     predicted = _predict(arguments, model, documents)
     _give(arguments, model, predicted)
     if Y is not None:
-        _report(predicted, Y.tocsr(), int(np.diff(predicted.indptr).max(initial=1)))
+        print(precision_and_recall(predicted, Y.tocsr(), arguments.layout))
 
 
 def _documents(arguments: argparse.Namespace, model: TextRanker) -> Any:
@@ -173,7 +168,7 @@ def _give(arguments: argparse.Namespace, model: TextRanker, predicted: csr_matri
                 )
         _LOG.info("predictions: %s", path)
     else:
-        save_matrix(path, predicted)
+        save_matrix(path, predicted, any_name=True)
         _LOG.info("predictions: %s", path)
 
 
@@ -184,15 +179,6 @@ def _lines(model: TextRanker, predicted: csr_matrix) -> Iterator[list[tuple[str,
             (model.names[label] if model.names else str(label), round(float(score), 6))
             for label, score in zip(labels, scores, strict=True)
         ]
-
-
-def _report(predicted: csr_matrix, Y: csr_matrix, most: int) -> None:
-    """Precision and recall at the usual places."""
-    ks = [k for k in (1, 3, 5, 10, 20, 100) if k <= most] or [1]
-    overall, *_ = measure(Y, predicted, ks=ks)
-    print(format_table(["", *(f"@{k}" for k in ks)], [
-        [name, *(percent(overall.at(short, k)) for k in ks)] for short, name in (("P", "precision"), ("R", "recall"))
-    ]))  # fmt: skip
 
 
 if __name__ == "__main__":

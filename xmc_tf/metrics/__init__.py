@@ -8,6 +8,7 @@ Example:
 
 from xmc_tf.metrics.buckets import Buckets
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
+from xmc_tf.metrics.layouts import pecos_lines, precision_and_recall
 from xmc_tf.metrics.measures import MEASURES, Measures, measure
 from xmc_tf.metrics.propensity import inverse_propensity
 from xmc_tf.metrics.ranking import LabelCounts, as_truth, count_labels, mark_hits, top_labels
@@ -26,6 +27,8 @@ __all__ = [
     "inverse_propensity",
     "mark_hits",
     "measure",
+    "pecos_lines",
     "percent",
+    "precision_and_recall",
     "top_labels",
 ]

@@ -32,7 +32,7 @@ from xmc_tf.params.linear import (
 )
 from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
 from xmc_tf.params.overrides import override_levels
-from xmc_tf.params.shared_flags import add_answers, add_verbosity
+from xmc_tf.params.shared_flags import add_answers, add_layout, add_verbosity
 from xmc_tf.params.tfidf import TfidfParams
 from xmc_tf.params.tree import HierarchicalKMeansParams
 from xmc_tf.params.values import knob
@@ -62,6 +62,7 @@ __all__ = [
     "XTransformerPredParams",
     "add_answers",
     "add_arguments",
+    "add_layout",
     "add_verbosity",
     "from_arguments",
     "knob",

@@ -15,6 +15,15 @@ def add_answers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-pp", "--post-processor", choices=POST_PROCESSORS, help=f"of the scores; {own}")
 
 
+def add_layout(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str = "table") -> None:
+    """How precision and recall are printed."""
+    parser.add_argument(
+        "--layout", choices=("table", "pecos"), default=default,
+        help="how precision and recall are printed: as a table, or in PECOS's lines (prec = ..., recall = ...; k = 1 "
+        "to 10), which scripts may parse",
+    )  # fmt: skip
+
+
 def add_verbosity(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """How much is said while the command runs."""
     parser.add_argument(

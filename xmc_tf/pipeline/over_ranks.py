@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.together import together
-from xmc_tf.metrics import format_table, measure, percent
+from xmc_tf.metrics import precision_and_recall
 from xmc_tf.pipeline.inputs import Documents, Texts
 from xmc_tf.pipeline.model import XTransformer
 
@@ -40,18 +40,9 @@ def predict_over_ranks(
     return vstack(parts, format="csr") if parts else None
 
 
-def measure_over_ranks(model: XTransformer, held_out: Documents, communicator: Communicator) -> str:
-    """Precision and recall on held-out documents, as a table; on the other ranks an empty text."""
+def measure_over_ranks(
+    model: XTransformer, held_out: Documents, communicator: Communicator, layout: str = "table"
+) -> str:
+    """Precision and recall on held-out documents, in this layout; on the other ranks an empty text."""
     predicted = predict_over_ranks(model, held_out.texts, held_out.X, communicator)
-    return "" if predicted is None else precision_table(predicted, held_out.Y.tocsr())
-
-
-def precision_table(predicted: csr_matrix, Y: csr_matrix) -> str:
-    """Precision and recall at the usual places."""
-    most = int(np.diff(predicted.indptr).max(initial=1))
-    ks = [k for k in (1, 3, 5, 10, 20, 100) if k <= most] or [1]
-    overall, *_ = measure(Y, predicted, ks=ks)
-    rows = [
-        [name, *(percent(overall.at(short, k)) for k in ks)] for short, name in (("P", "precision"), ("R", "recall"))
-    ]
-    return format_table(["", *(f"@{k}" for k in ks)], rows)
+    return "" if predicted is None else precision_and_recall(predicted, held_out.Y.tocsr(), layout)

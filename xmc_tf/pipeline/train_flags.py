@@ -15,6 +15,7 @@ from xmc_tf.params import (
     TfidfParams,
     XTransformerParams,
     add_arguments,
+    add_layout,
     add_verbosity,
     truth,
 )
@@ -82,6 +83,7 @@ def _add_files(out: argparse.ArgumentParser) -> None:
     data.add_argument("-tt", "--tst-text-path", metavar="FILE", help="texts of held-out documents, to measure on")
     data.add_argument("-xt", "--tst-feat-path", nargs="+", metavar="FILE", help="their features, with -x")
     data.add_argument("-yt", "--tst-label-path", metavar="FILE", help="their labels")
+    add_layout(data)
     data.add_argument("--labels", metavar="FILE", help="label names, one a line, in column order")
     data.add_argument(
         "--text-only", action="store_true", help="rankers on the embedding alone, without features of the words"

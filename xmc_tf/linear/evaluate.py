@@ -1,0 +1,30 @@
+"""``python -m xmc_tf.linear.evaluate``: precision and recall of predictions, printed as PECOS prints them."""
+
+import argparse
+from collections.abc import Sequence
+
+from xmc_tf.common import cli
+from xmc_tf.metrics.command import evaluate, make_parser
+
+_DESCRIPTION = """Measures predictions against the truth and prints what pecos.xmc.xlinear.evaluate prints.
+
+This is xmc_tf.evaluate with PECOS's layout as the default; it takes all flags of that command."""
+
+_EXAMPLES = """examples:
+  python -m xmc_tf.linear.evaluate -y Y.tst.npz -p pred.npz
+  python -m xmc_tf.linear.evaluate -y Y.tst.npz -p pred.npz -k 5
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    return make_parser("python -m xmc_tf.linear.evaluate", _DESCRIPTION, _EXAMPLES, layout="pecos")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    evaluate(parser().parse_args(argv))
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,167 @@
+"""The command that measures predictions, which ``xmc_tf.evaluate`` and ``xmc_tf.linear.evaluate`` share."""
+
+import argparse
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xmc_tf.common import cli
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import load_matrix, load_names
+from xmc_tf.metrics.compare import compare
+from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
+from xmc_tf.metrics.files import load_prediction
+from xmc_tf.metrics.layouts import PECOS_TOPK, pecos_lines
+from xmc_tf.metrics.measures import check_ks, check_shapes
+from xmc_tf.metrics.propensity import inverse_propensity
+from xmc_tf.metrics.ranking import as_truth
+from xmc_tf.metrics.report import write_report
+from xmc_tf.params import add_layout
+
+
+def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
+    """Add the flags of the command; ``layout`` is the default of ``--layout``."""
+    add = parser.add_argument
+    add("-y", "--truth-path", required=True, metavar="PATH", help="the true labels, documents × labels")
+    add("-p", "--pred-path", required=True, nargs="+", metavar="PATH", help="predictions of the same shape")
+    add(
+        "-k",
+        "--topk",
+        "--only-topk",
+        dest="topk",
+        metavar="K",
+        help='the cut-offs: a list as in 1,3,5, or one number N for all from 1 to N ("5," for 5 alone); '
+        f"default: 1,3,5 in a table, {PECOS_TOPK} in PECOS's layout, which has all from 1 to N",
+    )
+    add_layout(parser, layout)
+    add("--json", action="store_true", help="print one JSON object, figures as shares from 0 to 1")
+    add("--train-labels", metavar="PATH", help="the training labels, for propensities and label frequencies")
+    add("--propensity-a", type=float, default=0.55, metavar="A", help="parameter A of the propensity model")
+    add("--propensity-b", type=float, default=1.5, metavar="B", help="parameter B of the propensity model")
+    add(
+        "--buckets",
+        default="10,50",
+        metavar="BOUNDS",
+        help="upper bounds of the groups of labels by frequency, in training where --train-labels is given, "
+        'else in the truth; "none" for no groups',
+    )
+    add(
+        "--ensemble",
+        nargs="+",
+        default=[],
+        choices=list(ENSEMBLES),
+        help="also measure the predictions made one",
+    )
+    add("--tags", nargs="+", metavar="NAME", help="names for the predictions, in their order")
+    add("--labels", metavar="PATH", help="label names, one a line, for the report")
+    add("--report", metavar="DIR", help="write DIR/index.html: tables, curves, groups, best and worst labels")
+
+
+def evaluate(args: argparse.Namespace) -> None:
+    """Measure the predictions and print the result."""
+    pecos = args.layout == "pecos" and not args.json
+    ks = _cut_offs(args.topk or (str(PECOS_TOPK) if pecos else "1,3,5"))
+    if pecos and ks != tuple(range(1, len(ks) + 1)):
+        raise InputError(
+            f"-k {args.topk} does not fit --layout pecos",
+            expected="one number: PECOS prints precision and recall at 1 to k",
+            received=args.topk,
+            fix=f"use -k {ks[-1]}, or --layout table",
+        )
+    bounds = [] if args.buckets == "none" else _numbers(args.buckets, "--buckets")
+    names = args.tags or short_names(args.pred_path)
+    if len(names) != len(args.pred_path):
+        raise InputError(
+            "--tags does not name every prediction",
+            expected=f"{len(args.pred_path)} names",
+            received=f"{len(names)}",
+        )
+    truth = as_truth(load_matrix(args.truth_path, name="the truth"), args.truth_path)
+    label_names = load_names(args.labels, truth.shape[1]) if args.labels else None
+    frequency = gains = None
+    if args.train_labels:
+        training = as_truth(load_matrix(args.train_labels, name="the training labels"), args.train_labels)
+        if training.shape[1] != truth.shape[1]:
+            raise InputError(
+                f"{args.train_labels} has other labels than the truth",
+                expected=f"{truth.shape[1]:,} columns, as {args.truth_path} has",
+                received=f"{training.shape[1]:,}",
+            )
+        frequency = np.bincount(training.indices, minlength=training.shape[1])
+        gains = inverse_propensity(frequency, training.shape[0], args.propensity_a, args.propensity_b)
+
+    matrices = [load_prediction(path) for path in args.pred_path]
+    for path, matrix in zip(args.pred_path, matrices, strict=True):
+        check_shapes(truth, matrix, path)
+    systems = list(zip(names, matrices, strict=True))
+    systems += [(f"ensemble {way}", ensemble(way, matrices)) for way in args.ensemble]
+
+    if pecos:
+        _print_pecos(systems, truth, ks[-1])
+        if not args.report:
+            return
+    result = compare(
+        truth,
+        systems,
+        ks,
+        bounds=bounds,
+        training_frequency=frequency,
+        gains=gains,
+        details=bool(args.report),
+    )
+    if args.json:
+        print(json.dumps(result.to_json(), ensure_ascii=False))
+    elif not pecos:
+        print(result.to_text(shutil.get_terminal_size((110, 24)).columns))
+    if args.report:
+        path = write_report(args.report, result, label_names)
+        if not args.json:
+            print(f"\nreport: {path}")
+
+
+def make_parser(prog: str, description: str, epilog: str, layout: str) -> argparse.ArgumentParser:
+    """Return the parser of a command that measures predictions."""
+    parser = argparse.ArgumentParser(
+        prog=prog, description=description, epilog=epilog, formatter_class=cli.HelpFormatter
+    )
+    add_flags(parser, layout)
+    return parser
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """File names, with as many folders before them as it takes to tell them apart.
+
+    Example:
+        >>> short_names(["run1/pred.npz", "run2/pred.npz"])
+        ['run1/pred.npz', 'run2/pred.npz']
+    """
+    parts = [Path(path).parts for path in paths]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return list(paths)
+
+
+def _print_pecos(systems: Sequence[tuple[str, Any]], truth: Any, topk: int) -> None:
+    """Print one block per prediction; only where there are several, a line with the name precedes each."""
+    for name, matrix in systems:
+        if len(systems) > 1:
+            print(f"{name}:")
+        print(pecos_lines(matrix, truth, topk, name))
+
+
+def _cut_offs(text: str) -> tuple[int, ...]:
+    numbers = check_ks(_numbers(text, "-k/--topk"))
+    return numbers if "," in text else tuple(range(1, numbers[0] + 1))
+
+
+def _numbers(text: str, option: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise InputError(f"{option} cannot be read", expected="whole numbers, as in 1,3,5", received=text) from None
