@@ -10,7 +10,7 @@ from xmc_tf.collective.together import together
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, embedding_path, save_matrix
-from xmc_tf.params import add_verbosity, truth
+from xmc_tf.params import add_verbosity, add_without_effect, truth, warn_without_effect
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.model import XTransformer
 from xmc_tf.pipeline.over_ranks import share_of
@@ -45,9 +45,8 @@ def parser() -> argparse.ArgumentParser:
     add("--batch-size", type=int, default=32, metavar="INT", help="documents of full length that are encoded at a time")
     add("--truncate-length", type=int, metavar="INT", help="most tokens of a document; the model's own where not given")
     add("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs where there are any")
-    add("--batch-gen-workers", help=argparse.SUPPRESS)  # of the peer's scripts, as is the next
-    add("--max-pred-chunk", help=argparse.SUPPRESS)
     add_verbosity(out)
+    add_without_effect(out, "encode")
     return out
 
 
@@ -57,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     communicator = choose()
     # What rank 0 says is said for all.
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
+    if communicator.rank == 0:
+        warn_without_effect(arguments, "encode")
     if arguments.batch_size < 1:
         raise InputError("--batch-size must be at least 1", received=str(arguments.batch_size))
     folder = arguments.save_emb_folder or (arguments.save_emb_path if communicator.size > 1 else None)

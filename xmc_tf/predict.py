@@ -23,7 +23,15 @@ from xmc_tf.data import (
     save_matrix,
 )
 from xmc_tf.metrics import precision_and_recall
-from xmc_tf.params import ENSEMBLES, add_answers, add_layout, add_verbosity, truth
+from xmc_tf.params import (
+    ENSEMBLES,
+    add_answers,
+    add_layout,
+    add_verbosity,
+    add_without_effect,
+    truth,
+    warn_without_effect,
+)
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.inputs import Texts
 from xmc_tf.pipeline.model import XTransformer
@@ -85,10 +93,9 @@ def parser() -> argparse.ArgumentParser:
     add("--batch-size", type=int, default=32, metavar="INT", help="documents of full length that are encoded at a time")
     add("--max-pred-chunk", type=int, default=10**6, metavar="INT", help="documents that are predicted at a time")
     add("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs where there are any")
-    add("--batch-gen-workers", help=argparse.SUPPRESS)  # of the peer's scripts, as is --seed
-    add("--seed", help=argparse.SUPPRESS)
     add("-n", "--threads", type=int, default=-1, metavar="INT", help="-1 for one a core")
     add_verbosity(out)
+    add_without_effect(out, "predict")
     return out
 
 
@@ -97,11 +104,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser().parse_args(argv)
     arguments.save_pred_path = prediction_path(arguments.save_pred_path, folder_name="P.npz")
     if arguments.server is not None:
+        warn_without_effect(arguments, "predict")
         _by_server(arguments)
         return
     communicator = choose()
     # What rank 0 says is said for all.
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
+    if communicator.rank == 0:
+        warn_without_effect(arguments, "predict")
     announce_compiling()
     model = together(communicator, lambda: XTransformer.load(arguments.model_folder))
     texts, X, Y = together(communicator, lambda: _documents(arguments, model))

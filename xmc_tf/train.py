@@ -17,6 +17,7 @@ from xmc_tf.data import TextFile, load_features, load_matrix, load_names
 from xmc_tf.linear.disk import refuse_to_overwrite
 from xmc_tf.metrics import format_table
 from xmc_tf.params import (
+    MatcherParams,
     TfidfParams,
     XTransformerParams,
     XTransformerPredParams,
@@ -24,6 +25,7 @@ from xmc_tf.params import (
     load_block,
     load_blocks,
     skeleton_of,
+    warn_without_effect,
     xtransformer_skeleton,
 )
 from xmc_tf.pipeline.devices import choose_device
@@ -32,7 +34,7 @@ from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.model import XTransformer
 from xmc_tf.pipeline.over_ranks import measure_over_ranks
 from xmc_tf.pipeline.stages import Stages
-from xmc_tf.pipeline.train_flags import WITHOUT_EFFECT, parser
+from xmc_tf.pipeline.train_flags import parser
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.tree import load_chain
 
@@ -49,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     communicator = choose()
     # What rank 0 says is said for all.
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
+    if communicator.rank == 0:
+        warn_without_effect(arguments, "train")
     announce_compiling()
     recipe = together(communicator, lambda: _recipe(arguments))
     folder = Path(arguments.model_dir)
@@ -101,9 +105,6 @@ def _require(arguments: argparse.Namespace) -> None:
         )
     if arguments.text_only and arguments.trn_feat_path:
         raise InputError("--text-only and -x exclude each other", fix="leave one of them out")
-    for flag, reason in WITHOUT_EFFECT.items():
-        if getattr(arguments, flag.strip("-").replace("-", "_")) is not None:
-            _LOG.warning("%s has no effect: %s", flag, reason)
 
 
 def _recipe(arguments: argparse.Namespace) -> Recipe:
@@ -123,6 +124,8 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
     # These choose between levels, which only the tree tells: they are put over the parameters later.
     wishes = ("beam_size", "only_topk", "post_processor", "ensemble_method")
     flags = argparse.Namespace(**{name: value for name, value in vars(arguments).items() if name not in wishes})
+    if arguments.fp16 is not None:
+        flags.mixed_precision = _precision(arguments)
     flags.neg_mining_chain = flags.negative_sampling  # as in the peer
     if flags.negative_sampling == "all":
         # Rankers have no such thing. Beside a head that knows all negatives, easy ones serve best; alone, their own.
@@ -145,6 +148,19 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
         logdir=arguments.logdir,
         **{name: getattr(arguments, name) for name in wishes},
     )
+
+
+def _precision(arguments: argparse.Namespace) -> str:
+    """What --fp16, the flag of PECOS's distributed training, says in --mixed-precision's words."""
+    meant = "fp16" if arguments.fp16 else "off"
+    if arguments.mixed_precision not in (MatcherParams().mixed_precision, meant):
+        raise InputError(
+            "--fp16 and --mixed-precision exclude each other",
+            expected=f"--mixed-precision {meant}, which is what --fp16 {str(arguments.fp16).lower()} means",
+            received=f"--mixed-precision {arguments.mixed_precision}",
+            fix="leave one of them out",
+        )
+    return meant
 
 
 def _given(arguments: argparse.Namespace) -> TrainingInputs:

@@ -41,7 +41,7 @@ OURS = {
     "--xla": "true", "--route": "rows", "--wire": "fp16", "--Cp": "4", "--Cn": "2", "--bias": "0",
     "--solver-type": "L2R_LR_DUAL", "--max-nonzeros-per-label": "9", "--rel-mode": "induce", "--rel-norm": "l1",
     "-n": "1", "--threads": "1", "--logdir": "g", "--work-dir": "w", "--shared-workdir": "w", "--keep-work": None,
-    "--ngram-max": "1", "--min-df": "1", "--max-features": "10", "--sublinear-tf": "false",
+    "--layout": "pecos", "--ngram-max": "1", "--min-df": "1", "--max-features": "10", "--sublinear-tf": "false",
 }  # fmt: skip
 
 
@@ -75,6 +75,19 @@ def test_flags_reach_all_parts():
     assert (recipe.last_prediction.truncate_length, recipe.tfidf.min_df, recipe.threads) == (48, 3, 2)
     assert params.fix_clustering
     assert params.do_fine_tune
+
+
+def test_fp16_of_pecos_is_mixed_precision():
+    flags = ["-t", "t", "-y", "y", "-m", "m"]
+
+    def precision(*more):
+        return train._recipe(parser().parse_args([*flags, *more])).params.matcher_params_chain.mixed_precision
+
+    assert [precision("--fp16", value) for value in ("true", "false")] == ["fp16", "off"]
+    assert precision("--mixed-precision", "fp16", "--fp16", "true") == "fp16"
+    assert precision() == "off"
+    with pytest.raises(InputError, match="--fp16 and --mixed-precision exclude each other"):
+        precision("--mixed-precision", "bf16", "--fp16", "true")
 
 
 def test_parameter_files_replace_flags(tmp_path):

@@ -38,9 +38,11 @@ from xmc_tf.params import (
     TfidfParams,
     add_arguments,
     add_verbosity,
+    add_without_effect,
     from_arguments,
     linear_skeleton,
     load_blocks,
+    warn_without_effect,
 )
 from xmc_tf.tree import label_embedding
 
@@ -163,19 +165,12 @@ def parser() -> argparse.ArgumentParser:
         choices=("pifa", "pii"),
         help="label embedding within the sub-trees",
     )
-    ranks.add_argument(
-        "-mwf",
-        "--main-workload-factor",
-        type=float,
-        default=None,
-        metavar="FLOAT",
-        help="accepted for PECOS's scripts and without effect: ranks take work as they come free",
-    )
 
     words = out.add_argument_group("TF-IDF (with -t)")
     add_arguments(words, TfidfParams, "ngram_max", "min_df", "max_features", "sublinear_tf")
     out.add_argument("--logdir", metavar="DIR", help="curves for TensorBoard: what each rank does, when it will end")
     add_verbosity(out)
+    add_without_effect(out, "linear.train")
     return out
 
 
@@ -188,6 +183,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     communicator = choose()
     if communicator.rank == 0:
         cli.set_verbosity(arguments.verbose_level)
+        warn_without_effect(arguments, "linear.train")
     else:  # what rank 0 says, warnings too, is said for all
         logging.getLogger().setLevel(logging.ERROR)
         logging.getLogger("xmc_tf").setLevel(logging.ERROR)

@@ -36,6 +36,7 @@ from xmc_tf.params.shared_flags import add_answers, add_layout, add_verbosity
 from xmc_tf.params.tfidf import TfidfParams
 from xmc_tf.params.tree import HierarchicalKMeansParams
 from xmc_tf.params.values import knob
+from xmc_tf.params.without_effect import WITHOUT_EFFECT, add_without_effect, warn_without_effect
 from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParams
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "RELEVANCE_NORMS",
     "SCHEDULES",
     "SOLVERS",
+    "WITHOUT_EFFECT",
     "HierarchicalKMeansParams",
     "LinearChainParams",
     "LinearChainPredParams",
@@ -64,6 +66,7 @@ __all__ = [
     "add_arguments",
     "add_layout",
     "add_verbosity",
+    "add_without_effect",
     "from_arguments",
     "knob",
     "linear_skeleton",
@@ -76,5 +79,6 @@ __all__ = [
     "skeleton",
     "skeleton_of",
     "truth",
+    "warn_without_effect",
     "xtransformer_skeleton",
 ]

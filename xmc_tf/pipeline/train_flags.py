@@ -7,6 +7,7 @@ from xmc_tf.common import cli
 from xmc_tf.params import (
     ENSEMBLES,
     POST_PROCESSORS,
+    WITHOUT_EFFECT,
     HierarchicalKMeansParams,
     LinearLevelParams,
     MatcherParams,
@@ -17,6 +18,7 @@ from xmc_tf.params import (
     add_arguments,
     add_layout,
     add_verbosity,
+    add_without_effect,
     truth,
 )
 
@@ -31,13 +33,10 @@ On many workers, the same:
 
 The same command goes on where it was stopped, on as many workers or others."""
 
-# Of the peer's scripts: accepted, and what is said when they are given.
-WITHOUT_EFFECT = {
-    "--imbalanced-ratio": "clusters are always balanced",
-    "--imbalanced-depth": "clusters are always balanced",
-    "--saved-trn-pt": "tokens are kept in the work folder",
-    "--saved-val-pt": "tokens are kept in the work folder",
-}
+_EXPLICIT = (
+    "negative_sampling",  # has a short form
+    "threshold",  # is the rankers' too
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,8 +55,7 @@ def parser() -> argparse.ArgumentParser:
     words = out.add_argument_group("TF-IDF (without -x)")
     add_arguments(words, TfidfParams, "ngram_max", "min_df", "max_features", "sublinear_tf")
     _add_running(out.add_argument_group("running"))
-    for flag in WITHOUT_EFFECT:
-        out.add_argument(flag, help=argparse.SUPPRESS)
+    add_without_effect(out, "train")
     return out
 
 
@@ -116,12 +114,14 @@ def _add_encoder(group: argparse._ArgumentGroup) -> None:
     add_arguments(
         group, MatcherParams, "negative_sampling", flags={"negative_sampling": ("-ns", "--negative-sampling")}
     )
-    taken = ("negative_sampling", "threshold")  # the first has a short form, the second is the rankers' too
+    without_effect = {flag.strip("-").replace("-", "_") for flag in WITHOUT_EFFECT["train"]}
+    names = [field.name for field in dataclasses.fields(MatcherParams)]
     add_arguments(
-        group,
-        MatcherParams,
-        *(field.name for field in dataclasses.fields(MatcherParams) if field.name not in taken),
+        group, MatcherParams, *(name for name in names if name not in (*_EXPLICIT, *without_effect)),
         defaults={"batch_size": 32},
+    )  # fmt: skip
+    group.add_argument(
+        "--fp16", type=truth, metavar="true/false", help="the same as --mixed-precision fp16 (true) or off (false)"
     )
     group.add_argument(
         "--disable-gpu", dest="use_gpu", action="store_false", default=argparse.SUPPRESS,

@@ -1,0 +1,78 @@
+"""Every flag of PECOS's commands is accepted, and each has an effect or a warning that says why it has none."""
+
+import argparse
+import importlib
+import logging
+
+import pytest
+
+from tests.params.pecos_flags import OUR_COMMANDS, PECOS_FLAGS
+from xmc_tf.params import WITHOUT_EFFECT, add_without_effect, warn_without_effect
+
+# PECOS's short spelling → the flag of the table.
+LONG = {"-mwf": "--main-workload-factor"}
+
+
+def parser_of(command):
+    """The parser of one of our commands, which demands nothing."""
+    if command == "train":
+        module = importlib.import_module("xmc_tf.pipeline.train_flags")
+    else:
+        module = importlib.import_module(f"xmc_tf.{command}")
+    parser = module.parser()
+    for action in [*parser._actions, *parser._mutually_exclusive_groups]:
+        action.required = False
+    return parser
+
+
+PARSERS = {command: parser_of(command) for command in set(OUR_COMMANDS.values())}
+
+
+@pytest.mark.parametrize(
+    ("module", "flag"), [(module, flag) for module, flags in PECOS_FLAGS.items() for flag in flags]
+)
+def test_every_flag_has_an_effect_or_a_warning(module, flag, caplog):
+    command, value = OUR_COMMANDS[module], PECOS_FLAGS[module][flag]
+    parser = PARSERS[command]
+    given = parser.parse_args([flag] if value is None else [flag, value])
+    assert vars(given) != vars(parser.parse_args([]))
+    if command not in WITHOUT_EFFECT:
+        return
+    warn_without_effect(given, command)
+    if reason := WITHOUT_EFFECT[command].get(LONG.get(flag, flag)):
+        assert [record.getMessage() for record in caplog.records] == [f"{LONG.get(flag, flag)} has no effect: {reason}"]
+    else:
+        assert not caplog.records
+
+
+@pytest.mark.parametrize("command", [command for command in WITHOUT_EFFECT if command in PARSERS])
+def test_the_table_is_the_parsers(command, caplog):
+    """Each flag of the table is a flag of its command, and nothing is said where none is given."""
+    warn_without_effect(PARSERS[command].parse_args([]), command)
+    assert not caplog.records
+    for flag, reason in WITHOUT_EFFECT[command].items():
+        caplog.clear()
+        warn_without_effect(PARSERS[command].parse_args([flag, "1"]), command)
+        assert caplog.messages == [f"{flag} has no effect: {reason}"]
+
+
+def test_the_help_gives_the_reasons():
+    parser = argparse.ArgumentParser()
+    add_without_effect(parser, "predict")
+    for reason in WITHOUT_EFFECT["predict"].values():
+        assert reason in " ".join(parser.format_help().split())
+
+
+@pytest.mark.parametrize("command", ["linear.train", "predict", "encode", "train"])
+def test_the_commands_warn(command, caplog, tmp_path):
+    """By the command itself: it warns before it notices that its files do not exist."""
+    module = importlib.import_module(f"xmc_tf.{command}")
+    flags = {
+        "linear.train": ["-x", "no.npz", "-y", "no.npz", "-m", str(tmp_path / "m"), "-mwf", "0.3"],
+        "train": ["-t", "no.txt", "-y", "no.npz", "-m", str(tmp_path / "m"), "--hostfile", "hosts"],
+        "predict": ["-t", "no.txt", "-m", "no", "--batch-gen-workers", "2"],
+        "encode": ["-t", "no.txt", "-m", "no", "-o", "E.npy", "--max-pred-chunk", "2"],
+    }
+    with pytest.raises((FileNotFoundError, ValueError)), caplog.at_level(logging.WARNING, logger="xmc_tf"):
+        module.main(flags[command])
+    assert [message for message in caplog.messages if "has no effect: " in message]
