@@ -12,6 +12,7 @@ import transformers
 from safetensors import SafetensorError
 from transformers import AutoConfig
 
+from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import pooling as poolings
 from xmc_tf.encoder.architectures import Architecture, architecture_of
@@ -72,7 +73,7 @@ class Encoder(tf.Module):
         """
         poolings.check_pooling(pooling)
         source = Source(name_or_folder, "encoder", cache_dir)
-        with quiet_transformers():
+        with quiet_transformers(), verified(source.folder):
             config = _load_config(source)
             _set_dropout(config, hidden_dropout_prob)
             kind = architecture_of(config)

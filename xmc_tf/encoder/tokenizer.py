@@ -11,12 +11,14 @@ import numpy as np
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
+from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
 from xmc_tf.encoder.sources import Source, quiet_transformers
 
 Text = str | bytes
 _AT_ONCE = 1024
+_WEIGHTS = (".safetensors", ".h5", ".bin")  # of the encoder beside it
 
 # A long text is cut before tokenizing, at a space behind a letter or digit: what follows changes no word before it.
 _WORD_END = re.compile(r"[^\W_](?= )")
@@ -69,7 +71,7 @@ class TextTokenizer:
             InputError: when there is no such tokenizer.
         """
         source = Source(name_or_folder, "tokenizer", cache_dir)
-        with quiet_transformers():
+        with quiet_transformers(), verified(source.folder, skip=_WEIGHTS):
             try:
                 return cls(AutoTokenizer.from_pretrained(source.name, cache_dir=source.cache_dir, use_fast=True))
             except InputError:

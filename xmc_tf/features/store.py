@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from xmc_tf.common.atomic import atomic_folder
+from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.headers import read_header
 from xmc_tf.features.vocabulary import Vocabulary
@@ -55,6 +56,11 @@ def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int]:
         InputError: naming the file that is missing, cut short, changed, or at odds with the others.
     """
     folder = Path(folder)
+    with verified(folder):
+        return _load(folder)
+
+
+def _load(folder: Path) -> tuple[TfidfParams, Vocabulary, int]:
     header = _header(folder)
     arrays = {name: _read_array(folder, f"{name}.npy", dtype, header) for name, dtype in _ARRAYS.items()}
     keys, columns, idf = arrays["keys"], arrays["columns"], arrays["idf"]

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csc_matrix
 
 from xmc_tf.common.atomic import atomic_folder
+from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.matrices import load_matrix, save_matrix
 from xmc_tf.linear.xlinear import Level, XLinear
@@ -77,6 +78,11 @@ def refuse_to_overwrite(folder: Path) -> None:
 def load_xlinear(folder: str | Path, nr_dense: int = 0) -> XLinear:
     """Reads a model's folder; weights stay memory-mapped where the file allows it."""
     folder = Path(folder)
+    with verified(folder, archives=(folder / "ranker").glob("*.model/[WC].npz")):
+        return _load(folder, nr_dense)
+
+
+def _load(folder: Path, nr_dense: int) -> XLinear:
     chain = _read(folder / "ranker" / "param.json", folder)
     depth = _whole_number(chain, "depth", folder / "ranker" / "param.json")
     nr_features = _whole_number(chain, "nr_features", folder / "ranker" / "param.json")

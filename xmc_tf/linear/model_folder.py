@@ -1,16 +1,22 @@
 """What the folders of all models have in common: ``params.json``, label names, the vectoriser, and checks of them."""
 
 import json
+import logging
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xmc_tf.common.checksums import MODEL_FORMAT, MODEL_HEADER, checksum_of, is_unchanged, record_files, verified
 from xmc_tf.common.errors import InputError
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
+
+_LOG = logging.getLogger(__name__)
+_VERSION = 1
+_ABOUT_THE_FOLDER = ("format", "version", "checksum", "files")  # the rest is the model's own metadata
 
 
 def _no_model(folder: Path) -> InputError:
@@ -30,7 +36,7 @@ def _no_model(folder: Path) -> InputError:
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """What a model's ``params.json`` says."""
+    """Read a model's metadata from ``params.json``; warns where the file has changed since it was saved."""
     path = folder / "params.json"
     if not path.exists():
         raise _no_model(folder)
@@ -40,21 +46,40 @@ def read_facts(folder: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not JSON: {error}", fix="copy the model again") from None
     if not isinstance(facts, dict):
         raise InputError(f"{path} does not hold a model's parameters", fix="copy the model again")
-    return facts
+    if facts.get("format") == MODEL_FORMAT and facts.get("version") != _VERSION:
+        raise InputError(
+            f"{path} has an unknown version",
+            expected=str(_VERSION),
+            received=repr(facts.get("version")),
+            fix="load it with the version of xmc_tf that wrote it, or train it again",
+        )
+    # Only a warning: people edit parameters by hand, as they do in PECOS's folders, and mean it.
+    if is_unchanged(facts) is False:
+        _LOG.warning(
+            "%s has changed since it was saved (expected checksum %s, received %s). If you edited it, delete its line "
+            '"checksum" to accept the change; if not, copy the model again',
+            path, facts["checksum"], checksum_of(facts),
+        )  # fmt: skip
+    return {key: value for key, value in facts.items() if key not in _ABOUT_THE_FOLDER}
 
 
 def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Writes ``params.json``: last of all, since a folder without it is no model."""
-    (folder / "params.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    """Write ``params.json`` with the records of all other files: last of all, since without it there is no model."""
+    facts = {key: value for key, value in facts.items() if key not in _ABOUT_THE_FOLDER}
+    files = record_files(folder, but=[MODEL_HEADER])
+    content: dict[str, Any] = {"format": MODEL_FORMAT, "version": _VERSION, "checksum": "", **facts, "files": files}
+    content["checksum"] = checksum_of(content)
+    (folder / MODEL_HEADER).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def read_names(folder: Path, count: int) -> list[str] | None:
     """The names that training checked and kept; only their number is looked at again."""
     path = folder / "labels.txt"
-    if not path.exists():
-        return None
     try:
-        names = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        with verified(path):
+            if not path.exists():
+                return None
+            names = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8: {error}", fix="copy the model again") from None
     if len(names) != count:

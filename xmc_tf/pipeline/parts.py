@@ -5,6 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
 from xmc_tf.linear.model_folder import check_parts, load_tfidf, nr_dense
 from xmc_tf.linear.xlinear import XLinear
@@ -107,4 +108,5 @@ class Parts:
         from xmc_tf.matcher.matcher import Matcher
 
         # Whole in every process, which answers its own documents; training has seen to it that heads are not huge.
-        return Matcher.load(self.parts["head"], CollectiveStrategy(Solo()))
+        with verified(self.parts["head"]):
+            return Matcher.load(self.parts["head"], CollectiveStrategy(Solo()))

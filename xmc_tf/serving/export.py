@@ -17,6 +17,7 @@ with muted_stderr():
     import tensorflow as tf
 
 from xmc_tf.common.atomic import atomic_folder
+from xmc_tf.common.checksums import checksum_of, record_files
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import Tfidf
@@ -179,6 +180,8 @@ def export_model(parts: ModelParts, folder: str | Path, settings: ExportSettings
             "signatures": sorted(signatures),
             "bytes": bytes_,
         }
+        about["files"] = record_files(part, but=[ABOUT])
+        about["checksum"] = checksum_of(about)
         (part / ABOUT).parent.mkdir()
         (part / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return Exported(folder, levels, bytes_)

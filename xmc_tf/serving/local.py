@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmc_tf.common.checksums import Records, checksum_of, is_unchanged, verified
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.quiet import muted_stderr
@@ -37,7 +38,8 @@ class LocalModel:
             import tensorflow_text  # noqa: F401  # its ops are in the graph
         self._tf = tf
         try:
-            self._model = tf.saved_model.load(str(self.folder))
+            with verified(self.folder, records=Records.read(self.folder, ABOUT)):
+                self._model = tf.saved_model.load(str(self.folder))
         except (OSError, tf.errors.OpError) as error:
             raise InputError(
                 f"{self.folder} cannot be loaded: {str(error).splitlines()[0]}",
@@ -123,6 +125,13 @@ def _about(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"{folder} is a SavedModel of something else: {ABOUT} does not say what it is",
             expected="what python -m xmc_tf.export wrote",
+        )
+    if is_unchanged(about) is False:
+        raise InputError(
+            f"{folder / ABOUT} has changed since it was exported",
+            expected=f"checksum {checksum_of(about)}",
+            received=f"checksum {about['checksum']}",
+            fix="copy the export again from where it is intact, or export the model again",
         )
     return about
 

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import csc_matrix, issparse, sparray, spmatrix
 
 from xmc_tf.common.atomic import atomic_folder
+from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix, save_matrix
 from xmc_tf.tree.grouping import upper_splits
@@ -36,6 +37,11 @@ def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = No
             parents or none.
     """
     path = Path(path)
+    with verified(path, archives=path.glob("C*.npz") if path.is_dir() else [path]):
+        return _load(path, nr_splits, min_codes)
+
+
+def _load(path: Path, nr_splits: int, min_codes: int | None) -> LabelTree:
     if path.is_dir():
         files = [path / f"C{t}.npz" for t in range(_depth(path))]
         chain = [_read(file) for file in files]

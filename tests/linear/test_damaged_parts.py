@@ -1,0 +1,170 @@
+"""A flipped byte in any file of a model is noticed, or changes no prediction."""
+
+import contextlib
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.linear.cases import random_chain, random_model
+from tests.linear.command_data import shell
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import load_features
+from xmc_tf.linear import XLinear
+from xmc_tf.linear.text_ranker import TextRanker
+
+
+def files_of(model):
+    return sorted(path.relative_to(model).as_posix() for path in model.rglob("*") if path.is_file())
+
+
+def flip(path, position, bits=1):
+    content = bytearray(path.read_bytes())
+    content[position % len(content)] ^= bits
+    path.write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def copy(model, tmp_path_factory):
+    """A copy of the model of features in which tests flip bytes and set them right again."""
+    folder = tmp_path_factory.mktemp("copy") / "m"
+    shutil.copytree(model, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answers(copy, corpus):
+    """What the model answers: scores and names."""
+    X = load_features([corpus / "X.npz"])
+
+    def ask():
+        model = TextRanker.load(copy)
+        predicted = model.predict(X)
+        return predicted.indices.tolist(), predicted.data.tolist(), model.names
+
+    ask.right = ask()
+    return ask
+
+
+def test_metadata_holds_the_records_of_all_files(model):
+    facts = json.loads((model / "params.json").read_text())
+    assert (facts["format"], facts["version"]) == ("xmc_tf.model", 1)
+    assert list(facts["files"]) == [name for name in files_of(model) if name != "params.json"]
+    assert {"labels.txt", "tree/C0.npz", "ranker/ranker/0.model/W.npz"} <= set(facts["files"])
+
+
+def test_saving_a_loaded_model_writes_the_same_files(model, tmp_path):
+    TextRanker.load(model).save(tmp_path / "again")
+    for name in files_of(model):
+        assert (tmp_path / "again" / name).read_bytes() == (model / name).read_bytes(), name
+    assert files_of(tmp_path / "again") == files_of(model)
+
+
+@contextlib.contextmanager
+def flipped(path, position, bits):
+    """One byte of a file is another; afterwards it is as it was."""
+    before = path.read_bytes()
+    flip(path, position, bits)
+    try:
+        yield
+    finally:
+        path.write_bytes(before)
+
+
+@settings(max_examples=120)
+@given(data=st.data())
+def test_every_flip_is_noticed_or_harmless(copy, answers, data):
+    name = data.draw(st.sampled_from(files_of(copy)))
+    size = (copy / name).stat().st_size
+    with flipped(copy / name, data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, 255))):
+        if name != "params.json":
+            with pytest.raises(InputError, match=re.escape(f"{copy / name} is damaged")):
+                answers()
+            return
+        # A change of a space is harmless; of the rest a warning is given, or an error where it cannot be read.
+        with contextlib.suppress(InputError):
+            assert answers() == answers.right
+
+
+@pytest.mark.parametrize("name", ["ranker/ranker/0.model/W.npz", "ranker/ranker/1.model/W.npz"])
+def test_every_byte_of_weights_counts_however_they_are_loaded(copy, name):
+    path = copy / name
+    before = path.read_bytes()
+    rng = np.random.default_rng(0)
+    try:
+        for position in [0, len(before) - 1, *rng.integers(0, len(before), 30)]:
+            flip(path, int(position), int(rng.integers(1, 256)))
+            for load in (lambda: TextRanker.load(copy), lambda: XLinear.load(copy / "ranker")):
+                with pytest.raises(InputError) as caught:
+                    load()
+                assert f"{path} is damaged" in caught.value.problem
+                assert "checksum" in caught.value.expected
+                assert "checksum" in caught.value.received
+                assert "copy the model again" in caught.value.fix
+            path.write_bytes(before)
+    finally:
+        path.write_bytes(before)
+
+
+@pytest.mark.parametrize("position", [0.3, 0.6, 0.9])
+def test_rankers_without_records_have_the_checksums_of_their_archives(tmp_path, position):
+    """As PECOS and version 0.1 write them."""
+    model = random_model(random_chain(300, [3]), 400, density=0.5)
+    model.save(tmp_path / "m")
+    assert XLinear.load(tmp_path / "m").nr_labels == 300
+    path = tmp_path / "m" / "ranker" / "1.model" / "W.npz"
+    flip(path, int(path.stat().st_size * position), 1)  # the lowest bit: a number like any other
+    for load in (XLinear.load, TextRanker.load):
+        with pytest.raises(InputError, match=r"W\.npz is damaged: the content of its member (data|indices)\.npy has"):
+            load(tmp_path / "m")
+
+
+def test_a_model_without_records_still_loads(copy, answers):
+    path = copy / "params.json"
+    before = path.read_text()
+    facts = json.loads(before)
+    try:
+        for key in ("format", "version", "checksum", "files"):
+            del facts[key]
+        path.write_text(json.dumps(facts))
+        assert answers() == answers.right
+    finally:
+        path.write_text(before)
+
+
+def test_an_edited_params_json_is_said_and_can_be_accepted(copy, caplog):
+    path = copy / "params.json"
+    before = path.read_text()
+    try:
+        path.write_text(before.replace('"seed": 0', '"seed": 7', 1))
+        facts = TextRanker.load(copy).facts
+        assert "params.json has changed since it was saved" in caplog.text
+        assert 'delete its line "checksum" to accept' in caplog.text
+        assert "seed" in facts
+        caplog.clear()
+        lines = [line for line in path.read_text().splitlines() if '"checksum"' not in line]
+        path.write_text("\n".join(lines))
+        TextRanker.load(copy)
+        assert not caplog.records
+        path.write_text(before.replace('"version": 1', '"version": 2', 1))
+        with pytest.raises(InputError, match="has an unknown version"):
+            TextRanker.load(copy)
+    finally:
+        path.write_text(before)
+
+
+def test_the_command_line_says_which_file_and_what_to_do(model, corpus, tmp_path):
+    shutil.copytree(model, tmp_path / "m")
+    path = tmp_path / "m" / "ranker" / "ranker" / "1.model" / "W.npz"
+    flip(path, path.stat().st_size * 2 // 3)
+    code, out, said = shell("predict", "-m", tmp_path / "m", "-x", corpus / "X.npz", "-o", tmp_path / "pred.npz")
+    assert (code, out) == (2, "")
+    assert said.startswith(
+        f"error: {path} is damaged: its content has changed since it was saved\n  expected: checksum"
+    )
+    assert "Traceback" not in said
+    assert not (tmp_path / "pred.npz").exists()

@@ -1,0 +1,79 @@
+"""Parts of an XTransformer are compared with their records when each is first read."""
+
+import shutil
+
+import pytest
+
+from tests.pipeline.corpus import shell
+from xmc_tf.common.errors import InputError
+from xmc_tf.encoder import Encoder, TextTokenizer
+from xmc_tf.pipeline import XTransformer
+
+QUERY = ["a library by the harbour"]
+
+
+def use(part):
+    """What reads a part of a model."""
+    return {
+        "tree": lambda model: model.tree,
+        "features": lambda model: model.tfidf,
+        "encoder": lambda model: model.encoder,
+        "tokenizer": lambda model: model.tokenizer,
+        "head": lambda model: model.matcher,
+        "ranker": lambda model: model.ranker,
+    }[part]
+
+
+def flip(path, share):
+    content = bytearray(path.read_bytes())
+    content[int(share * (len(content) - 1))] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def copy(tuned, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("copy") / "m"
+    shutil.copytree(tuned.folder, folder)
+    return folder
+
+
+@pytest.mark.parametrize("share", [0, 0.4, 1])
+@pytest.mark.parametrize("part", ["tree", "features", "encoder", "tokenizer", "head", "ranker"])
+def test_a_flip_in_any_file_of_a_part_is_found_when_it_is_read(copy, part, share):
+    folder = copy / ("encoder" if part == "tokenizer" else part)
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file() or (part == "tokenizer" and path.suffix in (".safetensors", ".h5")):
+            continue
+        before = path.read_bytes()
+        flip(path, share)
+        try:
+            model = XTransformer.load(copy)  # reads no part yet
+            with pytest.raises(InputError) as caught:
+                use(part)(model)
+            assert f"{path} is damaged: its content has changed" in caught.value.problem
+        finally:
+            path.write_bytes(before)
+    use(part)(XTransformer.load(copy))
+
+
+def test_an_encoder_taken_out_of_a_model_by_its_path_is_compared_too(copy):
+    path = next((copy / "encoder").glob("*.safetensors"))
+    before = path.read_bytes()
+    flip(path, 0.7)
+    try:
+        for folder in (copy, copy / "encoder"):
+            with pytest.raises(InputError, match="is damaged: its content has changed"):
+                Encoder.load(folder)
+            TextTokenizer.load(folder)  # reads no weights
+    finally:
+        path.write_bytes(before)
+
+
+def test_the_command_line_names_a_damaged_weight(frozen, corpus, tmp_path):
+    shutil.copytree(frozen.folder, tmp_path / "m")
+    path = next((tmp_path / "m" / "encoder").glob("*.safetensors"))
+    flip(path, 0.7)
+    code, out, said = shell("predict", "-m", tmp_path / "m", "-q", QUERY[0])
+    assert (code, out) == (2, "")
+    assert f"error: {path} is damaged: its content has changed since it was saved" in said
+    assert "Traceback" not in said

@@ -1,0 +1,82 @@
+"""The checksums that a zip archive (.npz) holds of its own members."""
+
+import struct
+import zipfile
+import zlib
+from io import FileIO
+from pathlib import Path
+from threading import Event
+
+from xmc_tf.common.errors import InputError
+
+_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+_PIECE = 1 << 20
+# Of zipfile and what it stands on: RuntimeError is for a password, NotImplementedError (one of them) for a method.
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    RuntimeError,
+    ValueError,
+    EOFError,
+    struct.error,
+    zlib.error,
+    OSError,
+)
+_FIX = "copy the model again from where it is intact, or train it again"
+
+
+def archive_problem(path: Path, stop: Event | None = None, *, thorough: bool = False) -> InputError | None:
+    """Compare the members of an archive with the checksums in it; returns what is wrong with one, if anything is.
+
+    Args:
+        path: the archive.
+        stop: ends the comparison early once it is set.
+        thorough: also unpack compressed members, and report an archive that cannot be read at all. Whoever is about
+            to read it finds both out without help.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive, path.open("rb", buffering=0) as file:
+            for info in archive.infolist():
+                if info.compress_type == zipfile.ZIP_STORED:
+                    crc = _crc_of_stored(file, info, stop)
+                elif thorough:
+                    crc = _crc_of_compressed(archive, info)
+                else:
+                    continue
+                if stop is not None and stop.is_set():
+                    return None
+                if crc != info.CRC:
+                    return InputError(
+                        f"{path} is damaged: the content of its member {info.filename} has changed since it was saved",
+                        expected=f"checksum {info.CRC:08x} (CRC-32)",
+                        received=f"checksum {crc:08x}",
+                        fix=_FIX,
+                    )
+    except _UNREADABLE as error:
+        if thorough:
+            return InputError(f"{path} is damaged", expected="an .npz archive", received=str(error), fix=_FIX)
+    return None
+
+
+def _crc_of_stored(file: FileIO, info: zipfile.ZipInfo, stop: Event | None) -> int:
+    file.seek(info.header_offset)
+    head = file.read(_LOCAL_HEADER.size)
+    if len(head) < _LOCAL_HEADER.size or head[:4] != b"PK\x03\x04":
+        raise zipfile.BadZipFile(f"the header of {info.filename} is not where the archive's directory says")
+    *_, name_length, extra_length = _LOCAL_HEADER.unpack(head)
+    file.seek(info.header_offset + _LOCAL_HEADER.size + name_length + extra_length)
+    left, crc, view = info.file_size, 0, memoryview(bytearray(_PIECE))
+    while left and not (stop and stop.is_set()):
+        length = file.readinto(view[: min(left, _PIECE)])
+        if not length:
+            raise EOFError(f"{info.filename} ends {left:,} bytes too early")
+        crc, left = zlib.crc32(view[:length], crc), left - length
+    return crc
+
+
+def _crc_of_compressed(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
+    crc = 0
+    with archive.open(info) as member:  # compares the checksum itself when it reaches the end
+        while piece := member.read(_PIECE):
+            crc = zlib.crc32(piece, crc)
+    return crc
