@@ -10,14 +10,15 @@ import transformers.utils.hub
 from safetensors.numpy import save_file
 from transformers.modeling_tf_pytorch_utils import convert_tf_weight_name_to_pt_weight_name
 
+from tests.data.torch_writer import torch_old, torch_zip
 from tests.encoder.tiny import ARCHITECTURES, documents, tiny_encoder
 from tests.encoder.vocabularies import wordpiece
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder, TextTokenizer
 
 
-def save_as_torch_does(encoder, folder, without="", prefix=True):
-    """Writes the weights as PyTorch's side of transformers names and turns them."""
+def save_as_torch_does(encoder, folder, without="", prefix=True, write=None):
+    """Writes the weights as PyTorch's side of transformers names and turns them, as safetensors or by ``write``."""
     encoder.model.config.save_pretrained(folder)
     weights = {}
     for variable in encoder.variables:
@@ -31,7 +32,10 @@ def save_as_torch_does(encoder, folder, without="", prefix=True):
         weights[name if prefix else name.removeprefix(base)] = np.ascontiguousarray(
             values.T if str(turned).endswith("SIMPLE") else values
         )
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    if write is None:
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    else:
+        write(weights)
 
 
 @pytest.mark.parametrize("prefix", [True, False], ids=["with a head's prefix", "plain"])
@@ -43,6 +47,62 @@ def test_weights_as_torch_saves_them(architecture, prefix, tmp_path):
     ids, mask = documents(architecture)
     np.testing.assert_allclose(loaded(ids, mask), encoder(ids, mask), atol=1e-6)
     assert loaded.pooling == encoder.pooling
+
+
+@pytest.mark.parametrize("form", [torch_zip, torch_old], ids=["zip", "older format"])
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "distilbert", "xlnet"])
+def test_weights_in_pytorchs_own_format(architecture, form, tmp_path):
+    encoder = tiny_encoder(architecture, seed=5)
+    path = tmp_path / "pytorch_model.bin"
+    save_as_torch_does(encoder, tmp_path, write=lambda weights: path.write_bytes(form(weights)))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["config.json", "pytorch_model.bin"]
+    ids, mask = documents(architecture)
+    np.testing.assert_allclose(Encoder.load(tmp_path)(ids, mask), encoder(ids, mask), atol=1e-6)
+
+
+def test_pytorch_weights_in_several_files(tmp_path):
+    encoder = tiny_encoder("bert", seed=5)
+    names = {}
+
+    def write(weights):
+        for number in range(3):
+            part = dict(list(weights.items())[number::3])
+            name = f"pytorch_model-0000{number + 1}-of-00003.bin"
+            (tmp_path / name).write_bytes(torch_zip(part))
+            names.update(dict.fromkeys(part, name))
+
+    save_as_torch_does(encoder, tmp_path, write=write)
+    index = tmp_path / "pytorch_model.bin.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": names}))
+    ids, mask = documents("bert")
+    np.testing.assert_allclose(Encoder.load(tmp_path)(ids, mask), encoder(ids, mask), atol=1e-6)
+    for wrong in ("../elsewhere.bin", "/etc/passwd", "missing.bin", 7):
+        index.write_text(json.dumps({"weight_map": {**names, "x": wrong} if isinstance(wrong, str) else {"x": wrong}}))
+        with pytest.raises(InputError, match="names a weight file that is not in the folder"):
+            Encoder.load(tmp_path)
+    for wrong in ("{", "[]", '{"weight_map": 3}'):
+        index.write_text(wrong)
+        with pytest.raises(InputError, match="does not list the weight files"):
+            Encoder.load(tmp_path)
+
+
+def test_pytorch_weights_that_do_not_fit_or_carry_code(tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+    save_as_torch_does(
+        tiny_encoder("bert"), tmp_path, without="layer.1.", write=lambda w: path.write_bytes(torch_zip(w))
+    )
+    with pytest.raises(InputError, match="lacks weights of the encoder"):
+        Encoder.load(tmp_path)
+    wrong_shape = {"bert.embeddings.word_embeddings.weight": np.ones((3, 5), np.float32)}
+    path.write_bytes(torch_zip(wrong_shape))
+    with pytest.raises(InputError, match="cannot be read"):
+        Encoder.load(tmp_path)
+    path.write_bytes(torch_zip(None, pickled=b"cos\nsystem\n(X\x04\x00\x00\x00truetR."))
+    with pytest.raises(InputError, match=r"the name os\.system"):
+        Encoder.load(tmp_path)
+    path.write_bytes(torch_zip([1, 2]))
+    with pytest.raises(InputError, match="holds no weights of a model"):
+        Encoder.load(tmp_path)
 
 
 def test_h5_weights(tmp_path):
@@ -136,7 +196,7 @@ def test_folders_that_are_no_encoders(tmp_path, bert_folder):
     with pytest.raises(InputError, match="a configuration and no weights"):
         Encoder.load(bert_folder)
     (bert_folder / "pytorch_model.bin").write_bytes(b"PK")
-    with pytest.raises(InputError, match="PyTorch is not installed"):
+    with pytest.raises(InputError, match="is damaged or not a PyTorch file"):
         Encoder.load(bert_folder)
     (bert_folder / "config.json").write_text('{"model_type": "gpt2"}')
     with pytest.raises(InputError, match="architecture that is not supported: gpt2"):

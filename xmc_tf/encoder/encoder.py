@@ -17,6 +17,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import pooling as poolings
 from xmc_tf.encoder.architectures import Architecture, architecture_of
 from xmc_tf.encoder.sources import Source, quiet_transformers
+from xmc_tf.encoder.torch_weights import load_torch_weights
 
 _DUMMY_IDS = ((1, 1),)
 
@@ -61,8 +62,9 @@ class Encoder(tf.Module):
         """Loads an encoder with its weights.
 
         Args:
-            name_or_folder: a folder as transformers or ``save`` wrote it (safetensors, h5, or PyTorch's format where
-                PyTorch is installed), PECOS's folder with ``text_encoder`` inside, or a name on the hub.
+            name_or_folder: a folder as transformers or ``save`` wrote it (safetensors, h5, or PyTorch's
+                ``pytorch_model.bin``, which is read without PyTorch), PECOS's folder with ``text_encoder`` inside, or
+                a name on the hub.
             pooling: how to pool; "auto" for what its files say, else what is usual for the architecture.
             hidden_dropout_prob: dropout between the layers; None for the checkpoint's own; with 0 there is none inside
                 the attention either.
@@ -256,17 +258,18 @@ def _set_dropout(config: Any, hidden_dropout_prob: float | None) -> None:
 
 def _load_model(source: Source, config: Any, tf_class: Any) -> tuple[Any, list[str]]:
     """The model and which of its weights the files do not have; that can be the pooler's only."""
-    from_pt = source.weights_are_torch()
     options = {"config": config, "cache_dir": source.cache_dir, "output_loading_info": True}
     try:
-        try:
-            model, info = tf_class.from_pretrained(source.name, from_pt=from_pt, **options)
-        except OSError as error:
-            if source.folder is not None or "from_pt=True" not in str(error):
-                raise
-            source.need_torch()
-            model, info = tf_class.from_pretrained(source.name, from_pt=True, **options)
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        if source.weights_are_torch():
+            model, info = load_torch_weights(source.torch_files(), config, tf_class)
+        else:
+            try:
+                model, info = tf_class.from_pretrained(source.name, **options)
+            except OSError as error:
+                if source.folder is not None or "from_pt=True" not in str(error):
+                    raise
+                model, info = load_torch_weights(source.torch_files(), config, tf_class)
+    except (OSError, ValueError, KeyError, SafetensorError, tf.errors.InvalidArgumentError) as error:
         if isinstance(error, InputError):
             raise
         raise source.not_found(error) from None

@@ -1,6 +1,6 @@
 """Where an encoder and its tokenizer come from: a folder, or a name on the hub and in its cache."""
 
-import importlib.util
+import json
 import os
 import warnings
 from collections.abc import Iterator
@@ -12,10 +12,11 @@ from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.encoder.torch_weights import INDEX, torch_files
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 _TF_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "tf_model.h5", "tf_model.h5.index.json")
-_TORCH_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_TORCH_WEIGHTS = ("pytorch_model.bin", INDEX)
 _LFS = b"version https://git-lfs"
 
 
@@ -53,20 +54,14 @@ class Source:
         if self.folder is not None:
             path = self.folder / file
             return path.read_bytes() if path.is_file() else None
-        try:
-            found = cached_file(
-                self.name, file, cache_dir=self.cache_dir, _raise_exceptions_for_missing_entries=False,
-                _raise_exceptions_for_connection_errors=False,
-            )  # fmt: skip
-        except (OSError, HFValidationError) as error:
-            raise self.not_found(error) from None
-        return Path(found).read_bytes() if found else None
+        found = self._cached(file)
+        return found.read_bytes() if found else None
 
     def weights_are_torch(self) -> bool:
         """Whether a folder's weights are in PyTorch's own format alone.
 
         Raises:
-            InputError: when there are none, when they are only named, or when they are PyTorch's and it is not there.
+            InputError: when there are none, or when they are only named.
         """
         if self.folder is None:
             return False
@@ -80,24 +75,35 @@ class Source:
                             received="a pointer of git-lfs",
                             fix="run 'git lfs pull' in that folder",
                         )
-                if file in _TORCH_WEIGHTS:
-                    self.need_torch()
                 return file in _TORCH_WEIGHTS
         raise InputError(
             f"{self.folder} has a configuration and no weights",
-            expected=" or ".join((*_TF_WEIGHTS[::2], _TORCH_WEIGHTS[0])),
+            expected=" or ".join((_TF_WEIGHTS[0], _TF_WEIGHTS[2], _TORCH_WEIGHTS[0])),
             fix="copy the whole folder",
         )
 
-    def need_torch(self) -> None:
-        """Says that weights in PyTorch's format are not readable without it."""
-        if importlib.util.find_spec("torch") is None:
-            raise InputError(
-                f"the weights of {self.name} are in PyTorch's format, and PyTorch is not installed",
-                expected="model.safetensors or tf_model.h5",
-                received="pytorch_model.bin",
-                fix="install torch beside xmc_tf, or save the encoder as safetensors where torch is",
-            )
+    def _cached(self, file: str) -> Path | None:
+        """A file of a name on the hub, from its cache or the network."""
+        try:
+            found = cached_file(
+                self.name, file, cache_dir=self.cache_dir, _raise_exceptions_for_missing_entries=False,
+                _raise_exceptions_for_connection_errors=False,
+            )  # fmt: skip
+        except (OSError, HFValidationError) as error:
+            raise self.not_found(error) from None
+        return Path(found) if found else None
+
+    def torch_files(self) -> list[Path]:
+        """The files of weights in PyTorch's own format, from the folder or from the hub."""
+        if self.folder is not None:
+            return torch_files(self.folder)
+        found = [self._cached(_TORCH_WEIGHTS[0])]
+        if found[0] is None and (index := self._cached(INDEX)) is not None:
+            content = json.loads(index.read_text(encoding="utf-8"))
+            found = [self._cached(str(name)) for name in sorted(set(content["weight_map"].values()))]
+        if None in found:
+            raise self.not_found(OSError("no weights in a format that is read here"))
+        return [path for path in found if path is not None]
 
     def not_found(self, error: BaseException) -> InputError:
         """What to tell the user when transformers could not load what was named."""

@@ -1,0 +1,99 @@
+"""Encoder weights in PyTorch's own format (``pytorch_model.bin``), put into TensorFlow's classes without PyTorch."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers.modeling_tf_pytorch_utils import load_pytorch_state_dict_in_tf2_model
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.torch_file import TorchFile
+from xmc_tf.data.torch_pickle import Tensor
+
+INDEX = "pytorch_model.bin.index.json"
+
+
+class TorchWeights:
+    """The tensors of one or several PyTorch files by name, as transformers reads an archive of safetensors.
+
+    Args:
+        paths: the files; each holds a dictionary of tensors.
+    """
+
+    def __init__(self, paths: list[Path]) -> None:
+        self._tensors: dict[str, tuple[TorchFile, Tensor]] = {}
+        for path in paths:
+            file = TorchFile(path)
+            for name, tensor in _state(file):
+                self._tensors[name] = file, tensor
+
+    def keys(self) -> list[str]:
+        """Return the names of all tensors."""
+        return list(self._tensors)
+
+    def get_tensor(self, name: str) -> np.ndarray:
+        """Return one tensor's numbers."""
+        file, tensor = self._tensors[name]
+        return file.array(tensor)
+
+
+def torch_files(folder: Path) -> list[Path]:
+    """Return the weight files of a folder: one, or those that an index lists.
+
+    Raises:
+        InputError: if the index names a file that is missing or lies elsewhere.
+    """
+    single = folder / "pytorch_model.bin"
+    if single.is_file():
+        return [single]
+    index = folder / INDEX
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(
+            f"{index} does not list the weight files", received=type(error).__name__, fix="copy the folder again"
+        ) from None
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name or not (folder / name).is_file():
+            raise InputError(
+                f"{index} names a weight file that is not in the folder",
+                expected="files beside the index",
+                received=repr(name)[:80],
+                fix="copy the whole folder",
+            )
+    return [folder / name for name in names]
+
+
+def load_torch_weights(paths: list[Path], config: Any, tf_class: Any) -> tuple[Any, dict[str, list[Any]]]:
+    """Return a model of a TensorFlow class of transformers with the weights, and what transformers says of them.
+
+    Args:
+        paths: the files of weights.
+        config: of the model.
+        tf_class: such as ``TFBertModel``.
+    """
+    weights = TorchWeights(paths)
+    model = tf_class(config)
+    model.build_in_name_scope()
+    return load_pytorch_state_dict_in_tf2_model(
+        model,
+        weights,
+        tf_inputs=False,
+        allow_missing_keys=True,
+        output_loading_info=True,
+        tf_to_pt_weight_rename=getattr(model, "tf_to_pt_weight_rename", None),
+    )
+
+
+def _state(file: TorchFile) -> Iterator[tuple[str, Tensor]]:
+    """The entries of a state dictionary that are tensors."""
+    if not isinstance(file.content, dict):
+        raise InputError(
+            f"{file.path} holds no weights of a model",
+            expected="a dictionary of tensors (a state_dict)",
+            received=type(file.content).__name__,
+            fix="save the encoder with save_pretrained",
+        )
+    return ((name, one) for name, one in file.content.items() if isinstance(name, str) and isinstance(one, Tensor))
