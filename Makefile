@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # What has been installed is remembered by files named after what it was installed from: the second call is instant, and
 # a changed lock, or a moved clone, is installed anew.
-INPUTS := setup.cfg pyproject.toml constraints.txt tools/make_venv.sh tools/install_horovod.py
+INPUTS := setup.cfg setup.py pyproject.toml constraints.txt tools/make_venv.sh tools/install_horovod.py
 KEY := $(shell { pwd -P; cat $(INPUTS); } | sha256sum | cut -c1-16)
 STAMPS := $(VENV)/.xmc_tf
 LIGHT := $(STAMPS)/light-$(KEY)
@@ -46,6 +46,8 @@ test: setup lint  ## install, lint, all tests
 	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile -m "not distributed"
 	@echo "distributed tests, one after another"
 	@$(PY) -m pytest -q -m distributed
+	@echo "installation by pip alone, at both ends of the ranges in setup.cfg"
+	@$(PY) -m tests.installation
 
 lint: setup  ## style, formatting, types
 	@$(PY) -m ruff check --quiet .

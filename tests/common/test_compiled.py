@@ -89,17 +89,40 @@ def test_the_digest_follows_compiled_code_alone(tmp_path):
     assert source_digest(tmp_path) != before
 
 
-def test_kernels_lie_outside_the_code_and_the_first_run_says_so(tmp_path):
+COMPILES = """
+import logging, sys
+import numpy as np
+from xmc_tf.common.compiled import announce_compiling
+from xmc_tf.tree.kmeans_kernels import next_random
+
+logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
+if "announce" in sys.argv:
+    announce_compiling()
+next_random(np.zeros(1, np.uint64))
+"""
+
+
+def test_compiling_is_announced_by_command_lines_and_shared_by_environments(tmp_path):
+    """The same code is installed twice, as in two virtual environments, and a cache serves both."""
     environment = {**os.environ, "XMC_TF_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "xmc_tf.linear.predict", "-m", str(tmp_path), "-q", "x"]
-    compiles = "import numpy as np; from xmc_tf.tree.kmeans_kernels import next_random as f; f(np.zeros(1, np.uint64))"
 
-    def says(command):
-        return subprocess.run(command, env=environment, capture_output=True, text=True).stderr
+    def output(installed, *arguments, **more):
+        command = [sys.executable, "-c", COMPILES, *arguments]
+        folder = {"PYTHONPATH": str(installed), **more}
+        run = subprocess.run(
+            command, cwd=tmp_path, env=environment | folder, capture_output=True, text=True, check=True
+        )
+        return run.stderr
 
-    assert f"kept in {tmp_path}/cache/kernels" in says(command)
-    assert says([sys.executable, "-c", compiles]) == ""
-    assert "compiling" not in says(command)
+    for name in ("first", "second"):
+        shutil.copytree(PACKAGE, tmp_path / name / "xmc_tf", ignore=shutil.ignore_patterns("__pycache__"))
+    assert f"(cache: {tmp_path}/cache/kernels)" in output(tmp_path / "first", "announce")
+    assert output(tmp_path / "first", "announce") == ""
+    assert output(tmp_path / "second", "announce") == ""
+    # A processor with other instructions: machine code that is cached does not serve it.
+    assert "compiling" in output(tmp_path / "second", "announce", NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    (tmp_path / "second" / "xmc_tf" / "changed.py").write_text("# njit\n")
+    assert output(tmp_path / "second") == ""  # no command line
 
 
 LOAD_ALL = """

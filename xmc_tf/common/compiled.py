@@ -3,7 +3,8 @@
 Numba remembers a compiled function by its own file's date and size. It does not see that a function that it calls has
 changed in another file, and after an update the old machine code would go on running, or fail in odd ways
 (``tests/common/test_compiled.py``). So the kernels are kept in a folder named after a digest of the sources:
-``$XMC_TF_CACHE/kernels/<digest>``, by default below ``~/.cache/xmc_tf``.
+``$XMC_TF_CACHE/kernels/<digest>``, by default below ``~/.cache/xmc_tf``. It does not matter where the package is
+installed: all environments with the same sources and the same Numba share one folder.
 
 A kernel that is kept is loaded without what only compiling needs: Numba's own library of functions, whose import takes
 longer than all else that a command loads of Numba, and what other kernels would need to include this one, which takes
@@ -17,17 +18,20 @@ import sys
 from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numba
 from llvmlite import binding as llvm
-from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime import rtsys
 
 _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).parents[1]
+_NUMBA = numba.__version__
+_announced = Event()
+_announced.set()  # only command lines announce
 
 
 def njit(**options: Any) -> Callable[[Callable], Any]:
@@ -48,12 +52,56 @@ def njit(**options: Any) -> Callable[[Callable], Any]:
     return decorate
 
 
+class _Locator:
+    """Tells Numba's cache where a function is kept and what it was compiled from.
+
+    Numba's own locators tell files apart by path and date, so a second environment compiles the same code again.
+    """
+
+    def __init__(self, function: Callable, path: str) -> None:
+        self._py_file = path  # Numba names it in warnings
+        self._function = function
+
+    @classmethod
+    def from_function(cls, function: Callable, path: str) -> "_Locator | None":
+        """Return the locator of a function; None, for Numba to try its own, if the folder cannot be written."""
+        locator = cls(function, path)
+        try:
+            locator.ensure_cache_path()
+        except OSError:
+            return None
+        return locator if os.access(locator.get_cache_path(), os.W_OK) else None
+
+    def ensure_cache_path(self) -> None:
+        """Make the folder of the function."""
+        os.makedirs(self.get_cache_path(), exist_ok=True)
+
+    def get_cache_path(self) -> str:
+        """Return the folder of the function's module."""
+        return str(kernel_folder() / self._function.__module__)
+
+    def get_source_stamp(self) -> str:
+        """Return the checksum of the function's file."""
+        return _checksum(self._py_file)
+
+    def get_disambiguator(self) -> str:
+        """Return what distinguishes functions of the same name in one module."""
+        return str(self._function.__code__.co_firstlineno)
+
+
+@cache
+def _checksum(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
 class _Code(CompileResultCacheImpl):
     """What is kept of a function: its machine code, what a kernel that calls it includes, and the names of both.
 
     Beside it Numba keeps the surroundings of all functions that were included, some of them its own, whose modules it
     would import; but machine code takes no more from there than constants.
     """
+
+    _locator_classes = [_Locator, *CompileResultCacheImpl._locator_classes]  # noqa: RUF012  Numba's name and form
 
     def reduce(self, compiled: Any) -> tuple:
         module = compiled.library._get_module_for_linking()
@@ -96,13 +144,7 @@ class _Kept:
 
     @cached_property
     def _files(self) -> FunctionCache:
-        # Where a function is kept is decided here; other packages keep theirs where they did.
-        others = config.CACHE_DIR
-        config.CACHE_DIR = str(kernel_folder())
-        try:
-            return _Files(self._function)
-        finally:
-            config.CACHE_DIR = others
+        return _Files(self._function)
 
     @property
     def cache_path(self) -> str:
@@ -112,7 +154,10 @@ class _Kept:
     def load_overload(self, signature: Any, target: Any) -> Any:
         """The compiled function; None where it was never compiled for these types."""
         rtsys.initialize(target)  # memory for the arrays that kernels make
-        return self._files._load_overload(signature, target)
+        found = self._files._load_overload(signature, target)
+        if found is None:
+            _announce()
+        return found
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Keeps what has been compiled."""
@@ -124,23 +169,25 @@ class _Kept:
 
 
 def announce_compiling() -> None:
-    """Says why the first run takes longer: nothing of this version has been compiled on this machine."""
-    folder, was_there = _folder_as_found()
-    if not was_there:
-        _LOG.info("compiling for this processor, once: half a minute more; kept in %s", folder.parent)
+    """Log once why this run takes longer, when the first kernel is not cached and has to be compiled.
+
+    Command lines call it; a program that uses the package logs nothing.
+    """
+    _announced.clear()
 
 
-def kernel_folder() -> Path:
-    """Where this version's compiled kernels are kept."""
-    return _folder_as_found()[0]
+def _announce() -> None:
+    if not _announced.is_set():
+        _announced.set()
+        folder = kernel_folder().parent
+        _LOG.info("compiling for this processor and Numba %s: up to half a minute, once (cache: %s)", _NUMBA, folder)
 
 
 @cache
-def _folder_as_found() -> tuple[Path, bool]:
-    """The folder, and whether it was there before Numba made it for the first function that is kept in it."""
+def kernel_folder() -> Path:
+    """Where this version's compiled kernels are kept."""
     home = os.environ.get("XMC_TF_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "xmc_tf")
-    folder = Path(home, "kernels", source_digest(_PACKAGE))
-    return folder, folder.exists()
+    return Path(home, "kernels", f"{source_digest(_PACKAGE)}-numba-{_NUMBA}")
 
 
 def source_digest(folder: Path) -> str:

@@ -1,0 +1,63 @@
+"""What a new user does, in one process: train both kinds of model from text, export, ask.
+
+Run by the Python of the environment under test, in an empty folder; imports nothing of this repository but the
+installed package.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix, save_npz
+
+import xmc_tf
+
+assert Path(xmc_tf.__file__).is_relative_to(sys.prefix), f"{xmc_tf.__file__} is not the installed package"
+
+TOPICS = ("library", "kitchen", "harbour", "forest", "theatre", "station", "garden", "museum")
+
+rng = np.random.default_rng(0)
+topics = rng.integers(0, len(TOPICS), 200)
+texts = [" ".join([*(f"word{i}" for i in rng.integers(0, 40, 8)), TOPICS[topic]]) for topic in topics]
+Y = np.zeros((200, 24), np.float32)
+Y[np.arange(200), topics] = 1
+for copy in (8, 16):
+    Y[np.arange(200), copy + topics] = rng.random(200) < 0.4
+Path("X.txt").write_text("".join(f"{text}\n" for text in texts))
+save_npz("Y.npz", csr_matrix(Y))
+
+from xmc_tf.encoder import Encoder  # noqa: E402  isort: skip  TensorFlow first, quietly
+from safetensors.numpy import save_file  # noqa: E402
+from transformers.modeling_tf_pytorch_utils import convert_tf_weight_name_to_pt_weight_name  # noqa: E402
+
+from xmc_tf import train  # noqa: E402
+from xmc_tf.demo.encoder import make_tiny  # noqa: E402
+from xmc_tf.linear import train as linear_train  # noqa: E402
+from xmc_tf.linear.text_ranker import TextRanker  # noqa: E402
+from xmc_tf.pipeline import XTransformer  # noqa: E402
+from xmc_tf.serving.local import LocalModel  # noqa: E402
+
+
+def as_on_the_hub(folder):
+    """Writes the encoder's weights again as PyTorch's side of transformers does: nearly all published ones are so."""
+    weights = {}
+    for variable in Encoder.load(folder).variables:
+        name, turned = convert_tf_weight_name_to_pt_weight_name(
+            variable.name, tf_weight_shape=tuple(variable.shape), name_scope=None
+        )
+        values = variable.numpy()
+        weights[name] = np.ascontiguousarray(values.T if str(turned).endswith("SIMPLE") else values)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+DATA = ["-t", "X.txt", "-y", "Y.npz", "--max-leaf-size", "6"]
+linear_train.main([*DATA, "-m", "linear"])
+encoder = make_tiny(Path("encoder"), texts, 32, hidden_size=16, intermediate_size=32)
+as_on_the_hub(encoder)
+SHORT = ["--truncate-length", "16", "--nr-splits", "4", "--batch-size", "16", "--max-steps", "4"]
+train.main([*DATA, "-m", "transformer", "--model-shortcut", str(encoder), *SHORT])
+for model in (TextRanker.load("linear"), XTransformer.load("transformer")):
+    best = np.array(model.predict(texts, only_topk=1).indices)
+    assert (best == topics).mean() > 0.9, (best, topics)
+model.export("served/1")
+assert LocalModel("served/1").predict(texts[:3]).shape == (3, 24)
