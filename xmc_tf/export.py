@@ -65,15 +65,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.label_path and texts is None:
         raise InputError("-y gives labels of texts that are not given", expected="-t and -y together")
 
-    model, parts = _load(arguments.model_folder)
-    truth: Any = None
-    if arguments.label_path:
-        truth = load_matrix(arguments.label_path, name="labels")
-        check_validation_input(truth, parts.ranker.nr_labels, arguments.label_path)
-        check_pair(texts, truth, arguments.text_path, arguments.label_path)
+    from xmc_tf.serving.export import ExportSettings, Warmup, export_model
+    from xmc_tf.serving.warmup import WARMUP, check_warmup
 
-    from xmc_tf.serving.export import ExportSettings, export_model
-
+    # Everything that can be refused is refused here, before the export takes its place.
     settings = ExportSettings(
         only_topk=arguments.only_topk,
         beam_size=arguments.beam_size,
@@ -81,11 +76,28 @@ def main(argv: Sequence[str] | None = None) -> None:
         threshold=arguments.threshold,
         precision=arguments.weights,
     )
-    exported = export_model(parts, output, settings)
+    warmup = None
+    if texts is not None and arguments.warmup:
+        warmup = Warmup(texts, arguments.warmup)
+        check_warmup(*warmup)
+    model, parts = _load(arguments.model_folder)
+    if texts is not None and not parts.reads_text:
+        raise InputError(
+            f"{arguments.model_folder}: this model was trained on features and reads no text",
+            received=f"-t {arguments.text_path}",
+            fix="leave out -t" + (" and -y" if arguments.label_path else ""),
+        )
+    truth: Any = None
+    if arguments.label_path:
+        truth = load_matrix(arguments.label_path, name="labels")
+        check_validation_input(truth, parts.ranker.nr_labels, arguments.label_path)
+        check_pair(texts, truth, arguments.text_path, arguments.label_path)
+
+    exported = export_model(parts, output, settings, warmup)
     print(exported.table())
     print(f"{output}: {exported.bytes / 1e6:,.1f} MB of variables")
-    if texts is not None and arguments.warmup:
-        _warm_up(output, texts, arguments.warmup)
+    if warmup is not None:
+        _LOG.info("warm-up requests: %s", output / WARMUP)
     if truth is not None:
         _measure(arguments, model, texts, truth)
     elif arguments.weights != "fp32":
@@ -109,15 +121,6 @@ def _load(folder: str) -> tuple[Any, Any]:
 def _kind(folder: Path) -> str:
     """What kind of model it is; rankers of the peer's have no such file."""
     return str(read_facts(folder).get("model")) if (folder / "params.json").exists() else ""
-
-
-def _warm_up(output: Path, texts: Any, count: int) -> None:
-    from xmc_tf.serving.local import LocalModel
-    from xmc_tf.serving.warmup import write_warmup
-
-    if "top_k" not in LocalModel(output).signatures:
-        raise InputError("this model reads no text", expected="--warmup 0", fix="leave out -t")
-    _LOG.info("warm-up requests: %s", write_warmup(output, texts, count))
 
 
 def _measure(arguments: argparse.Namespace, model: Any, texts: Any, truth: Any) -> None:

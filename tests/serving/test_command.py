@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -81,19 +82,55 @@ def test_smaller_weights_say_what_they_cost(model, files, tmp_path, capsys, prec
         (["-o", "served/new"], "a server takes only folders whose name is a number"),
         (["-o", "1", "-k", "0"], "only_topk must be at least 1"),
         (["-o", "1", "-y", "Y.npz"], "-y gives labels of texts that are not given"),
+        (["-o", "1", "-t", "../X.txt", "--warmup", "5000"], "5,000 warm-up requests cannot be written"),
     ],
 )
 def test_what_cannot_be_exported_is_said(model, arguments, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "X.txt").write_text("word1 word2\n")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     with pytest.raises(InputError, match=message):
         export.main(["-m", str(model.folder), *arguments])
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.glob("here/*"))
+
+
+def test_warm_up_requests_are_written_without_tensorflow_serving(model, exported, tmp_path, monkeypatch):
+    """As in the light installation; the same bytes as TensorFlow Serving's own classes would encode."""
+    for module in [name for name in sys.modules if name.startswith("tensorflow_serving")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
+    path = write_warmup(tmp_path, ["å" * 200, "b", b"\xff"], 3)
+    logs = [prediction_log_pb2.PredictionLog.FromString(one.numpy()) for one in tf.data.TFRecordDataset(str(path))]
+    assert len(logs) == 6
+    batch = prediction_log_pb2.PredictionLog()
+    request = batch.predict_log.request
+    request.model_spec.signature_name = "serving_default"
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["å" * 200, "b", b"\xff"], tf.string, [3]))
+    assert logs[3] == batch
+    assert not [name for name, _ in logs[3].ListFields() if name.name != "predict_log"]
+    assert logs[4].predict_log.request.inputs["k"] == tf.make_tensor_proto([1], tf.int32)
+
+
+def test_an_export_that_cannot_warm_up_leaves_the_older_one(model, files, tmp_path, monkeypatch):
+    """Warm-up requests are part of the export: a failure, here a full disk, leaves what was there."""
+    _, of_texts, _ = files
+    output = tmp_path / "1"
+    export.main(["-m", str(model.folder), "-o", str(output), "-k", "3"])
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in output.rglob("*"))
+
+    def full(*_, **__):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("xmc_tf.serving.warmup.atomic_file", full)
+    with pytest.raises(OSError, match="No space"):
+        export.main(["-m", str(model.folder), "-o", str(output), "-k", "4", *of_texts])
+    assert sorted((path.name, path.stat().st_mtime_ns) for path in output.rglob("*")) == before
 
 
 def test_warm_up_requests_have_a_limit(exported):
     for count in (0, MOST_REQUESTS):
-        with pytest.raises(InputError, match="so many warm-up requests"):
+        with pytest.raises(InputError, match="warm-up requests cannot be written"):
             write_warmup(exported, ["a"], count)
-    with pytest.raises(InputError, match="no texts to warm up with"):
+    with pytest.raises(InputError, match="no texts for warm-up requests"):
         write_warmup(exported, [], 5)
     assert np.all([not path.name.startswith(".") for path in exported.iterdir()])

@@ -34,6 +34,7 @@ from xmc_tf.serving.search import LevelSearch, TreeSearch
 from xmc_tf.serving.signatures import Signatures
 from xmc_tf.serving.slimming import forget_shapes
 from xmc_tf.serving.streamed import StreamedVariables
+from xmc_tf.serving.warmup import check_warmup, write_warmup
 
 _EXAMPLES = 3  # names of labels below a node, so that a person sees what it is about
 
@@ -110,13 +111,34 @@ class ModelParts(NamedTuple):
     dense: DenseFeatures | None = None
     head: LabelHeadPart | None = None
 
+    @property
+    def reads_text(self) -> bool:
+        """Whether the exported model can be asked with text; otherwise only with features."""
+        if self.tfidf is None and self.ranker.nr_sparse:
+            return False
+        return not self.ranker.nr_dense if self.dense is None else self.dense.reads_text
+
+
+class Warmup(NamedTuple):
+    """Warm-up requests for TensorFlow Serving.
+
+    Args:
+        texts: real texts, such as those of the training.
+        nr_texts: number of texts to send; they are spread over all of them.
+    """
+
+    texts: Sequence[str] | Sequence[bytes]
+    nr_texts: int = 64
+
 
 def parts_of_ranker(model: TextRanker) -> ModelParts:
     """The parts of a model of linear rankers alone."""
     return ModelParts(model.ranker, model.names, model.tfidf if model.reads_text else None)
 
 
-def export_model(parts: ModelParts, folder: str | Path, settings: ExportSettings | None = None) -> Exported:
+def export_model(
+    parts: ModelParts, folder: str | Path, settings: ExportSettings | None = None, warmup: Warmup | None = None
+) -> Exported:
     """Exports a model with all that leads from text to label names.
 
     One level of the tree is in memory at a time.
@@ -131,12 +153,21 @@ def export_model(parts: ModelParts, folder: str | Path, settings: ExportSettings
         folder: where to: for TensorFlow Serving a number, the version, in a folder of the model's own; an older
             export there is replaced when the new one is complete.
         settings: how it answers.
+        warmup: requests that a server runs before it takes any other.
 
     Raises:
         InputError: when the parts do not fit, or something else is in the folder.
     """
     settings, folder = settings or ExportSettings(), Path(folder)
     _refuse_to_overwrite(folder)
+    if warmup is not None:
+        check_warmup(*warmup)
+        if not parts.reads_text:
+            raise InputError(
+                "warm-up requests cannot be written: this model was trained on features and reads no text",
+                expected="a model that reads text",
+                fix="export it without -t",
+            )
     ranker, tfidf, dense = parts.ranker, parts.tfidf, parts.dense
     if dense is None and ranker.nr_dense:
         dense = GivenVectors(ranker.nr_dense)
@@ -184,6 +215,8 @@ def export_model(parts: ModelParts, folder: str | Path, settings: ExportSettings
         about["checksum"] = checksum_of(about)
         (part / ABOUT).parent.mkdir()
         (part / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        if warmup is not None:
+            write_warmup(part, *warmup)
     return Exported(folder, levels, bytes_)
 
 

@@ -1,8 +1,11 @@
-"""Requests that a server runs through before it takes any: the first run of a graph is slow."""
+"""Warm-up requests: TensorFlow Serving runs them before it takes any other, because the first run of a graph is slow.
+
+They are ``PredictionLog`` messages of ``tensorflow_serving.apis``, encoded here by hand: writing them needs TensorFlow
+alone. ``tests/serving/test_command.py`` reads them with TensorFlow Serving's own parser.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,30 +17,46 @@ WARMUP = "assets.extra/tf_serving_warmup_requests"
 MOST_REQUESTS = 1000
 _BATCH = 16
 
+# Numbers of the fields in prediction_log.proto, predict.proto and model.proto.
+_PREDICTION_LOG_PREDICT_LOG = 6
+_PREDICT_LOG_REQUEST = 1
+_PREDICT_REQUEST_MODEL_SPEC = 1
+_PREDICT_REQUEST_INPUTS = 2
+_MODEL_SPEC_SIGNATURE_NAME = 3
+
+
+def check_warmup(texts: Sequence[str] | Sequence[bytes], count: int) -> None:
+    """Raise an ``InputError`` if ``write_warmup`` could not write ``count`` requests from these texts."""
+    if not 1 <= count <= MOST_REQUESTS - 3:
+        raise InputError(
+            f"{count:,} warm-up requests cannot be written",
+            expected=f"1 to {MOST_REQUESTS - 3}: TensorFlow Serving reads no more (0 with --warmup for none)",
+            received=f"{count:,}",
+        )
+    if not len(texts):
+        raise InputError("there are no texts for warm-up requests", expected="a file of texts, one per line")
+
 
 def write_warmup(folder: str | Path, texts: Sequence[str] | Sequence[bytes], count: int = 64) -> Path:
-    """Writes warm-up requests into an exported model.
+    """Write warm-up requests into the folder of an exported model.
 
-    Single texts for each way to ask with text, and one batch of several.
+    One request per chosen text, one batch of several texts, and one request for each other signature that reads text.
 
     Example:
         >>> write_warmup("served/1", TextFile("X.trn.txt"))
 
     Args:
-        folder: the exported model, which reads text.
-        texts: real ones, as of the training; some from all over them are taken.
-        count: how many.
+        folder: the exported model, which must read text.
+        texts: real texts, such as those of the training; the chosen ones are spread over all of them.
+        count: number of texts to choose.
 
     Returns:
         The file.
     """
-    if not 1 <= count <= MOST_REQUESTS - 3:
-        raise InputError(
-            "so many warm-up requests are not read", expected=f"1 to {MOST_REQUESTS - 3}", received=str(count)
-        )
+    check_warmup(texts, count)
+    import tensorflow as tf
+
     chosen = [_as_bytes(texts[int(at)]) for at in np.unique(np.linspace(0, len(texts) - 1, min(count, len(texts))))]
-    if not chosen:
-        raise InputError("there are no texts to warm up with", expected="a file of texts, one a line")
     requests = [_request("serving_default", [text]) for text in chosen]
     requests += [
         _request("serving_default", chosen[:_BATCH]),
@@ -45,8 +64,7 @@ def write_warmup(folder: str | Path, texts: Sequence[str] | Sequence[bytes], cou
         _request("paths", chosen[:1]),
     ]
     path = Path(folder) / WARMUP
-    import tensorflow as tf
-
+    path.parent.mkdir(exist_ok=True)
     with atomic_file(path) as part, tf.io.TFRecordWriter(str(part)) as writer:
         for request in requests:
             writer.write(request)
@@ -54,29 +72,34 @@ def write_warmup(folder: str | Path, texts: Sequence[str] | Sequence[bytes], cou
 
 
 def _request(signature: str, texts: Sequence[bytes], **more: np.ndarray) -> bytes:
+    """Return an encoded ``PredictionLog`` with one ``PredictRequest``."""
     import tensorflow as tf
 
-    predict_pb2, prediction_log_pb2 = _protos()
-    request = predict_pb2.PredictRequest()
-    request.model_spec.signature_name = signature
-    request.inputs["text"].CopyFrom(tf.make_tensor_proto(list(texts), tf.string, [len(texts)]))
-    for name, array in more.items():
-        request.inputs[name].CopyFrom(tf.make_tensor_proto(array))
-    log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
-    return bytes(log.SerializeToString())
+    tensors = {"text": tf.make_tensor_proto(list(texts), tf.string, [len(texts)])}
+    tensors |= {name: tf.make_tensor_proto(array) for name, array in more.items()}
+    model_spec = _field(_MODEL_SPEC_SIGNATURE_NAME, signature.encode())
+    request = _field(_PREDICT_REQUEST_MODEL_SPEC, model_spec)
+    for name, tensor in tensors.items():
+        # An entry of a map is a message of its key (1) and its value (2).
+        entry = _field(1, name.encode()) + _field(2, tensor.SerializeToString())
+        request += _field(_PREDICT_REQUEST_INPUTS, entry)
+    return _field(_PREDICTION_LOG_PREDICT_LOG, _field(_PREDICT_LOG_REQUEST, request))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """Encode a field of variable length (strings, bytes, messages): its number, its length, its content."""
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    """Encode a number: seven bits per byte, the lowest first, the eighth bit set in all bytes but the last."""
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 def _as_bytes(text: str | bytes) -> bytes:
     return text.encode() if isinstance(text, str) else text
-
-
-def _protos() -> tuple[Any, Any]:
-    try:
-        from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
-    except ImportError as error:
-        raise InputError(
-            f"warm-up requests cannot be written: {error}",
-            expected="the package tensorflow-serving-api",
-            fix="install it: pip install 'xmc_tf[serving]'",
-        ) from None
-    return predict_pb2, prediction_log_pb2
