@@ -9,6 +9,7 @@ from xmc_tf.collective.communicator import choose
 from xmc_tf.collective.together import together
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.outputs import refuse_output
 from xmc_tf.data import TextFile, embedding_path, save_matrix
 from xmc_tf.params import add_verbosity, add_without_effect, truth, warn_without_effect
 from xmc_tf.pipeline.devices import choose_device
@@ -62,6 +63,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError("--batch-size must be at least 1", received=str(arguments.batch_size))
     folder = arguments.save_emb_folder or (arguments.save_emb_path if communicator.size > 1 else None)
     path = Path(folder) / f"X.emb.{communicator.rank}.npy" if folder else embedding_path(arguments.save_emb_path)
+    inputs = {"-m": arguments.model_folder, "-t": arguments.text_path}
+    together(
+        communicator, lambda: refuse_output("--save-emb-folder" if arguments.save_emb_folder else "-o", path, inputs)
+    )
     choose_device(communicator, arguments.use_gpu)
 
     def encode() -> None:

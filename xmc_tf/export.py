@@ -8,6 +8,7 @@ from typing import Any
 
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.outputs import refuse_model_folder
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
 from xmc_tf.linear.model_folder import read_facts
 from xmc_tf.linear.text_ranker import TextRanker
@@ -58,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             expected="a name such as served/1",
             received=output.name,
         )
+    inputs = {"-m": arguments.model_folder, "-t": arguments.text_path, "-y": arguments.label_path}
+    refuse_model_folder("-o", output, inputs, export=True)
     texts: Any = None
     if arguments.text_path:
         texts = TextFile(arguments.text_path)

@@ -13,6 +13,7 @@ from xmc_tf.common import cli
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.outputs import Named, refuse_output
 from xmc_tf.data import (
     TextFile,
     check_pair,
@@ -104,6 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser().parse_args(argv)
     arguments.save_pred_path = prediction_path(arguments.save_pred_path, folder_name="P.npz")
     if arguments.server is not None:
+        refuse_output("-o", arguments.save_pred_path, _inputs(arguments))
         warn_without_effect(arguments, "predict")
         _by_server(arguments)
         return
@@ -113,6 +115,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if communicator.rank == 0:
         warn_without_effect(arguments, "predict")
     announce_compiling()
+    together(communicator, lambda: refuse_output("-o", arguments.save_pred_path, _inputs(arguments)))
     model = together(communicator, lambda: XTransformer.load(arguments.model_folder))
     texts, X, Y = together(communicator, lambda: _documents(arguments, model))
     choose_device(communicator, arguments.use_gpu)
@@ -139,6 +142,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(precision_and_recall(predicted, Y, arguments.layout))
 
     on_first_rank(communicator, give)
+
+
+def _inputs(arguments: argparse.Namespace) -> dict[str, Named]:
+    """The files and folders that are read, by flag."""
+    return {
+        "-m": arguments.model_folder, "-t": arguments.text_path, "-x": arguments.feat_path, "-y": arguments.label_path
+    }  # fmt: skip
 
 
 def _by_server(arguments: argparse.Namespace) -> None:

@@ -13,6 +13,7 @@ from xmc_tf.collective.together import together
 from xmc_tf.common import cli
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.outputs import refuse_model_folder, refuse_output, refuse_work_folder
 from xmc_tf.data import TextFile, load_features, load_matrix, load_names
 from xmc_tf.linear.disk import refuse_to_overwrite
 from xmc_tf.metrics import format_table
@@ -39,6 +40,7 @@ from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.tree import load_chain
 
 _LOG = logging.getLogger(__name__)
+_EMBEDDINGS = "X.trn.npy"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -55,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         warn_without_effect(arguments, "train")
     announce_compiling()
     recipe = together(communicator, lambda: _recipe(arguments))
+    together(communicator, lambda: _refuse_outputs(arguments, recipe))
     folder = Path(arguments.model_dir)
     on_first_rank(communicator, lambda: refuse_to_overwrite(folder))
     given = together(communicator, lambda: _given(arguments))
@@ -105,6 +108,23 @@ def _require(arguments: argparse.Namespace) -> None:
         )
     if arguments.text_only and arguments.trn_feat_path:
         raise InputError("--text-only and -x exclude each other", fix="leave one of them out")
+
+
+def _refuse_outputs(a: argparse.Namespace, recipe: Recipe) -> None:
+    """Refuses folders that would replace an input, or a part of another model."""
+    inputs = {
+        "-t": a.trn_text_path, "-x": a.trn_feat_path, "-y": a.trn_label_path, "-tt": a.tst_text_path,
+        "-xt": a.tst_feat_path, "-yt": a.tst_label_path, "--labels": a.labels, "--code-path": a.code_path,
+        "--label-feat-path": a.label_feat_path, "--params-path": a.params_path,
+        "--train-params-path": a.train_params_path, "--pred-params-path": a.pred_params_path,
+        "--model-shortcut": recipe.first_level.model_shortcut,
+    }  # fmt: skip
+    refuse_model_folder("-m", a.model_dir, inputs, unchanged=("--labels",))
+    work = a.work_dir or f"{Path(a.model_dir)}.work"
+    refuse_work_folder("--work-dir" if a.work_dir else "-m", work, inputs)
+    if a.save_emb_dir:
+        for path in (Path(a.save_emb_dir), Path(a.save_emb_dir) / _EMBEDDINGS):
+            refuse_output("--save-emb-dir", path, inputs)
 
 
 def _recipe(arguments: argparse.Namespace) -> Recipe:
@@ -189,7 +209,7 @@ def _save_embeddings(stages: Stages, folder: Path) -> None:
     """The training documents' vectors, for other uses: of length 1, and not as long as rankers want them."""
     for stage in stages.done:
         if stage.name == "embeddings":
-            copy_of_length_one(np.load(stage.folder / "E.npy", mmap_mode="r"), folder / "X.trn.npy")
+            copy_of_length_one(np.load(stage.folder / "E.npy", mmap_mode="r"), folder / _EMBEDDINGS)
 
 
 if __name__ == "__main__":

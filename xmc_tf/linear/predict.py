@@ -12,6 +12,7 @@ from xmc_tf.common import cli
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.outputs import refuse_output
 from xmc_tf.data import (
     Features,
     TextFile,
@@ -92,6 +93,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.max_pred_chunk < 1:
         raise InputError("-B must be at least 1", received=str(arguments.max_pred_chunk))
     arguments.save_pred_path = prediction_path(arguments.save_pred_path)
+    inputs = {
+        "-m": arguments.model_folder, "-x": arguments.inst_path, "-t": arguments.text_path,
+        "-y": arguments.label_path, "-so": arguments.selected_output,
+    }  # fmt: skip
+    refuse_output("-o", arguments.save_pred_path, inputs)
     model = TextRanker.load(arguments.model_folder)
     documents = _documents(arguments, model)
     Y: Any = None if arguments.label_path is None else load_matrix(arguments.label_path, name="labels")

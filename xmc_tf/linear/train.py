@@ -12,6 +12,7 @@ from xmc_tf.collective.solo import Solo
 from xmc_tf.common import cli
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.outputs import refuse_model_folder, refuse_work_folder
 from xmc_tf.data import (
     Features,
     TextFile,
@@ -190,6 +191,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     announce_compiling()
     _sort_out_t(arguments)
     _require(arguments)
+    _refuse_outputs(arguments)
     asked = Asked(arguments, *_parameters(arguments))
     folder = Path(arguments.model_folder)
     refuse_to_overwrite(folder)
@@ -266,6 +268,17 @@ def _require(arguments: argparse.Namespace) -> None:
             expected="labels (-y), a folder for the model (-m), and texts (-t) or features (-x)",
             fix="python -m xmc_tf.linear.train --help shows whole commands",
         )
+
+
+def _refuse_outputs(a: argparse.Namespace) -> None:
+    """Refuses a model's folder that would replace an input."""
+    inputs = {
+        "-x": a.inst_path, "-t": a.text_path, "-y": a.label_path, "--labels": a.labels, "-r": a.rel_path,
+        "-um": a.usn_match_path, "-uy": a.usn_label_path, "-c": a.code_path, "-f": a.label_feat_path,
+        "--params-path": a.params_path,
+    }  # fmt: skip
+    refuse_model_folder("-m", a.model_folder, inputs, unchanged=("-c", "--labels"))
+    refuse_work_folder("-m", work_path(Path(a.model_folder)), inputs)
 
 
 def _parameters(

@@ -11,6 +11,7 @@ import numpy as np
 
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.outputs import refuse_output
 from xmc_tf.data import load_matrix, load_names
 from xmc_tf.metrics.compare import compare
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
@@ -19,7 +20,7 @@ from xmc_tf.metrics.layouts import PECOS_TOPK, pecos_lines
 from xmc_tf.metrics.measures import check_ks, check_shapes
 from xmc_tf.metrics.propensity import inverse_propensity
 from xmc_tf.metrics.ranking import as_truth
-from xmc_tf.metrics.report import write_report
+from xmc_tf.metrics.report import REPORT_NAME, write_report
 from xmc_tf.params import add_layout
 
 
@@ -80,6 +81,15 @@ def evaluate(args: argparse.Namespace) -> None:
             expected=f"{len(args.pred_path)} names",
             received=f"{len(names)}",
         )
+    if args.report:
+        inputs = {
+            "-y": args.truth_path,
+            "-p": args.pred_path,
+            "--train-labels": args.train_labels,
+            "--labels": args.labels,
+        }
+        for path in (Path(args.report), Path(args.report) / REPORT_NAME):
+            refuse_output("--report", path, inputs)
     truth = as_truth(load_matrix(args.truth_path, name="the truth"), args.truth_path)
     label_names = load_names(args.labels, truth.shape[1]) if args.labels else None
     frequency = gains = None

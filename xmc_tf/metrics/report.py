@@ -28,6 +28,9 @@ svg { max-width: 100%; height: auto; } svg text { fill: currentColor; font: 12px
 """
 
 
+REPORT_NAME = "index.html"
+
+
 def write_report(folder: str | Path, comparison: Comparison, label_names: Sequence[str] | None = None) -> Path:
     """Writes ``folder/index.html``.
 
@@ -70,7 +73,7 @@ def write_report(folder: str | Path, comparison: Comparison, label_names: Sequen
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{_STYLE}</style></head>\n<body>\n" + "\n".join(parts) + "\n</body></html>\n"
     )
-    path = Path(folder) / "index.html"
+    path = Path(folder) / REPORT_NAME
     with atomic_file(path) as part:
         part.write_text(page, encoding="utf-8")
     return path

@@ -15,6 +15,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.cli import HelpFormatter, run
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.outputs import refuse_output
 from xmc_tf.data import load_matrix, load_names
 from xmc_tf.tree.chain_io import CONFIG, load_chain
 from xmc_tf.tree.label_tree import LabelTree
@@ -198,6 +199,8 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     options = _parser().parse_args(argv)
+    inputs = {"TREE": options.tree, "--labels": options.labels, "-y": options.label_path}
+    refuse_output("--dot", options.dot, inputs)
     given = Path(options.tree)
     inside = given / "tree"
     is_model = given.is_dir() and not (given / CONFIG).exists() and inside.is_dir()

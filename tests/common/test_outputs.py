@@ -1,0 +1,178 @@
+"""Which outputs are refused: inputs and parts of models, by whatever name they are given."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+from xmc_tf.common import outputs
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.outputs import refuse_model_folder, refuse_output, refuse_work_folder
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Inputs, a model of ours, of version 0.1, of PECOS, an export, and folders that are none; works there."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("X.npz", "Y.npz", "exp/params.json", "exp/X.npz", "exp/encoder/config.json"):
+        write(name, "{}")
+    write("m/params.json", json.dumps({"format": "xmc_tf.model", "version": 1}))
+    write("old/params.json", json.dumps({"model": "XLinear", "versions": {"xmc_tf": "0.1"}}))
+    for model in ("m", "old"):
+        for name in ("labels.txt", "tree/config.json", "tree/C0.npz", "ranker/ranker/0.model/W.npz", "Pt.npz"):
+            write(f"{model}/{name}", "{}")
+    for name in ("param.json", "ranker/param.json", "ranker/0.model/W.npz", "ranker/0.model/C.npz"):
+        write(f"pecos/{name}", "{}")
+    write("pecos/ranker/0.model/param.json", "{}")
+    for name in ("saved_model.pb", "variables/variables.index", "assets.extra/xmc_tf.json"):
+        write(f"served/1/{name}", "{}")
+    return tmp_path
+
+
+def write(name, content):
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    with open(name, "w") as file:
+        file.write(content)
+
+
+INPUTS = {"-x": ["X.npz", "exp/X.npz"], "-y": "Y.npz", "-t": None, "-m": "m", "-c": "m/tree"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["pred.npz", "m/pred.npz", "m/Pt.npz", "old/Pt.npz", "pecos/Pt.npz", "exp/pred.npz", "exp/encoder/x.npz",
+     "new/deep/pred.npz", "m/predictions/a.npz", "served/pred.npz", "served/1/notes.txt", "exp/params.json", None],
+)  # fmt: skip
+def test_other_files_are_accepted_beside_a_models_parts_too(place, path):
+    refuse_output("-o", path, INPUTS)
+
+
+PARTS = [
+    "m/params.json", "m/labels.txt", "m/tree", "m/tree/C0.npz", "m/tree/new.npz", "m/ranker/ranker/0.model/W.npz",
+    "m/head/new.npz", "m/./tree/../ranker/x.npz", "old/params.json", "old/ranker/x", "pecos/param.json",
+    "pecos/ranker/0.model/W.npz", "pecos/ranker/x.npz", "served/1/saved_model.pb", "served/1/variables/x",
+    "served/1/assets.extra/xmc_tf.json", "m/RANKER/x.npz", "m/Params.JSON",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PARTS)
+@pytest.mark.parametrize("absolute", [False, True])
+def test_parts_of_a_model_are_refused_whether_they_exist_or_not(place, path, absolute):
+    with pytest.raises(InputError, match="is part of the") as caught:
+        refuse_output("-o", place / path if absolute else path, {})
+    assert str(caught.value).startswith("-o ")
+    assert "give another name with -o" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("path", "flag"),
+    [("X.npz", "-x X.npz"), ("exp/../X.npz", "-x X.npz"), ("exp/X.npz", "-x exp/X.npz"), ("./Y.npz", "-y Y.npz")],
+)
+def test_inputs_are_refused_by_the_flag_that_names_them(place, path, flag):
+    with pytest.raises(InputError, match=f"-o {path} is also the input {flag}"):
+        refuse_output("-o", path, INPUTS)
+
+
+def test_links_lead_to_the_same_file(place):
+    os.symlink("X.npz", "soft.npz")
+    os.link("X.npz", "hard.npz")
+    os.link("m/ranker/ranker/0.model/W.npz", "hard-part.npz")
+    os.symlink("m", "model")
+    os.symlink("m/ranker", "rankers")
+    os.makedirs("sub")
+    os.symlink(os.path.abspath("sub"), "exp/sub")
+    with pytest.raises(InputError, match="is also the input -x"):
+        refuse_output("-o", "soft.npz", INPUTS)
+    with pytest.raises(InputError, match="is also the input -x"):
+        refuse_output("-o", "hard.npz", INPUTS)
+    with pytest.raises(InputError, match="is also the input -m m"):
+        refuse_output("-o", "hard-part.npz", INPUTS)
+    for path in ("model/tree/new.npz", "rankers/new.npz", "rankers/../params.json"):
+        with pytest.raises(InputError, match="is part of the model in"):
+            refuse_output("-o", path, {})
+    with pytest.raises(InputError, match="is also the input -x"):
+        refuse_output("-o", "exp/sub/../X.npz", INPUTS)  # ".." of the folder that the link leads to
+
+
+def test_a_part_that_is_a_link_to_another_disk_belongs_to_the_model(place):
+    shutil.move("m/ranker", "blob")
+    os.symlink(os.path.abspath("blob"), "m/ranker")
+    with pytest.raises(InputError, match="is part of the model in"):
+        refuse_output("-o", "m/ranker/new.npz", {})
+    refuse_output("-o", "blob/new.npz", {})
+    with pytest.raises(InputError, match="is also the input -m m"):
+        refuse_output("-o", "blob/ranker/0.model/W.npz", {"-m": "m"})
+
+
+def test_parts_reached_from_within_a_part(place, monkeypatch):
+    monkeypatch.chdir("m/ranker/ranker")
+    for path in ("x.npz", "0.model/W.npz", "../../params.json"):
+        with pytest.raises(InputError, match="is part of the model"):
+            refuse_output("-o", path, {})
+
+
+def test_files_of_a_folder_that_is_read_and_is_no_model(place):
+    with pytest.raises(InputError, match="is also the input --model-shortcut exp/encoder"):
+        refuse_output("-o", "exp/encoder/config.json", {"--model-shortcut": "exp/encoder"})
+    refuse_output("-o", "exp/encoder/new.npz", {"--model-shortcut": "exp/encoder"})
+    refuse_output("-o", "a/b", {"--model-shortcut": "bert-base-cased"})
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{", "[" * 100_000])
+def test_a_damaged_header_is_still_a_models_where_its_parts_are(place, content):
+    write("m/params.json", content)
+    write("exp/params.json", content)
+    refuse_output("-o", "exp/params.json", {})
+    with pytest.raises(InputError, match="is part of the model"):
+        refuse_output("-o", "m/tree/C0.npz", {})
+
+
+def test_a_folder_for_a_model(place):
+    for path in ("new", "m", "old", "exp", "exp/model", "served/2", "."):
+        refuse_model_folder("-m", path, {"-x": "X.npz", "-y": "exp/X.npz"})
+    for path in ("m/sub", "old/a/b", "pecos/sub", "served/1/2", "m/tree"):
+        with pytest.raises(InputError, match="lies inside the"):
+            refuse_model_folder("-m", path, {})
+    with pytest.raises(InputError, match=r"-m X\.npz is also the input -x X\.npz"):
+        refuse_model_folder("-m", "X.npz", {"-x": "X.npz"})
+
+
+@pytest.mark.parametrize(
+    ("read", "folder", "export"),
+    [("exp/params.json", "exp", False), ("exp/encoder", "exp", False), ("m/tree", "m", False),
+     ("m/labels.txt", "./m", False), ("served/1/assets.extra/xmc_tf.json", "served/1", True)],
+)  # fmt: skip
+def test_a_model_does_not_replace_what_it_is_made_from(place, read, folder, export):
+    with pytest.raises(InputError, match="would replace") as caught:
+        refuse_model_folder("-m", folder, {"--input": read}, export=export)
+    assert "which is the input --input" in str(caught.value)
+
+
+def test_a_model_may_be_trained_again_on_its_own_tree(place):
+    refuse_model_folder("-m", "m", {"-c": "m/tree"}, unchanged=("-c",))
+    for folder, read in (("exp", "exp/tree"), ("m", "m/head")):
+        os.makedirs(read)
+        with pytest.raises(InputError, match="would replace"):
+            refuse_model_folder("-m", folder, {"-c" if folder == "exp" else "-x": read}, unchanged=("-c",))
+
+
+def test_a_model_is_not_exported_into_itself(place):
+    with pytest.raises(InputError, match="is also the input -m"):
+        refuse_model_folder("-o", "m", {"-m": "m"}, export=True)
+    with pytest.raises(InputError, match="lies inside the model"):
+        refuse_model_folder("-o", "m/1", {"-m": "m"}, export=True)
+
+
+def test_a_work_folder_holds_no_input(place):
+    refuse_work_folder("--work-dir", "work", INPUTS)
+    with pytest.raises(InputError, match=r"exp, the work folder of --work-dir, holds exp/X\.npz.* the input -x"):
+        refuse_work_folder("--work-dir", "exp", INPUTS)
+    with pytest.raises(InputError, match="is part of the model"):
+        refuse_work_folder("--work-dir", "old/head", INPUTS)
+
+
+def test_all_parts_that_are_written_are_known_here():
+    for name in ("params.json", "labels.txt", "tree", "features", "encoder", "head", "ranker"):
+        assert outputs._MODEL.has_part(name)
+    assert not outputs._MODEL.has_part("Pt.npz")
