@@ -19,6 +19,7 @@ from xmc_tf.data import (
     check_pair,
     check_validation_input,
     load_features,
+    load_label_choice,
     load_matrix,
     prediction_path,
     save_matrix,
@@ -28,6 +29,7 @@ from xmc_tf.params import (
     ENSEMBLES,
     add_answers,
     add_layout,
+    add_only_labels,
     add_verbosity,
     add_without_effect,
     truth,
@@ -86,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     add("-y", "--label-path", metavar="FILE", help="the true labels: prints precision and recall")
     add_layout(out)
     add_answers(out)
+    add_only_labels(out)
     add(
         "--ensemble-method", choices=ENSEMBLES,
         help="whose scores count: the rankers' (concat-only), the label head's (transformer-only), or both; "
@@ -117,6 +120,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     announce_compiling()
     together(communicator, lambda: refuse_output("-o", arguments.save_pred_path, _inputs(arguments)))
     model = together(communicator, lambda: XTransformer.load(arguments.model_folder))
+    if arguments.only_labels:
+        together(communicator, lambda: _restrict(model, arguments.only_labels))
     texts, X, Y = together(communicator, lambda: _documents(arguments, model))
     choose_device(communicator, arguments.use_gpu)
     if arguments.batch_size < 1:
@@ -159,6 +164,7 @@ def _by_server(arguments: argparse.Namespace) -> None:
         "-b": arguments.beam_size,
         "-pp": arguments.post_processor,
         "--ensemble-method": arguments.ensemble_method,
+        "--only-labels": arguments.only_labels,
     }
     if given := [flag for flag, value in fixed.items() if value is not None]:
         raise InputError(
@@ -173,6 +179,10 @@ def _by_server(arguments: argparse.Namespace) -> None:
     _give(arguments, names, predicted)
     if Y is not None:
         print(precision_and_recall(predicted, Y, arguments.layout))
+
+
+def _restrict(model: XTransformer, path: str) -> None:
+    model.set_output_constraint(load_label_choice(path, model.names, model.nr_labels))
 
 
 def _documents(arguments: argparse.Namespace, model: XTransformer) -> tuple[Texts, object, csr_matrix | None]:

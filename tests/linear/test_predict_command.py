@@ -162,3 +162,18 @@ def test_precision_and_recall_in_pecos_layout(model, corpus, capsys):
     assert lines[0] == "==== evaluation results ===="
     assert [line[:9] for line in lines[1:]] == ["prec   = ", "recall = "]
     assert [len(line[9:].split(" ")) for line in lines[1:]] == [10, 10]
+
+
+def test_only_some_labels(model, corpus, tmp_path):
+    """Labels of the file alone, and a narrow beam finds them where it would have lost them."""
+    names = (corpus / "labels.txt").read_text().splitlines()
+    (tmp_path / "only.txt").write_text(f"{names[3]}\n7\n", encoding="utf-8")
+    ours = predictions(model, corpus, tmp_path, "--only-labels", tmp_path / "only.txt", "-b", 2, "-k", 5)
+    every = predictions(model, corpus, tmp_path, "-k", 12, "-b", 100).toarray()
+    expected = np.zeros_like(every)
+    expected[:, [3, 7]] = every[:, [3, 7]]
+    np.testing.assert_allclose(ours.toarray(), expected, rtol=1e-6)
+    assert np.diff(ours.indptr).tolist() == [2] * 90
+    (tmp_path / "only.txt").write_text("nothing of the kind\n")
+    with pytest.raises(InputError, match=r"only\.txt, line 1: not a label of this model"):
+        predictions(model, corpus, tmp_path, "--only-labels", tmp_path / "only.txt")

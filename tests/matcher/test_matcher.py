@@ -292,6 +292,32 @@ def test_a_level_in_pieces(monkeypatch):
         assert found.tolist() == best.tolist()
 
 
+@pytest.mark.parametrize("post", ["noop", "sigmoid", "l3-hinge"])
+def test_only_some_labels(post):
+    """Levels keep only nodes that lead to the labels, and a narrow beam is not spent on others."""
+    rng = np.random.default_rng(2)
+    splits = [np.array([0, 4]), np.array([0, 3, 3, 4, 9]), np.array([0, 2, 4, 6, 8, 10, 12, 14, 16, 18])]
+    strategy = CollectiveStrategy(Solo())
+    heads = [
+        # Scores far below zero: some post-processors make them exactly 0, and a node still counts or does not.
+        LabelHead(strategy, f"some_{t}", int(one[-1]), DIM, one, initial=rng.normal(-9, 5, size=(one[-1], DIM + 1)))
+        for t, one in enumerate(splits)
+    ]
+    matcher = Matcher(strategy, heads, splits, rng.permutation(18))
+    vectors = rng.normal(size=(30, DIM)).astype(np.float32)
+    labels = np.array([0, 5, 6, 11])
+    found = matcher.to_labels(
+        matcher.predict(vectors, beam_size=4, only_topk=9, post_processor=post, only_labels=labels)
+    )
+    every = matcher.to_labels(matcher.predict(vectors, beam_size=99, only_topk=99, post_processor=post)).toarray()
+    assert np.diff(found.indptr).tolist() == [4] * 30
+    assert set(found.indices) == set(labels)
+    np.testing.assert_allclose(found.toarray()[:, labels], every[:, labels], rtol=1e-5)
+    narrow = matcher.predict(vectors, beam_size=1, only_topk=9, post_processor=post, only_labels=labels)
+    assert np.diff(narrow.indptr).min() >= 1
+    assert set(matcher.to_labels(narrow).indices) <= set(labels)
+
+
 def test_tensorboard_shows_tree_parameters_and_vectors(data, trained):
     _, Y, _ = data
     matcher, folder = trained

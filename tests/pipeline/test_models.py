@@ -1,12 +1,13 @@
 """What the pipeline makes is what its parts make one by one."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from tests.pipeline.corpus import LABELS, run_train, texts_and_labels, train_flags
-from xmc_tf import train
+from xmc_tf import predict, train
 from xmc_tf.collective.solo import Solo
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
@@ -138,6 +139,24 @@ def test_a_mean_takes_scores_of_one_scale(corpus, tuned, loss, said, used):
         assert [score for _, score in ours] == pytest.approx([score for _, score in whole[:5]], abs=1e-4)
 
 
+def test_only_some_labels_whoever_scores_them(corpus, tuned, tmp_path, capsys):
+    texts, _ = texts_and_labels(corpus, "tst")
+    model = XTransformer.load(tuned.folder)
+    model.set_output_constraint([1, 9, 17, 20])
+    for method in ("concat-only", "transformer-only", "average", "round_robin"):
+        whole = tuned.predict(texts, ensemble_method=method, only_topk=99, beam_size=99).toarray()
+        found = model.predict(texts, ensemble_method=method, only_topk=9, beam_size=4)
+        assert set(found.indices) == {1, 9, 17, 20}
+        if method != "round_robin":  # whose scores are places
+            columns = np.array([1, 9, 17, 20])
+            np.testing.assert_allclose(found.toarray()[:, columns], whole[:, columns], atol=1e-5)
+    model.set_output_constraint(None)
+    assert rows_of(model.predict(texts)) == rows_of(tuned.predict(texts))
+    (tmp_path / "only.txt").write_text("9\n17\n")
+    predict.main(["-m", str(tuned.folder), "-q", "forest", "-k", "5", "--only-labels", str(tmp_path / "only.txt")])
+    assert {line.split()[1] for line in capsys.readouterr().out.splitlines() if line} == {"9", "17"}
+
+
 def test_a_matrix_in_pieces_and_wishes(corpus, tuned):
     texts, _ = texts_and_labels(corpus, "tst")
     whole = tuned.predict(texts, only_topk=3)
@@ -150,11 +169,14 @@ def test_a_matrix_in_pieces_and_wishes(corpus, tuned):
         tuned.predict(texts, only_topk=0)
 
 
-def test_given_features_stand_before_the_vector(corpus, tmp_path):
+def test_given_features_stand_before_the_vector(corpus, tmp_path, capsys):
     flags = ["-x", corpus / "X.trn.npz", "--no-fine-tune", "-tt", corpus / "X.tst.txt", "-yt", corpus / "Y.tst.npz"]
     with pytest.raises(InputError, match="not of one kind"):
         run_train(corpus, tmp_path / "m", *flags)
-    model = run_train(corpus, tmp_path / "m", *flags, "-xt", corpus / "X.tst.npz", "--fix-clustering")
+    flags += ["-xt", corpus / "X.tst.npz", "--fix-clustering", "--layout", "pecos"]
+    model = run_train(corpus, tmp_path / "m", *flags)
+    printed = r"^==== evaluation results ====\nprec   = [\d. ]+\nrecall = [\d. ]+$"
+    assert re.search(printed, capsys.readouterr().out, re.MULTILINE)
     assert (model.nr_given_features, model.ranker.nr_features, model.ranker.nr_dense) == (30, 46, 16)
     texts, Y = texts_and_labels(corpus, "tst")
     X = load_matrix(corpus / "X.tst.npz")

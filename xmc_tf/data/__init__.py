@@ -13,6 +13,7 @@ from xmc_tf.data.checks import (
 )
 from xmc_tf.data.feature_files import load_features
 from xmc_tf.data.features import Features, as_features
+from xmc_tf.data.label_choice import load_label_choice
 from xmc_tf.data.labels import load_names
 from xmc_tf.data.matrices import load_matrix, save_matrix
 from xmc_tf.data.output_names import embedding_path, prediction_path
@@ -37,6 +38,7 @@ __all__ = [
     "embedding_path",
     "epoch_batches",
     "load_features",
+    "load_label_choice",
     "load_matrix",
     "load_names",
     "padding_share",

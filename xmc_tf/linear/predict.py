@@ -21,13 +21,14 @@ from xmc_tf.data import (
     check_prediction_input,
     check_validation_input,
     load_features,
+    load_label_choice,
     load_matrix,
     prediction_path,
     save_matrix,
 )
 from xmc_tf.linear.text_ranker import TextRanker
 from xmc_tf.metrics import precision_and_recall
-from xmc_tf.params import add_answers, add_layout, add_verbosity
+from xmc_tf.params import add_answers, add_layout, add_only_labels, add_verbosity
 
 _LOG = logging.getLogger(__name__)
 _DESCRIPTION = """Predicts with a model of xmc_tf.linear.train, or with rankers that PECOS trained.
@@ -69,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("-y", "--label-path", metavar="FILE", help="the true labels: prints precision and recall")
     add_layout(out)
     add_answers(out)
+    add_only_labels(out)
     out.add_argument(
         "-so", "--selected-output", metavar="FILE", help="score these labels only: documents × labels, .npz"
     )
@@ -99,6 +101,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     }  # fmt: skip
     refuse_output("-o", arguments.save_pred_path, inputs)
     model = TextRanker.load(arguments.model_folder)
+    if arguments.only_labels:
+        nr_labels = model.ranker.nr_labels
+        model.ranker.set_output_constraint(load_label_choice(arguments.only_labels, model.names, nr_labels))
     documents = _documents(arguments, model)
     Y: Any = None if arguments.label_path is None else load_matrix(arguments.label_path, name="labels")
     if Y is not None:

@@ -1,7 +1,7 @@
 """The trained rankers of all levels of a tree, and their predictions."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from xmc_tf.linear.kernels.layout import Chunks
 from xmc_tf.linear.kernels.search import score_paths, search
 from xmc_tf.linear.paths import selected_paths
 from xmc_tf.linear.postprocess import post_processor_code
+from xmc_tf.linear.sub_models import checked_labels, joined, restricted, split_at, sub_model
 from xmc_tf.params import LinearLevelPredParams
 
 _BLOCK = 8192  # queries that go through a level together
@@ -62,6 +63,7 @@ class XLinear:
     nr_dense: int = 0
     _chunks: Chunks | None = field(default=None, repr=False)
     _chunks_of: tuple[int, int, int] = field(default=(0, 0, 0), repr=False)
+    _all_levels: list[Level] | None = field(default=None, repr=False)  # while predictions are restricted
 
     @property
     def depth(self) -> int:
@@ -90,6 +92,51 @@ class XLinear:
             self._chunks = build_chunks(self.levels, key[1], nr_dense, threads)
             self._chunks_of = key
         return self._chunks
+
+    def set_output_constraint(self, labels: Iterable[int] | None) -> None:
+        """Restrict predictions to some labels: the search then visits only nodes that lead to them.
+
+        A folder that the model was loaded from stays as it is. The weights stay in memory, so that a later call can
+        choose other labels.
+
+        Example:
+            >>> model.set_output_constraint([3, 14, 159])
+            >>> model.set_output_constraint(None)  # all labels again
+
+        Args:
+            labels: numbers of the labels that may be predicted; None for all.
+        """
+        levels = self._all_levels or self.levels
+        self._chunks = None
+        if labels is None:
+            self.levels, self._all_levels = levels, None
+        else:
+            self.levels = restricted(levels, checked_labels(labels, self.nr_labels))
+            self._all_levels = levels
+
+    def sub_model(self, level: int, node: int) -> tuple["XLinear", np.ndarray]:
+        """Return the model of the sub-tree below a node; PECOS calls it ``get_submodel_rooted_at`` with ``reindex``.
+
+        Args:
+            level: the first level of the sub-tree, 0 for the top.
+            node: the parent's number, among the parents of that level.
+
+        Returns:
+            The model, and the label that each of its labels is in this model.
+        """
+        return sub_model(self, level, node)
+
+    def split_at(self, level: int) -> tuple["XLinear", list[tuple["XLinear", np.ndarray]]]:
+        """Return the model above a level, and the sub-models below, each with the labels that its labels are here.
+
+        PECOS calls it ``split_model_at_depth``.
+        """
+        return split_at(self, level)
+
+    @staticmethod
+    def joined(top: "XLinear", children: Sequence[tuple["XLinear", np.ndarray]]) -> "XLinear":
+        """Return the model that :meth:`split_at` would split into these parts; PECOS's ``reconstruct_model``."""
+        return joined(top, children)
 
     def predict(
         self,

@@ -24,6 +24,7 @@ def best_children(
     parents: np.ndarray,
     parent_scores: np.ndarray,
     splits: np.ndarray,
+    kept: np.ndarray,
     begins: np.ndarray,
     raw: np.ndarray,
     code: int,
@@ -37,6 +38,7 @@ def best_children(
     Args:
         starts, parents, parent_scores: the parents of each document with their scores, as CSR.
         splits: the children of each parent.
+        kept: of each child, whether it may be among the best.
         begins: what ``count_children`` gave.
         raw: one score a candidate.
         code: of the post-processor.
@@ -51,8 +53,10 @@ def best_children(
         at = begins[i]
         for p in range(starts[i], starts[i + 1]):
             for node in range(splits[parents[p]], splits[parents[p] + 1]):
-                score = chain(code, squash(code, raw[at]), parent_scores[p])
                 at += 1
+                if not kept[node]:
+                    continue
+                score = chain(code, squash(code, raw[at - 1]), parent_scores[p])
                 if held == most and score <= best[held - 1]:
                     continue
                 place = held if held < most else most - 1

@@ -158,6 +158,7 @@ class Matcher:
         beam_size: int = 20,
         post_processor: str = "noop",
         parents: csr_matrix | None = None,
+        only_labels: np.ndarray | None = None,
     ) -> csr_matrix:
         """The best nodes of the last level, by beam search through the heads.
 
@@ -168,18 +169,22 @@ class Matcher:
             post_processor: what becomes of a score before it is chained.
             parents: documents × nodes of the level above the last, with scores, where another search has found them;
                 only their children are scored then.
+            only_labels: numbers of the labels that may be predicted, where the last level is that of the labels; the
+                search keeps only nodes that lead to them.
 
         Returns:
             Documents × nodes in the order of the tree, the best first within a row; see ``to_labels``.
         """
+        kept = [None] * self.level if only_labels is None else self._leading_to(only_labels)
         if parents is None:
-            for head, splits in zip(self.heads[:-1], self.splits[:-1], strict=True):
+            for head, splits, own in zip(self.heads[:-1], self.splits[:-1], kept, strict=False):
                 parents = predict_level(
-                    head, vectors, parents, splits, only_topk=beam_size, post_processor=post_processor
+                    head, vectors, parents, splits, only_topk=beam_size, post_processor=post_processor, kept=own
                 )
         return predict_level(
-            self.head, vectors, parents, self.splits[-1], only_topk=only_topk, post_processor=post_processor
-        )
+            self.head, vectors, parents, self.splits[-1], only_topk=only_topk, post_processor=post_processor,
+            kept=kept[-1],
+        )  # fmt: skip
 
     def scores(self, vectors: np.ndarray, nodes: csr_matrix | None = None) -> csr_matrix | np.ndarray:
         """Raw scores of the last level.
@@ -282,6 +287,15 @@ class Matcher:
         ]
         load_tables(folder, [head.table for head in heads], strategy.communicator, slots=False)
         return cls(strategy, heads, splits, found.get("labels"), encoder)
+
+    def _leading_to(self, labels: np.ndarray) -> list[np.ndarray]:
+        """For each level which of its nodes lead to one of the labels."""
+        chosen = np.zeros(self.nr_nodes, bool)
+        chosen[labels] = True
+        kept = [chosen if self.labels is None else chosen[self.labels]]
+        for splits in self.splits[:0:-1]:
+            kept.insert(0, np.diff(np.concatenate([[0], np.cumsum(kept[0])])[splits]) > 0)
+        return kept
 
     def _pairs_at_once(self, indptr: np.ndarray) -> list[tuple[int, int]]:
         """Ranges of documents with not too many pairs; as many on every worker, the last ones maybe empty."""

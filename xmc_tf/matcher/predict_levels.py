@@ -31,6 +31,7 @@ def predict_level(
     *,
     only_topk: int,
     post_processor: str = "noop",
+    kept: np.ndarray | None = None,
 ) -> csr_matrix:
     """The best nodes of a level for each document, with scores chained along the path.
 
@@ -47,6 +48,7 @@ def predict_level(
         splits: the children of each parent.
         only_topk: how many nodes a document keeps.
         post_processor: what becomes of a score before it is chained; "noop" forgets the parents' scores.
+        kept: for each node of the level whether it may be predicted; None for all.
 
     Returns:
         Documents × nodes in the order of the tree, float32; the best first within a row.
@@ -58,8 +60,13 @@ def predict_level(
     given = _root(len(vectors), code) if parents is None else csr_matrix(parents)
     _check(given, vectors, splits, head)
     given.sort_indices()
-    begins = count_children(given.indptr.astype(np.int64), kernel_view(given.indices, np.int32), splits)
-    counts = np.minimum(np.diff(begins), only_topk)
+    starts, indices = given.indptr.astype(np.int64), kernel_view(given.indices, np.int32)
+    begins = counted = count_children(starts, indices, splits)
+    if kept is None:
+        kept = np.ones(head.nr_nodes, bool)
+    else:
+        counted = count_children(starts, indices, np.concatenate([[0], np.cumsum(kept)])[splits])
+    counts = np.minimum(np.diff(counted), only_topk)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     nodes, scores = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.float32)
     for low, high in _documents_at_once(begins, head.strategy.communicator):
@@ -70,6 +77,7 @@ def predict_level(
             kernel_view(part.indices, np.int32),
             part.data.astype(np.float64),
             splits,
+            kept,
             begins[low : high + 1] - begins[low],
             raw,
             code,

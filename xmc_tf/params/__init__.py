@@ -32,7 +32,7 @@ from xmc_tf.params.linear import (
 )
 from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
 from xmc_tf.params.overrides import override_levels
-from xmc_tf.params.shared_flags import add_answers, add_layout, add_verbosity
+from xmc_tf.params.shared_flags import add_answers, add_layout, add_only_labels, add_verbosity
 from xmc_tf.params.tfidf import TfidfParams
 from xmc_tf.params.tree import HierarchicalKMeansParams
 from xmc_tf.params.values import knob
@@ -65,6 +65,7 @@ __all__ = [
     "add_answers",
     "add_arguments",
     "add_layout",
+    "add_only_labels",
     "add_verbosity",
     "add_without_effect",
     "from_arguments",

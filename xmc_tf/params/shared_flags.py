@@ -15,6 +15,13 @@ def add_answers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-pp", "--post-processor", choices=POST_PROCESSORS, help=f"of the scores; {own}")
 
 
+def add_only_labels(parser: argparse.ArgumentParser) -> None:
+    """Which labels a command may predict."""
+    parser.add_argument(
+        "--only-labels", metavar="FILE", help="predict only these labels: names or numbers (from 0), one per line"
+    )
+
+
 def add_layout(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str = "table") -> None:
     """How precision and recall are printed."""
     parser.add_argument(

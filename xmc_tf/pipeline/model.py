@@ -12,7 +12,7 @@ ranker/       the rankers, in PECOS's XLinear format
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,6 +25,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.linear.disk import refuse_to_overwrite
 from xmc_tf.linear.model_folder import read_facts, read_names, write_facts, write_names
+from xmc_tf.linear.sub_models import checked_labels
 from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, Texts, TrainingInputs
@@ -215,6 +216,16 @@ class XTransformer(Parts):
             beam_size, only_topk, post_processor, max_pred_chunk, batch_tokens, threads,
         )  # fmt: skip
         return predict(self, texts, X, wishes)
+
+    def set_output_constraint(self, labels: Iterable[int] | None) -> None:
+        """Restrict predictions to some labels; the folder of the model stays as it is.
+
+        Args:
+            labels: numbers of the labels that may be predicted; None for all.
+        """
+        self.output_labels = None if labels is None else checked_labels(labels, self.nr_labels)
+        if "ranker" in self.parts:
+            self.ranker.set_output_constraint(self.output_labels)
 
     def export(self, folder: str | Path, settings: "ExportSettings | None" = None) -> "Exported":
         """Writes the model as a SavedModel, from text to label names; see ``xmc_tf.serving.export.export_model``.

@@ -5,6 +5,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
 from xmc_tf.linear.model_folder import check_parts, load_tfidf, nr_dense
@@ -42,6 +44,7 @@ class Parts:
         self.parts, self.facts = dict(parts), dict(facts)
         self.names = list(names) if names else None
         self.folder, self._kept = where, kept
+        self.output_labels: np.ndarray | None = None  # those that may be predicted, where not all may
 
     @property
     def nr_labels(self) -> int:

@@ -109,6 +109,7 @@ def _by_heads(model: "XTransformer", vectors: np.ndarray, wishes: Wishes) -> csr
         only_topk=_topk(model, wishes),
         beam_size=wishes.beam_size or int(model.facts["beam_size"]),
         post_processor=wishes.post_processor or head_post_processor(model, wishes.method),
+        only_labels=model.output_labels,
     )
     return matcher.to_labels(found)
 

@@ -1,0 +1,150 @@
+"""Predictions restricted to given labels, and models taken apart and put together again."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from tests.linear.cases import chains, features, full_matrix, random_chain, random_model, small_model
+from tests.linear.searching import assert_same_ranking, beam_search, rows_of
+from xmc_tf.common.errors import InputError
+from xmc_tf.linear import XLinear
+from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.params import POST_PROCESSORS
+
+
+def model_for(X, chain, **more):
+    return random_model(chain, X.nr_features - X.nr_dense, X.nr_dense, **more)
+
+
+@settings(max_examples=40)
+@given(chain=chains(), data=st.data(), beam=st.integers(1, 5), post=st.sampled_from(POST_PROCESSORS))
+def test_the_search_goes_only_to_the_labels(chain, data, beam, post):
+    """As the definition finds them in a tree of only these labels: a narrow beam is spent on their nodes alone."""
+    X = features("both", 5, seed=beam)
+    model = model_for(X, chain, posts=post, seed=beam)
+    labels = data.draw(st.lists(st.integers(0, model.nr_labels - 1), min_size=1, unique=True))
+    model.set_output_constraint(labels)
+    predicted = model.predict(X, beam_size=beam, only_topk=4, threads=1)
+    assert predicted.shape == (5, model.nr_labels)
+    for x, row in zip(full_matrix(X), rows_of(predicted), strict=True):
+        assert {label for label, _ in row} <= set(labels)
+        assert_same_ranking(row, beam_search(model, x, beam, 4))
+    # With room for all nodes: what the whole model predicts, without the other labels.
+    wide = model.predict(X, beam_size=1000, only_topk=1000, threads=1)
+    model.set_output_constraint(None)
+    whole = model.predict(X, beam_size=1000, only_topk=1000, threads=1)
+    for ours, row in zip(rows_of(wide), rows_of(whole), strict=True):
+        assert_same_ranking(ours, [pair for pair in row if pair[0] in labels])
+
+
+def test_nodes_without_a_label_are_pruned():
+    model, _, _ = small_model()
+    model.set_output_constraint([4])
+    assert [level.clusters.nnz for level in model.levels] == [1] * model.depth
+    path = [level.clusters.indices[0] for level in model.levels]
+    assert path[-1] == 4
+    for level, node in zip(model.levels[1:], path, strict=False):
+        assert level.clusters.indptr[node + 1] - level.clusters.indptr[node] == 1
+
+
+def test_another_choice_replaces_the_first_and_none_lifts_it():
+    model, X, _ = small_model()
+    everywhere = rows_of(model.predict(X))
+    model.set_output_constraint([1, 2])
+    model.set_output_constraint(np.array([3, 5]))
+    assert {label for row in rows_of(model.predict(X)) for label, _ in row} == {3, 5}
+    model.set_output_constraint(None)
+    assert rows_of(model.predict(X)) == everywhere
+    model.set_output_constraint(range(model.nr_labels))
+    assert rows_of(model.predict(X)) == everywhere
+
+
+def test_the_folder_stays_as_it_is_and_a_saved_model_stays_restricted(tmp_path):
+    model, X, _ = small_model("sparse")
+    model.save(tmp_path / "m")
+    before = {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()}
+    loaded = XLinear.load(tmp_path / "m")
+    loaded.set_output_constraint([3, 5, 8])
+    restricted = rows_of(loaded.predict(X))
+    assert {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()} == before
+    loaded.save(tmp_path / "r")
+    assert rows_of(XLinear.load(tmp_path / "r").predict(X)) == restricted
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ([], "no labels"),
+        ([23], "label 23 does not exist(.|\n)*from 0 to 22"),
+        ([-1], "label -1"),
+        ([0.5], "whole numbers"),
+    ],
+)
+def test_labels_that_cannot_be(labels, said):
+    model, _, _ = small_model()
+    with pytest.raises(InputError, match=said):
+        model.set_output_constraint(labels)
+
+
+def test_selected_outputs_keep_to_the_labels():
+    model, X, _ = small_model()
+    model.set_output_constraint([3])
+    with pytest.raises(InputError, match="label 4 is not in the tree"):
+        model.predict_selected(X, csr_matrix((np.ones(1), ([0], [4])), shape=(X.nr_rows, 23)))
+
+
+@settings(max_examples=25)
+@given(chain=chains(), level=st.integers(1, 3))
+def test_taken_apart_and_joined_is_the_same_model(chain, level):
+    X = features("sparse", 6)
+    model = model_for(X, chain, seed=level)
+    empty = [(level.clusters.indptr[1:] == level.clusters.indptr[:-1]).any() for level in model.levels]
+    if level >= model.depth or any(empty):
+        return
+    top, children = model.split_at(level)
+    assert sorted(np.concatenate([labels for _, labels in children])) == list(range(model.nr_labels))
+    again = XLinear.joined(top, children)
+    assert [one.pred_params for one in again.levels] == [one.pred_params for one in model.levels]
+    assert (again.levels[-1].weights != model.levels[-1].weights).nnz == 0  # nodes above may have other numbers
+    whole = rows_of(model.predict(X, beam_size=99, threads=1))
+    assert rows_of(again.predict(X, beam_size=99, threads=1)) == whole
+
+
+def test_a_sub_model_predicts_what_lies_below_its_node():
+    X = features("both", 20)
+    model = model_for(X, random_chain(40, [4, 9]), posts="sigmoid")
+    top, children = model.split_at(1)
+    of_nodes = top.predict(X, beam_size=99, only_topk=99, threads=1).toarray()
+    whole = model.predict(X, beam_size=99, only_topk=99, threads=1).toarray()
+    for node, (child, labels) in enumerate(children):
+        alone, again = model.sub_model(1, node)
+        np.testing.assert_array_equal(again, labels)
+        below = alone.predict(X, beam_size=99, only_topk=99, threads=1).toarray()
+        np.testing.assert_allclose(of_nodes[:, [node]] * below, whole[:, labels], rtol=1e-5)
+        assert child.nr_labels == len(labels)
+
+
+def test_parts_that_do_not_fit():
+    model = random_model(random_chain(40, [4, 9]), 30)
+    top, children = model.split_at(2)
+    for call, said in [
+        (lambda: model.split_at(0), "split at level 0"),
+        (lambda: model.split_at(3), "from 1 to 2"),
+        (lambda: model.sub_model(1, 4), "no node 4"),
+        (lambda: model.sub_model(5, 0), "a level from 0 to 2"),
+        (lambda: XLinear.joined(top, children[1:]), "do not fit the model above"),
+        (lambda: XLinear.joined(top, [(child, labels[1:]) for child, labels in children]), "sub-model 0 does not fit"),
+        (lambda: XLinear.joined(top, [(child, labels + 1) for child, labels in children]), "do not make up a whole"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            call()
+
+
+def test_a_text_model_is_restricted_by_its_ranker(model, corpus):
+    from xmc_tf.data import load_features
+
+    loaded = TextRanker.load(model)
+    loaded.ranker.set_output_constraint([2])
+    assert {row[0][0] for row in loaded.best(load_features([corpus / "X.npz"]), k=3)} == {loaded.names[2]}

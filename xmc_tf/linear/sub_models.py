@@ -1,0 +1,138 @@
+"""Parts of a model: the paths to given labels alone, the sub-tree below a node, and a model put together from those."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csc_matrix, hstack
+
+from xmc_tf.common.errors import InputError
+
+if TYPE_CHECKING:
+    from xmc_tf.linear.xlinear import Level, XLinear
+
+
+def checked_labels(labels: Iterable[int], nr_labels: int) -> np.ndarray:
+    """Return label numbers in ascending order, each once.
+
+    Raises:
+        InputError: if there are none, or one is not the number of a label.
+    """
+    given = np.asarray(labels if isinstance(labels, np.ndarray) else list(labels))
+    if given.size == 0:
+        raise InputError("no labels are given to predict", expected="at least one label number")
+    if given.ndim != 1 or given.dtype.kind not in "iu":
+        raise InputError(
+            "the labels to predict are not label numbers",
+            expected="a list of whole numbers",
+            received=f"an array of {given.dtype}, shape {given.shape}",
+        )
+    if given.min() < 0 or given.max() >= nr_labels:
+        wrong = given[(given < 0) | (given >= nr_labels)][0]
+        raise InputError(
+            f"label {wrong} does not exist in this model",
+            expected=f"label numbers from 0 to {nr_labels - 1:,}",
+            received=str(wrong),
+        )
+    return np.unique(given).astype(np.int64)
+
+
+def restricted(levels: Sequence["Level"], labels: np.ndarray) -> list["Level"]:
+    """Return the levels with only the nodes that lead to ``labels``; the numbers of nodes and labels stay.
+
+    The weights are shared with the given levels.
+    """
+    kept = np.zeros(levels[-1].clusters.shape[0], bool)
+    kept[labels] = True
+    out: list[Level] = []
+    for level in reversed(levels):
+        clusters = level.clusters
+        entries = kept[clusters.indices]
+        counted = np.concatenate([[0], np.cumsum(entries)])
+        indptr = counted[clusters.indptr].astype(clusters.indptr.dtype)
+        pruned = csc_matrix((clusters.data[entries], clusters.indices[entries], indptr), shape=clusters.shape)
+        out.insert(0, dataclasses.replace(level, clusters=pruned))
+        kept = np.diff(indptr) > 0
+    return out
+
+
+def sub_model(model: "XLinear", level: int, node: int) -> tuple["XLinear", np.ndarray]:
+    """Return the model of the sub-tree below a node, and the label that each of its labels is in ``model``."""
+    nodes_above = model.levels[level].clusters.shape[1] if 0 <= level < model.depth else 0
+    if not 0 <= node < nodes_above:
+        raise InputError(
+            f"level {level} of the model has no node {node} above it",
+            expected=f"a level from 0 to {model.depth - 1}, and a number of one of its parents"
+            + (f", from 0 to {nodes_above - 1:,}" if nodes_above else ""),
+        )
+    parents, out = np.array([node]), []
+    for whole in model.levels[level:]:
+        block = whole.clusters[:, parents]
+        children = np.unique(block.indices)
+        if not len(children):
+            raise InputError(f"no label lies below node {node} above level {level}", expected="a node with labels")
+        rows = np.searchsorted(children, block.indices)
+        clusters = csc_matrix((block.data, rows, block.indptr), shape=(len(children), len(parents)))
+        out.append(dataclasses.replace(whole, weights=csc_matrix(whole.weights[:, children]), clusters=clusters))
+        parents = children
+    return type(model)(out, model.nr_sparse, model.nr_dense), parents
+
+
+def split_at(model: "XLinear", level: int) -> tuple["XLinear", list[tuple["XLinear", np.ndarray]]]:
+    """Return the model above ``level``, and for each of its nodes the model below it with that model's labels."""
+    if not 0 < level < model.depth:
+        raise InputError(
+            f"the model cannot be split at level {level}",
+            expected=f"a level from 1 to {model.depth - 1}: both parts need a level",
+            received=str(level),
+        )
+    top = type(model)(list(model.levels[:level]), model.nr_sparse, model.nr_dense)
+    return top, [sub_model(model, level, node) for node in range(model.levels[level].clusters.shape[1])]
+
+
+def joined(top: "XLinear", children: Sequence[tuple["XLinear", np.ndarray]]) -> "XLinear":
+    """Return the model whose node ``i`` above the labels of ``children[i]`` is label ``i`` of ``top``.
+
+    The opposite of :func:`split_at`. Biases and prediction parameters are those of ``top`` and of the first child.
+    """
+    if len(children) != top.nr_labels:
+        raise InputError(
+            "the sub-models do not fit the model above them",
+            expected=f"{top.nr_labels:,}, one for each of its labels",
+            received=f"{len(children):,}",
+        )
+    models, labels = [child for child, _ in children], [np.asarray(own, np.int64) for _, own in children]
+    for number, (child, own) in enumerate(zip(models, labels, strict=True)):
+        found = (child.depth, child.nr_features, len(own))
+        if found != (models[0].depth, top.nr_features, child.nr_labels):
+            raise InputError(
+                f"sub-model {number} does not fit the others",
+                expected=f"{models[0].depth} levels, {top.nr_features:,} features, {child.nr_labels:,} label numbers",
+                received=f"{found[0]} levels, {found[1]:,} features, {found[2]:,} label numbers",
+            )
+    order = np.concatenate(labels)
+    if not np.array_equal(np.sort(order), np.arange(len(order))):
+        raise InputError(
+            "the label numbers of the sub-models do not make up a whole",
+            expected=f"each number from 0 to {len(order) - 1:,} once",
+        )
+    levels = list(top.levels)
+    for t, first in enumerate(models[0].levels):
+        parts = [child.levels[t] for child in models]
+        weights = csc_matrix(hstack([part.weights for part in parts], format="csc"))
+        clusters = _side_by_side([part.clusters for part in parts])
+        if t == models[0].depth - 1:
+            weights = csc_matrix(weights[:, np.argsort(order)])
+            clusters = csc_matrix((clusters.data, order[clusters.indices], clusters.indptr), shape=clusters.shape)
+        levels.append(dataclasses.replace(first, weights=weights, clusters=clusters))
+    return type(top)(levels, top.nr_sparse, top.nr_dense)
+
+
+def _side_by_side(clusters: Sequence[csc_matrix]) -> csc_matrix:
+    """Cluster matrices along the diagonal; the order of the children in a cluster stays."""
+    rows, columns = (sum(one.shape[axis] for one in clusters) for axis in (0, 1))
+    first = np.cumsum([0, *(one.shape[0] for one in clusters)])
+    indices = np.concatenate([one.indices + begin for one, begin in zip(clusters, first, strict=False)])
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(one.indptr) for one in clusters]))])
+    return csc_matrix((np.concatenate([one.data for one in clusters]), indices, indptr), shape=(rows, columns))
