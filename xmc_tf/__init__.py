@@ -5,6 +5,7 @@ TensorFlow (``xmc_tf.linear``, ``xmc_tf.tree``) run on machines that have none.
 """
 
 import os
+import sys
 
 # transformers' TensorFlow classes are written for Keras 2. Both settings only work before TensorFlow's import.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
@@ -31,3 +32,16 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     """What is there and what would load."""
     return sorted([*globals(), *_LAZY])
+
+
+def _let_signals_end_imports() -> None:
+    """If this is one of our command lines, which import for seconds, let a signal end it without a traceback."""
+    module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
+    if module.startswith("xmc_tf.") and not module.startswith("xmc_tf.collective."):
+        from xmc_tf.common.signals import end_at_once
+
+        end_at_once()
+
+
+if sys.argv[:1] == ["-m"] and "-m" in sys.orig_argv:
+    _let_signals_end_imports()

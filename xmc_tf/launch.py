@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from xmc_tf.collective.communicator import how_started
 from xmc_tf.collective.launching.command import THIS_HOST, Host, check_installed, ranks_command
 from xmc_tf.collective.launching.watch import Watch, show_line
 from xmc_tf.collective.stalls.settings import VARIABLE as STALL_TIMEOUT
-from xmc_tf.common import cli
+from xmc_tf.common import cli, signals
 from xmc_tf.common.errors import InputError
 
 _DESCRIPTION = """Runs a Python module or script on N ranks of this machine, under horovodrun.
@@ -138,14 +137,14 @@ def _run(watch: Watch, command: list[str], environment: dict[str, str], start_ti
         stderr=subprocess.STDOUT,
         start_new_session=True,  # Ctrl-C is for us, who pass it on
     )
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
         watch.follow(launcher, start_timeout)
-    except KeyboardInterrupt as interrupt:
+    except signals.Interrupted as interrupt:
+        signals.take_time()  # the ranks have some seconds to end by themselves
         watch.stop()
         watch.follow(launcher, start_timeout)
-        print("\nstopped; all ranks have ended", file=sys.stderr)
-        return 143 if interrupt.args else 130
+        print(f"\n{signals.describe(interrupt.number)}; all ranks have ended", file=sys.stderr)
+        return 128 + interrupt.number
     failure, missing = watch.first_failure(), watch.missing()
     if failure is not None:
         print(f"\nfailed: {failure.describe(siblings=watch.size > 1)}", file=sys.stderr)
@@ -154,10 +153,6 @@ def _run(watch: Watch, command: list[str], environment: dict[str, str], start_ti
         _explain(watch, missing, launcher.returncode, start_timeout)
         return 1
     return 0
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt(number)
 
 
 def _explain(watch: Watch, missing: list[int], status: int, start_timeout: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
-from xmc_tf.common import cli
+from xmc_tf.common import cli, launcher
 from xmc_tf.common.errors import InputError
 
 Value = TypeVar("Value")
@@ -126,11 +126,12 @@ def choose() -> Communicator:
     With ``XMC_TF_STALL_TIMEOUT`` (seconds) a rank that waits for others for longer than that ends the run.
 
     From then on an error that ends one of several ranks ends them all: MPI would have them wait for one another
-    forever.
+    forever. The end of the launcher ends them too.
 
     Raises:
         InputError: when the process is one of several, but nothing through which they could talk can be imported.
     """
+    launcher.end_with_it()
     kind, reason = how_started(os.environ)
     communicator = _BACKENDS[kind](reason)
     level = logging.INFO if communicator.rank == 0 else logging.DEBUG

@@ -5,12 +5,16 @@ import atexit
 import contextlib
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
+from xmc_tf.common import launcher, signals
 from xmc_tf.common.errors import InputError
 
 _on_failure: list[Callable[[int], object]] = []
+_on_interrupt: list[Callable[[], str]] = []
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -23,28 +27,31 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
 
 
 def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> None:
-    """Runs ``main(argv)`` and turns what it raises into a message and an exit code."""
+    """Run ``main(argv)`` and turn what it raises, and a signal that ends it, into a message and an exit status."""
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"
     )
+    launcher.end_with_it()
     try:
-        main(argv)
-    except InputError as error:
-        _leave(2, f"error: {error}")
-    except FileNotFoundError as error:
-        _leave(2, f"error: {error.filename} does not exist")
+        with signals.raised(_end_others):
+            main(argv)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): not a failure, but the flush at exit would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except KeyboardInterrupt:
-        _leave(130, "stopped by the keyboard")
-    except MemoryError as error:
-        _leave(1, f"failed: out of memory ({error})")
-    except OSError as error:
-        _leave(1, f"failed: {error}")
+    except (Exception, KeyboardInterrupt) as error:
+        if (number := _ended_by(error)) is not None:
+            _leave_interrupted(number)
+        if (failure := _explain(error)) is None:
+            raise
+        _leave(*failure)
     else:
-        _end_at_once()
+        _end_at_once(0)
+
+
+def on_interrupt(text: Callable[[], str]) -> None:
+    """Have ``text()`` printed, unless it is empty, below the message of a command line that a signal has ended."""
+    _on_interrupt.append(text)
 
 
 def on_failure(action: Callable[[int], object]) -> None:
@@ -60,21 +67,54 @@ def set_verbosity(level: int) -> None:
     logging.getLogger("xmc_tf").setLevel({0: logging.WARNING, 1: logging.INFO}.get(level, logging.DEBUG))
 
 
-def _end_at_once() -> None:
+def _ended_by(error: BaseException) -> int | None:
+    """Return the number of the signal that is the cause of an exception, or None."""
+    if isinstance(error, KeyboardInterrupt) and not isinstance(error, signals.Interrupted):
+        return signal.SIGINT
+    # Some libraries turn what a signal raises inside them into an exception of their own.
+    return signals.received()
+
+
+def _explain(error: BaseException) -> tuple[int, str] | None:
+    """Return the exit status and the message for an exception that is no fault of the program, or None."""
+    if isinstance(error, InputError):
+        return 2, f"error: {error}"
+    if isinstance(error, FileNotFoundError):
+        return 2, f"error: {error.filename} does not exist"
+    if isinstance(error, MemoryError):
+        return 1, f"failed: out of memory ({error})"
+    return (1, f"failed: {error}") if isinstance(error, OSError) else None
+
+
+def _end_at_once(code: int) -> NoReturn:
     """Ends a process whose work is done, without taking its modules apart.
 
     With TensorFlow loaded that takes the interpreter most of a second, a quarter of the time that one query needs.
     """
+    signals.end_at_once()
     atexit._run_exitfuncs()  # loggers, MPI, temporary files
-    with contextlib.suppress(BrokenPipeError):  # who read the output has gone: nothing is left to be told
+    with contextlib.suppress(OSError):  # who read the output has gone: nothing is left to be told
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(0)
+    os._exit(code)
 
 
-def _leave(code: int, message: str) -> None:
+def _leave_interrupted(number: int) -> NoReturn:
+    with contextlib.suppress(OSError):  # a launcher that was killed reads nothing any more
+        sys.stdout.flush()
+    signals.tell(number, *(text() for text in _on_interrupt))
+    _end_others(128 + number)
+    # Threads of a pool may be in the middle of a long task; the interpreter would wait for them.
+    _end_at_once(128 + number)
+
+
+def _leave(code: int, message: str) -> NoReturn:
     sys.stdout.flush()
     print(message, file=sys.stderr, flush=True)
+    _end_others(code)
+    sys.exit(code)
+
+
+def _end_others(code: int) -> None:
     for action in _on_failure:
         action(code)
-    sys.exit(code)

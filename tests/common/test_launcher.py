@@ -1,0 +1,113 @@
+"""A rank ends when its launcher has ended; nothing else ends because a process above it has."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from xmc_tf.common.launcher import RANK_VARIABLES, Process, find, launcher_of
+
+RANK = """
+import os, sys, time
+from xmc_tf.common import cli
+def main(argv):
+    print(os.getpid(), flush=True)
+    time.sleep({seconds})
+    print("done", flush=True)
+cli.run(main, [])
+"""
+# Starts a rank and lives on, as launchers do.
+START = "import subprocess, sys; subprocess.run([sys.argv[1], '-c', sys.argv[2]])"
+AS_RANK = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
+
+
+def killed_above(name, variables, seconds, begin=START):
+    """What a process says after the one that started it, under the given name, has been killed."""
+    environment = {key: value for key, value in os.environ.items() if key not in RANK_VARIABLES} | variables
+    above = subprocess.Popen(
+        [name, "-c", begin, sys.executable, RANK.format(seconds=seconds)], executable=sys.executable, env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    with above.stdout as output:
+        process = find(int(output.readline()))
+        above.kill()
+        above.wait()
+        return output.read(), process  # to the end of the rank, which writes there too
+
+
+def test_a_rank_ends_with_its_launcher():
+    said, rank = killed_above("mpirun", AS_RANK, seconds=60)
+    assert "the launcher (mpirun, pid " in said
+    assert said.endswith(") has ended: this rank ends too\ninterrupted by SIGTERM\n")
+    assert not rank.alive
+
+
+DAEMON = """
+import os, subprocess, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execv(sys.argv[1], [sys.argv[1], "-c", sys.argv[2]])
+    os._exit(0)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "begin"),
+    [
+        ("python", {}, START),  # a shell or a terminal that ends
+        ("python", {}, DAEMON),
+        ("mpirun", {}, START),  # no rank: what a rank's program has started, or something else of that name
+        ("sshd", AS_RANK, START),  # a rank of a launcher that is not known, which may start daemons
+        ("slurmstepd", AS_RANK, START),
+    ],
+)
+def test_other_processes_keep_on_when_what_has_started_them_ends(name, variables, begin):
+    said, _ = killed_above(name, variables, seconds=0.5, begin=begin)
+    assert said == "done\n"
+
+
+def test_a_process_is_not_taken_for_a_later_one_of_the_same_number():
+    own = find(os.getpid())
+    assert own.alive
+    assert not Process(own.pid, own.started - 1).alive
+    child = subprocess.Popen(["sleep", "60"])
+    process = find(child.pid)
+    os.kill(child.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and nobody has taken notice yet
+    assert not process.alive
+    child.wait()
+    assert find(child.pid) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("mpirun -n 2 train", "mpirun"),
+        ("/opt/openmpi/bin/mpiexec -n 2 train", "mpiexec"),
+        ("orted --hnp-topo-sig 1", "orted"),
+        ("/usr/bin/python3.11 -u /usr/bin/horovodrun -np 2 python train.py", "horovodrun"),
+        ("python -m horovod.runner.launch -np 2 python train.py", "horovod.runner.launch"),
+        ("python3 -X dev -m xmc_tf.launch --np 2 train.py", "xmc_tf.launch"),
+        ("python train.py mpirun", ""),
+        ("python -m other.launch horovodrun", ""),
+        ("python", ""),
+        ("python -m", ""),
+        ("", ""),
+        ("bash train.sh", ""),
+        ("grep horovodrun", ""),
+    ],
+)
+def test_launchers_are_told_from_other_programs(line, name):
+    assert launcher_of(line.split(" ")) == name
+
+
+def test_what_horovodrun_becomes_over_mpi_is_told_from_a_person_s_shell():
+    assert (
+        launcher_of(["/bin/sh", "-c", "mpirun --allow-run-as-root --tag-output -np 2 -H localhost:2"]) == "horovodrun"
+    )
+    assert not launcher_of(["/bin/sh", "-c", "mpirun -np 2 python train.py &"])
+    assert not launcher_of(["bash", "-c"])

@@ -1,0 +1,191 @@
+"""Signals end a command line with a message and its exit status, wherever they meet it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from xmc_tf.common import cli, signals
+
+BEGIN = """
+import atexit, ctypes, os, signal, subprocess, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from xmc_tf.common import cli, signals
+
+def block():
+    # A native call that no signal interrupts, as a kernel or a wait for another rank.
+    mutex, libc = ctypes.create_string_buffer(64), ctypes.CDLL(None)
+    libc.pthread_mutex_lock(mutex)
+    print("there", flush=True)
+    libc.pthread_mutex_lock(mutex)
+
+def there():
+    print("there", flush=True)
+    time.sleep(60)
+"""
+
+
+def ended_by(body, *numbers, **options):
+    """Exit status, output after the first line, and errors of a program that the signals are sent to."""
+    code = BEGIN + textwrap.dedent(body) + "\ncli.run(main, [])\n"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+    assert process.stdout.readline() == "there\n", process.communicate(timeout=60)[1]
+    for number in numbers:
+        process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "message"),
+    [
+        (signal.SIGINT, 130, "interrupted by Ctrl-C\n"),
+        (signal.SIGTERM, 143, "interrupted by SIGTERM\n"),
+        (signal.SIGHUP, 129, "interrupted by SIGHUP\n"),
+    ],
+)
+def test_a_signal_is_named_and_what_is_to_be_cleaned_up_is(number, status, message):
+    body = """
+    def main(argv):
+        cli.on_failure(lambda code: print("others end with", code, flush=True))
+        cli.on_interrupt(lambda: "Run the same command again.")
+        atexit.register(print, "put away", flush=True)
+        try:
+            there()
+        finally:
+            print("cleaned up")
+    """
+    assert ended_by(body, number) == (
+        status,
+        f"cleaned up\nothers end with {status}\nput away\n",
+        f"{message}Run the same command again.\n",
+    )
+
+
+def test_a_native_call_does_not_keep_the_process_alive():
+    body = """
+    def main(argv):
+        signals.GRACE_S = 0.5
+        cli.on_failure(lambda code: print("others end with", code, flush=True))
+        block()
+    """
+    assert ended_by(body, signal.SIGTERM) == (143, "others end with 143\n", "interrupted by SIGTERM\n")
+
+
+def test_a_task_of_a_pool_does_not_keep_the_process_alive():
+    body = """
+    def main(argv):
+        signals.GRACE_S = 0.5
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(block).result()
+    """
+    assert ended_by(body, signal.SIGTERM) == (143, "", "interrupted by SIGTERM\n")
+
+
+def test_a_cleanup_that_hangs_ends_too():
+    body = """
+    def main(argv):
+        signals.GRACE_S = 0.5
+        atexit.register(block)
+        there()
+    """
+    code, _, err = ended_by(body, signal.SIGTERM)
+    assert (code, err) == (143, "interrupted by SIGTERM\n")
+
+
+def test_the_same_signal_twice_does_not_disturb_the_cleanup():
+    # mpiexec's terminal sends it to the ranks, and so does mpiexec.
+    body = """
+    def main(argv):
+        try:
+            there()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.1)
+            print("cleaned up")
+    """
+    assert ended_by(body, signal.SIGTERM) == (143, "cleaned up\n", "interrupted by SIGTERM\n")
+
+
+def test_an_exception_that_a_library_makes_of_it_is_no_traceback():
+    body = """
+    def main(argv):
+        try:
+            there()
+        except BaseException as error:
+            raise ImportError("initialization failed") from error
+    """
+    assert ended_by(body, signal.SIGINT) == (130, "", "interrupted by Ctrl-C\n")
+
+
+def test_where_exceptions_are_swallowed_it_ends_after_the_grace():
+    body = """
+    class Swallows:
+        def __del__(self):
+            there()
+
+    def main(argv):
+        signals.GRACE_S = 0.5
+        Swallows()
+        time.sleep(60)
+    """
+    assert ended_by(body, signal.SIGTERM) == (143, "", "interrupted by SIGTERM\n")
+
+
+def test_what_is_ignored_stays_ignored():
+    # As nohup starts it.
+    body = """
+    def main(argv):
+        os.kill(os.getpid(), signal.SIGHUP)
+        there()
+    """
+    ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
+    assert ended_by(body, signal.SIGHUP, signal.SIGTERM, preexec_fn=ignore)[0] == 143
+
+
+def test_a_fork_neither_inherits_the_handlers_nor_tells_its_parent():
+    body = """
+    def main(argv):
+        signals.GRACE_S = 0.2
+        child = os.fork()
+        if not child:
+            time.sleep(60)
+            os._exit(0)
+        os.kill(child, signal.SIGTERM)
+        print("there", os.WTERMSIG(os.waitpid(child, 0)[1]), flush=True)
+        time.sleep(0.6)
+    """
+    code = BEGIN + textwrap.dedent(body) + "\ncli.run(main, [])\n"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "there 15\n", "")
+
+
+def test_handlers_are_put_back_when_a_command_line_is_run_inside_another_program():
+    before = [signal.getsignal(number) for number in signals.ENDING], sys.unraisablehook, signal.set_wakeup_fd(-1)
+    with pytest.raises(SystemExit):
+        cli.run(lambda argv: sys.exit(3))
+    after = [signal.getsignal(number) for number in signals.ENDING], sys.unraisablehook, signal.set_wakeup_fd(-1)
+    assert before == after
+
+
+def test_a_command_that_is_still_importing_shows_no_traceback(tmp_path):
+    # The first module that it imports from outside the package waits instead.
+    (tmp_path / "numpy.py").write_text("import time\nprint('there', flush=True)\ntime.sleep(60)\n")
+    path = os.pathsep.join([str(tmp_path), str(Path(cli.__file__).parents[2])])
+    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "xmc_tf.linear.train"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
+        assert process.stdout.readline() == "there\n"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == status
+        assert re.fullmatch(r"interrupted by (Ctrl-C|SIGTERM)\n", err)
