@@ -22,8 +22,9 @@ log = logging.getLogger(__name__)
 class Communicator(Protocol):
     """This process among those that were started together.
 
-    Every call but ``abort`` is made by all ranks, in the same order. Objects travel pickled, arrays as they are, in
-    pieces that stay below what MPI can count (``exchange.CHUNK_BYTES``).
+    Every call but ``abort`` is made by all ranks, in the same order. Objects travel in a format that cannot run code
+    (``common/wire_format.py`` lists the types), arrays as they are, in pieces that stay below what MPI can count
+    (``exchange.CHUNK_BYTES``).
     """
 
     @property

@@ -1,7 +1,6 @@
 """What all backends share: objects on top of bytes, arrays on top of pieces that are small enough to be counted."""
 
 import math
-import pickle
 import socket
 import zlib
 from abc import ABC, abstractmethod
@@ -12,6 +11,7 @@ import numpy as np
 
 from xmc_tf.collective.communicator import Operation
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.wire_format import pack, unpack
 
 Value = TypeVar("Value")
 
@@ -226,11 +226,11 @@ class Exchange(ABC):
 
 
 def _dump(value: object) -> np.ndarray:
-    return np.frombuffer(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL), np.uint8)
+    return np.frombuffer(pack(value), np.uint8)
 
 
 def _load(data: np.ndarray) -> Any:
-    return pickle.loads(data.data)
+    return unpack(data.data)
 
 
 def _load_each(data: np.ndarray, counts: np.ndarray) -> list[Any]:

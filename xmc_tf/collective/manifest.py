@@ -14,11 +14,13 @@ from xmc_tf.collective.packed_arrays import Packed, SavedArray
 from xmc_tf.collective.shard_files import ShardFile
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.wire_format import register
 
 MANIFEST = "manifest.json"
 VERSION = 2
 
 
+@register
 @dataclass(frozen=True)
 class SavedTable:
     """A table in a checkpoint.
@@ -36,6 +38,7 @@ class SavedTable:
     slots: dict[str, list[ShardFile]]
 
 
+@register
 @dataclass(frozen=True)
 class Manifest:
     """A whole checkpoint.

@@ -18,6 +18,7 @@ import numpy as np
 
 from xmc_tf.collective.shard_files import BLOCK_BYTES, blocks, check_length
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.wire_format import register
 
 # Before a file would get longer than that, the next one begins; an array that is longer has one of its own.
 PACK_BYTES = 1 << 30
@@ -27,6 +28,7 @@ _ALIGNMENT = 64  # so that arrays can be mapped into memory where they lie
 Given: TypeAlias = np.ndarray | Callable[[], np.ndarray]
 
 
+@register
 @dataclass(frozen=True)
 class SavedArray:
     """Where an array lies.
@@ -53,6 +55,7 @@ class SavedArray:
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
+@register
 @dataclass(frozen=True)
 class Packed:
     """The table of contents.

@@ -15,12 +15,14 @@ import numpy as np
 from numpy.lib import format as npy
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.wire_format import register
 from xmc_tf.data.npy_head import Head, read_head
 
 # Bytes in a block: what is copied at a time, and what has at least to be read to check one row.
 BLOCK_BYTES = 8 << 20
 
 
+@register
 @dataclass(frozen=True)
 class ShardFile:
     """What a manifest says of one file.

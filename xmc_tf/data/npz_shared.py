@@ -17,6 +17,7 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.wire_format import register
 from xmc_tf.common.writing import write_in_steps
 from xmc_tf.data.crc import crc_of_all
 from xmc_tf.data.npz_write import padded_head
@@ -37,6 +38,7 @@ class Later(NamedTuple):
     length: int
 
 
+@register
 class Print(NamedTuple):
     """What a range of bytes looks like."""
 

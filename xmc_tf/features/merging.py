@@ -15,11 +15,13 @@ import numpy as np
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.together import together
+from xmc_tf.common.wire_format import register
 from xmc_tf.features.counts import Counted
 from xmc_tf.features.vocabulary import Vocabulary, best, lines_of, nothing_left, vocabulary_of
 from xmc_tf.params import TfidfParams
 
 
+@register
 class Sums(NamedTuple):
     """Some n-grams, and how often they occur."""
 

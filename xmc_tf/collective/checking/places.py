@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from xmc_tf.collective.communicator import Communicator
+from xmc_tf.common.wire_format import register
 
 PACKAGES = ("xmc_tf", "numpy", "tensorflow", "horovod", "mpi4py")
 
 
+@register
 @dataclass(frozen=True)
 class Place:
     """Where a rank runs and with what.

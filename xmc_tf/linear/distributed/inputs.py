@@ -12,11 +12,13 @@ from xmc_tf.collective.together import together
 from xmc_tf.common.compiled import kernel_folder
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files import existing_file
+from xmc_tf.common.wire_format import register
 from xmc_tf.data.crc import crc_of_all
 
 _PIECE = 1 << 18  # stays in the processor's own cache between its copy and its checksum
 
 
+@register
 class Fingerprint(NamedTuple):
     """What a file looks like to a rank."""
 

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xmc_tf.common.wire_format import register
+
 # Enough to keep some thousand threads busy to the end; each costs a file and a claim.
 MOST_SUB_PROBLEMS = 8192
 # About a tenth of a second: less is not worth a file of its own.
@@ -14,6 +16,7 @@ LEAST_WORK = 1_000_000
 _TEAM_SHARE, _MEMBER_WORK = 0.5, 4_000_000_000
 
 
+@register
 class SubProblem(NamedTuple):
     """Neighbouring tasks of one level, solved by one thread into one file.
 

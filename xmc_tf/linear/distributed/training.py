@@ -11,6 +11,7 @@ from xmc_tf.collective.joint_files import remove_together
 from xmc_tf.collective.together import together
 from xmc_tf.common.memory import give_back_freed
 from xmc_tf.common.threads import thread_count
+from xmc_tf.common.wire_format import register
 from xmc_tf.data import Features
 from xmc_tf.data.stored import open_matrix
 from xmc_tf.linear.distributed.account import Account
@@ -27,6 +28,7 @@ from xmc_tf.linear.xlinear import Level, XLinear
 from xmc_tf.params import LinearLevelPredParams, RankerPredParams, per_level
 
 
+@register
 class _Course(NamedTuple):
     """What all ranks know of the levels; the levels themselves are rank 0's, until they are on disk."""
 
