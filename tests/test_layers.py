@@ -58,6 +58,7 @@ WITHOUT_TENSORFLOW = ["common", "params", "data", "metrics", "tree", "linear"]
 # which are made, and can be looked at, without it.
 MODULES_WITHOUT_TENSORFLOW = [
     "check",
+    "collective.channels",
     "collective.checking",
     "collective.communicator",
     "collective.exchange",

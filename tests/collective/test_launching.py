@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmc_tf import launch
+from xmc_tf.collective.channels.frames import Unpacker
 from xmc_tf.collective.launching import messages
 from xmc_tf.collective.launching.command import Host, ranks_command
 from xmc_tf.collective.launching.cores import divide, thread_settings
@@ -41,7 +42,7 @@ def test_thread_settings_leave_the_users_own_alone():
 )
 def test_messages_arrive_whole_in_whatever_pieces(fields, sizes):
     sent = b"".join(messages.pack("line", **one) for one in fields)
-    unpacker, got, at = messages.Unpacker(), [], 0
+    unpacker, got, at = Unpacker(), [], 0
     for number in range(len(sent)):
         size = sizes[number % len(sizes)]
         got += unpacker.feed(sent[at : at + size])

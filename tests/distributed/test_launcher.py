@@ -6,10 +6,14 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
+import psutil
 import pytest
 
+from tests.collective.attacks import attack, flood
 from tests.distributed.launch import ENVIRONMENT, REPOSITORY, WORKERS, is_running, python, wait_for
+from xmc_tf.collective.launching.messages import ADDRESS, SECRET_FILE
 
 pytestmark = pytest.mark.distributed
 
@@ -59,6 +63,40 @@ def test_each_rank_has_its_cores_threads_and_arguments_and_its_lines_carry_its_n
         assert f"[{rank}] to the errors ['-m', '--np', 'two words']" in err
         assert f"[{rank}] no end, \ufffd no UTF-8" in out
     assert len(out.splitlines()) == 4
+
+
+def test_strangers_do_not_disturb_a_run():
+    """Before, one line of ``[[[[…`` ended the launcher, and with it the training."""
+    seen = {}
+
+    def attack_launcher(folder):
+        environment = {}
+
+        def has_started():
+            pid_file = folder / "0.pid"
+            pid = pid_file.read_text() if pid_file.exists() else ""
+            for child in psutil.Process(int(pid)).children() if pid else []:
+                environment.update(child.environ())
+            return ADDRESS in environment
+
+        wait_for(has_started, what="horovodrun's start")
+        launcher = int((folder / "0.pid").read_text())
+        host, _, port = environment[ADDRESS].rpartition(":")
+        secret_file = Path(environment[SECRET_FILE])
+        secret = secret_file.read_bytes()
+        seen.update(mode=secret_file.parent.stat().st_mode, file=secret_file, host=host)
+        # On a command line or in the environment, other users could read it.
+        assert secret.hex() not in str(environment)
+        with attack((host, int(port))), flood((host, int(port))):
+            wait_for(lambda: not is_running(launcher), what="the end of the run")
+
+    run = launched(WORKER, "place", during=attack_launcher)
+    assert run.returncode == 0, run.describe()
+    assert run.leftovers == 0
+    assert sorted(re.findall(r"^\[(\d)\] \{", run.ranks[0].output, re.MULTILINE)) == ["0", "1"]
+    assert seen["host"] == "127.0.0.1"
+    assert seen["mode"] & 0o777 == 0o700
+    assert not seen["file"].parent.exists()
 
 
 def test_what_the_user_has_set_stays():

@@ -100,8 +100,8 @@ def test_the_launcher_ends_a_stall_over_gloo_and_quotes_it():
     assert_both_ways(said["0"], said["1"])
 
 
-def test_the_launcher_ends_a_stall_over_mpi_without_tensorflow():
-    said = launched("mpi", 3, str(WORKERS / "stalled.py"))
+def test_the_launcher_ends_a_stall_over_mpi_without_tensorflow_while_the_watches_are_attacked():
+    said = launched("mpi", 3, str(WORKERS / "stalled.py"), "attacked")
     assert re.match(
         r"waits in a call of the communicator .* for \d s; stalled\.py:\d+ in <module>: world\.all", said["0"]
     )

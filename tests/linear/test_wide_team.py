@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.collective.threads import all_well, on_ranks
+from xmc_tf.collective.channels.handshake import call, new_secret
 from xmc_tf.linear.distributed.wide_ranks import RankTeam
 from xmc_tf.linear.distributed.wide_sockets import StoppedError, connect_threads
 from xmc_tf.linear.wide_team import Alone
@@ -152,23 +154,54 @@ def test_nobody_waits_once_another_thread_has_failed(has_called):
     assert time.monotonic() - begun < 10
 
 
-def test_a_stranger_is_not_taken_for_a_member():
+def test_half_open_connections_do_not_delay_a_team():
+    """Before, each silent connection held up the thread that waited for its team for 10 s."""
+
     def work(communicator):
         (connection,) = connect_threads(communicator, 1, lambda: False)
-        ports = communicator.allgather(connection._server.getsockname()[1])
+        address = connection._switchboard.everybody[0].endpoints[communicator.host]
+        mine, theirs = np.full(2, communicator.rank, np.float32), np.zeros(2, np.float32)
+        with ExitStack() as held:
+            if communicator.rank == 1:
+                strangers = [held.enter_context(socket.create_connection(address)) for _ in range(3)]
+                strangers[1].sendall(b"[[[[")
+                strangers[2].sendall(bytes(16) + (1).to_bytes(8, "little"))  # what passed for a greeting before
+            communicator.barrier()
+            connection.swap(1 - communicator.rank, mine, theirs)
+        communicator.barrier()
+        connection.close()
+        return theirs.tolist()
+
+    begun = time.monotonic()
+    assert all_well(on_ranks(2, work)) == [[1, 1], [0, 0]]
+    assert time.monotonic() - begun < 20  # before, 30 s
+
+
+def test_a_stranger_is_not_taken_for_a_member():
+    """Neither with another secret, nor with the proof of another purpose, nor with numbers that no thread has."""
+    problems = []
+
+    def work(communicator):
+        (connection,) = connect_threads(communicator, 1, lambda: False)
+        board = connection._switchboard
         mine, theirs = np.full(2, communicator.rank, np.float32), np.zeros(2, np.float32)
         if communicator.rank == 1:
-            with socket.create_connection(("127.0.0.1", ports[0])) as stranger:
-                stranger.sendall(bytes(16) + (1).to_bytes(8, "little"))
-                connection.swap(0, mine, theirs)
-                assert stranger.recv(1) == b""
-        else:
-            connection.swap(1, mine, theirs)
+            address = board.everybody[0].endpoints[communicator.host]
+            for secret, purpose in ((new_secret(), "wide"), (board.secret, "stalls")):
+                with pytest.raises(ConnectionResetError) as error:
+                    call(address, secret, purpose, caller=1, called=0, patience_s=0.2)
+                problems.append(error)
+            for caller, called in ((0, 0), (2, 0), (1, 1), (1, 7), (-1, 0)):
+                with call(address, board.secret, "wide", caller=caller, called=called) as refused:
+                    assert refused.recv(1) == b""
+        communicator.barrier()
+        connection.swap(1 - communicator.rank, mine, theirs)
         communicator.barrier()
         connection.close()
         return theirs.tolist()
 
     assert all_well(on_ranks(2, work)) == [[1, 1], [0, 0]]
+    assert len(problems) == 2
 
 
 def test_members_that_are_not_at_the_same_swap_notice():

@@ -1,11 +1,22 @@
-"""Rank 1 takes another way through the program than the others and leaves out a collective."""
+"""Rank 1 takes another way through the program than the others and leaves out a collective.
 
+With ``attacked``, it first sends garbage to the stall watches of all ranks, and holds half-open connections to them.
+"""
+
+import contextlib
+import sys
 import time
 
+from tests.collective.attacks import attack
 from xmc_tf.collective.communicator import choose
+from xmc_tf.collective.stalls import settings
 
 world = choose()
 world.barrier()
 if world.rank == 1:
-    time.sleep(600)
+    with contextlib.ExitStack() as held:
+        if "attacked" in sys.argv:
+            for peer in settings._watch._peers:
+                held.enter_context(attack(peer.endpoints[world.host]))
+        time.sleep(600)
 world.allgather(world.rank)

@@ -20,7 +20,7 @@ from xmc_tf.common.atomic import atomic_file
 
 # What tells one run from another, the best first.
 _RUN_VARIABLES = (
-    "XMC_TF_LAUNCH_TOKEN",
+    "XMC_TF_LAUNCH_SECRET_FILE",
     "PMIX_NAMESPACE",
     "OMPI_MCA_orte_hnp_uri",
     "OMPI_MCA_ess_base_jobid",

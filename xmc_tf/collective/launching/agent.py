@@ -16,11 +16,13 @@ import threading
 from collections.abc import Sequence
 from typing import IO
 
+from xmc_tf.collective.channels.handshake import call
 from xmc_tf.collective.launching import cores, messages
 from xmc_tf.common.processes import die_with_parent
 
 PATIENCE_S = 5.0  # between asking a worker to end and making it
 _LONGEST_LINE = 1 << 16
+_JOIN_S = 30.0  # to reach the launcher
 
 
 class Agent:
@@ -28,11 +30,10 @@ class Agent:
 
     Args:
         launcher: the connection to it.
-        rank: the worker's.
     """
 
-    def __init__(self, launcher: socket.socket, rank: int) -> None:
-        self._launcher, self._rank = launcher, rank
+    def __init__(self, launcher: socket.socket) -> None:
+        self._launcher = launcher
         self._sending = threading.Lock()
         self._stopping = threading.Event()
 
@@ -50,8 +51,6 @@ class Agent:
         signal.signal(signal.SIGTERM, lambda *_: self._stop(worker))
         self._send(
             messages.HELLO,
-            token=os.environ[messages.TOKEN],
-            rank=self._rank,
             local_rank=local_rank,
             host=socket.gethostname(),
             pid=worker.pid,
@@ -114,12 +113,11 @@ def main() -> None:
     arguments = parser.parse_args()
     rank, local_rank, local_size = messages.own_place()
     share = cores.take_share(local_rank, local_size, arguments.threads, pin=not arguments.no_pin)
-    host, _, port = os.environ[messages.ADDRESS].rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as launcher:
-        launcher.settimeout(None)
+    address, secret = messages.launcher_of(dict(os.environ))
+    with call(address, secret, messages.PURPOSE, caller=rank, patience_s=_JOIN_S) as launcher:
         # Lines at once; a fatal signal shows where in the program it struck.
         environment = {"PYTHONFAULTHANDLER": "1"} | dict(os.environ) | share | {"PYTHONUNBUFFERED": "1"}
-        status = Agent(launcher, rank).run(arguments.command, environment, local_rank)
+        status = Agent(launcher).run(arguments.command, environment, local_rank)
     sys.stdout.flush()
     # At once: a worker that has failed has no time to lose, and its agent nothing to put away.
     os._exit(128 - status if status < 0 else status)

@@ -1,33 +1,31 @@
-"""What the launcher and the ranks' agents tell one another: one JSON object a line, over TCP."""
+"""Messages between the launcher and the ranks' agents: JSON objects on an authenticated connection."""
 
-import json
 import os
+from pathlib import Path
 from typing import Any
 
-# In the agents' environment: where the launcher listens, and what proves that they are its own.
-ADDRESS = "XMC_TF_LAUNCH_ADDRESS"
-TOKEN = "XMC_TF_LAUNCH_TOKEN"
+from xmc_tf.collective.channels.frames import frame
 
-# An agent's: HELLO once, then LINE for each line of its worker, and END with the worker's status.
-# The launcher's: STOP.
+# In the agents' environment: the address of the launcher, and the file that holds the secret of the run. The secret
+# itself must not be in the environment: horovodrun writes every variable on the command lines of the ranks.
+ADDRESS = "XMC_TF_LAUNCH_ADDRESS"
+SECRET_FILE = "XMC_TF_LAUNCH_SECRET_FILE"
+PURPOSE = "launch"
+
+# From an agent: HELLO once, then LINE for each line of its rank's output, and END with the rank's status.
+# From the launcher: STOP.
 HELLO, LINE, END, STOP = "hello", "line", "end", "stop"
 
 
 def pack(kind: str, **fields: Any) -> bytes:
-    """One message."""
-    return json.dumps({"kind": kind, **fields}).encode() + b"\n"
+    """Return one message as bytes."""
+    return frame({"kind": kind, **fields})
 
 
-class Unpacker:
-    """Messages out of bytes that come in any pieces."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """The messages that are complete with these bytes."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in lines]
+def launcher_of(environment: dict[str, str]) -> tuple[tuple[str, int], bytes]:
+    """Return the launcher's address and the secret of the run."""
+    host, _, port = environment[ADDRESS].rpartition(":")
+    return (host, int(port)), Path(environment[SECRET_FILE]).read_bytes()
 
 
 def own_place() -> tuple[int, int, int]:

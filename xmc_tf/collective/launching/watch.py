@@ -1,27 +1,36 @@
 """The launcher's side of a run: shows what the ranks say, notices the first that fails, and ends the others."""
 
 import contextlib
+import logging
 import os
-import secrets
+import queue
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from xmc_tf.collective.channels import frames
+from xmc_tf.collective.channels.handshake import new_secret
+from xmc_tf.collective.channels.listener import Listener
 from xmc_tf.collective.launching import messages
 from xmc_tf.collective.launching.outcome import RankState, first_failure
+
+log = logging.getLogger(__name__)
 
 GRACE_S = 1.0  # after the first failure, for others to fail too: one of them may have been the cause
 PATIENCE_S = 10.0  # for agents to end their workers, after which the launcher below is ended, and they with it
 
 
 class Watch:
-    """Listens to the agents of one run, all in one thread.
+    """Follows the agents of one run in one thread; only the handshakes with those who connect have their own.
 
     Args:
         size: number of ranks.
@@ -30,22 +39,28 @@ class Watch:
     """
 
     def __init__(self, size: int, address: str, show: Callable[[int, str, str], None]) -> None:
-        self.size, self._show = size, show
+        self.size, self._address, self._show = size, address, show
         self.ranks: dict[int, RankState] = {}
         self.launcher_tail: deque[str] = deque(maxlen=30)
-        self._token = secrets.token_hex(16)
-        self._server = socket.create_server((address, 0))
+        secret = new_secret()
+        self._secret_folder = Path(tempfile.mkdtemp(prefix="xmc_tf-launch-"))  # readable by this user only
+        (self._secret_folder / "secret").write_bytes(secret)
+        self._joining: queue.SimpleQueue[tuple[socket.socket, int]] = queue.SimpleQueue()
+        self._listener = Listener(
+            [address], secret, messages.PURPOSE, lambda connection, caller, _: self._joining.put((connection, caller))
+        )
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._server, selectors.EVENT_READ, self._accept)
         self._agents: dict[int, socket.socket] = {}
         self._open: set[socket.socket] = set()
         self._stopped_at: float | None = None
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the agents have to find in theirs."""
-        host, port = self._server.getsockname()[:2]
-        return {messages.ADDRESS: f"{host}:{port}", messages.TOKEN: self._token}
+        """The variables that the agents must find in theirs."""
+        return {
+            messages.ADDRESS: f"{self._address}:{self._listener.ports[self._address]}",
+            messages.SECRET_FILE: str(self._secret_folder / "secret"),
+        }
 
     def follow(self, launcher: subprocess.Popen[bytes], start_timeout: float) -> None:
         """Returns when everything has ended; ``ranks`` says how.
@@ -61,6 +76,7 @@ class Watch:
         while gone_at is None or (self._open and time.monotonic() - gone_at < GRACE_S):
             for key, _ in self._selector.select(timeout=0.1):
                 key.data(key.fileobj)
+            self._let_join()
             now = time.monotonic()
             if gone_at is None and launcher.poll() is not None:
                 gone_at = now
@@ -82,9 +98,13 @@ class Watch:
 
     def close(self) -> None:
         """Lets go of all connections; an agent that is still there takes that for the word to stop."""
-        for connection in [*self._open, self._server]:
+        self._listener.close()
+        while not self._joining.empty():
+            self._joining.get()[0].close()
+        for connection in self._open:
             connection.close()
         self._selector.close()
+        self._forget_secret()
 
     def first_failure(self) -> RankState | None:
         """The rank that failed first."""
@@ -94,10 +114,20 @@ class Watch:
         """Ranks of which nothing was heard."""
         return sorted(set(range(self.size)) - set(self.ranks))
 
-    def _accept(self, server: socket.socket) -> None:
-        connection, _ = server.accept()
-        self._open.add(connection)
-        self._selector.register(connection, selectors.EVENT_READ, _Agent(self))
+    def _let_join(self) -> None:
+        """Takes over the connections that the listener has authenticated."""
+        while not self._joining.empty():
+            connection, rank = self._joining.get()
+            if not 0 <= rank < self.size or rank in self.ranks or rank in self._agents:
+                log.debug("refused a connection of rank %d of %d", rank, self.size)
+                connection.close()
+                continue
+            self._agents[rank] = connection
+            self._open.add(connection)
+            self._selector.register(connection, selectors.EVENT_READ, _Agent(self, rank))
+
+    def _forget_secret(self) -> None:
+        shutil.rmtree(self._secret_folder, ignore_errors=True)
 
     def _launcher_says(self, stream: Any) -> None:
         data = os.read(stream.fileno(), 1 << 16)
@@ -105,50 +135,55 @@ class Watch:
             self._selector.unregister(stream)
         self.launcher_tail.extend(line for line in data.decode(errors="replace").splitlines() if line.strip())
 
-    def hear(self, connection: socket.socket, rank: int | None, message: dict[str, Any]) -> int | None:
-        """Takes in one message; gives the rank that it is from, None for a stranger's."""
-        if message["kind"] == messages.HELLO and secrets.compare_digest(message["token"], self._token):
-            rank = int(message["rank"])
-            self._agents[rank] = connection
-            self.ranks[rank] = RankState(
-                rank, message["host"], message["pid"], message["cores"], last_line_at=time.monotonic()
-            )
-            if self._stopped_at is not None:
-                connection.sendall(messages.pack(messages.STOP))
-        elif rank is not None and message["kind"] == messages.LINE:
-            state = self.ranks[rank]
-            (state.output if message["stream"] == "out" else state.errors).append(message["text"])
-            state.last_line_at = time.monotonic()
-            self._show(rank, message["stream"], message["text"])
-        elif rank is not None and message["kind"] == messages.END:
-            state = self.ranks[rank]
-            state.status, state.stopped, state.ended_at = message["status"], message["stopped"], time.monotonic()
-        return rank
+    def hear(self, rank: int, message: dict[str, Any]) -> None:
+        """Takes in one message of a rank's agent.
 
-    def lose(self, connection: socket.socket, rank: int | None) -> None:
-        """A connection has ended: after its worker's end, or without a word."""
+        Raises:
+            FrameError: the message is not one of an agent.
+        """
+        kind, state = frames.text_of(message, "kind"), self.ranks.get(rank)
+        if kind == messages.HELLO and state is None:
+            host, pid = frames.text_of(message, "host"), frames.number_of(message, "pid")
+            cores = [int(core) for core in message["cores"]]
+            self.ranks[rank] = RankState(rank, host, pid, cores, last_line_at=time.monotonic())
+            if len(self.ranks) == self.size:
+                self._forget_secret()
+            if self._stopped_at is not None:
+                self._agents[rank].sendall(messages.pack(messages.STOP))
+        elif kind == messages.LINE and state is not None:
+            stream, text = frames.text_of(message, "stream"), frames.text_of(message, "text")
+            (state.output if stream == "out" else state.errors).append(text)
+            state.last_line_at = time.monotonic()
+            self._show(rank, stream, text)
+        elif kind == messages.END and state is not None:
+            state.status, state.stopped = frames.number_of(message, "status"), bool(message["stopped"])
+            state.ended_at = time.monotonic()
+        else:
+            raise frames.FrameError(f"unexpected message {kind!r}")
+
+    def lose(self, connection: socket.socket, rank: int) -> None:
+        """Forgets a connection that has ended: after its rank's end, or unexpectedly."""
         self._selector.unregister(connection)
         self._open.discard(connection)
         connection.close()
-        if rank is not None:
-            del self._agents[rank]
-            if self.ranks[rank].ended_at is None:
-                self.ranks[rank].ended_at = time.monotonic()
+        del self._agents[rank]
+        if rank in self.ranks and self.ranks[rank].ended_at is None:
+            self.ranks[rank].ended_at = time.monotonic()
 
 
 class _Agent:
-    """What is to be done when an agent's connection has something to say."""
+    """Reads an agent's connection when there is something to read."""
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch, self._unpacker = watch, messages.Unpacker()
-        self._rank: int | None = None
+    def __init__(self, watch: Watch, rank: int) -> None:
+        self._watch, self._rank, self._unpacker = watch, rank, frames.Unpacker()
 
     def __call__(self, connection: socket.socket) -> None:
         try:
             data = connection.recv(1 << 16)
             for message in self._unpacker.feed(data):
-                self._rank = self._watch.hear(connection, self._rank, message)
-        except (OSError, ValueError, KeyError, TypeError):  # gone, or never one of ours
+                self._watch.hear(self._rank, message)
+        except (OSError, ValueError, KeyError, TypeError) as error:  # the connection is gone, or breaks the protocol
+            log.debug("rank %d: %s", self._rank, error)
             data = b""
         if not data:
             self._watch.lose(connection, self._rank)

@@ -6,11 +6,8 @@ The threads talk over connections of their own, and only when somebody has waite
 """
 
 import atexit
-import contextlib
-import json
 import logging
 import os
-import secrets
 import socket
 import sys
 import threading
@@ -19,27 +16,33 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
+from xmc_tf.collective.channels import frames
+from xmc_tf.collective.channels.addresses import addresses_by_host
+from xmc_tf.collective.channels.handshake import call, new_secret
+from xmc_tf.collective.channels.listener import Listener
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.stalls.marks import MARKS
 from xmc_tf.collective.stalls.report import describe
 from xmc_tf.collective.stalls.state import State, own_state
 from xmc_tf.common.processes import process_state
+from xmc_tf.common.wire_format import register
 
 log = logging.getLogger(__name__)
 
 WARN_S = 60.0
 _ANSWER_S = 2.0  # for one that is asked; the thread that answers needs no more than a moment
 _WORD_S = 6.0  # for the one that is to speak, before another does
+_PURPOSE = "stalls"
 _LINGER_S = 3.0  # before the others end: the speaker is to be the first, whose words are then quoted
 
 
+@register
 class Peer(NamedTuple):
-    """Where the watch of a rank listens."""
+    """Where the watch of a rank listens: address and port for the ranks of each host."""
 
     pid: int
     host: str
-    names: tuple[str, ...]
-    port: int
+    endpoints: dict[str, tuple[str, int]]
 
 
 class StallWatch:
@@ -54,34 +57,28 @@ class StallWatch:
     def __init__(self, world: Communicator, timeout: float | None, warn_after: float = WARN_S) -> None:
         self.rank, self.host = world.rank, world.host
         self.timeout, self.warn_after = timeout, warn_after
-        one_host = len(set(world.allgather(world.host))) == 1
-        self._server = socket.create_server(("127.0.0.1" if one_host else "", 0), backlog=128)
-        names = ("127.0.0.1",) if one_host else _own_names()
-        self._token = world.broadcast(secrets.token_hex(16))
-        self._peers = world.allgather(Peer(os.getpid(), world.host, names, self._server.getsockname()[1]))
+        addresses = addresses_by_host(world)
+        self._secret = world.broadcast(new_secret())
         self._over, self._told = threading.Event(), threading.Event()
-        self._threads = [
-            threading.Thread(target=work, name=f"xmc_tf {work.__name__}", daemon=True)
-            for work in (self._listen, self._look)
-        ]
+        self._listener = Listener(addresses.values(), self._secret, _PURPOSE, self._welcome)
+        ports = self._listener.ports
+        endpoints = {host: (address, ports[address]) for host, address in addresses.items()}
+        self._peers = world.allgather(Peer(os.getpid(), world.host, endpoints))
+        self._thread = threading.Thread(target=self._look, name="xmc_tf stall watch", daemon=True)
 
     def start(self) -> None:
         """Begins to watch; ends with the process."""
         MARKS.kept = True
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
         # Before the interpreter takes TensorFlow apart, which the thread reads counters with.
         atexit.register(self.stop)
 
     def stop(self) -> None:
         """Ends the watch, and not the run."""
         self._over.set()
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for somebody to ask
-        self._server.close()
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(timeout=_ANSWER_S)
+        self._listener.close()
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout=_ANSWER_S)
         atexit.unregister(self.stop)
 
     def _limit(self) -> float:
@@ -131,9 +128,9 @@ class StallWatch:
             for rank, answer in enumerate(self._ask(range(len(self._peers)), {}))
         ]
 
-    def _heard(self, rank: int, answer: dict | str) -> State:
-        if isinstance(answer, dict):
-            return State(**answer)
+    def _heard(self, rank: int, answer: State | str) -> State:
+        if isinstance(answer, State):
+            return answer
         peer, silence = self._peers[rank], answer
         if peer.host == self.host:
             state = process_state(peer.pid)
@@ -141,13 +138,13 @@ class StallWatch:
                 silence = "is stopped, by a signal or a debugger" if state == "stopped" else "has ended"
         return State(rank, peer.pid, peer.host, silence=silence)
 
-    def _ask(self, ranks: Sequence[int], question: dict) -> list[dict | str]:
+    def _ask(self, ranks: Sequence[int], question: dict) -> list[State | str]:
         """Each rank's answer, or why there is none."""
-        answers: list[dict | str] = [""] * len(ranks)
+        answers: list[State | str] = [""] * len(ranks)
 
         def ask(number: int) -> None:
             if ranks[number] != self.rank:
-                answers[number] = self._ask_one(self._peers[ranks[number]], question)
+                answers[number] = self._ask_one(ranks[number], question)
 
         # No pool of threads: those refuse to work while a process ends.
         asking = [threading.Thread(target=ask, args=(number,), daemon=True) for number in range(len(ranks))]
@@ -157,40 +154,50 @@ class StallWatch:
             thread.join()
         return answers
 
-    def _ask_one(self, peer: Peer, question: dict) -> dict | str:
-        problem = "cannot be reached"
-        for name in peer.names:
-            try:
-                with socket.create_connection((name, peer.port), timeout=_ANSWER_S) as connection:
-                    connection.sendall(_line({"token": self._token, **question}))
-                    with connection.makefile("rb") as answer:
-                        return dict(json.loads(answer.readline()))
-            except TimeoutError:
-                return "does not answer: its host hangs, or what it does lets no other thread of it run"
-            except ConnectionRefusedError:
-                problem = "has ended, or is about to"
-            except (OSError, ValueError) as error:
-                problem = f"cannot be asked where it is ({error})"
-        return problem
+    def _ask_one(self, rank: int, question: dict) -> State | str:
+        address = self._peers[rank].endpoints[self.host]
+        try:
+            with call(
+                address, self._secret, _PURPOSE, caller=self.rank, called=rank, patience_s=_ANSWER_S
+            ) as connection:
+                connection.sendall(frames.frame(question))
+                return _state_of(rank, frames.receive(connection, _ANSWER_S))
+        except TimeoutError:
+            return "does not answer: its host hangs, or what it does lets no other thread of it run"
+        except ConnectionRefusedError:
+            return "has ended, or is about to"
+        except (OSError, ValueError) as error:
+            return f"cannot be asked where it is ({error})"
 
-    def _listen(self) -> None:
-        """Answers those who ask."""
-        while not self._over.is_set():
-            try:
-                connection, _ = self._server.accept()
-            except OSError:  # closed
-                return
-            with connection, contextlib.suppress(OSError, ValueError):
-                connection.settimeout(_ANSWER_S)
-                with connection.makefile("rb") as lines:
-                    question = dict(json.loads(lines.readline(4096)))
-                if not secrets.compare_digest(str(question.get("token")), self._token):
-                    continue
-                connection.sendall(_line(asdict(own_state(self.rank, self.host))))
-                if question.get("end"):
-                    self._told.set()
-                    time.sleep(_LINGER_S)
-                    _end()
+    def _welcome(self, connection: socket.socket, caller: int, called: int) -> None:
+        """Answers a rank in a thread of its own: one that sends nothing must not delay the others."""
+        threading.Thread(target=self._answer, args=(connection,), name="xmc_tf stall answer", daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        try:
+            with connection:
+                question = frames.receive(connection, _ANSWER_S)
+                connection.sendall(frames.frame(asdict(own_state(self.rank, self.host))))
+        except (OSError, ValueError) as error:
+            log.debug("a rank that asked for this rank's state: %s", error)
+            return
+        if question.get("end") is True:
+            self._told.set()
+            time.sleep(_LINGER_S)
+            _end()
+
+
+def _state_of(rank: int, answer: dict) -> State:
+    """Return the state that a rank has sent.
+
+    Raises:
+        ValueError: the answer is not a state.
+    """
+    waits = answer.get("waits")
+    if not isinstance(waits, dict) or not all(type(seconds) is float for seconds in waits.values()):
+        raise frames.FrameError("not a state of a rank")
+    host, place = frames.text_of(answer, "host"), frames.text_of(answer, "place")
+    return State(rank, frames.number_of(answer, "pid"), host, waits, place)
 
 
 def _end() -> None:
@@ -198,13 +205,3 @@ def _end() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1)
-
-
-def _line(content: dict) -> bytes:
-    return json.dumps(content).encode() + b"\n"
-
-
-def _own_names() -> tuple[str, ...]:
-    """By what other hosts may reach this one, the best first."""
-    given = [os.environ.get("HOROVOD_HOSTNAME", ""), socket.getfqdn(), socket.gethostname()]
-    return tuple(dict.fromkeys(name for name in given if name and name != "localhost"))

@@ -1,26 +1,32 @@
 """Connections between the threads of all ranks, by which those who solve a problem together swap arrays.
 
 Sockets and not the ranks' communicator: its calls are made by all ranks in one order, and a team is made of a few
-threads, while all others go on with something else. Each thread listens at a port of its own; two connect when they
-first swap.
+threads, while all others go on with something else. Each rank has one listener for all its threads; two threads connect
+when they first swap.
 """
 
-import os
-import secrets
+import logging
 import select
 import socket
 import struct
+import threading
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from xmc_tf.collective.channels.addresses import addresses_by_host
+from xmc_tf.collective.channels.handshake import HANDSHAKE_S, StrangerError, call, new_secret
+from xmc_tf.collective.channels.listener import Listener
 from xmc_tf.collective.communicator import Communicator
+from xmc_tf.common.wire_format import register
+
+log = logging.getLogger(__name__)
 
 _LOOK_S = 0.2  # how often one that waits asks whether it still has to
-_PATIENCE_S = 10.0  # for a connection to be made
-_SECRET_BYTES = 16
-_HELLO = struct.Struct(f"<{_SECRET_BYTES}sq")  # the secret, and which thread it is
+_PATIENCE_S = 60.0  # for a connection to a rank that is there, but does not answer
+_PURPOSE = "wide"
 _HEADER = struct.Struct("<qq")  # which swap between the two it is, and how many bytes follow
 
 
@@ -28,13 +34,70 @@ class StoppedError(Exception):
     """Another thread of this rank has failed."""
 
 
+@register
 class Address(NamedTuple):
-    """Where a thread listens."""
+    """Where a thread's rank listens: address and port for the ranks of each host."""
 
     rank: int
     host: str
-    names: tuple[str, ...]
-    port: int
+    endpoints: dict[str, tuple[str, int]]
+
+
+class Switchboard:
+    """The connections that other ranks have made to the threads of this one.
+
+    Args:
+        communicator: the ranks.
+        threads: the number of threads of this rank.
+        stopped: returns whether there is no use in waiting; asked while waiting.
+    """
+
+    def __init__(self, communicator: Communicator, threads: int, stopped: Callable[[], bool]) -> None:
+        self.host, self.stopped = communicator.host, stopped
+        addresses = addresses_by_host(communicator)
+        counts = communicator.allgather(threads)
+        self.first = sum(counts[: communicator.rank])
+        self._own = range(self.first, self.first + threads)
+        self._all = sum(counts)
+        self.secret = communicator.broadcast(new_secret())
+        self._came: dict[tuple[int, int], socket.socket] = {}
+        self._change, self._users = threading.Condition(), threads
+        self._listener = Listener(addresses.values(), self.secret, _PURPOSE, self._welcome)
+        ports = self._listener.ports
+        endpoints = {host: (address, ports[address]) for host, address in addresses.items()}
+        everybodys = communicator.allgather(Address(communicator.rank, communicator.host, endpoints))
+        self.everybody = [address for address, count in zip(everybodys, counts, strict=True) for _ in range(count)]
+
+    def take(self, own: int, other: int) -> socket.socket:
+        """Return the connection that another thread has made to an own one; waits for it."""
+        with self._change:
+            while (own, other) not in self._came:
+                if self.stopped():
+                    raise StoppedError
+                self._change.wait(_LOOK_S)
+            return self._came.pop((own, other))
+
+    def leave(self) -> None:
+        """Stops listening when the last thread of this rank leaves."""
+        with self._change:
+            self._users -= 1
+            last = self._users == 0
+        if last:
+            self._listener.close()
+            for connection in self._came.values():
+                connection.close()
+
+    def _welcome(self, connection: socket.socket, caller: int, called: int) -> None:
+        if called not in self._own or not called < caller < self._all:
+            log.debug("refused a connection from thread %d to thread %d", caller, called)
+            connection.close()
+            return
+        with self._change:
+            before = self._came.pop((called, caller), None)
+            if before is not None:  # the caller has lost patience and calls again
+                before.close()
+            self._came[called, caller] = connection
+            self._change.notify_all()
 
 
 class Connections:
@@ -42,19 +105,13 @@ class Connections:
 
     Args:
         own: its number among the threads of all ranks.
-        server: where it listens.
-        everybody: where all listen.
-        secret: known to the ranks only.
-        stopped: asked while waiting.
+        switchboard: of its rank.
     """
 
-    def __init__(
-        self, own: int, server: socket.socket, everybody: list[Address], secret: bytes, stopped: Callable[[], bool]
-    ) -> None:
-        self._own, self._server, self._everybody, self._secret, self._stopped = own, server, everybody, secret, stopped
+    def __init__(self, own: int, switchboard: Switchboard) -> None:
+        self._own, self._switchboard = own, switchboard
         self._open: dict[int, socket.socket] = {}
         self._swaps: dict[int, int] = {}
-        server.settimeout(_LOOK_S)
 
     def swap(self, other: int, outgoing: np.ndarray, incoming: np.ndarray) -> None:
         """Sends an array to a thread and fills one with what that one sends, both at once: nobody waits in vain.
@@ -66,7 +123,7 @@ class Connections:
         try:
             self._swap(other, outgoing, incoming)
         except OSError as error:  # not as it is: a BrokenPipeError is taken for that of a reader of our output
-            there = self._everybody[other]
+            there = self._switchboard.everybody[other]
             raise ConnectionError(
                 f"rank {there.rank} on {there.host}, with which this rank solves a problem, is gone ({error}); "
                 "the same command, started again, goes on from the last step"
@@ -74,8 +131,9 @@ class Connections:
 
     def close(self) -> None:
         """Ends them all."""
-        for connection in [self._server, *self._open.values()]:
+        for connection in self._open.values():
             connection.close()
+        self._switchboard.leave()
 
     def _swap(self, other: int, outgoing: np.ndarray, incoming: np.ndarray) -> None:
         connection = self._open.get(other) or self._connected(other)
@@ -95,28 +153,29 @@ class Connections:
                     _advance(filling, received)
                     if len(filling) < 2 and header != expected:
                         raise ConnectionAbortedError(f"it speaks of {_HEADER.unpack(header)}, not of {count}")
-            if self._stopped():
+            if self._switchboard.stopped():
                 raise StoppedError
 
     def _connected(self, other: int) -> socket.socket:
-        """A new connection: the one with the larger number calls, which may be long before the other answers."""
-        if self._own > other:
-            connection = _call(self._everybody[other])
-            connection.sendall(_HELLO.pack(self._secret, self._own))
-            self._use(other, connection)
-        while other not in self._open:
-            if self._stopped():
-                raise StoppedError
-            try:
-                connection, _ = self._server.accept()
-            except TimeoutError:
-                continue
-            caller = self._caller(connection)
-            if caller is None:
-                connection.close()
-            else:
-                self._use(caller, connection)
+        """Return a new connection; the thread with the larger number calls."""
+        self._use(other, self._call(other) if self._own > other else self._switchboard.take(self._own, other))
         return self._open[other]
+
+    def _call(self, other: int) -> socket.socket:
+        board, end = self._switchboard, time.monotonic() + _PATIENCE_S
+        address = board.everybody[other].endpoints[board.host]
+        while True:
+            try:
+                return call(
+                    address, board.secret, _PURPOSE, caller=self._own, called=other, patience_s=HANDSHAKE_S
+                )  # fmt: skip
+            except (StrangerError, ConnectionRefusedError):
+                raise
+            except OSError:
+                if time.monotonic() >= end:
+                    raise
+            if board.stopped():
+                raise StoppedError
 
     def _use(self, other: int, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -125,20 +184,6 @@ class Connections:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
         connection.setblocking(False)
         self._open[other] = connection
-
-    def _caller(self, connection: socket.socket) -> int | None:
-        """Who it is; None: not one of us."""
-        connection.settimeout(_PATIENCE_S)
-        hello = b""
-        try:
-            while len(hello) < _HELLO.size:
-                if not (more := connection.recv(_HELLO.size - len(hello))):
-                    return None
-                hello += more
-        except OSError:
-            return None
-        secret, caller = _HELLO.unpack(hello)
-        return caller if secrets.compare_digest(secret, self._secret) else None
 
 
 def connect_threads(communicator: Communicator, threads: int, stopped: Callable[[], bool]) -> list[Connections]:
@@ -149,25 +194,8 @@ def connect_threads(communicator: Communicator, threads: int, stopped: Callable[
         threads: how many this rank has.
         stopped: asked while a thread waits for another.
     """
-    one_host = len(set(communicator.allgather(communicator.host))) == 1
-    servers = [socket.create_server(("127.0.0.1" if one_host else "", 0), backlog=128) for _ in range(threads)]
-    names = ("127.0.0.1",) if one_host else _own_names()
-    secret = communicator.broadcast(secrets.token_bytes(_SECRET_BYTES))
-    mine = [Address(communicator.rank, communicator.host, names, one.getsockname()[1]) for one in servers]
-    everybodys = communicator.allgather(mine)
-    first = sum(map(len, everybodys[: communicator.rank]))
-    everybody = [address for of_rank in everybodys for address in of_rank]
-    return [Connections(first + i, server, everybody, secret, stopped) for i, server in enumerate(servers)]
-
-
-def _call(there: Address) -> socket.socket:
-    problem: OSError = ConnectionError("it has no name")
-    for name in there.names:
-        try:
-            return socket.create_connection((name, there.port), timeout=_PATIENCE_S)
-        except OSError as error:
-            problem = error
-    raise problem
+    board = Switchboard(communicator, threads, stopped)
+    return [Connections(board.first + i, board) for i in range(threads)]
 
 
 def _bytes(array: np.ndarray) -> memoryview:
@@ -180,9 +208,3 @@ def _advance(views: list[memoryview], count: int) -> None:
     views[0] = views[0][count:]
     while views and not len(views[0]):
         del views[0]
-
-
-def _own_names() -> tuple[str, ...]:
-    """By what other hosts may reach this one, the best first."""
-    given = [os.environ.get("HOROVOD_HOSTNAME", ""), socket.getfqdn(), socket.gethostname()]
-    return tuple(dict.fromkeys(name for name in given if name))

@@ -1,0 +1,62 @@
+"""What a stranger on the network can do to a listener: real sockets, real bytes."""
+
+import contextlib
+import resource
+import socket
+import threading
+
+GARBAGE = (
+    b"[" * 60_000,
+    b"5\n",
+    b"\x00" * 24,
+    b"\xff" * 100_000,
+    b"GET / HTTP/1.1\r\n\r\n",
+    b'{"kind": "hello", "token": "", "rank": 0}\n',
+    b"\x80\x05cos\nsystem\n",
+)
+
+
+def connect(address):
+    return socket.create_connection(address, timeout=20)
+
+
+def send(connection, data):
+    """Sends what the other side lets through."""
+    with contextlib.suppress(OSError):
+        connection.sendall(data)
+
+
+@contextlib.contextmanager
+def attack(address, half_open=5):
+    """Garbage of all kinds, each on its own connection, and connections that stay half open; all held in the block."""
+    with contextlib.ExitStack() as held:
+        for data in GARBAGE:
+            send(held.enter_context(connect(address)), data)
+        for number in range(half_open):
+            send(held.enter_context(connect(address)), b"x" * number)
+        yield
+
+
+@contextlib.contextmanager
+def flood(address, connections=1000):
+    """So many connections held at the same time, and new ones without a pause until the block ends."""
+    over = threading.Event()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as held:
+        held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 4 * connections), hard), hard))
+        for _ in range(connections):
+            held.enter_context(connect(address))
+
+        def more():
+            while not over.wait(0.001):
+                with contextlib.suppress(OSError), connect(address):
+                    pass
+
+        thread = threading.Thread(target=more)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()

@@ -1,0 +1,1 @@
+"""Authenticated TCP connections between the processes of one run: the launcher, the stall watch, and wide teams."""

@@ -1,0 +1,161 @@
+"""The handshake: both sides prove that they know the run's secret before any byte of the other is interpreted.
+
+All messages have a fixed size, so that nothing is parsed before the proof is checked:
+
+1. listener to caller: the magic bytes and the listener's nonce;
+2. caller to listener: the caller's nonce, who calls whom, and the caller's proof;
+3. listener to caller: the listener's proof.
+
+A proof is an HMAC over the role, the purpose, both nonces and the two numbers. The nonces are new for each connection,
+so a recorded handshake cannot be replayed. What follows the handshake is neither encrypted nor signed: see
+docs/security.md.
+"""
+
+import hmac
+import os
+import secrets
+import socket
+import struct
+import time
+
+MAGIC = b"xmc_tf 1"
+SECRET_BYTES = 32
+HANDSHAKE_S = 5.0  # for a whole handshake, however the bytes arrive
+_NONCE_BYTES = PROOF_BYTES = 32
+_NUMBERS = struct.Struct("<qq")
+GREETING_BYTES = len(MAGIC) + _NONCE_BYTES
+REPLY_BYTES = _NONCE_BYTES + _NUMBERS.size + PROOF_BYTES
+_RETRY_S = 0.05
+
+
+class StrangerError(ConnectionError):
+    """The other side does not know the secret of this run."""
+
+
+def new_secret() -> bytes:
+    """Return a secret for one run."""
+    return secrets.token_bytes(SECRET_BYTES)
+
+
+def greeting(nonce: bytes) -> bytes:
+    """Return the listener's first message."""
+    return MAGIC + nonce
+
+
+def new_nonce() -> bytes:
+    """Return random bytes that are used once."""
+    return os.urandom(_NONCE_BYTES)
+
+
+def reply(secret: bytes, purpose: str, received: bytes, caller: int, called: int) -> tuple[bytes, bytes]:
+    """Return the caller's answer to a greeting, and the proof that the listener must then send.
+
+    Args:
+        secret: of the run.
+        purpose: what the connection is for; a proof for one purpose is worth nothing for another.
+        received: the listener's greeting.
+        caller: the number of the calling rank or thread.
+        called: the number of the rank or thread that is called.
+
+    Raises:
+        StrangerError: the greeting is not ours.
+    """
+    if len(received) != GREETING_BYTES or not received.startswith(MAGIC):
+        raise StrangerError("it does not speak the protocol of xmc_tf")
+    theirs, mine, numbers = received[len(MAGIC) :], new_nonce(), _NUMBERS.pack(caller, called)
+    proof = _proof(secret, b"caller", purpose, theirs, mine, numbers)
+    return mine + numbers + proof, _proof(secret, b"listener", purpose, theirs, mine, numbers)
+
+
+def check_reply(secret: bytes, purpose: str, nonce: bytes, received: bytes) -> tuple[int, int, bytes]:
+    """Return who calls whom according to a caller's answer, and the listener's proof.
+
+    Raises:
+        StrangerError: the caller does not know the secret, or repeats what it recorded elsewhere.
+    """
+    theirs, numbers = received[:_NONCE_BYTES], received[_NONCE_BYTES : _NONCE_BYTES + _NUMBERS.size]
+    proof = _proof(secret, b"caller", purpose, nonce, theirs, numbers)
+    if not hmac.compare_digest(proof, received[_NONCE_BYTES + _NUMBERS.size :]):
+        raise StrangerError("it does not know the secret of this run")
+    caller, called = _NUMBERS.unpack(numbers)
+    return caller, called, _proof(secret, b"listener", purpose, nonce, theirs, numbers)
+
+
+def call(
+    address: tuple[str, int],
+    secret: bytes,
+    purpose: str,
+    *,
+    caller: int,
+    called: int = 0,
+    patience_s: float = 2 * HANDSHAKE_S,
+) -> socket.socket:
+    """Return an authenticated connection, in blocking mode.
+
+    A listener under attack may drop a connection before its turn comes, so the call is repeated until the time is up.
+
+    Args:
+        address: host and port of the listener.
+        secret: of the run.
+        purpose: that of the listener.
+        caller: the number of this rank or thread.
+        called: the number of the rank or thread that is called.
+        patience_s: seconds for all attempts together.
+
+    Raises:
+        StrangerError: what listens there does not know the secret.
+        ConnectionRefusedError: nothing listens there.
+        TimeoutError: no answer in time.
+        OSError: the network's own errors.
+    """
+    end = time.monotonic() + patience_s
+    while True:
+        try:
+            return _attempt(address, secret, purpose, caller, called, min(end, time.monotonic() + HANDSHAKE_S))
+        except (StrangerError, ConnectionRefusedError):
+            raise
+        except OSError:
+            if time.monotonic() + _RETRY_S >= end:
+                raise
+        time.sleep(_RETRY_S)
+
+
+def _attempt(
+    address: tuple[str, int], secret: bytes, purpose: str, caller: int, called: int, end: float
+) -> socket.socket:
+    connection = socket.create_connection(address, timeout=_left(end))
+    try:
+        answer, proof = reply(secret, purpose, _receive(connection, GREETING_BYTES, end), caller, called)
+        connection.settimeout(_left(end))
+        connection.sendall(answer)
+        if not hmac.compare_digest(_receive(connection, PROOF_BYTES, end), proof):
+            raise StrangerError("it does not know the secret of this run")
+        connection.settimeout(None)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _receive(connection: socket.socket, count: int, end: float) -> bytes:
+    received = b""
+    while len(received) < count:
+        connection.settimeout(_left(end))
+        if not (more := connection.recv(count - len(received))):
+            raise ConnectionResetError("it closed the connection during the handshake")
+        received += more
+    return received
+
+
+def _left(end: float) -> float:
+    if (left := end - time.monotonic()) <= 0:
+        raise TimeoutError("timed out")
+    return left
+
+
+def _proof(secret: bytes, role: bytes, purpose: str, listeners: bytes, callers: bytes, numbers: bytes) -> bytes:
+    if len(secret) != SECRET_BYTES:
+        raise ValueError(f"the secret has {len(secret)} bytes, not {SECRET_BYTES}")
+    name = purpose.encode()
+    message = MAGIC + role + len(name).to_bytes(2, "little") + name + listeners + callers + numbers
+    return hmac.digest(secret, message, "sha256")
