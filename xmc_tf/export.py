@@ -122,8 +122,12 @@ def _load(folder: str) -> tuple[Any, Any]:
 
 
 def _kind(folder: Path) -> str:
-    """What kind of model it is; rankers of the peer's have no such file."""
-    return str(read_facts(folder).get("model")) if (folder / "params.json").exists() else ""
+    """The kind of model: XTransformer or XLinear, also for folders of PECOS."""
+    if (folder / "params.json").exists():
+        return str(read_facts(folder).get("model"))
+    from xmc_tf.pipeline.pecos_folder import pecos_class
+
+    return pecos_class(folder)
 
 
 def _measure(arguments: argparse.Namespace, model: Any, texts: Any, truth: Any) -> None:

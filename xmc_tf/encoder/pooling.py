@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
 
-POOLINGS = ("mean", "cls", "pooler", "max", "last")
+POOLINGS = ("mean", "cls", "pooler", "max", "last", "last_tanh")  # the last one is PECOS's for XLNet
 OWN_FILE = "pooling.json"
 
 # The fields of sentence-transformers' file that are true, and what that is here.
@@ -49,9 +49,10 @@ def pool(pooling: str, states: tf.Tensor, mask: tf.Tensor, pooler: tf.Tensor | N
     if pooling == "pooler":
         return tf.cast(pooler, tf.float32)
     states = tf.cast(states, tf.float32)
-    if pooling == "last" or (pooling == "cls" and last_is_cls):
+    if pooling in ("last", "last_tanh") or (pooling == "cls" and last_is_cls):
         last = tf.reduce_sum(mask, axis=1) - 1
-        return tf.gather(states, tf.maximum(last, 0), axis=1, batch_dims=1)
+        found = tf.gather(states, tf.maximum(last, 0), axis=1, batch_dims=1)
+        return tf.tanh(found) if pooling == "last_tanh" else found
     if pooling == "cls":
         return states[:, 0]
     count = tf.reduce_sum(mask, axis=1, keepdims=True)

@@ -15,6 +15,7 @@ from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
 from xmc_tf.encoder.sources import Source, quiet_transformers
+from xmc_tf.encoder.tokenizer_kind import inferred_type, note_defaults
 
 Text = str | bytes
 _AT_ONCE = 1024
@@ -73,7 +74,11 @@ class TextTokenizer:
         source = Source(name_or_folder, "tokenizer", cache_dir)
         with quiet_transformers(), verified(source.folder, skip=_WEIGHTS):
             try:
-                return cls(AutoTokenizer.from_pretrained(source.name, cache_dir=source.cache_dir, use_fast=True))
+                found = AutoTokenizer.from_pretrained(
+                    source.name, cache_dir=source.cache_dir, use_fast=True, **inferred_type(source.folder)
+                )
+                note_defaults(source.folder, found)
+                return cls(found)
             except InputError:
                 raise
             except ImportError as error:

@@ -88,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
     )
     data.add_argument("--text-path", metavar="FILE", help="the texts, under any name")
     data.add_argument("-y", "--label-path", metavar="FILE", help="labels of the documents, .npz (documents × labels)")
-    data.add_argument("-m", "--model-folder", metavar="DIR", help="where the model goes")
+    data.add_argument("-m", "--model-folder", metavar="DIR", help="the model to write; PECOS loads its folder ranker")
     data.add_argument("--labels", metavar="FILE", help="label names, one a line, in column order")
     data.add_argument("-r", "--rel-path", metavar="FILE", help="relevance of the labels, for cost-sensitive training")
     data.add_argument("-um", "--usn-match-path", metavar="FILE", help="negatives: documents × leaf clusters")

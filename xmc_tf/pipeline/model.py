@@ -30,6 +30,7 @@ from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParam
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, Texts, TrainingInputs
 from xmc_tf.pipeline.parts import PARTS, Parts
+from xmc_tf.pipeline.pecos_folder import convert_parts, pecos_class, read_pecos_folder
 from xmc_tf.pipeline.prediction import Wishes, named, predict, vectors_of
 from xmc_tf.pipeline.stages import Stages
 from xmc_tf.pipeline.training import Made, make_parts
@@ -151,17 +152,38 @@ class XTransformer(Parts):
             made_in: where it is filled until it is whole, instead of beside its place.
         """
         folder = Path(folder)
+        from_pecos = bool(pecos_class(self.folder))
+        if from_pecos and folder.exists() and folder.samefile(self.folder):
+            raise InputError(
+                f"{folder} is the folder of PECOS that this model was loaded from",
+                expected="another folder for the converted model",
+                fix="save it elsewhere; PECOS's files stay as they are",
+            )
         refuse_to_overwrite(folder)
         with atomic_folder(folder, made_in) as part:
-            for name, source in self.parts.items():
-                shutil.copytree(source, part / name, copy_function=_link_or_copy)
+            facts = self.facts
+            if from_pecos:
+                facts = convert_parts(self, part)
+            else:
+                for name, source in self.parts.items():
+                    shutil.copytree(source, part / name, copy_function=_link_or_copy)
             write_names(part, self.names)
-            write_facts(part, self.facts)
+            write_facts(part, facts)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Reads a model's folder."""
+        """Reads a model's folder, or a folder of ``pecos.xmc.xtransformer``; ``save`` converts that one."""
         folder = Path(folder)
+        if pecos := pecos_class(folder):
+            if pecos != "XTransformer":
+                raise InputError(
+                    f"{folder} is not an XR-Transformer model",
+                    expected="a folder of xmc_tf.train or pecos.xmc.xtransformer.train",
+                    received=f"a part of one or another model: PECOS's {pecos[:40]}",
+                    fix="give the whole model's folder; python -m xmc_tf.linear.predict reads PECOS's XLinearModel",
+                )
+            parts, facts = read_pecos_folder(folder)
+            return cls(parts, facts, where=folder)
         facts = read_facts(folder)
         if facts.get("model") != "XTransformer":
             raise InputError(

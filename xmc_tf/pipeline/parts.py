@@ -89,7 +89,7 @@ class Parts:
         """The encoder."""
         from xmc_tf.encoder import Encoder
 
-        return Encoder.load(self.parts["encoder"])
+        return Encoder.load(self.parts["encoder"], pooling=str(self.facts.get("pooling", "auto")))
 
     @cached_property
     def tokenizer(self) -> "TextTokenizer":
@@ -109,7 +109,11 @@ class Parts:
         from xmc_tf.collective.solo import Solo
         from xmc_tf.collective.strategy import CollectiveStrategy
         from xmc_tf.matcher.matcher import Matcher
+        from xmc_tf.matcher.pecos_head import load_pecos_head
 
         # Whole in every process, which answers its own documents; training has seen to it that heads are not huge.
-        with verified(self.parts["head"]):
-            return Matcher.load(self.parts["head"], CollectiveStrategy(Solo()))
+        place, strategy = self.parts["head"], CollectiveStrategy(Solo())
+        if place.is_file():
+            return load_pecos_head(place, strategy, self.nr_labels, int(self.facts["embedding_dim"]))
+        with verified(place):
+            return Matcher.load(place, strategy)

@@ -15,6 +15,7 @@ from xmc_tf.tree.grouping import upper_splits
 from xmc_tf.tree.label_tree import LabelTree
 
 CONFIG = "config.json"
+RANKER = Path("ranker", "param.json")  # in a folder of linear rankers
 
 
 def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = None) -> LabelTree:
@@ -24,8 +25,9 @@ def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = No
         >>> tree = load_chain("model/tree")
 
     Args:
-        path: a folder of ``config.json`` and ``C0.npz``, ``C1.npz`` …, or one matrix of labels × clusters (.npz), above
-            whose clusters the levels are then made: each ``nr_splits`` neighbours get one parent.
+        path: a folder of ``config.json`` and ``C0.npz``, ``C1.npz`` …, a folder of linear rankers (``param.json`` and
+            ``ranker/``), or one matrix of labels × clusters (.npz), above whose clusters the levels are then made: each
+            ``nr_splits`` neighbours get one parent.
         nr_splits: for a single matrix, the most children of a node.
         min_codes: for a single matrix, that many nodes may be right below the root; None: ``nr_splits``.
 
@@ -37,13 +39,15 @@ def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = No
             parents or none.
     """
     path = Path(path)
-    with verified(path, archives=path.glob("C*.npz") if path.is_dir() else [path]):
+    inside = [*path.glob("C*.npz"), *path.glob("ranker/*.model/C.npz")] if path.is_dir() else [path]
+    with verified(path, archives=inside, skip=("W.npz",)):
         return _load(path, nr_splits, min_codes)
 
 
 def _load(path: Path, nr_splits: int, min_codes: int | None) -> LabelTree:
     if path.is_dir():
-        files = [path / f"C{t}.npz" for t in range(_depth(path))]
+        ranker = not (path / CONFIG).exists() and (path / RANKER).is_file()
+        files = _of_ranker(path) if ranker else [path / f"C{t}.npz" for t in range(_depth(path))]
         chain = [_read(file) for file in files]
         _check_fit(files, chain)
     else:
@@ -109,6 +113,20 @@ def _depth(folder: Path) -> int:
             fix="two trees may have been copied over each other: copy it again into an empty folder",
         )
     return depth
+
+
+def _of_ranker(folder: Path) -> list[Path]:
+    """The matrices in a folder of linear rankers, ours or PECOS's, the top first."""
+    files: list[Path] = []
+    while (file := folder / "ranker" / f"{len(files)}.model" / "C.npz").is_file():
+        files.append(file)
+    if not files:
+        raise InputError(
+            f"{folder} holds no label tree",
+            expected="ranker/0.model/C.npz, as linear rankers have it",
+            fix="copy the whole folder again",
+        )
+    return files
 
 
 def _read(file: Path) -> spmatrix:

@@ -184,7 +184,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Shows a label tree, each cluster by the names of its biggest labels.",
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("tree", help="a tree's folder, a model's folder, or a matrix of labels × clusters (.npz)")
+    parser.add_argument("tree", help="a tree, a model (also of PECOS), or a matrix of labels × clusters (.npz)")
     parser.add_argument("--labels", metavar="NAMES.txt", help="label names, one a line; a model brings its own")
     parser.add_argument(
         "-y", "--label-path", metavar="Y.npz", help="documents × labels: shows the most frequent labels first"
@@ -202,7 +202,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     inputs = {"TREE": options.tree, "--labels": options.labels, "-y": options.label_path}
     refuse_output("--dot", options.dot, inputs)
     given = Path(options.tree)
-    inside = given / "tree"
+    inside = given / ("concat_model" if (given / "concat_model").is_dir() else "tree")
     is_model = given.is_dir() and not (given / CONFIG).exists() and inside.is_dir()
     tree = load_chain(inside if is_model else given)
     labels = options.labels
