@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.check``: whether the ranks of a run find one another, and what their messages cost."""
+"""``python -m xmc_tf.check``: whether ranks reach each other and what messages cost, or whether a model is intact."""
 
 import argparse
 import json
@@ -17,6 +17,7 @@ from xmc_tf.collective.checking.shared_folder import ranks_without
 from xmc_tf.collective.communicator import Communicator, choose, rank_and_size
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.model_check import check_model
 
 _DESCRIPTION = """Looks, before a long training does, whether its ranks can work together.
 
@@ -25,12 +26,16 @@ answers that are known, and times them. Start it just as you will start the trai
 
 A rank that hangs, has not started or has died is named after --timeout seconds; the exit status is then 1,
 as it is for a wrong answer or a folder that is not shared. Ranks on several hosts are told apart in this way
-only through a folder that they all see: --rendezvous."""
+only through a folder that they all see: --rendezvous.
+
+With --model it verifies every byte of a model or an export instead, and needs no ranks. The exit status is
+0 if no file is damaged or missing, 1 if one is, 2 if the folder is not a model."""
 
 _EXAMPLES = """examples:
   python -m xmc_tf.launch --np 2 -m xmc_tf.check
   horovodrun -np 4 -H localhost:4 python -m xmc_tf.check --shared-workdir
   mpiexec -n 4 python -m xmc_tf.check --timeout 20 --shared-workdir /data/run
+  python -m xmc_tf.check --model model
 """
 
 
@@ -43,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=cli.HelpFormatter,
     )
     add = parser.add_argument
+    add("--model", metavar="DIR", help="verify the files of this model, PECOS model or export, and nothing else")
     add("--timeout", type=float, default=60.0, metavar="S", help="seconds that one step may take")
     add(
         "--shared-workdir",
@@ -64,8 +70,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs all checks; rank 0 prints."""
+    """Runs all checks of ranks, where rank 0 prints, or verifies a model."""
     args = parser().parse_args(argv)
+    if args.model is not None:
+        _verify(args)
+        return
     if not args.timeout > 0 or not args.megabytes > 0:
         raise InputError("--timeout and --megabytes", expected="numbers above 0")
     if args.communicator != "auto":
@@ -82,6 +91,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     except Exception as error:  # noqa: BLE001 - of Horovod, MPI, TensorFlow: the ranks that are missing say more
         _explain(roll, error)
     if problems:
+        sys.exit(1)
+
+
+def _verify(args: argparse.Namespace) -> None:
+    """Verifies a model's files, and ends with status 1 if one is damaged or missing."""
+    found = check_model(args.model)
+    print(json.dumps(found.to_json()) if args.json else found.to_text())
+    if not found.intact:
         sys.exit(1)
 
 

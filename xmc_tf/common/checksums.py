@@ -94,14 +94,25 @@ class Records:
         if not path.is_file():
             return None
         try:
-            content = json.loads(path.read_bytes())
-        except (ValueError, RecursionError):
+            content = cls.parse(path)
+        except InputError:
             return None  # whoever reads the header says so
-        if not isinstance(content, dict) or "files" not in content:
+        if "files" not in content:
             return None
         if header == MODEL_HEADER and content.get("format") != MODEL_FORMAT:
             return None
         return cls(folder, path, _checked_records(content["files"], path), is_unchanged(content))
+
+    @staticmethod
+    def parse(path: Path) -> dict[str, Any]:
+        """Read a header's content."""
+        try:
+            content = json.loads(path.read_bytes())
+        except (OSError, ValueError, RecursionError) as error:
+            raise InputError(f"{path} cannot be read", expected="JSON", received=str(error), fix=_FIX_MODEL) from None
+        if not isinstance(content, dict):
+            raise InputError(f"{path} does not hold what it should", expected="a JSON object", fix=_FIX_MODEL)
+        return content
 
     @classmethod
     def around(cls, place: Path) -> "Records | None":

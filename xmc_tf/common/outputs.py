@@ -22,7 +22,7 @@ Named = str | Path | Sequence[str | Path] | None
 
 
 @dataclass(frozen=True)
-class _Kind:
+class FolderContent:
     """A kind of folder that commands read.
 
     Args:
@@ -40,17 +40,21 @@ class _Kind:
         return self.parts.fullmatch(name.casefold()) is not None
 
 
-_MODEL = _Kind("the model", re.compile(r"params\.json|param\.json|labels\.txt|tree|features|encoder|head|ranker"))
-_PECOS = _Kind(
+_MODEL = FolderContent(
+    "the model", re.compile(r"params\.json|param\.json|labels\.txt|tree|features|encoder|head|ranker")
+)
+_PECOS = FolderContent(
     "the PECOS model",
     re.compile(r"param\.json|ranker|[wc]\.npz|\d+\.model|text_encoder|text_tokenizer|text_model|concat_model"),
 )
-_EXPORT = _Kind(
+EXPORT_KIND = FolderContent(
     "the exported model",
     re.compile(r"saved_model\.pb|fingerprint\.pb|keras_metadata\.pb|variables|assets|assets\.extra"),
 )
-_TREE = _Kind("the label tree", re.compile(r"config\.json|c\d+\.npz"), is_model=False)
-_FEATURES = _Kind("the TF-IDF", re.compile(r"params\.json|vocabulary\.txt|(keys|columns|idf)\.npy"), is_model=False)
+_TREE = FolderContent("the label tree", re.compile(r"config\.json|c\d+\.npz"), is_model=False)
+_FEATURES = FolderContent(
+    "the TF-IDF", re.compile(r"params\.json|vocabulary\.txt|(keys|columns|idf)\.npy"), is_model=False
+)
 _FIRST_VERSIONS = ("XLinear", "XTransformer")  # wrote models without a format
 
 
@@ -77,7 +81,7 @@ def refuse_output(flag: str, path: str | Path | None, inputs: Mapping[str, Named
             raise _also_read(f"{flag} {path}", other, read)
     # From the outside in: rankers in a model of ours are parts of that model, though PECOS takes them for one.
     for folder, inside in sorted(_around(path), key=lambda found: len(found[0].parts)):
-        kind = _kind_of(folder)
+        kind = kind_of(folder)
         if kind is not None and kind.has_part(inside[0]):
             raise InputError(
                 f"{flag} {path} is part of {kind.what} in {folder}",
@@ -102,11 +106,11 @@ def refuse_model_folder(
     Raises:
         InputError: naming the folder, and the input or the other model.
     """
-    written = _EXPORT if export else _MODEL
+    written = EXPORT_KIND if export else _MODEL
     for other, read in _each(inputs):
         if _same(path, read):
             raise _also_read(f"{flag} {path}", other, read)
-        kept = other in unchanged and _kind_of(Path(path)) is written
+        kept = other in unchanged and kind_of(Path(path)) is written
         for folder, inside in _around(read):
             if not kept and _same(folder, path) and written.has_part(inside[0]):
                 raise InputError(
@@ -116,7 +120,7 @@ def refuse_model_folder(
                     fix=f"move the input elsewhere, or give another folder with {flag}",
                 )
     for folder, inside in _around(path):
-        kind = _kind_of(folder)
+        kind = kind_of(folder)
         if kind is not None and kind.is_model:
             raise InputError(
                 f"{flag} {path} lies inside {kind.what} in {folder}",
@@ -157,7 +161,7 @@ def _also_read(output: str, flag: str, read: str) -> InputError:
 
 def _is_read_there(path: str | Path, folder: str) -> bool:
     """Whether a file is one that the command reads in a folder; of a model, other files than its parts are not."""
-    found, kind = _identity(path), _kind_of(Path(folder))
+    found, kind = _identity(path), kind_of(Path(folder))
     if found is None:
         return False
     with os.scandir(folder) as entries:
@@ -197,10 +201,10 @@ def _same(one: str | Path, other: str | Path) -> bool:
     return first is not None and first == _identity(other)
 
 
-def _kind_of(folder: Path) -> _Kind | None:
+def kind_of(folder: Path) -> FolderContent | None:
     """What kind of folder it is, by its content: parameter files of users are called ``params.json`` too."""
     if (folder / "saved_model.pb").is_file():
-        return _EXPORT
+        return EXPORT_KIND
     if (folder / "params.json").is_file():
         content = _json(folder / "params.json")
         if content is None:  # damaged, or no permission

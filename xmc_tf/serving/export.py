@@ -211,12 +211,12 @@ def export_model(
             "signatures": sorted(signatures),
             "bytes": bytes_,
         }
-        about["files"] = record_files(part, but=[ABOUT])
-        about["checksum"] = checksum_of(about)
-        (part / ABOUT).parent.mkdir()
-        (part / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         if warmup is not None:
             write_warmup(part, *warmup)
+        about["files"] = record_files(part, but=[ABOUT])
+        about["checksum"] = checksum_of(about)
+        (part / ABOUT).parent.mkdir(exist_ok=True)
+        (part / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return Exported(folder, levels, bytes_)
 
 
