@@ -27,6 +27,7 @@ LAYERS = [
         "export",
         "launch",
         "check",
+        "preprocess",
         "demo",
         "playground",
         "linear.train",

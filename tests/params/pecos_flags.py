@@ -54,6 +54,18 @@ _XLINEAR_PREDICT = {
     "--selected-output": "S",
 }  # fmt: skip
 
+_PREPROCESS_BUILD = {
+    "-i": "t", "--input-text-path": "t", "--vectorizer-config-path": "c", "--vectorizer-config-json": "{}", "-m": "M",
+    "--output-model-folder": "M", "--maxsplit": "1", "--text-pos": "0", "-t": "float64", "--dtype": "float64",
+    "--from-file": "true",
+}  # fmt: skip
+_PREPROCESS_RUN = {
+    "-p": "M", "--input-preprocessor-folder": "M", "-i": "t", "--input-text-path": "t", "-x": "X",
+    "--output-inst-path": "X", "--maxsplit": "1", "--text-pos": "0", "-l": "L", "--label-text-path": "L", "-y": "Y",
+    "--output-label-path": "Y", "-r": "R", "--output-rel-path": "R", "--label-pos": "1", "--batch-size": "4",
+    "--use-gpu": "false", "--threads": "2", "--from-file": "true", "--buffer-size": "4096",
+}  # fmt: skip
+
 # PECOS's module → ours.
 OUR_COMMANDS = {
     "pecos.xmc.xlinear.train": "linear.train",
@@ -65,6 +77,8 @@ OUR_COMMANDS = {
     "pecos.distributed.xmc.xlinear.train": "linear.train",
     "pecos.distributed.xmc.xtransformer.train": "train",
     "pecos.distributed.xmc.xtransformer.encode": "encode",
+    "pecos.utils.featurization.text.preprocess build": "preprocess build",
+    "pecos.utils.featurization.text.preprocess run": "preprocess run",
 }
 PECOS_FLAGS = {
     "pecos.xmc.xlinear.train": _XLINEAR_TRAIN,
@@ -84,4 +98,6 @@ PECOS_FLAGS = {
         "--shared-workdir": "W", "--max-shard-size": "100",
     },
     "pecos.distributed.xmc.xtransformer.encode": _DISTRIBUTED_ENCODE,
+    "pecos.utils.featurization.text.preprocess build": _PREPROCESS_BUILD,
+    "pecos.utils.featurization.text.preprocess run": _PREPROCESS_RUN,
 }  # fmt: skip

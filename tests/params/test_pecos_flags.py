@@ -10,16 +10,16 @@ from tests.params.pecos_flags import OUR_COMMANDS, PECOS_FLAGS
 from xmc_tf.params import WITHOUT_EFFECT, add_without_effect, warn_without_effect
 
 # PECOS's short spelling → the flag of the table.
-LONG = {"-mwf": "--main-workload-factor"}
+LONG = {("linear.train", "-mwf"): "--main-workload-factor", ("preprocess build", "-t"): "--dtype"}
 
 
 def parser_of(command):
     """The parser of one of our commands, which demands nothing."""
-    if command == "train":
-        module = importlib.import_module("xmc_tf.pipeline.train_flags")
-    else:
-        module = importlib.import_module(f"xmc_tf.{command}")
-    parser = module.parser()
+    name, _, verb = command.partition(" ")
+    parser = importlib.import_module("xmc_tf.pipeline.train_flags" if name == "train" else f"xmc_tf.{name}").parser()
+    if verb:
+        (commands,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        parser = commands.choices[verb]
     for action in [*parser._actions, *parser._mutually_exclusive_groups]:
         action.required = False
     return parser
@@ -39,8 +39,9 @@ def test_every_flag_has_an_effect_or_a_warning(module, flag, caplog):
     if command not in WITHOUT_EFFECT:
         return
     warn_without_effect(given, command)
-    if reason := WITHOUT_EFFECT[command].get(LONG.get(flag, flag)):
-        assert [record.getMessage() for record in caplog.records] == [f"{LONG.get(flag, flag)} has no effect: {reason}"]
+    flag = LONG.get((command, flag), flag)
+    if reason := WITHOUT_EFFECT[command].get(flag):
+        assert caplog.messages == [f"{flag} has no effect: {reason}"]
     else:
         assert not caplog.records
 

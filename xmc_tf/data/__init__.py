@@ -14,6 +14,7 @@ from xmc_tf.data.checks import (
 from xmc_tf.data.feature_files import load_features
 from xmc_tf.data.features import Features, as_features
 from xmc_tf.data.label_choice import load_label_choice
+from xmc_tf.data.labelled_text import LabelledText
 from xmc_tf.data.labels import load_names
 from xmc_tf.data.matrices import load_matrix, save_matrix
 from xmc_tf.data.output_names import embedding_path, prediction_path
@@ -23,6 +24,7 @@ from xmc_tf.data.tokens import TokenStore
 
 __all__ = [
     "Features",
+    "LabelledText",
     "TextFile",
     "TokenStore",
     "TokenWriter",

@@ -32,6 +32,7 @@ from xmc_tf.params.linear import (
 )
 from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
 from xmc_tf.params.overrides import override_levels
+from xmc_tf.params.pecos_vectorizer import tfidf_of_pecos
 from xmc_tf.params.shared_flags import add_answers, add_layout, add_only_labels, add_verbosity
 from xmc_tf.params.tfidf import TfidfParams
 from xmc_tf.params.tree import HierarchicalKMeansParams
@@ -79,6 +80,7 @@ __all__ = [
     "per_level",
     "skeleton",
     "skeleton_of",
+    "tfidf_of_pecos",
     "truth",
     "warn_without_effect",
     "xtransformer_skeleton",

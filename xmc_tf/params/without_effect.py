@@ -39,14 +39,16 @@ WITHOUT_EFFECT: Mapping[str, Mapping[str, str]] = {
     "linear.train": {
         "--main-workload-factor": "ranks take work as they become free",
     },
-    "preprocess build": {},
+    "preprocess build": {
+        "--dtype": "features are always float32",
+    },
     "preprocess run": {
         "--batch-size": "only vectorizers that are transformers have batches",
         "--use-gpu": "TF-IDF runs on the CPU",
         "--buffer-size": "text files are mapped into memory",
     },
 }
-_SHORT_FORMS = {"--main-workload-factor": ("-mwf",)}
+_SHORT_FORMS = {"--main-workload-factor": ("-mwf",), "--dtype": ("-t",)}
 
 
 def add_without_effect(parser: argparse.ArgumentParser, command: str) -> None:

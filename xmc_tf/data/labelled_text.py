@@ -1,0 +1,127 @@
+"""Files with the labels and the text of a document on each line, as PECOS's preprocessing reads them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.text import TextFile
+
+
+@dataclass(frozen=True)
+class LabelledText:
+    r"""How a line is divided into fields, and which of them are the text and the labels.
+
+    Labels are numbers from 0, separated by commas: ``3,14``. Each may carry a value and a relevance: ``3:1:0.5``, or
+    ``3::0.5`` for the value 1. A line of another file is PECOS's default: ``labels<TAB>text``.
+
+    Example:
+        >>> layout = LabelledText()
+        >>> texts = layout.texts("train.txt")
+        >>> Y, R = layout.labels("train.txt", nr_labels=3956)
+
+    Args:
+        text_pos: which field is the text, from 0.
+        label_pos: which field holds the labels.
+        maxsplit: how often a line is split at most, so that the last field may contain tabs; -1 for no limit.
+    """
+
+    text_pos: int = 1
+    label_pos: int = 0
+    maxsplit: int = -1
+
+    def __post_init__(self) -> None:
+        for flag, value in (("--text-pos", self.text_pos), ("--label-pos", self.label_pos)):
+            if value < 0:
+                raise InputError(f"{flag} is out of range", expected="a whole number from 0", received=str(value))
+
+    def texts(self, path: str | Path) -> list[str]:
+        """Read the text of each line."""
+        return [text for _, text in self._fields(path, self.text_pos)]
+
+    def labels(self, path: str | Path, nr_labels: int) -> tuple[csr_matrix, csr_matrix | None]:
+        """Read the labels of each line.
+
+        Returns:
+            documents × labels, and the relevance of each label where the first line has relevances, else None.
+
+        Raises:
+            InputError: naming the line whose labels cannot be read, or do not exist.
+        """
+        columns: list[int] = []
+        values: list[float] = []
+        relevances: list[float] = []
+        indptr = [0]
+        with_relevance: bool | None = None
+        for line, field in self._fields(path, self.label_pos):
+            if field.strip():
+                if with_relevance is None:
+                    with_relevance = ":" in field
+                for label in field.split(","):
+                    parts = label.split(":")
+                    if len(parts) != (3 if with_relevance else 1):
+                        raise _unreadable(path, line, label, with_relevance)
+                    columns.append(_label(path, line, parts[0], nr_labels))
+                    if with_relevance:
+                        values.append(_number(path, line, parts[1] or "1", label))
+                        relevances.append(_number(path, line, parts[2], label))
+            indptr.append(len(columns))
+        shape = (len(indptr) - 1, nr_labels)
+
+        def matrix(data: list[float]) -> csr_matrix:
+            # The constructor keeps the arrays it is given; adding up labels that a line has twice must not change them.
+            out = csr_matrix((np.array(data, np.float32), np.array(columns, np.int64), np.array(indptr)), shape=shape)
+            out.sum_duplicates()
+            return out
+
+        if with_relevance:
+            return matrix(values), matrix(relevances)
+        return matrix([1.0] * len(columns)), None
+
+    def _fields(self, path: str | Path, position: int) -> Iterator[tuple[int, str]]:
+        """One field of each line, with the line's number from 1."""
+        needed = max(self.text_pos, self.label_pos) + 1
+        for line, text in enumerate(TextFile(path), start=1):
+            fields = text.split("\t", self.maxsplit)
+            if len(fields) < needed:
+                raise InputError(
+                    f"{path}, line {line:,} has too few fields",
+                    expected=f"{needed} fields, separated by tabs (--text-pos {self.text_pos}, "
+                    f"--label-pos {self.label_pos})",
+                    received=f"{len(fields)}: {text[:60]!r}",
+                    fix="check --text-pos; a file that holds only texts is read with --from-file true",
+                )
+            yield line, fields[position]
+
+
+def _label(path: str | Path, line: int, text: str, nr_labels: int) -> int:
+    word = text.strip()
+    if not (word.isascii() and word.isdigit() and len(word) < 19 and int(word) < nr_labels):
+        raise InputError(
+            f"{path}, line {line:,}: not the number of a label",
+            expected=f"a number from 0 to {nr_labels - 1:,}",
+            received=repr(word[:60]),
+            fix="the label text file (-l) needs a line for each label",
+        )
+    return int(word)
+
+
+def _number(path: str | Path, line: int, text: str, label: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise _unreadable(path, line, label, True) from None
+    if not np.isfinite(value):
+        raise _unreadable(path, line, label, True)
+    return value
+
+
+def _unreadable(path: str | Path, line: int, label: str, with_relevance: bool) -> InputError:
+    return InputError(
+        f"{path}, line {line:,}: a label cannot be read",
+        expected="number:value:relevance, as the first labels of the file" if with_relevance else "a number",
+        received=repr(label[:60]),
+    )

@@ -1,0 +1,115 @@
+"""PECOS's vectorizer configurations, as parameters of our TF-IDF."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.params.tfidf import TfidfParams
+
+_ALL = 2**31 - 1
+# Key → the only value that our TF-IDF can do. What is not given is PECOS's default, which is this value too, but for
+# add_one_idf: our weights always have the 1.
+_FIXED: Mapping[str, Any] = {
+    "truncate_length": -1,
+    "max_df_ratio": 1.0,
+    "max_df_cnt": -1,
+    "binary": False,
+    "use_idf": True,
+    "smooth_idf": True,
+    "add_one_idf": True,
+    "keep_frequent_feature": True,
+    "analyzer": "word",
+}
+_TAKEN = ("ngram_range", "max_feature", "min_df_ratio", "min_df_cnt", "sublinear_tf", "norm")
+_WITHOUT_EFFECT = ("buffer_size", "threads")
+
+
+def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
+    """Return the parameters that a vectorizer configuration of PECOS asks for.
+
+    What the configuration does not say has PECOS's default: single words, none left out, case kept, plain counts.
+
+    Example:
+        >>> tfidf_of_pecos('{"type": "tfidf", "kwargs": {"ngram_range": [1, 2]}}', "config.json", 1000).ngram_max
+        2
+
+    Args:
+        text: JSON, with ``type`` and ``kwargs``.
+        place: the file or flag that it comes from, for messages.
+        nr_documents: how many documents there are, of which ``min_df_ratio`` is a share.
+
+    Raises:
+        InputError: naming the key that our TF-IDF cannot do.
+    """
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place} is not JSON", expected="a vectorizer configuration", received=str(error)) from None
+    if not isinstance(config, dict) or config.get("type") != "tfidf":
+        raise InputError(
+            f"{place}: type is not one that can be built here",
+            expected='"type": "tfidf"',
+            received=repr(config.get("type"))[:60] if isinstance(config, dict) else type(config).__name__,
+            fix="use tfidf, or make the features with your vectorizer and give the matrix with -x",
+        )
+    kwargs, norm = _only_vectorizer(config.get("kwargs", {}), place)
+    for key, value in kwargs.items():
+        if key in _FIXED and value != _FIXED[key]:
+            raise _cannot(place, key, json.dumps(_FIXED[key]), value)
+        if key not in (*_FIXED, *_TAKEN, *_WITHOUT_EFFECT):
+            raise InputError(f"{place}: unknown key {key}", expected=", ".join((*_TAKEN, *_FIXED)), received=key)
+    ngrams = kwargs.get("ngram_range", [1, 1])
+    if not (isinstance(ngrams, list) and len(ngrams) == 2 and ngrams[0] == 1 and type(ngrams[1]) is int):
+        raise _cannot(place, "ngram_range", "[1, n]", ngrams)
+    share, count = kwargs.get("min_df_ratio", 0.0), kwargs.get("min_df_cnt", 0)
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise _cannot(place, "min_df_ratio", "a number from 0 to 1", share)
+    for key, value in (("min_df_cnt", count), ("max_feature", kwargs.get("max_feature", 0))):
+        if type(value) is not int or value < 0:
+            raise _cannot(place, key, "a whole number from 0", value)
+    values = {
+        "ngram_max": ngrams[1],
+        "min_df": max(1, count, math.ceil(share * nr_documents)),
+        "max_features": kwargs.get("max_feature", 0) or _ALL,
+        "sublinear_tf": kwargs.get("sublinear_tf", False),
+        "lowercase": False,
+        "min_word_length": 1,
+        "norm": norm,
+    }
+    try:
+        return TfidfParams.from_json(values)
+    except InputError as error:
+        raise InputError(f"{place}: {error.problem}", expected=error.expected, received=error.received) from None
+
+
+def _only_vectorizer(kwargs: Any, place: str) -> tuple[dict[str, Any], str]:
+    """The one vectorizer of a configuration, and the norm that it ends with."""
+    if not isinstance(kwargs, dict):
+        raise InputError(f"{place}: kwargs is not an object", expected="the vectorizer's parameters in JSON")
+    if "base_vect_configs" not in kwargs:
+        return kwargs, kwargs.get("norm", "l2")
+    base = kwargs["base_vect_configs"]
+    if not (isinstance(base, list) and len(base) == 1 and isinstance(base[0], dict)):
+        received = f"{len(base)}" if isinstance(base, list) else type(base).__name__
+        raise InputError(
+            f"{place}: base_vect_configs must have one vectorizer", expected="one object in a list", received=received
+        )
+    if others := set(kwargs) - {"base_vect_configs", "norm_p", "buffer_size", "threads"}:
+        raise InputError(
+            f"{place}: unknown key {min(others)}", expected="base_vect_configs, norm_p", received=min(others)
+        )
+    norm_p = kwargs.get("norm_p", 2)
+    if norm_p not in (1, 2):
+        raise _cannot(place, "norm_p", "1 or 2", norm_p)
+    return base[0], f"l{norm_p}"
+
+
+def _cannot(place: str, key: str, expected: str, received: Any) -> InputError:
+    return InputError(
+        f"{place}: {key} has a value that our TF-IDF cannot do",
+        expected=expected,
+        received=json.dumps(received)[:60],
+        fix=f"leave {key} out, or make the features with PECOS and give the matrix with -x",
+    )

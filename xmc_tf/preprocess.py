@@ -1,0 +1,167 @@
+"""``python -m xmc_tf.preprocess build`` and ``run``: files of labels and texts to matrices, with PECOS's flags."""
+
+import argparse
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xmc_tf.common import cli
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.outputs import refuse_output
+from xmc_tf.data import LabelledText, TextFile, save_matrix
+from xmc_tf.params import add_verbosity, add_without_effect, tfidf_of_pecos, truth, warn_without_effect
+
+if TYPE_CHECKING:
+    from xmc_tf.features import Tfidf
+
+_LOG = logging.getLogger(__name__)
+_PARTS = frozenset(("params.json", "vocabulary.txt", "keys.npy", "columns.npy", "idf.npy"))
+_DESCRIPTION = r"""Makes matrices of files that hold the labels and the text of a document on each line.
+
+A line is "labels<TAB>text"; labels are numbers, separated by commas, which count the lines of the label file from 0:
+    python -m xmc_tf.preprocess build -i train.txt -m vectorizer
+    python -m xmc_tf.preprocess run -p vectorizer -i train.txt -l labels.txt -x X.trn.npz -y Y.trn.npz
+    python -m xmc_tf.preprocess run -p vectorizer -i test.txt -l labels.txt -x X.tst.npz -y Y.tst.npz
+
+The vectorizer is our TF-IDF, which splits words at punctuation too and adds 1 to each inverse document frequency;
+otherwise its defaults are PECOS's. xmc_tf.train and xmc_tf.linear.train need none of this: they read texts (-t)."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    out = argparse.ArgumentParser(
+        prog="python -m xmc_tf.preprocess", description=_DESCRIPTION, formatter_class=cli.HelpFormatter
+    )
+    commands = out.add_subparsers(dest="command", required=True, metavar="build|run")
+    build = commands.add_parser("build", help="fit a vectorizer", formatter_class=cli.HelpFormatter)
+    _add_text(build)
+    config = build.add_mutually_exclusive_group()
+    config.add_argument("--vectorizer-config-path", metavar="JSON", help="file with a configuration of PECOS")
+    config.add_argument(
+        "--vectorizer-config-json", default='{"type": "tfidf", "kwargs": {}}', metavar="JSON", help="the same as text"
+    )
+    build.add_argument("-m", "--output-model-folder", required=True, metavar="DIR", help="folder of the vectorizer")
+    build.add_argument("--threads", type=int, default=-1, metavar="INT", help="-1 for one per core")
+    add_without_effect(build, "preprocess build")
+
+    run = commands.add_parser("run", help="apply a vectorizer", formatter_class=cli.HelpFormatter)
+    run.add_argument("-p", "--input-preprocessor-folder", required=True, metavar="DIR", help="folder of the vectorizer")
+    _add_text(run)
+    run.add_argument("-x", "--output-inst-path", required=True, metavar="FILE", help="file for the features, .npz")
+    run.add_argument("-l", "--label-text-path", metavar="FILE", help="label names, one per line: how many there are")
+    run.add_argument("-y", "--output-label-path", metavar="FILE", help="file for the labels, .npz")
+    run.add_argument("-r", "--output-rel-path", metavar="FILE", help="file for the relevance of the labels, .npz")
+    run.add_argument("--label-pos", type=int, default=0, metavar="INT", help="which field of a line holds the labels")
+    run.add_argument("--threads", type=int, default=-1, metavar="INT", help="-1 for one per core")
+    add_without_effect(run, "preprocess run")
+    for command in (build, run):
+        add_verbosity(command)
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Build a vectorizer, or run one."""
+    arguments = parser().parse_args(argv)
+    cli.set_verbosity(arguments.verbose_level)
+    warn_without_effect(arguments, f"preprocess {arguments.command}")
+    if arguments.command == "build":
+        _build(arguments)
+    else:
+        _run(arguments)
+
+
+def _add_text(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("-i", "--input-text-path", required=True, metavar="FILE", help="file with a document per line")
+    add("--text-pos", type=int, default=1, metavar="INT", help="which field of a line is the text, from 0")
+    add(
+        "--maxsplit", type=int, default=-1, metavar="INT",
+        help="how many tabs separate fields, so that a text may contain tabs; -1 for all",
+    )  # fmt: skip
+    add(
+        "--from-file", type=truth, default=False, metavar="true/false",
+        help="the lines are texts alone, without fields; they are not loaded into memory",
+    )  # fmt: skip
+
+
+def _build(arguments: argparse.Namespace) -> None:
+    folder = Path(arguments.output_model_folder)
+    _check_folder(folder)
+    texts = _texts(arguments)
+    if path := arguments.vectorizer_config_path:
+        params = tfidf_of_pecos(Path(path).read_text(encoding="utf-8"), path, len(texts))
+    else:
+        params = tfidf_of_pecos(arguments.vectorizer_config_json, "--vectorizer-config-json", len(texts))
+    from xmc_tf.features import Tfidf
+
+    tfidf = Tfidf.fit(texts, params, threads=arguments.threads)
+    tfidf.save(folder)
+    _LOG.info("%s: %s features of %s documents", folder, f"{tfidf.nr_features:,}", f"{len(texts):,}")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    layout = LabelledText(arguments.text_pos, arguments.label_pos, arguments.maxsplit)
+    outputs = {"-x": arguments.output_inst_path, "-y": arguments.output_label_path, "-r": arguments.output_rel_path}
+    inputs = {
+        "-i": arguments.input_text_path, "-l": arguments.label_text_path, "-p": arguments.input_preprocessor_folder,
+    }  # fmt: skip
+    for flag, path in outputs.items():
+        refuse_output(flag, path, inputs)
+    wants_labels = arguments.output_label_path or arguments.output_rel_path
+    if wants_labels and not arguments.label_text_path:
+        raise InputError(
+            "the number of labels is not known",
+            expected="-l, a file with one line per label, beside -y and -r",
+            fix="add -l labels.txt",
+        )
+    Y = R = None
+    if wants_labels:
+        nr_labels = len(TextFile(arguments.label_text_path, name="label names"))
+        Y, R = layout.labels(arguments.input_text_path, nr_labels)
+    arguments.from_file = arguments.from_file and not wants_labels  # as in PECOS: with labels, lines have fields
+    texts = _texts(arguments)
+    X = _load(Path(arguments.input_preprocessor_folder)).transform(texts, threads=arguments.threads)
+    for path, matrix in ((outputs["-x"], X), (outputs["-y"], Y), (outputs["-r"], R)):
+        if path and matrix is not None:
+            save_matrix(path, matrix, any_name=True)
+            _LOG.info("%s: %s × %s", path, *(f"{n:,}" for n in matrix.shape))
+    if arguments.output_rel_path and R is None:
+        _LOG.warning("-r %s is not written: the labels have no relevance", arguments.output_rel_path)
+
+
+def _texts(arguments: argparse.Namespace) -> TextFile | list[str]:
+    if arguments.from_file:
+        return TextFile(arguments.input_text_path)
+    label_pos = getattr(arguments, "label_pos", 0)
+    return LabelledText(arguments.text_pos, label_pos, arguments.maxsplit).texts(arguments.input_text_path)
+
+
+def _load(folder: Path) -> "Tfidf":
+    if (folder / "config.json").exists() and not (folder / "params.json").exists():
+        raise InputError(
+            f"{folder} is a vectorizer of PECOS, which cannot be read",
+            expected="a folder of python -m xmc_tf.preprocess build",
+            fix="build it again with the same configuration (--vectorizer-config-path)",
+        )
+    from xmc_tf.features import Tfidf
+
+    return Tfidf.load(folder)
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder with other files than a vectorizer's, before any work: it would be replaced whole."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"-m {folder} is a file", expected="a folder, which may be new")
+    others = sorted(path.name for path in folder.iterdir() if path.name not in _PARTS) if folder.exists() else []
+    if others:
+        raise InputError(
+            f"-m {folder} holds other files than a vectorizer's",
+            expected="a new or empty folder, or one that was built before",
+            received=", ".join(others[:3]),
+            fix="give a folder of its own",
+        )
+
+
+if __name__ == "__main__":
+    cli.run(main)
