@@ -9,6 +9,7 @@ from xmc_tf.collective.communicator import choose
 from xmc_tf.collective.together import together
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_output
 from xmc_tf.data import TextFile, embedding_path, save_matrix
 from xmc_tf.params import add_verbosity, add_without_effect, truth, warn_without_effect
@@ -43,8 +44,8 @@ def parser() -> argparse.ArgumentParser:
     output.add_argument(
         "--save-emb-folder", metavar="DIR", help="a folder for X.emb.0.npy, X.emb.1.npy ..., for one process too"
     )
-    add("--batch-size", type=int, default=32, metavar="INT", help="documents of full length that are encoded at a time")
-    add("--truncate-length", type=int, metavar="INT", help="most tokens of a document; the model's own where not given")
+    add("--batch-size", type=whole, default=32, metavar="INT", help="documents of full length encoded at a time")
+    add("--truncate-length", type=whole, metavar="INT", help="most tokens of a document; default: the model's own")
     add("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs where there are any")
     add_verbosity(out)
     add_without_effect(out, "encode")

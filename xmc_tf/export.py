@@ -8,6 +8,7 @@ from typing import Any
 
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_model_folder
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
 from xmc_tf.linear.model_folder import read_facts
@@ -43,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "-y", "--label-path", metavar="FILE", help="their labels: prints the precision of the model and of the exported"
     )
-    add("--warmup", type=int, default=64, metavar="INT", help="how many warm-up requests; 0 for none")
+    add("--warmup", type=whole, default=64, metavar="INT", help="how many warm-up requests; 0 for none")
     add_verbosity(out)
     return out
 

@@ -13,7 +13,9 @@ from xmc_tf.collective.launching.watch import Watch, show_line
 from xmc_tf.collective.stalls.settings import VARIABLE as STALL_TIMEOUT
 from xmc_tf.common import cli, signals
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
 
+_RANKS_A_CORE, _LEAST_LIMIT = 4, 64  # more would only wait for one another, if they found memory
 _DESCRIPTION = """Runs a Python module or script on N ranks of this machine, under horovodrun.
 
 Each rank gets its share of the cores, and as many threads (OMP_NUM_THREADS, NUMBA_NUM_THREADS,
@@ -41,23 +43,23 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--np", type=int, required=True, metavar="N", help="number of ranks")
+    add("--np", type=whole, required=True, metavar="N", help="number of ranks")
     add(
         "--controller",
         choices=["gloo", "mpi"],
         default="gloo",
         help="what coordinates the ranks; mpi also gives them the world of mpi4py, which works without TensorFlow",
     )
-    add("--threads", type=int, metavar="N", help="threads of each rank, instead of one for each of its cores")
+    add("--threads", type=whole, metavar="N", help="threads of each rank, instead of one for each of its cores")
     add("--no-pin", action="store_true", help="let every rank run on all cores")
     add(
         "--stall-timeout",
-        type=int,
+        type=whole,
         metavar="S",
         help="end the run when a rank has waited for others in one collective for that many seconds, and say where "
         "each is; for programs that use xmc_tf's strategy or communicator, and over MPI all that use Horovod",
     )
-    add("--start-timeout", type=int, default=60, metavar="S", help="seconds for all ranks to be there")
+    add("--start-timeout", type=whole, default=60, metavar="S", help="seconds for all ranks to be there")
     add("-v", "--verbose", action="store_true", help="also show which rank runs where, and the command below")
     what = parser.add_argument_group("what to run; everything after it is passed on")
     what.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="a module, as python -m")
@@ -74,6 +76,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         if value is not None and value < 1:
             name = f"--{option.replace('_', '-')}"
             raise InputError(name, expected="a number of at least 1", received=str(value))
+    most = max(_LEAST_LIMIT, _RANKS_A_CORE * (os.cpu_count() or 1))
+    if args.np > most:
+        raise InputError(
+            "--np is out of range",
+            expected=f"at most {most:,} ranks on a machine of {os.cpu_count()} cores",
+            received=f"{args.np:,}",
+            fix="a rank has threads of its own (--threads): start fewer",
+        )
     kind, reason = how_started({name: value for name, value in os.environ.items() if name != "XMC_TF_COMMUNICATOR"})
     if kind != "solo":
         raise InputError(

@@ -13,7 +13,9 @@ from xmc_tf.common import cli
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import Named, refuse_output
+from xmc_tf.common.terminal import printable
 from xmc_tf.data import (
     TextFile,
     check_pair,
@@ -94,10 +96,10 @@ def parser() -> argparse.ArgumentParser:
         help="whose scores count: the rankers' (concat-only), the label head's (transformer-only), or both; "
         "the model's own where not given",
     )  # fmt: skip
-    add("--batch-size", type=int, default=32, metavar="INT", help="documents of full length that are encoded at a time")
-    add("--max-pred-chunk", type=int, default=10**6, metavar="INT", help="documents that are predicted at a time")
+    add("--batch-size", type=whole, default=32, metavar="INT", help="documents of full length encoded at a time")
+    add("--max-pred-chunk", type=whole, default=10**6, metavar="INT", help="documents that are predicted at a time")
     add("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs where there are any")
-    add("-n", "--threads", type=int, default=-1, metavar="INT", help="-1 for one a core")
+    add("-n", "--threads", type=whole, default=-1, metavar="INT", help="-1 for one a core")
     add_verbosity(out)
     add_without_effect(out, "predict")
     return out
@@ -208,7 +210,10 @@ def _give(
     if path is None:
         if arguments.label_path is None:
             for line in named(predicted, names):
-                print("\n".join(f"{score:9.4f}  {name}" for name, score in line) or "      (no label)", end="\n\n")
+                print(
+                    "\n".join(f"{score:9.4f}  {printable(name)}" for name, score in line) or "      (no label)",
+                    end="\n\n",
+                )
         return
     if path.endswith(".jsonl"):
         with atomic_file(path) as part, part.open("w", encoding="utf-8") as file:

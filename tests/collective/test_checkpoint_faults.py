@@ -147,7 +147,7 @@ def test_damage_is_refused_and_the_file_named(tmp_path):
     assert "replicated-00000.bin, array 'kernel': not what was saved" in misplaced
 
     half = damaged(lambda folder: _cut(folder / "manifest.json"))
-    assert f"{tmp_path / 'bad' / 'manifest.json'} cannot be read" in half
+    assert f"{tmp_path / 'bad' / 'manifest.json'} is not JSON" in half
 
     none = damaged(lambda folder: (folder / "manifest.json").unlink())
     assert f"{tmp_path / 'bad' / 'manifest.json'} does not exist" in none

@@ -181,13 +181,42 @@ def test_zip_bomb(path):
     assert "zip bomb" in message
 
 
+@pytest.mark.parametrize(
+    ("form", "shape", "words"),
+    [
+        ("csr", (2, 2**31), "2,147,483,648"),
+        ("csc", (2**40, 2), "too many rows for its 2 entries"),
+        ("coo", (2, 2**28), "too many columns for its 2 entries"),
+        ("coo", (2**28, 2), "too many rows for its 2 entries"),
+    ],
+)
+def test_shapes_that_claim_far_more_than_the_file_holds(path, form, shape, words):
+    """Empty columns take no room in a file and eight bytes each in memory, many times over in training."""
+    raw(path, form, shape, indices=(0, 1), row=(0, 1), col=(0, 1))
+    assert words in message_of(path)
+
+
+def test_hashed_features_may_leave_most_columns_empty(path):
+    raw(path, shape=(2, 2**27), indices=(0, 2**27 - 1))
+    assert load_matrix(path).shape == (2, 2**27)
+
+
+def test_an_archive_that_unfolds_a_thousandfold(path):
+    """3.4 MB that unfold to 3.2 GB were read: a label matrix never shrinks that far."""
+    zeros = np.zeros((1 << 28) + 1, np.int8)
+    np.savez_compressed(path, data=zeros)
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(InputError, match="zip bomb"):
+        read_npz(path)
+
+
 def test_many_equal_values_are_no_bomb(path, monkeypatch):
     """The ones of a label matrix shrink a thousandfold, its indices do not: the whole counts."""
     monkeypatch.setattr(npz_module, "_BOMB_BYTES", 1000)
     monkeypatch.setattr(npz_module, "_BOMB_RATIO", 100)
     rng = np.random.default_rng(0)
-    indices = np.sort(rng.choice(2**30, 200_000, replace=False))
-    matrix = sp.csr_matrix((np.ones(200_000, np.float32), indices, [0, 200_000]), shape=(1, 2**30))
+    indices = np.sort(rng.choice(2**26, 200_000, replace=False))
+    matrix = sp.csr_matrix((np.ones(200_000, np.float32), indices, [0, 200_000]), shape=(1, 2**26))
     sp.save_npz(path, matrix, compressed=True)
     assert load_matrix(path).nnz == 200_000
     np.savez_compressed(path, data=np.ones(1_000_000, np.float32))

@@ -1,6 +1,7 @@
 """Where encoders come from: folders of several kinds, the hub's cache, and what is said when there is none."""
 
 import json
+import os
 import shutil
 
 import huggingface_hub.constants
@@ -202,8 +203,9 @@ def test_folders_that_are_no_encoders(tmp_path, bert_folder):
     with pytest.raises(InputError, match="architecture that is not supported: gpt2"):
         Encoder.load(bert_folder)
     (bert_folder / "config.json").write_text("{")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match=r"config\.json is not JSON"):
         Encoder.load(bert_folder)
+    (bert_folder / "config.json").write_text("{}")
     (bert_folder / "tokenizer.json").write_text("{}")
     with pytest.raises(InputError, match=r"the tokenizer in .* cannot be read"):
         TextTokenizer.load(bert_folder)
@@ -242,3 +244,33 @@ def test_a_name_that_is_not_in_the_cache(offline, tmp_path):
         said = str(error.value)
         assert f"there is no {part} 'somebody/unknown': HF_HUB_OFFLINE is set" in said
         assert "huggingface-cli download somebody/unknown" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("config.json", "[" * 100_000, r"config\.json is nested too deeply"),
+        ("config.json", '{"model_type": "bert", "vocab_size": ' + "9" * 5000 + "}", r"config\.json: the number 999"),
+        ("config.json", '{"model_type": "bert", "vocab_size": 1e999}', "does not describe an encoder"),
+        ("config.json", '{"model_type": "bert", "vocab_size": "many"}', "does not describe an encoder"),
+        ("config.json", '{"model_type": "bert", "hidden_size": 1000000, "num_attention_heads": 1}', "does not belong"),
+        ("config.json", '{"model_type": "bert", "hidden_size": -1, "num_attention_heads": 1}', "does not describe"),
+        ("config.json", '{"model_type": ["bert"]}', "cannot be read"),
+        ("model.safetensors", "\xff" * 100, "cannot be read"),
+    ],
+)
+def test_damaged_encoder_files(bert_folder, name, content, words):
+    (bert_folder / name).write_text(content)
+    with pytest.raises(InputError, match=words) as caught:
+        Encoder.load(bert_folder)
+    assert str(bert_folder) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "special_tokens_map.json", "model.safetensors", "anything"])
+def test_a_pipe_in_an_encoder_folder_is_not_waited_for(bert_folder, name):
+    (bert_folder / "vocab.txt").write_text("[PAD]\n")
+    (bert_folder / name).unlink(missing_ok=True)
+    os.mkfifo(bert_folder / name)
+    for load in (Encoder.load, TextTokenizer.load):
+        with pytest.raises(InputError, match=f"{name} is not a regular file"):
+            load(bert_folder)

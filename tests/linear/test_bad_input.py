@@ -137,14 +137,18 @@ TRAINING = {
     "negatives that are none": ("-ns", lambda c, d: "tfn+all", ["tfn, man, usn", "tfn+all"]),
     "an impossible Cp": ("--Cp", lambda c, d: "-1", ["--Cp is out of range", "above 0", "-1"]),
     "a threshold that is no number": ("--threshold", lambda c, d: "much", ["--threshold", "much"]),
-    "no such threads": ("-n", lambda c, d: "0", ["--threads", "at least 1, or -1"]),
+    "no such threads": ("-n", lambda c, d: "0", ["--threads", "at least 1 and at most 1024, or -1"]),
     "a beam of none": ("-b", lambda c, d: "0", ["--beam-size", "from 1 on", "0"]),
     "unknown parameter": (
         "--params-path",
         lambda c, d: text(d / "p.json", '{"train_params": {"hlm_args": {"model_chain": {"treshold": 1}}}}'),
         ["p.json: train_params.hlm_args.model_chain.treshold", "did you mean", "threshold"],
     ),
-    "parameters of text": ("--params-path", lambda c, d: text(d / "p.json", "a: 1"), ["p.json, line 1", "not JSON"]),
+    "parameters of text": (
+        "--params-path",
+        lambda c, d: text(d / "p.json", "a: 1"),
+        ["p.json is not JSON"],
+    ),
 }
 
 

@@ -90,7 +90,7 @@ def test_parameters_that_do_not_go_together(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{\n 'a': 1}", ["line 2, column 2", "not JSON"]),
+        ("{\n 'a': 1}", ["line 2, column 2", "is not JSON"]),
         ("", ["line 1, column 1", "not JSON"]),
         ("[1]", ["holds no parameters"]),
         ('{"train_params": 3}', ["train_params is not a block"]),

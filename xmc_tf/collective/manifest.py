@@ -14,10 +14,15 @@ from xmc_tf.collective.packed_arrays import Packed, SavedArray
 from xmc_tf.collective.shard_files import ShardFile
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
+<<<<<<< HEAD
 from xmc_tf.common.wire_format import register
+=======
+from xmc_tf.common.json_files import read_json
+>>>>>>> 0cfe450 (Read JSON in one place; refuse pipes, bombs and boundless numbers)
 
 MANIFEST = "manifest.json"
 VERSION = 2
+_AGAIN = "copy it again, or go back to an earlier checkpoint"
 
 
 @register
@@ -82,7 +87,7 @@ def read_manifest(folder: str | Path) -> Manifest:
             f"{path} does not exist", expected="a folder with a checkpoint in it", fix="check the folder's name"
         )
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path, expected="the manifest of a checkpoint", fix=_AGAIN)
         version = content.pop("version")
         if version not in (1, VERSION):
             raise InputError(
@@ -94,17 +99,17 @@ def read_manifest(folder: str | Path) -> Manifest:
         tables = {name: _table(entry) for name, entry in content.pop("tables").items()}
         replicated = (_packed if version == VERSION else _one_a_file)(content.pop("replicated"))
         manifest = Manifest(tables=tables, replicated=replicated, **content)
+        for name, table in manifest.tables.items():
+            for shards in (table.values, *table.slots.values()):
+                check_ranges(str(path), name, table.rows, shards)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(
             f"{path} cannot be read: {type(error).__name__}: {error}",
             expected="the manifest of a checkpoint",
-            fix="copy it again, or go back to an earlier checkpoint",
+            fix=_AGAIN,
         ) from error
-    for name, table in manifest.tables.items():
-        for shards in (table.values, *table.slots.values()):
-            check_ranges(str(path), name, table.rows, shards)
     return manifest
 
 

@@ -112,6 +112,7 @@ def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
         check_length(folder / name, length)
     found = {}
     for name, saved in packed.arrays.items():
+        _check_place(folder, packed, name, saved)
         raw, wrong = np.empty(saved.bytes, np.uint8), False
         # Opened anew for each: that costs little, and the arrays of a file need not stand together in the table.
         with FileIO(folder / saved.file) as file:
@@ -127,6 +128,22 @@ def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
             )
         found[name] = raw.view(np.dtype(saved.dtype)).reshape(saved.shape)
     return found
+
+
+def _check_place(folder: Path, packed: Packed, name: str, saved: SavedArray) -> None:
+    """Refuses a table of contents that speaks of more bytes than the file has, before memory is taken for them."""
+    try:
+        whole = min(saved.shape, default=0) >= 0 and saved.offset >= 0 and saved.block_bytes > 0
+        whole = whole and saved.offset + saved.bytes <= packed.files[saved.file] and not np.dtype(saved.dtype).hasobject
+    except (TypeError, ValueError, KeyError):
+        whole = False
+    if not whole:
+        raise InputError(
+            f"{folder / str(saved.file)}, array {name!r}: not what was saved",
+            expected="a place inside the file",
+            received=f"shape {saved.shape}, type {saved.dtype} from byte {saved.offset} on",
+            fix="the manifest was damaged: copy the whole checkpoint again",
+        )
 
 
 def _write_blocks(file: BufferedWriter, value: np.ndarray) -> Iterator[int]:

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from xmc_tf.common import launcher, signals
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.terminal import PrintableFormatter, prepare_streams, printable
 
 _on_failure: list[Callable[[int], object]] = []
 _on_interrupt: list[Callable[[], str]] = []
@@ -28,9 +29,10 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
 
 def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> None:
     """Run ``main(argv)`` and turn what it raises, and a signal that ends it, into a message and an exit status."""
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"
-    )
+    prepare_streams()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     launcher.end_with_it()
     try:
         with signals.raised(_end_others):
@@ -79,11 +81,18 @@ def _explain(error: BaseException) -> tuple[int, str] | None:
     """Return the exit status and the message for an exception that is no fault of the program, or None."""
     if isinstance(error, InputError):
         return 2, f"error: {error}"
+    if isinstance(error, UnicodeEncodeError) and _has_surrogates(error.object[error.start : error.end]):
+        return 2, f"error: a name or text is not UTF-8: {error.object}\n  expected: names and texts in UTF-8"
     if isinstance(error, FileNotFoundError):
         return 2, f"error: {error.filename} does not exist"
     if isinstance(error, MemoryError):
         return 1, f"failed: out of memory ({error})"
     return (1, f"failed: {error}") if isinstance(error, OSError) else None
+
+
+def _has_surrogates(text: str) -> bool:
+    """Whether a text stands for bytes of the command line or of a file's name that are not UTF-8."""
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _end_at_once(code: int) -> NoReturn:
@@ -110,7 +119,7 @@ def _leave_interrupted(number: int) -> NoReturn:
 
 def _leave(code: int, message: str) -> NoReturn:
     sys.stdout.flush()
-    print(message, file=sys.stderr, flush=True)
+    print(printable(message, keep="\n"), file=sys.stderr, flush=True)
     _end_others(code)
     sys.exit(code)
 

@@ -1,10 +1,10 @@
 """Headers of our folders: a JSON file that says what the folder is, and of which version."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import read_json
 
 
 def read_header(path: Path, format: str, version: int, *, of: str, fix: str) -> dict[str, Any]:
@@ -18,17 +18,14 @@ def read_header(path: Path, format: str, version: int, *, of: str, fix: str) -> 
         fix: what to do when the folder is damaged.
     """
     folder = path.parent
-    if not path.is_file():
+    if not path.exists():
         raise InputError(
             f"{path} does not exist",
             expected=f"the folder of {of}",
             received="a folder without it" if folder.is_dir() else "no folder of that name",
         )
-    try:
-        header = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON", expected="the file as it was saved", received=str(error)) from None
-    if not isinstance(header, dict) or header.get("format") != format:
+    header: dict[str, Any] = read_json(path, expected="the file as it was saved", fix=fix)
+    if header.get("format") != format:
         raise InputError(f"{path} does not hold what it should", expected=f'"format": "{format}"', fix=fix)
     if header.get("version") != version:
         raise InputError(

@@ -17,6 +17,9 @@ from xmc_tf.data.structure import check_finite, check_indices, check_pointers
 
 _LOG = logging.getLogger(__name__)
 _LARGEST_INT32 = np.iinfo(np.int32).max
+# Rows and columns without entries take no room in the file, but several bytes each in memory: so many are believed
+# without entries to show for them. Hashed features, which legitimately leave most columns empty, stay far below.
+_MOST_UNSEEN = 1 << 27
 _MEMBERS = ("format", "shape", "data", "indices", "indptr", "row", "col", "coords")
 
 
@@ -122,6 +125,7 @@ def _sparse(arrays: dict[str, np.ndarray], what: str, looks: Looks) -> csr_matri
             fix="save it again",
         )
     shape = _shape(arrays["shape"], what)
+    _refuse_unseen(form, shape, arrays["data"].size, what)
     data = _values(arrays["data"], what)
     if data.ndim != 1:
         raise InputError(f"{what}: data is not a list of values", expected="one dimension", received=f"{data.ndim}")
@@ -179,12 +183,26 @@ def _from_coo(arrays: dict[str, np.ndarray], data: np.ndarray, shape: tuple[int,
                 received=f"{place.min()} to {place.max()}",
                 fix="save it again with the right shape",
             )
-    if shape[0] > _LARGEST_INT32:  # a row costs memory even when it is empty
-        raise InputError(f"{what} has too many rows", expected=f"at most {_LARGEST_INT32:,}", received=f"{shape[0]:,}")
     index = np.int32 if max(*shape, len(data)) <= _LARGEST_INT32 else np.int64
     matrix = coo_matrix((data, tuple(np.asarray(place, dtype=index) for place in places)), shape=shape).tocsr()
     matrix.sum_duplicates()
     return matrix
+
+
+def _refuse_unseen(form: str, shape: tuple[int, int], nr_entries: int, what: str) -> None:
+    """Refuses a shape that claims far more rows or columns than the file has entries.
+
+    The lines of CSR and CSC need no check: there the file has a pointer for each.
+    """
+    most = max(_MOST_UNSEEN, nr_entries)
+    for axis, side, pointers in (("rows", shape[0], "csr"), ("columns", shape[1], "csc")):
+        if form != pointers and side > most:
+            raise InputError(
+                f"{what} has too many {axis} for its {nr_entries:,} entries",
+                expected=f"at most {most:,}",
+                received=f"{side:,}",
+                fix="save the matrix with its true shape; hash features into at most 2^27 columns",
+            )
 
 
 def _dense(array: np.ndarray, what: str) -> np.ndarray:

@@ -16,6 +16,7 @@ import scipy.sparse as smat
 
 from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import save_matrix
 from xmc_tf.demo.copies import originals
@@ -157,7 +158,7 @@ def is_built(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> b
     path = Path(folder, "corpus.json")
     if not path.exists():
         return False
-    about = json.loads(path.read_text(encoding="utf-8"))
+    about = read_json(path, fix=f"remove {folder}: the demo builds it again")
     return all(about.get(key) == value for key, value in origin(packages).items())
 
 

@@ -220,9 +220,11 @@ class Encoder(tf.Module):
 def _load_config(source: Source) -> Any:
     try:
         config = AutoConfig.from_pretrained(source.name, cache_dir=source.cache_dir)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return _settle(config)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever transformers makes of values that make no sense
         raise source.not_found(error) from None
-    return _settle(config)
 
 
 def _settle(config: Any) -> Any:
@@ -260,7 +262,9 @@ def _load_model(source: Source, config: Any, tf_class: Any) -> tuple[Any, list[s
     """The model and which of its weights the files do not have; that can be the pooler's only."""
     options = {"config": config, "cache_dir": source.cache_dir, "output_loading_info": True}
     try:
-        if source.weights_are_torch():
+        from_torch = source.weights_are_torch()
+        source.check_claims(config)
+        if from_torch:
             model, info = load_torch_weights(source.torch_files(), config, tf_class)
         else:
             try:
@@ -269,9 +273,9 @@ def _load_model(source: Source, config: Any, tf_class: Any) -> tuple[Any, list[s
                 if source.folder is not None or "from_pt=True" not in str(error):
                     raise
                 model, info = load_torch_weights(source.torch_files(), config, tf_class)
-    except (OSError, ValueError, KeyError, SafetensorError, tf.errors.InvalidArgumentError) as error:
-        if isinstance(error, InputError):
-            raise
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001  TensorFlow, h5py and safetensors each have errors of their own
         raise source.not_found(error) from None
     missing = [str(name) for name in info["missing_keys"]]
     needed = [name for name in missing if "pooler" not in name and not name.endswith("mask_emb")]

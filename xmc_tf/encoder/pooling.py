@@ -2,11 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import parse_json
 
 POOLINGS = ("mean", "cls", "pooler", "max", "last", "last_tanh")  # the last one is PECOS's for XLNet
 OWN_FILE = "pooling.json"
@@ -67,7 +67,7 @@ def own_pooling(content: bytes | None) -> str | None:
     """The pooling that our own file names; None where there is no such file."""
     if content is None:
         return None
-    named = _json(content, OWN_FILE)
+    named = parse_json(content, of=f"the encoder's {OWN_FILE}", top=None)
     if not isinstance(named, dict) or named.get("pooling") not in POOLINGS:
         raise InputError(
             f"the encoder's {OWN_FILE} names no pooling", expected=", ".join(POOLINGS), received=str(named)
@@ -84,7 +84,7 @@ def pooling_module(modules: bytes | None) -> str | None:
     """The folder of sentence-transformers' pooling file, from the content of its ``modules.json``."""
     if modules is None:
         return None
-    listed = _json(modules, "modules.json")
+    listed = parse_json(modules, of="the encoder's modules.json", top=list, foreign=True)
     found = [one for one in listed if isinstance(one, dict) and str(one.get("type", "")).endswith(".Pooling")]
     return str(found[0].get("path", "")) if found else None
 
@@ -97,7 +97,7 @@ def their_pooling(content: bytes | None, file: str) -> str | None:
     """
     if content is None:
         return None
-    said = _json(content, file)
+    said = parse_json(content, of=f"the encoder's {file}", foreign=True)
     modes = [key for key, value in said.items() if key.startswith("pooling_mode") and value is True]
     if len(modes) == 1 and modes[0] in _THEIRS:
         return _THEIRS[modes[0]]
@@ -107,10 +107,3 @@ def their_pooling(content: bytes | None, file: str) -> str | None:
         received=" and ".join(modes) or "none",
         fix=f"choose one yourself (--pooling {' | '.join(POOLINGS)})",
     )
-
-
-def _json(content: bytes, file: str) -> Any:
-    try:
-        return json.loads(content)
-    except ValueError as error:
-        raise InputError(f"the encoder's {file} is not JSON", received=str(error)) from None

@@ -1,22 +1,31 @@
 """Where an encoder and its tokenizer come from: a folder, or a name on the hub and in its cache."""
 
-import json
 import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub.errors import HFValidationError
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.encoder.torch_weights import INDEX, torch_files
+from xmc_tf.common.files import open_regular
+from xmc_tf.common.json_files import read_json
+from xmc_tf.encoder.torch_weights import INDEX, listed_files, torch_files
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 _TF_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "tf_model.h5", "tf_model.h5.index.json")
 _TORCH_WEIGHTS = ("pytorch_model.bin", INDEX)
+# Of these alone: other files of the folder are the user's business.
+_JSON_FILES = frozenset((
+    "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "generation_config.json", "model.safetensors.index.json", "tf_model.h5.index.json", INDEX,
+))  # fmt: skip
+_LARGEST_JSON = 1 << 30  # tokenizers of a quarter of a million tokens take 20 MB
+_MOST_A_BYTE = 8  # weights; they take two bytes or four, but a file that was cut short is another's to report
 _LFS = b"version https://git-lfs"
 
 
@@ -40,6 +49,7 @@ class Source:
         folder = Path(name_or_folder).expanduser()
         if folder.is_dir():
             self.folder = _inner_folder(folder, part)
+            _check_files(self.folder)
         elif folder.exists() or folder.is_absolute() or str(name_or_folder).startswith((".", "~")):
             raise InputError(
                 f"{name_or_folder} is no folder with {_ARTICLE[part]}",
@@ -99,11 +109,43 @@ class Source:
             return torch_files(self.folder)
         found = [self._cached(_TORCH_WEIGHTS[0])]
         if found[0] is None and (index := self._cached(INDEX)) is not None:
-            content = json.loads(index.read_text(encoding="utf-8"))
-            found = [self._cached(str(name)) for name in sorted(set(content["weight_map"].values()))]
+            found = [self._cached(name) for name in listed_files(index)]
         if None in found:
             raise self.not_found(OSError("no weights in a format that is read here"))
         return [path for path in found if path is not None]
+
+    def check_claims(self, config: Any) -> None:
+        """Refuse a configuration of far more weights than the folder's files hold.
+
+        transformers makes all weights before it reads any, in as much memory as the configuration asks for.
+
+        Args:
+            config: of transformers.
+
+        Raises:
+            InputError: when a size is no whole number, or the weights cannot be in the files.
+        """
+        if self.folder is None:
+            return
+        sizes: list[Any] = [getattr(config, name, None) for name in ("vocab_size", "hidden_size", "num_hidden_layers")]
+        if not all(type(size) is int and 0 < size < 1 << 31 for size in sizes):
+            raise InputError(
+                f"{self.folder / 'config.json'} does not describe an encoder",
+                expected="vocab_size, hidden_size and num_hidden_layers as whole numbers above 0",
+                received=", ".join(map(repr, sizes)),
+                fix="copy the whole folder again",
+            )
+        vocabulary, width, layers = sizes
+        shares_layers = config.model_type == "albert"
+        least = vocabulary * getattr(config, "embedding_size", width) + (0 if shares_layers else layers * width**2)
+        held = sum(entry.stat().st_size for entry in self.folder.iterdir() if entry.is_file())
+        if least > _MOST_A_BYTE * held:
+            raise InputError(
+                f"{self.folder / 'config.json'} does not belong to the weights beside it",
+                expected="the configuration that was saved with the weights",
+                received=f"at least {least:,} weights, and files of {held:,} bytes",
+                fix="copy the whole folder again",
+            )
 
     def not_found(self, error: BaseException) -> InputError:
         """What to tell the user when transformers could not load what was named."""
@@ -153,6 +195,16 @@ def _inner_folder(folder: Path, part: str) -> Path:
         expected=f"{' or '.join(needed)} in it, or a folder {' or '.join(_INNER[part])}",
         received=", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "an empty folder",
     )
+
+
+def _check_files(folder: Path) -> None:
+    """Reads the JSON files by our own reader first: the libraries wait for pipes and fail on deep nesting."""
+    for entry in folder.iterdir():
+        if entry.exists() and not entry.is_dir():
+            if entry.name in _JSON_FILES:
+                read_json(entry, top=None, limit=_LARGEST_JSON, foreign=True, fix="copy the whole folder again")
+            elif not entry.is_file():
+                open_regular(entry, fix="copy the whole folder again").close()  # says what it is instead
 
 
 def _offline() -> bool:

@@ -1,6 +1,5 @@
 """Encoder weights in PyTorch's own format (``pytorch_model.bin``), put into TensorFlow's classes without PyTorch."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 from transformers.modeling_tf_pytorch_utils import load_pytorch_state_dict_in_tf2_model
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import read_json
 from xmc_tf.data.torch_file import TorchFile
 from xmc_tf.data.torch_pickle import Tensor
 
@@ -49,14 +49,9 @@ def torch_files(folder: Path) -> list[Path]:
     if single.is_file():
         return [single]
     index = folder / INDEX
-    try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"{index} does not list the weight files", received=type(error).__name__, fix="copy the folder again"
-        ) from None
+    names = listed_files(index)
     for name in names:
-        if not isinstance(name, str) or Path(name).name != name or not (folder / name).is_file():
+        if Path(name).name != name or not (folder / name).is_file():
             raise InputError(
                 f"{index} names a weight file that is not in the folder",
                 expected="files beside the index",
@@ -64,6 +59,19 @@ def torch_files(folder: Path) -> list[Path]:
                 fix="copy the whole folder",
             )
     return [folder / name for name in names]
+
+
+def listed_files(index: Path) -> list[str]:
+    """Return the names of the weight files that an index lists.
+
+    Raises:
+        InputError: if it is no such index.
+    """
+    fix = "copy the folder again"
+    listed = read_json(index, expected="a list of the weight files", fix=fix, foreign=True).get("weight_map")
+    if not isinstance(listed, dict) or not all(isinstance(name, str) for name in listed.values()):
+        raise InputError(f"{index} does not list the weight files", expected='"weight_map": {...}', fix=fix)
+    return sorted(set(listed.values()))
 
 
 def load_torch_weights(paths: list[Path], config: Any, tf_class: Any) -> tuple[Any, dict[str, list[Any]]]:

@@ -16,6 +16,7 @@ from scipy.sparse import csc_matrix
 from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import read_json
 from xmc_tf.data.matrices import load_matrix, save_matrix
 from xmc_tf.linear.xlinear import Level, XLinear
 from xmc_tf.params import LinearLevelPredParams
@@ -123,17 +124,12 @@ def _csc(path: Path, shape: tuple[int, int]) -> csc_matrix:
 
 
 def _read(path: Path, folder: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         raise InputError(
             f"{folder} is no folder of rankers: {path.relative_to(folder)} is missing",
             fix="give the folder that holds param.json and ranker/, or copy it again",
-        ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON: {error}", fix="copy the model again") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{path} does not hold parameters", expected="a JSON object", fix="copy the model again")
+        )
+    content: dict[str, Any] = read_json(path, fix="copy the model again")
     if content.get("is_mmap"):
         raise InputError(
             f"{path}: this model was compiled for one program's memory map",

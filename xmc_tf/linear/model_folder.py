@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from xmc_tf.common.checksums import MODEL_FORMAT, MODEL_HEADER, checksum_of, is_unchanged, record_files, verified
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files import open_regular
+from xmc_tf.common.json_files import read_json
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
@@ -40,12 +42,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     path = folder / "params.json"
     if not path.exists():
         raise _no_model(folder)
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON: {error}", fix="copy the model again") from None
-    if not isinstance(facts, dict):
-        raise InputError(f"{path} does not hold a model's parameters", fix="copy the model again")
+    facts: dict[str, Any] = read_json(path, expected="a model's parameters", fix="copy the model again")
     if facts.get("format") == MODEL_FORMAT and facts.get("version") != _VERSION:
         raise InputError(
             f"{path} has an unknown version",
@@ -79,7 +76,8 @@ def read_names(folder: Path, count: int) -> list[str] | None:
         with verified(path):
             if not path.exists():
                 return None
-            names = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+            with open_regular(path, "label names", fix="copy the model again") as file:
+                names = file.read().decode("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8: {error}", fix="copy the model again") from None
     if len(names) != count:

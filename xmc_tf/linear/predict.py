@@ -12,7 +12,9 @@ from xmc_tf.common import cli
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_output
+from xmc_tf.common.terminal import printable
 from xmc_tf.data import (
     Features,
     TextFile,
@@ -77,12 +79,12 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument(
         "-B",
         "--max-pred-chunk",
-        type=int,
+        type=whole,
         default=10_000_000,
         metavar="INT",
         help="documents that are predicted at a time",
     )
-    out.add_argument("-n", "--threads", type=int, default=-1, metavar="INT", help="-1 for one a core")
+    out.add_argument("-n", "--threads", type=whole, default=-1, metavar="INT", help="-1 for one a core")
     add_verbosity(out)
     return out
 
@@ -169,7 +171,10 @@ def _give(arguments: argparse.Namespace, model: TextRanker, predicted: csr_matri
     if path is None:
         if arguments.label_path is None:
             for line in _lines(model, predicted):
-                print("\n".join(f"{score:9.4f}  {name}" for name, score in line) or "      (no label)", end="\n\n")
+                print(
+                    "\n".join(f"{score:9.4f}  {printable(name)}" for name, score in line) or "      (no label)",
+                    end="\n\n",
+                )
     elif path.endswith(".jsonl"):
         with atomic_file(path) as part, part.open("w", encoding="utf-8") as file:
             for line in _lines(model, predicted):

@@ -12,6 +12,7 @@ from xmc_tf.collective.solo import Solo
 from xmc_tf.common import cli
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_model_folder, refuse_work_folder
 from xmc_tf.data import (
     Features,
@@ -136,9 +137,9 @@ def parser() -> argparse.ArgumentParser:
 
     prediction = out.add_argument_group("prediction, where it is not told otherwise")
     prediction.add_argument(
-        "-b", "--beam-size", type=int, default=10, metavar="INT", help="nodes kept at each level above the labels"
+        "-b", "--beam-size", type=whole, default=10, metavar="INT", help="nodes kept at each level above the labels"
     )
-    prediction.add_argument("-k", "--only-topk", type=int, default=20, metavar="INT", help="labels predicted")
+    prediction.add_argument("-k", "--only-topk", type=whole, default=20, metavar="INT", help="labels predicted")
     add_arguments(
         prediction, LinearLevelPredParams, "post_processor", flags={"post_processor": ("-pp", "--post-processor")}
     )
@@ -147,7 +148,7 @@ def parser() -> argparse.ArgumentParser:
     ranks.add_argument(
         "-nst",
         "--min-n-sub-tree",
-        type=int,
+        type=whole,
         default=16,
         metavar="INT",
         help="into how many sub-trees the labels are clustered before each goes on by itself, at least",

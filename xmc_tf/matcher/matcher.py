@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix, spmatrix
 from xmc_tf.collective.checkpoint import load_tables, save_tables
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.data import TokenStore
 from xmc_tf.matcher.fine_tune import LevelResult
 from xmc_tf.matcher.head import LabelHead
@@ -269,9 +270,10 @@ class Matcher:
             InputError: when a file is missing or damaged, or the folder is something else.
         """
         found = load_tables(folder, [], strategy.communicator)
-        about = json.loads(str(found["about"])) if "about" in found else {}
+        about = parse_json(str(found["about"]), of=f"{folder}: about") if "about" in found else {}
         if about.get("format") != _FORMAT or about.get("version") != 1:
             raise InputError(f"{folder} is no label head", expected="a folder that Matcher.save wrote")
+        _check_about(about, found, folder)
         splits = [found[f"splits/{number}"] for number in range(len(about["scale"]))]
         heads = [
             LabelHead(
@@ -306,6 +308,21 @@ class Matcher:
             low = high
         most = int(self.strategy.communicator.allreduce_array(np.array([len(ranges)]), "max")[0])
         return ranges + [(low, low)] * (most - len(ranges))
+
+
+def _check_about(about: dict[str, Any], found: dict[str, Any], folder: str | Path) -> None:
+    """Refuses a description that does not belong to the arrays beside it."""
+    scale, normalize = about.get("scale"), about.get("normalize")
+    right = (
+        type(about.get("dim")) is int
+        and isinstance(scale, list)
+        and isinstance(normalize, list)
+        and len(scale) == len(normalize)
+        and all(type(one) in (int, float) for one in scale)
+        and all(f"splits/{number}" in found for number in range(len(scale)))
+    )
+    if not right:
+        raise InputError(f"{folder}: the label head's description is damaged", fix="copy the model again")
 
 
 def _last(params: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_output
 from xmc_tf.data import load_matrix, load_names
 from xmc_tf.metrics.compare import compare
@@ -22,6 +23,8 @@ from xmc_tf.metrics.propensity import inverse_propensity
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.metrics.report import REPORT_NAME, write_report
 from xmc_tf.params import add_layout
+
+_LONGEST_RANGE = 10_000  # cut-offs of one table
 
 
 def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
@@ -167,11 +170,20 @@ def _print_pecos(systems: Sequence[tuple[str, Any]], truth: Any, topk: int) -> N
 
 def _cut_offs(text: str) -> tuple[int, ...]:
     numbers = check_ks(_numbers(text, "-k/--topk"))
-    return numbers if "," in text else tuple(range(1, numbers[0] + 1))
+    if "," in text:
+        return numbers
+    if numbers[0] > _LONGEST_RANGE:
+        raise InputError(
+            "-k/--topk is out of range",
+            expected=f"at most {_LONGEST_RANGE:,} cut-offs; '{numbers[0]},' for that one alone",
+            received=f"{numbers[0]:,}",
+        )
+    return tuple(range(1, numbers[0] + 1))
 
 
 def _numbers(text: str, option: str) -> list[int]:
     try:
-        return [int(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise InputError(f"{option} cannot be read", expected="whole numbers, as in 1,3,5", received=text) from None
+        return [whole(part) for part in text.split(",") if part.strip()]
+    except argparse.ArgumentTypeError:
+        received = text if len(text) <= 80 else f"{text[:77]}..."
+        raise InputError(f"{option} cannot be read", expected="whole numbers, as in 1,3,5", received=received) from None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
 from xmc_tf.params.base import Params, shapes
 from xmc_tf.params.values import MisfitError, Shape
 
@@ -86,7 +87,7 @@ def truth(text: str) -> bool:
 
 
 def _converter(shape: Shape) -> Any:
-    return truth if shape.type is bool else shape.type
+    return {bool: truth, int: whole}.get(shape.type, shape.type)
 
 
 def _metavar(shape: Shape) -> str:

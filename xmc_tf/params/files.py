@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files import existing_file
+from xmc_tf.common.json_files import read_json
 from xmc_tf.params.base import Params, unknown_key, warn_of_retired
 from xmc_tf.params.linear import RankerParams, RankerPredParams
 from xmc_tf.params.tfidf import TfidfParams
@@ -136,38 +137,8 @@ def linear_skeleton() -> str:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_key_twice)
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} is not text in UTF-8",
-            expected="a JSON file",
-            received=f"byte {error.start} is not UTF-8",
-        ) from None
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path}, line {error.lineno}, column {error.colno}: not JSON",
-            expected="JSON, as --generate-params-skeleton writes it",
-            received=error.msg,
-        ) from None
-    except RecursionError:
-        raise InputError(f"{path} is nested too deeply", expected="a parameter file") from None
-    except _KeyTwiceError as error:
-        raise InputError(
-            f"{path}: {error} is given twice in one block", expected="each key once", fix="remove one"
-        ) from None
+    wanted = "a parameter file: JSON, as --generate-params-skeleton writes it"
+    data: Any = read_json(path, expected=wanted, top=None, unique_keys=True, foreign=True)
     if not isinstance(data, dict):
         raise InputError(f"{path} holds no parameters", expected="a JSON object {...}", received=type(data).__name__)
     return data
-
-
-class _KeyTwiceError(ValueError):
-    """A key that a block of JSON holds twice: one of the two would be lost without a word."""
-
-
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    block = dict(pairs)
-    if len(block) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise _KeyTwiceError(next(key for key in keys if keys.count(key) > 1))
-    return block

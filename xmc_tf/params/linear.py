@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from xmc_tf.common.numbers import MOST_THREADS
 from xmc_tf.params import choices
 from xmc_tf.params.base import Params
 from xmc_tf.params.values import knob
@@ -24,7 +25,7 @@ class LinearLevelParams(Params):
     max_iter: int = knob(100, low=1, help="most passes of the solver over the data")
     eps: float = knob(0.1, above=0, help="the solver stops when it is this near to the optimum")
     bias: float = knob(1.0, help="value of the added constant feature; 0 or less for none")
-    threads: int = knob(-1, low=1, also=(-1,), help="threads; -1 for one a core")
+    threads: int = knob(-1, low=1, high=MOST_THREADS, also=(-1,), help="threads; -1 for one a core")
     verbose: int = knob(0, low=0, help="how much the solver tells")
     newton_eps: float = knob(0.01, above=0, help="where Newton's method stops (primal solver only)")
 

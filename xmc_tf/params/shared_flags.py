@@ -2,15 +2,16 @@
 
 import argparse
 
+from xmc_tf.common.numbers import whole
 from xmc_tf.params.choices import POST_PROCESSORS
 
 
 def add_answers(parser: argparse.ArgumentParser) -> None:
     """How a model answers, where the user does not want it as the model says itself."""
     own = "the model's own where not given"
-    parser.add_argument("-k", "--only-topk", type=int, metavar="INT", help=f"labels a document; {own}")
+    parser.add_argument("-k", "--only-topk", type=whole, metavar="INT", help=f"labels a document; {own}")
     parser.add_argument(
-        "-b", "--beam-size", type=int, metavar="INT", help=f"nodes kept at each level above the labels; {own}"
+        "-b", "--beam-size", type=whole, metavar="INT", help=f"nodes kept at each level above the labels; {own}"
     )
     parser.add_argument("-pp", "--post-processor", choices=POST_PROCESSORS, help=f"of the scores; {own}")
 
@@ -34,6 +35,6 @@ def add_layout(parser: argparse.ArgumentParser | argparse._ArgumentGroup, defaul
 def add_verbosity(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """How much is said while the command runs."""
     parser.add_argument(
-        "--verbose-level", type=int, default=1, choices=range(4), metavar="0-3",
+        "--verbose-level", type=whole, default=1, choices=range(4), metavar="0-3",
         help="0: warnings, 1: progress, 2 and 3: more",
     )  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import LARGEST_INT32
 
 
 class MisfitError(InputError):
@@ -138,6 +139,8 @@ def _one(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
                 ) from None
     elif isinstance(value, int | float) and not isinstance(value, bool) and not _within(value, meta):
         raise MisfitError(key, "is out of range", expected=expected(field, shape), received=shown(value))
+    elif type(value) is int and meta.get("high") is None and value > LARGEST_INT32:
+        raise MisfitError(key, "is out of range", expected=f"at most {LARGEST_INT32}", received=shown(value))
     return value
 
 
@@ -204,7 +207,7 @@ def expected(field: dataclasses.Field, shape: Shape) -> str:
     else:
         words = _TYPE_NAMES.get(shape.type, f"a block of {shape.type.__name__}")
         bounds = [
-            f"{sign} {meta[bound]:g}"
+            f"{sign} {meta[bound] if isinstance(meta[bound], int) else format(meta[bound], 'g')}"
             for bound, sign in (
                 ("low", "at least"),
                 ("above", "above"),

@@ -9,6 +9,7 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import LARGEST_SEED
 from xmc_tf.data import Features, TextFile, check_training_input, check_validation_input
 from xmc_tf.data.checks import check_pair
 from xmc_tf.params import (
@@ -83,6 +84,15 @@ class Recipe:
     seed: int = 0
     threads: int = -1
     logdir: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise InputError(
+                "the seed is out of range",
+                expected=f"a whole number from 0 to {LARGEST_SEED:,}",
+                received=str(self.seed),
+                fix="--seed",
+            )
 
     @property
     def first_level(self) -> MatcherParams:

@@ -20,6 +20,7 @@ from typing import Any
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.together import together
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import read_json
 from xmc_tf.params import Params
 from xmc_tf.pipeline.waiting import on_first_rank
 
@@ -224,10 +225,9 @@ def _discard(folder: Path, *records: str) -> None:
 def _read(path: Path) -> Facts | None:
     """A record; None where there is none that can be read, since then the stage is made anew."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return dict(read_json(path))
+    except (OSError, InputError):
         return None
-    return record if isinstance(record, dict) else None
 
 
 def _in_words(stage: Stage) -> str:

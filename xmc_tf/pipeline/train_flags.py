@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 
 from xmc_tf.common import cli
+from xmc_tf.common.numbers import whole
 from xmc_tf.params import (
     ENSEMBLES,
     POST_PROCESSORS,
@@ -144,8 +145,8 @@ def _add_rankers(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_prediction(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("-b", "--beam-size", type=int, metavar="INT", help="nodes kept at each level above the labels")
-    group.add_argument("-k", "--only-topk", type=int, metavar="INT", help="labels predicted")
+    group.add_argument("-b", "--beam-size", type=whole, metavar="INT", help="nodes kept at each level above the labels")
+    group.add_argument("-k", "--only-topk", type=whole, metavar="INT", help="labels predicted")
     group.add_argument("-pp", "--post-processor", choices=POST_PROCESSORS, help="of the scores, at every level")
     group.add_argument(
         "--ensemble-method", choices=ENSEMBLES,
@@ -155,7 +156,7 @@ def _add_prediction(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_running(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--seed", type=int, default=0, metavar="INT", help="of all that is random")
+    group.add_argument("--seed", type=whole, default=0, metavar="INT", help="of all that is random")
     group.add_argument("--logdir", metavar="DIR", help="where TensorBoard's files go")
     group.add_argument(
         "--work-dir", "--shared-workdir", metavar="DIR",

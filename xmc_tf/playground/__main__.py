@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
 from xmc_tf.playground.answering import Answering
 from xmc_tf.playground.server import PageServer
 
@@ -23,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument(
         "model", metavar="MODEL", help="what xmc_tf.export wrote: served/1, or served for the last version"
     )
-    out.add_argument("-p", "--port", type=int, default=8765, metavar="INT", help="0 for any that is free")
+    out.add_argument("-p", "--port", type=whole, default=8765, metavar="INT", help="0 for any that is free")
     out.add_argument("--open", action="store_true", help="open the page in the browser")
     return out
 

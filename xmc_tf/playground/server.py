@@ -5,6 +5,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.playground.answering import Answering
 from xmc_tf.playground.page import FILES
 
@@ -77,9 +78,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(413, {"error": f"the text is too long: at most {MOST_BYTES >> 20} MB"})
             return
         try:
-            question = json.loads(self.rfile.read(int(length)))
-            text = question["text"]
-        except (ValueError, KeyError, TypeError):
+            text = parse_json(self.rfile.read(int(length)), of="the question").get("text")
+        except InputError:
             text = None
         if not isinstance(text, str):
             self._json(400, {"error": 'a question has the form {"text": "…"}'})

@@ -13,10 +13,12 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.common.progress import Progress
 
 # Far more than answers take, and what gRPC allows.
 _LARGEST_MESSAGE = 1 << 30
+_LONGEST_ERROR = 1 << 20
 
 
 class ServerError(OSError):
@@ -156,15 +158,17 @@ class _Rest:
         request = urllib.request.Request(f"{self._url}:predict", body, {"Content-Type": "application/json"})
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as reply:
-                answer = json.loads(reply.read())
+                content = reply.read(_LARGEST_MESSAGE + 1)
         except urllib.error.HTTPError as error:
-            message = _rest_message(error.read())
+            message = _rest_message(error.read(_LONGEST_ERROR))
             if error.code == 400:
                 raise InputError(f"{self._url} refuses the request: {_in_words(message)}") from None
             raise ServerError(f"{self._url}: {error.code} {message}") from None
         except (urllib.error.URLError, TimeoutError) as error:
             raise ServerError(f"{self._url} does not answer: {getattr(error, 'reason', error)}") from None
-        except ValueError as error:
+        try:
+            answer = parse_json(content, of=self._url, limit=_LARGEST_MESSAGE, top=None, foreign=True)
+        except InputError as error:
             raise ServerError(f"{self._url} does not answer in JSON: {error}") from None
         if not isinstance(answer, dict) or not isinstance(answer.get("outputs"), dict):
             raise ServerError(f"{self._url}: the answer has no outputs; it is no TensorFlow Serving")
@@ -228,6 +232,6 @@ def _in_words(message: str) -> str:
 
 def _rest_message(body: bytes) -> str:
     try:
-        return str(json.loads(body)["error"])
-    except (ValueError, KeyError, TypeError):
+        return str(parse_json(body, of="the answer", foreign=True)["error"])
+    except (InputError, KeyError):
         return body[:200].decode(errors="replace")

@@ -1,6 +1,5 @@
 """An exported model in this process: for trying it, and for measuring what it gives."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.checksums import Records, checksum_of, is_unchanged, verified
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.quiet import muted_stderr
 
@@ -117,11 +117,9 @@ def find_version(folder: str | Path) -> Path:
 
 
 def _about(folder: Path) -> dict[str, Any]:
-    try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        about = None
-    if not isinstance(about, dict) or about.get("format") != "xmc_tf.serving":
+    path = folder / ABOUT
+    about: dict[str, Any] = read_json(path, fix="copy or export it again") if path.exists() else {}
+    if about.get("format") != "xmc_tf.serving":
         raise InputError(
             f"{folder} is a SavedModel of something else: {ABOUT} does not say what it is",
             expected="what python -m xmc_tf.export wrote",

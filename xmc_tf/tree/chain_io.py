@@ -10,6 +10,7 @@ from scipy.sparse import csc_matrix, issparse, sparray, spmatrix
 from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import read_json
 from xmc_tf.data import load_matrix, save_matrix
 from xmc_tf.tree.grouping import upper_splits
 from xmc_tf.tree.label_tree import LabelTree
@@ -79,7 +80,7 @@ def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]
 def _depth(folder: Path) -> int:
     """How many matrices the folder says it has."""
     file = folder / CONFIG
-    if not file.is_file():
+    if not file.exists():
         raise InputError(
             f"{folder} holds no label tree",
             expected=f"a {CONFIG} beside C0.npz, C1.npz …",
@@ -87,10 +88,7 @@ def _depth(folder: Path) -> int:
             fix="name the folder tree/ of a model, or a matrix of labels × clusters (.npz)",
         )
     wanted = 'a JSON object with the number of matrices, such as {"len": 3}'
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is not JSON", expected=wanted, received=str(error)) from None
+    config = read_json(file, expected=wanted, top=None)
     depth = config.get("len") if isinstance(config, dict) else None
     if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
         raise InputError(

@@ -15,6 +15,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.cli import HelpFormatter, run
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_output
 from xmc_tf.data import load_matrix, load_names
 from xmc_tf.tree.chain_io import CONFIG, load_chain
@@ -189,9 +190,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-y", "--label-path", metavar="Y.npz", help="documents × labels: shows the most frequent labels first"
     )
-    parser.add_argument("--depth", type=int, default=2, help="levels below the root")
-    parser.add_argument("--max-children", type=int, default=16, help="children shown of a node")
-    parser.add_argument("--words", type=int, default=4, help="labels named of a cluster")
+    parser.add_argument("--depth", type=whole, default=2, help="levels below the root")
+    parser.add_argument("--max-children", type=whole, default=16, help="children shown of a node")
+    parser.add_argument("--words", type=whole, default=4, help="labels named of a cluster")
     parser.add_argument("--dot", metavar="FILE", help="write a drawing for Graphviz there instead")
     return parser
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from xmc_tf.common.atomic import atomic_file
+from xmc_tf.common.json_files import read_json
 
 # What tells one run from another, the best first.
 _RUN_VARIABLES = (
@@ -29,6 +30,7 @@ _RUN_VARIABLES = (
 )
 BEAT_S = 0.5  # between two signs of life
 _SILENT_S = 5.0  # no sign of life for so long, and something is wrong with the host
+_MOST_BYTES = 1 << 16  # of a rank's file, which others may be able to write too
 _STALE_S = 600.0  # files older than that are another run's
 
 
@@ -104,7 +106,7 @@ class Roll:
         path = self._stage_file(rank)
         with contextlib.suppress(OSError, ValueError, TypeError):
             if time.time() - path.stat().st_mtime < _STALE_S or self._silence(rank) < _SILENT_S:
-                return Entry(**json.loads(path.read_text()))
+                return Entry(**read_json(path, limit=_MOST_BYTES))
         return None
 
     def behind(self) -> list[str]:
@@ -145,7 +147,7 @@ class Roll:
 
     def _state(self, rank: int) -> str:
         with contextlib.suppress(OSError, ValueError, KeyError):
-            return str(json.loads(self._life_file(rank).read_text())["state"])
+            return str(read_json(self._life_file(rank), limit=_MOST_BYTES)["state"])
         return "running"
 
     def _stage_file(self, rank: int) -> Path:

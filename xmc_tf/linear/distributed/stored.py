@@ -7,6 +7,7 @@ import numpy as np
 from scipy.sparse import csc_matrix
 
 from xmc_tf.common.atomic import atomic_file
+from xmc_tf.common.json_files import read_json
 from xmc_tf.data import save_matrix
 from xmc_tf.data.npz import read_npz
 from xmc_tf.data.npz_write import write_npz
@@ -45,7 +46,7 @@ def is_stored(folder: Path) -> bool:
 
 def open_problem(folder: Path) -> LevelProblem:
     """What :func:`save_problem` has written, mapped into memory."""
-    facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+    facts = read_json(folder / _FACTS)
     found = {name: open_matrix(folder / f"{name}.npz") for name in facts["matrices"]}
     return LevelProblem(
         csc_matrix(found["Y"]), csc_matrix(found["C"]), found.get("M"), found.get("R"), facts["covered"],

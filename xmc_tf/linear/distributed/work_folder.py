@@ -11,6 +11,7 @@ from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.together import together
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import read_json
 
 _LOG = logging.getLogger(__name__)
 _NAME = "work.json"
@@ -111,7 +112,7 @@ def _prepare(path: Path, key: str) -> None:
                 f"{path} is in the way: it is where the ranks put what they have done, and holds something else",
                 fix="move it away, or give the model another name with -m",
             )
-        if json.loads((path / _NAME).read_text(encoding="utf-8")).get("key") != key:
+        if read_json(path / _NAME, fix=f"remove {path}").get("key") != key:
             _LOG.info("%s is left over from other inputs, settings or another version: beginning anew", path)
             _discard(path)
         else:

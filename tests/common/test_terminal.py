@@ -1,0 +1,50 @@
+"""Names that a terminal would obey, and names that no terminal can show."""
+
+import subprocess
+import sys
+
+import pytest
+
+from xmc_tf.common.terminal import printable
+
+_SHOW = """
+import sys
+from xmc_tf.common import cli
+from xmc_tf.common.errors import InputError
+import logging
+def main(argv):
+    name = sys.argv[1]
+    print(name)
+    logging.getLogger("x").warning("reading %s", name)
+    raise InputError(f"{name} does not exist", fix="look")
+cli.run(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain text, é, 漢字, 👩\u200d🚀", "plain text, é, 漢字, 👩\u200d🚀"),
+        ("red\x1b[31m", "red\\x1b[31m"),
+        ("\x9b2J \x7f \x00", "\\x9b2J \\x7f \\x00"),
+        ("left\u202eright", "left\\u202eright"),
+        ("line\nend\ttab\r", "line\\nend\\ttab\\r"),
+        ("\udcff", "\\udcff"),
+    ],
+)
+def test_what_is_shown(text, shown):
+    assert printable(text) == shown
+
+
+def test_what_stays():
+    assert printable("a\n\x1b", keep="\n") == "a\n\\x1b"
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.npz", b"a\x1b]0;owned\x07.npz"])
+def test_a_command_shows_any_name(name):
+    done = subprocess.run([sys.executable, "-c", _SHOW, name], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+    assert b"\x1b" not in done.stderr
+    assert done.stderr.count(b"npz") == 2
+    assert b"fix:      look" in done.stderr

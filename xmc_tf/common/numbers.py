@@ -1,0 +1,24 @@
+"""Numbers from command lines, within what the code behind them can hold."""
+
+import argparse
+
+LARGEST_INT32 = 2**31 - 1
+LARGEST_SEED = 2**32 - 1  # of numpy's generators
+MOST_THREADS = 1024
+_LARGEST = 2**63 - 1
+
+
+def whole(text: str) -> int:
+    """Read a whole number of at most 64 bits; for ``type=`` of an argument parser.
+
+    Python reads numbers of thousands of digits, which no array can hold, and refuses longer ones with an error that
+    does not name the flag.
+    """
+    try:
+        number = int(text) if len(text) <= 40 else None
+    except ValueError:
+        shown = text if len(text) <= 40 else f"{text[:37]}..."
+        raise argparse.ArgumentTypeError(f"expected a whole number, received {shown!r}") from None
+    if number is None or abs(number) > _LARGEST:
+        raise argparse.ArgumentTypeError(f"expected a number of at most 64 bits, received {text[:37]}...")
+    return number
