@@ -80,7 +80,7 @@ def test_pytorch_weights_in_several_files(tmp_path):
     for wrong in ("../elsewhere.bin", "/etc/passwd", "missing.bin", 7):
         index.write_text(json.dumps({"weight_map": {**names, "x": wrong} if isinstance(wrong, str) else {"x": wrong}}))
         with pytest.raises(
-            InputError, match="names a weight file that is not in the folder|does not list the weight files"
+            InputError, match=r"names a weight file that is not in the folder|does not list the weight files"
         ):
             Encoder.load(tmp_path)
     for wrong in ("{", "[]", '{"weight_map": 3}'):

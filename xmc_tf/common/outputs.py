@@ -4,7 +4,6 @@ Files are compared by identity (device and inode), not by name: links, bind moun
 ignore case lead to the same file by different names.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 
 from xmc_tf.common.checksums import MODEL_FORMAT
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import read_json
 
 _LARGEST_HEADER = 1 << 28
 
@@ -233,7 +233,6 @@ def _names(folder: Path) -> set[str]:
 
 def _json(path: Path) -> dict[str, Any] | None:
     try:
-        content = json.loads(path.read_bytes()) if path.stat().st_size <= _LARGEST_HEADER else {}
-    except (OSError, ValueError, RecursionError):
+        return dict(read_json(path, limit=_LARGEST_HEADER))
+    except (OSError, InputError):
         return None
-    return content if isinstance(content, dict) else None
