@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_output
 from xmc_tf.data import LabelledText, TextFile, save_matrix
 from xmc_tf.params import add_verbosity, add_without_effect, tfidf_of_pecos, truth, warn_without_effect
@@ -42,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
         "--vectorizer-config-json", default='{"type": "tfidf", "kwargs": {}}', metavar="JSON", help="the same as text"
     )
     build.add_argument("-m", "--output-model-folder", required=True, metavar="DIR", help="folder of the vectorizer")
-    build.add_argument("--threads", type=int, default=-1, metavar="INT", help="-1 for one per core")
+    build.add_argument("--threads", type=whole, default=-1, metavar="INT", help="-1 for one per core")
     add_without_effect(build, "preprocess build")
 
     run = commands.add_parser("run", help="apply a vectorizer", formatter_class=cli.HelpFormatter)
@@ -52,8 +53,8 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("-l", "--label-text-path", metavar="FILE", help="label names, one per line: how many there are")
     run.add_argument("-y", "--output-label-path", metavar="FILE", help="file for the labels, .npz")
     run.add_argument("-r", "--output-rel-path", metavar="FILE", help="file for the relevance of the labels, .npz")
-    run.add_argument("--label-pos", type=int, default=0, metavar="INT", help="which field of a line holds the labels")
-    run.add_argument("--threads", type=int, default=-1, metavar="INT", help="-1 for one per core")
+    run.add_argument("--label-pos", type=whole, default=0, metavar="INT", help="which field of a line holds the labels")
+    run.add_argument("--threads", type=whole, default=-1, metavar="INT", help="-1 for one per core")
     add_without_effect(run, "preprocess run")
     for command in (build, run):
         add_verbosity(command)
@@ -74,9 +75,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _add_text(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("-i", "--input-text-path", required=True, metavar="FILE", help="file with a document per line")
-    add("--text-pos", type=int, default=1, metavar="INT", help="which field of a line is the text, from 0")
+    add("--text-pos", type=whole, default=1, metavar="INT", help="which field of a line is the text, from 0")
     add(
-        "--maxsplit", type=int, default=-1, metavar="INT",
+        "--maxsplit", type=whole, default=-1, metavar="INT",
         help="how many tabs separate fields, so that a text may contain tabs; -1 for all",
     )  # fmt: skip
     add(

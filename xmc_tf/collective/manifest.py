@@ -14,11 +14,8 @@ from xmc_tf.collective.packed_arrays import Packed, SavedArray
 from xmc_tf.collective.shard_files import ShardFile
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
-<<<<<<< HEAD
-from xmc_tf.common.wire_format import register
-=======
 from xmc_tf.common.json_files import read_json
->>>>>>> 0cfe450 (Read JSON in one place; refuse pipes, bombs and boundless numbers)
+from xmc_tf.common.wire_format import register
 
 MANIFEST = "manifest.json"
 VERSION = 2

@@ -95,11 +95,7 @@ class Records:
         if not path.is_file():
             return None
         try:
-<<<<<<< HEAD
             content = cls.parse(path)
-=======
-            content = read_json(path)
->>>>>>> 0cfe450 (Read JSON in one place; refuse pipes, bombs and boundless numbers)
         except InputError:
             return None  # whoever reads the header says so
         if "files" not in content:
@@ -111,13 +107,7 @@ class Records:
     @staticmethod
     def parse(path: Path) -> dict[str, Any]:
         """Read a header's content."""
-        try:
-            content = json.loads(path.read_bytes())
-        except (OSError, ValueError, RecursionError) as error:
-            raise InputError(f"{path} cannot be read", expected="JSON", received=str(error), fix=_FIX_MODEL) from None
-        if not isinstance(content, dict):
-            raise InputError(f"{path} does not hold what it should", expected="a JSON object", fix=_FIX_MODEL)
-        return content
+        return dict(read_json(path, fix=_FIX_MODEL))
 
     @classmethod
     def around(cls, place: Path) -> "Records | None":

@@ -1,9 +1,11 @@
 """The type of a tokenizer whose folder does not name it, as in folders of PECOS with ``vocab.txt`` alone."""
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import read_json
 
 _LOG = logging.getLogger(__name__)
 _LARGEST = 1 << 24  # bytes of a configuration
@@ -46,9 +48,6 @@ def note_defaults(folder: Path | None, tokenizer: Any) -> None:
 def _content(path: Path) -> dict[str, Any]:
     """A small JSON object; empty where it is missing or unreadable, which whoever needs it will say."""
     try:
-        if not path.is_file() or path.stat().st_size > _LARGEST:
-            return {}
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return dict(read_json(path, limit=_LARGEST, foreign=True))
+    except (OSError, InputError):
         return {}
-    return content if isinstance(content, dict) else {}

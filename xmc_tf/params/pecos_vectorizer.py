@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import parse_json
 from xmc_tf.params.tfidf import TfidfParams
 
 _ALL = 2**31 - 1
@@ -43,10 +44,7 @@ def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
     Raises:
         InputError: naming the key that our TF-IDF cannot do.
     """
-    try:
-        config = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{place} is not JSON", expected="a vectorizer configuration", received=str(error)) from None
+    config = parse_json(text, of=place, expected="a vectorizer configuration", top=None, foreign=True)
     if not isinstance(config, dict) or config.get("type") != "tfidf":
         raise InputError(
             f"{place}: type is not one that can be built here",

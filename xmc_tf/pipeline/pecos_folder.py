@@ -12,12 +12,12 @@ PECOS predicts with the rankers alone where there are any, and so does a model t
 """
 
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import read_json
 from xmc_tf.linear.model_folder import versions
 from xmc_tf.params import MatcherParams, MatcherPredParams
 from xmc_tf.tree import save_chain
@@ -158,15 +158,7 @@ def _pred_params(matcher: dict[str, Any], path: Path) -> MatcherPredParams:
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{path} is missing", fix="the folder was copied in part: copy it again")
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise ValueError(f"{path.stat().st_size:,} bytes")
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON: {str(error)[:100]}", fix="copy the model again") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{path} does not hold parameters", expected="a JSON object", fix="copy the model again")
-    return content
+    return dict(read_json(path, limit=_LARGEST, foreign=True, fix="copy the model again"))
 
 
 def _count(content: dict[str, Any], key: str, path: Path) -> int:
