@@ -18,6 +18,7 @@ from xmc_tf.data import TextFile, load_features, load_matrix, load_names
 from xmc_tf.linear.disk import refuse_to_overwrite
 from xmc_tf.metrics import format_table
 from xmc_tf.params import (
+    WITHOUT_EFFECT,
     MatcherParams,
     TfidfParams,
     XTransformerParams,
@@ -143,7 +144,9 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
         held["pred_params"] = load_block(arguments.pred_params_path, XTransformerPredParams)
     # These choose between levels, which only the tree tells: they are put over the parameters later.
     wishes = ("beam_size", "only_topk", "post_processor", "ensemble_method")
-    flags = argparse.Namespace(**{name: value for name, value in vars(arguments).items() if name not in wishes})
+    # Flags without effect take any text, which must not become the parameter of that name.
+    left_out = {*wishes, *(flag.strip("-").replace("-", "_") for flag in WITHOUT_EFFECT["train"])}
+    flags = argparse.Namespace(**{name: value for name, value in vars(arguments).items() if name not in left_out})
     if arguments.fp16 is not None:
         flags.mixed_precision = _precision(arguments)
     flags.neg_mining_chain = flags.negative_sampling  # as in the peer

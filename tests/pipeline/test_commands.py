@@ -11,7 +11,7 @@ from xmc_tf import encode, predict, train
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix
 from xmc_tf.metrics import pecos_lines
-from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParams
+from xmc_tf.params import WITHOUT_EFFECT, TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.train_flags import parser
 
 # The peer's flags: name → a value, or None for a switch.
@@ -75,6 +75,12 @@ def test_flags_reach_all_parts():
     assert (recipe.last_prediction.truncate_length, recipe.tfidf.min_df, recipe.threads) == (48, 3, 2)
     assert params.fix_clustering
     assert params.do_fine_tune
+
+
+def test_flags_without_effect_become_no_parameters():
+    plain = ["-t", "t", "-y", "y", "-m", "m"]
+    for flag in WITHOUT_EFFECT["train"]:
+        assert train._recipe(parser().parse_args([*plain, flag, "2"])) == train._recipe(parser().parse_args(plain))
 
 
 def test_fp16_of_pecos_is_mixed_precision():
