@@ -8,8 +8,10 @@ from typing import Any
 
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.export_folder import EXPORT
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_model_folder
+from xmc_tf.common.placing import claimed_folder
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
 from xmc_tf.linear.model_folder import read_facts
 from xmc_tf.linear.text_ranker import TextRanker
@@ -62,6 +64,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
     inputs = {"-m": arguments.model_folder, "-t": arguments.text_path, "-y": arguments.label_path}
     refuse_model_folder("-o", output, inputs, export=True)
+    with claimed_folder(output, EXPORT, fix="give another folder with -o, such as served/1"):
+        _export(arguments, output)
+
+
+def _export(arguments: argparse.Namespace, output: Path) -> None:
     texts: Any = None
     if arguments.text_path:
         texts = TextFile(arguments.text_path)

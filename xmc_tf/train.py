@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from xmc_tf.collective.communicator import choose
+from xmc_tf.collective.claiming import claimed_by_all
+from xmc_tf.collective.communicator import Communicator, choose
 from xmc_tf.collective.together import together
 from xmc_tf.common import cli
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.outputs import refuse_model_folder, refuse_output, refuse_work_folder
 from xmc_tf.data import TextFile, load_features, load_matrix, load_names
-from xmc_tf.linear.disk import refuse_to_overwrite
+from xmc_tf.linear.model_folder import MODEL
 from xmc_tf.metrics import format_table
 from xmc_tf.params import (
     WITHOUT_EFFECT,
@@ -60,16 +61,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     recipe = together(communicator, lambda: _recipe(arguments))
     together(communicator, lambda: _refuse_outputs(arguments, recipe))
     folder = Path(arguments.model_dir)
-    on_first_rank(communicator, lambda: refuse_to_overwrite(folder))
+    work = Path(arguments.work_dir or f"{folder}.work")
+    with claimed_by_all(communicator, folder, MODEL, work, fix="give another folder with -m"):
+        _train(communicator, arguments, recipe, folder, work)
+
+
+def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Recipe, folder: Path, work: Path) -> None:
     given = together(communicator, lambda: _given(arguments))
     device = choose_device(communicator, recipe.first_level.use_gpu)
     _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in given.documents.Y.shape), device)
 
-    stages = Stages(arguments.work_dir or f"{folder}.work", communicator)
+    stages = Stages(work, communicator)
     model = XTransformer.trained(given, recipe, stages)
 
     def save() -> None:
-        model.save(folder, made_in=stages.folder)
+        model.save(folder)
         if arguments.save_emb_dir:
             _save_embeddings(stages, Path(arguments.save_emb_dir))
 

@@ -106,7 +106,11 @@ TRAINING = {
     "no Y": ("-y", lambda c, d: "", ["lacks -y", "--help"]),
     "no model": ("-m", lambda c, d: "", ["lacks -m"]),
     "no X": ("-x", lambda c, d: None, ["one of -t (texts) and -x (features)"]),
-    "model is no model": ("-m", lambda c, d: text(d / "thesis.tex", "x").parent, ["and is no model", "another name"]),
+    "model is no model": (
+        "-m",
+        lambda c, d: text(d / "params.json", "{}").parent,
+        ["files that are not part of a model", "params.json", "another folder with -m"],
+    ),
     "names too few": ("--labels", lambda c, d: text(d / "n.txt", "a\nb\n"), ["n.txt", "12 labels", "2 names"]),
     "a name is empty": ("--labels", lambda c, d: text(d / "n.txt", "a\n\nb\n"), ["n.txt, line 2 is empty"]),
     "a name is not UTF-8": ("--labels", lambda c, d: text(d / "n.txt", b"a\n\xff\n"), ["line 2 is not UTF-8", "iconv"]),

@@ -229,12 +229,18 @@ def test_a_model_replaces_a_model_and_nothing_else(saved, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     model.save(home)  # empty
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
-    for place in (tmp_path / "thesis", tmp_path / "thesis" / "chapter.tex"):
-        with pytest.raises(InputError, match="is there already and is no model"):
-            model.save(place)
-    assert (tmp_path / "thesis" / "chapter.tex").read_text() == "years of work"
+    thesis = tmp_path / "thesis"
+    thesis.mkdir()
+    (thesis / "chapter.tex").write_text("years of work")
+    with pytest.raises(InputError, match="is a file"):
+        model.save(thesis / "chapter.tex")
+    (thesis / "param.json").write_text("{}")
+    with pytest.raises(InputError, match=r"not part of a folder of linear rankers(.|\n)*param\.json"):
+        model.save(thesis)
+    (thesis / "param.json").unlink()
+    model.save(thesis)
+    assert XLinear.load(thesis).nr_labels == 5
+    assert (thesis / "chapter.tex").read_text() == "years of work"
 
 
 def test_a_large_model_of_random_weights_after_loading(tmp_path):

@@ -16,11 +16,12 @@ from tensorflow.python.client import pywrap_tf_session
 from tests.serving.cases import HARD, NAMES, assert_same, documents, random_model, random_sparse
 from tests.serving.plain_tensorflow import operations
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.export_folder import ABOUT
 from xmc_tf.data import Features
 from xmc_tf.linear.text_ranker import TextRanker
 from xmc_tf.serving import streamed
 from xmc_tf.serving.export import ExportSettings, ModelParts, export_model, parts_of_ranker
-from xmc_tf.serving.local import ABOUT, LocalModel
+from xmc_tf.serving.local import LocalModel
 
 BATCHES = (1, 7, 64)
 # What tensorflow_text puts into a stock tensorflow_model_server beside TensorFlow's own operations.
@@ -279,9 +280,11 @@ def test_nothing_of_the_users_is_overwritten_but_an_older_export(model, tmp_path
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "notes.txt").write_text("keep")
-    with pytest.raises(InputError, match="is there already and is no exported model"):
+    (mine / "saved_model.pb").write_text("of another program")
+    with pytest.raises(InputError, match=r"not part of an export of xmc_tf(.|\n)*saved_model\.pb"):
         export_model(parts_of_ranker(model), mine)
     assert (mine / "notes.txt").read_text() == "keep"
+    assert (mine / "saved_model.pb").read_text() == "of another program"
     for k in (2, 3):
         export_model(parts_of_ranker(model), tmp_path / "1", ExportSettings(only_topk=k))
     assert LocalModel(tmp_path / "1").about["k"] == 3

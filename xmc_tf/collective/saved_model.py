@@ -6,6 +6,7 @@ TensorFlow's own checkpoint format, and rank 0 merges the indices: one variable,
 itself does with partitioned variables. Who loads it sees nothing of all that.
 """
 
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -27,8 +28,9 @@ from xmc_tf.collective.shard_files import blocks, rows_in_a_block
 from xmc_tf.collective.stand_ins import standing_in
 from xmc_tf.collective.table import ShardedTable
 from xmc_tf.collective.together import together
-from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.export_folder import ABOUT, EXPORT, PLAIN
+from xmc_tf.common.placing import placed_folder
 
 # What is in memory a second time while a shard is written.
 BLOCK_BYTES = 64 << 20
@@ -65,7 +67,7 @@ def export_saved_model(
         >>> export_saved_model("served/2", {"serving_default": score}, strategy.tables, strategy.communicator)
 
     Args:
-        folder: where to; what was there is replaced when the new one is complete.
+        folder: where to; an older export there is replaced when the new one is complete, other files stay.
         signatures: a Keras model, which is then called with ``training=False``, or signatures by name.
         tables: those that the model looks things up in; others do no harm.
         communicator: the ranks.
@@ -78,7 +80,7 @@ def export_saved_model(
         InputError: when the model cannot be served as it is; the message says why.
     """
     folder = Path(folder)
-    with atomic_folder(folder) if communicator.rank == 0 else nullcontext() as part:
+    with placed_folder(folder, EXPORT) if communicator.rank == 0 else nullcontext() as part:
         keys: dict[str, str] = communicator.broadcast(
             together(communicator, lambda: _save_graph(part, signatures, tables, track) if part is not None else {})
         )
@@ -271,6 +273,8 @@ def _merge(part: Path) -> None:
         raise OSError(f"{variables}: {error.message}") from error
     shutil.rmtree(slices)
     write_fingerprint(str(part))  # of what is there now
+    (part / ABOUT).parent.mkdir(exist_ok=True)
+    (part / ABOUT).write_text(json.dumps({"format": PLAIN}) + "\n", encoding="utf-8")
 
 
 def _slices(part: Path) -> Path:

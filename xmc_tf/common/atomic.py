@@ -1,11 +1,15 @@
-"""Files and folders that appear whole or not at all, whatever kills the process."""
+"""Files that appear complete or not at all, whatever kills the process."""
 
+import fcntl
+import glob
+import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+_LOG = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -14,44 +18,46 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # The temporary name keeps the suffix, since numpy's and scipy's writers look at it.
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}.new-", suffix=path.suffix, dir=path.parent)
     part = Path(name)
     try:
+        _lock(handle)  # as long as somebody writes it: see remove_leftovers
         yield part
-        part.chmod(0o666 & ~_umask())
+        part.chmod(0o666 & ~umask())
         part.replace(path)
     finally:
+        os.close(handle)
         part.unlink(missing_ok=True)
 
 
-@contextmanager
-def atomic_folder(path: str | Path, made_in: Path | None = None) -> Iterator[Path]:
-    """Yields a folder beside ``path`` to fill; it replaces ``path`` only when the block ends well.
-
-    Args:
-        path: the folder's name in the end.
-        made_in: where it is filled, if that is on the same disk: what a kill leaves goes when that folder goes.
-    """
+def remove_leftovers(path: str | Path) -> None:
+    """Removes what killed runs left beside ``path`` while they wrote it, and says so."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    near = made_in is not None and made_in.is_dir() and made_in.stat().st_dev == path.parent.stat().st_dev
-    part = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=made_in if near else path.parent))
+    if not path.parent.is_dir():
+        return
+    for leftover in sorted(path.parent.glob(f".{glob.escape(path.stem)}.new-????????{glob.escape(path.suffix)}")):
+        try:
+            handle = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue  # gone by now, or not ours
+        try:
+            if _lock(handle):
+                leftover.unlink(missing_ok=True)
+                _LOG.info("removed %s, left by an interrupted run", leftover)
+        finally:
+            os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    """Locks an open file; False where another process has it, or this disk has no locks."""
     try:
-        part.chmod(0o777 & ~_umask())
-        yield part
-        if path.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}-old-", dir=path.parent))
-            path.rename(old / path.name)
-            part.rename(path)
-            shutil.rmtree(old)
-        else:
-            part.rename(path)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
-def _umask() -> int:
+def umask() -> int:
     """The process's umask, which can only be read by setting it."""
     mask = os.umask(0)
     os.umask(mask)

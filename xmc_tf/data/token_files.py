@@ -16,10 +16,17 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.folder_kinds import FolderKind
 from xmc_tf.common.headers import read_header
 
 _FORMAT = "xmc_tf.data.TokenStore"
 _VERSION = 1
+TOKENS = FolderKind(
+    "a store of tokens",
+    header="store.json",
+    recognises=lambda header: header.get("format") == _FORMAT,
+    parts={r"store\.json|ids\.bin|lengths\.npy": None},
+)
 _PIECE = 1 << 22  # ids that are read at once where a whole file has to be gone through
 _NARROW: np.dtype = np.dtype("<u2")
 _WIDE: np.dtype = np.dtype("<i4")

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.token_files import TokenWriter, open_files
+from xmc_tf.common.placing import placed_folder
+from xmc_tf.data.token_files import TOKENS, TokenWriter, open_files
 
 
 class TokenStore:
@@ -96,13 +96,13 @@ class TokenStore:
     @staticmethod
     @contextmanager
     def create(folder: str | Path, about: dict[str, Any] | None = None) -> Iterator[TokenWriter]:
-        """Yields a writer; the folder appears, or replaces an older one, only when the block ends well.
+        """Yields a writer; the store appears, or replaces an older one, only when the block ends well.
 
         Args:
             folder: where the store shall lie.
             about: what to note in it, as JSON: what the tokens were made of and how.
         """
-        with atomic_folder(folder) as part, (part / "ids.bin").open("w+b") as file:
+        with placed_folder(folder, TOKENS) as part, (part / "ids.bin").open("w+b") as file:
             writer = TokenWriter(file)
             yield writer
             writer.finish(part, about or {})

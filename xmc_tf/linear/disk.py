@@ -7,27 +7,44 @@ ranker/<level>.model/           param.json, W.npz (features + bias row × nodes)
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_matrix
 
-from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.folder_kinds import FolderKind
 from xmc_tf.common.json_files import read_json
+from xmc_tf.common.placing import placed_folder
 from xmc_tf.data.matrices import load_matrix, save_matrix
 from xmc_tf.linear.xlinear import Level, XLinear
 from xmc_tf.params import LinearLevelPredParams
 
 _CLASS = "pecos.xmc.base###MLModel"
+_MODEL_CLASS = "pecos.xmc.xlinear.model###XLinearModel"
+_LEVEL_FILES = r"param\.json|\d+\.model/(param\.json|[WC]\.npz)"
+RANKER_FILES = rf"param\.json|ranker/({_LEVEL_FILES})"
+
+
+def _is_xlinear(header: Mapping[str, Any]) -> bool:
+    meta = header.get("__meta__")
+    return isinstance(meta, dict) and meta.get("class_fullname") == _MODEL_CLASS
+
+
+XLINEAR = FolderKind(
+    "a folder of linear rankers",
+    header="param.json",
+    recognises=_is_xlinear,
+    parts={r"param\.json": None, "ranker": _LEVEL_FILES},
+)
 
 
 def save_xlinear(model: XLinear, folder: str | Path) -> None:
-    """Writes the model's folder, whole or not at all; an older model there is replaced."""
-    refuse_to_overwrite(Path(folder))
-    with atomic_folder(folder) as part:
+    """Writes the model's folder completely or not at all; an older model there is replaced, other files stay."""
+    with placed_folder(folder, XLINEAR) as part:
         write_parameters(model, part)
         for t, level in enumerate(model.levels):
             save_matrix(level_folder(part, t) / "W.npz", level.weights)
@@ -40,7 +57,7 @@ def level_folder(folder: Path, t: int) -> Path:
 
 def write_parameters(model: XLinear, folder: Path) -> None:
     """Writes all of a model but its weights."""
-    _write(folder / "param.json", {"__meta__": {"class_fullname": "pecos.xmc.xlinear.model###XLinearModel"}})
+    _write(folder / "param.json", {"__meta__": {"class_fullname": _MODEL_CLASS}})
     last = model.levels[-1].clusters
     _write(folder / "ranker" / "param.json", {
         "__meta__": {"class_fullname": "pecos.xmc.base###HierarchicalMLModel"},
@@ -62,18 +79,6 @@ def write_parameters(model: XLinear, folder: Path) -> None:
             "pred_kwargs": level.pred_params.to_json(),
         })  # fmt: skip
         save_matrix(here / "C.npz", level.clusters.astype(np.float32))
-
-
-def refuse_to_overwrite(folder: Path) -> None:
-    """A model replaces a model or goes where nothing is; never anything else of the user's."""
-    if not folder.exists() or (folder / "params.json").exists() or (folder / "param.json").exists():
-        return
-    if not folder.is_dir() or any(folder.iterdir()):
-        raise InputError(
-            f"{folder} is there already and is no model",
-            expected="a new folder, an empty one, or an older model to replace",
-            fix="give another name to -m",
-        )
 
 
 def load_xlinear(folder: str | Path, nr_dense: int = 0) -> XLinear:

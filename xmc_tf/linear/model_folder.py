@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 from xmc_tf.common.checksums import MODEL_FORMAT, MODEL_HEADER, checksum_of, is_unchanged, record_files, verified
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files import open_regular
+from xmc_tf.common.folder_kinds import FolderKind
+from xmc_tf.common.folder_locks import folder_lock
 from xmc_tf.common.json_files import read_json
+from xmc_tf.common.placing import JOURNAL, finish_placing
+from xmc_tf.linear.disk import RANKER_FILES
+from xmc_tf.tree.chain_io import CHAIN_FILES
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
@@ -19,6 +24,33 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _VERSION = 1
 _ABOUT_THE_FOLDER = ("format", "version", "checksum", "files")  # the rest is the model's own metadata
+
+
+FORMAT = "xmc_tf.model"
+_FIRST_VERSIONS = ("XLinear", "XTransformer")  # wrote no format
+
+
+def _is_model(facts: Mapping[str, Any]) -> bool:
+    if facts.get("format") == FORMAT:
+        return True
+    trained_by = facts.get("versions")
+    return facts.get("model") in _FIRST_VERSIONS and isinstance(trained_by, dict) and "xmc_tf" in trained_by
+
+
+MODEL = FolderKind(
+    "a model of xmc_tf",
+    header="params.json",
+    recognises=_is_model,
+    parts={
+        # The second is the header of PECOS's models, which are never replaced.
+        r"params\.json|param\.json|labels\.txt": None,
+        "tree": CHAIN_FILES,
+        "features": r"params\.json|vocabulary\.txt|(keys|columns|idf)\.npy",
+        "encoder": ".+",
+        "head": ".+",
+        "ranker": RANKER_FILES,
+    },
+)
 
 
 def _no_model(folder: Path) -> InputError:
@@ -40,6 +72,9 @@ def _no_model(folder: Path) -> InputError:
 def read_facts(folder: Path) -> dict[str, Any]:
     """Read a model's metadata from ``params.json``; warns where the file has changed since it was saved."""
     path = folder / "params.json"
+    if not path.exists() and (folder / JOURNAL).exists():
+        with folder_lock(folder):
+            finish_placing(folder)
     if not path.exists():
         raise _no_model(folder)
     facts: dict[str, Any] = read_json(path, expected="a model's parameters", fix="copy the model again")

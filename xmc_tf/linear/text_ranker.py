@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from scipy.sparse import csr_matrix, spmatrix
 
-from xmc_tf.common.atomic import atomic_folder
+from xmc_tf.common.placing import placed_folder
 from xmc_tf.data import Features, as_features
-from xmc_tf.linear.disk import refuse_to_overwrite
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.linear.model_folder import (
+    MODEL,
     check_parts,
     load_tfidf,
     nr_dense,
@@ -198,9 +198,10 @@ def write_model(
     facts: Mapping[str, Any],
     write_ranker: Callable[[Path], object],
     write_tfidf: Callable[[Path], object] | None,
-    made_in: Path | None = None,
 ) -> None:
-    """Writes a model's folder from its parts, whole or not at all; an older model there is replaced.
+    """Writes a model's folder from its parts, completely or not at all; an older model there is replaced.
+
+    Files in the folder that are not part of a model stay.
 
     Args:
         folder: the model's.
@@ -209,11 +210,8 @@ def write_model(
         facts: for ``params.json``.
         write_ranker: makes the folder of rankers at a path.
         write_tfidf: makes that of the vectoriser, where there is one.
-        made_in: where the folder is filled until it is whole, instead of beside its place.
     """
-    folder = Path(folder)
-    refuse_to_overwrite(folder)
-    with atomic_folder(folder, made_in) as part:
+    with placed_folder(folder, MODEL) as part:
         save_chain(part / "tree", tree.to_chain())
         write_ranker(part / "ranker")
         if write_tfidf:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xmc_tf.collective.communicator import choose
+from xmc_tf.collective.claiming import claimed_by_all
+from xmc_tf.collective.communicator import Communicator, choose
 from xmc_tf.collective.shared_looks import LooksOverRanks
 from xmc_tf.collective.solo import Solo
 from xmc_tf.common import cli
@@ -24,12 +25,12 @@ from xmc_tf.data import (
     load_names,
 )
 from xmc_tf.data.looking import ALONE, Looks
-from xmc_tf.linear.disk import refuse_to_overwrite
 from xmc_tf.linear.distributed.command import train_command_over_ranks
 from xmc_tf.linear.distributed.inputs import check_same_inputs
 from xmc_tf.linear.distributed.reporting import reported
-from xmc_tf.linear.distributed.work_folder import work_path
+from xmc_tf.linear.distributed.work_folder import remove_discarded, work_path
 from xmc_tf.linear.given import Asked, Given, in_order, make_tree, relevance, user_negatives, vectorized
+from xmc_tf.linear.model_folder import MODEL
 from xmc_tf.linear.text_ranker import TextRanker
 from xmc_tf.params import (
     HierarchicalKMeansParams,
@@ -195,13 +196,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     _refuse_outputs(arguments)
     asked = Asked(arguments, *_parameters(arguments))
     folder = Path(arguments.model_folder)
-    refuse_to_overwrite(folder)
+    with claimed_by_all(communicator, folder, MODEL, work_path(folder), fix="give another folder with -m"):
+        _train(communicator, folder, asked)
+
+
+def _train(communicator: Communicator, folder: Path, asked: Asked) -> None:
+    if communicator.rank == 0:
+        remove_discarded(folder)
     if communicator.size > 1 or work_path(folder).exists():
         # First of all: only files that are the same everywhere can be checked together.
         key = check_same_inputs(communicator, asked.files, asked.settings)
         train_command_over_ranks(communicator, folder, _given(asked, LooksOverRanks(communicator)), key)
     else:
-        with reported(arguments.logdir, communicator):
+        with reported(asked.arguments.logdir, communicator):
             _train_here(folder, _given(asked, ALONE))
 
 

@@ -20,11 +20,10 @@ import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.collective.communicator import choose
-from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.placing import placed_folder
 from xmc_tf.data import as_features
-from xmc_tf.linear.disk import refuse_to_overwrite
-from xmc_tf.linear.model_folder import read_facts, read_names, write_facts, write_names
+from xmc_tf.linear.model_folder import MODEL, read_facts, read_names, write_facts, write_names
 from xmc_tf.linear.sub_models import checked_labels
 from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
@@ -142,14 +141,10 @@ class XTransformer(Parts):
         made: Made = make_parts(given, recipe, stages, the_strategy)
         return cls(made.parts, made.facts, given.names, where=stages.folder, kept=kept)
 
-    def save(self, folder: str | Path, made_in: Path | None = None) -> None:
-        """Writes the model's folder, whole or not at all; an older model there is replaced.
+    def save(self, folder: str | Path) -> None:
+        """Writes the model's folder, completely or not at all.
 
-        Of several workers one calls it.
-
-        Args:
-            folder: the model's.
-            made_in: where it is filled until it is whole, instead of beside its place.
+        An older model there is replaced; files that are not part of a model stay. Of several ranks one calls it.
         """
         folder = Path(folder)
         from_pecos = bool(pecos_class(self.folder))
@@ -159,8 +154,7 @@ class XTransformer(Parts):
                 expected="another folder for the converted model",
                 fix="save it elsewhere; PECOS's files stay as they are",
             )
-        refuse_to_overwrite(folder)
-        with atomic_folder(folder, made_in) as part:
+        with placed_folder(folder, MODEL) as part:
             facts = self.facts
             if from_pecos:
                 facts = convert_parts(self, part)

@@ -16,9 +16,10 @@ from xmc_tf.common.quiet import muted_stderr
 with muted_stderr():
     import tensorflow as tf
 
-from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.checksums import checksum_of, record_files
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.export_folder import ABOUT, EXPORT, SERVING
+from xmc_tf.common.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import Tfidf
 from xmc_tf.linear.text_ranker import TextRanker
@@ -29,7 +30,6 @@ from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.arrangement import PRECISIONS, Arrangement, arrange
 from xmc_tf.serving.dense import DenseFeatures, GivenVectors
 from xmc_tf.serving.label_head import BlendedSearch, LabelHeadPart
-from xmc_tf.serving.local import ABOUT
 from xmc_tf.serving.search import LevelSearch, TreeSearch
 from xmc_tf.serving.signatures import Signatures
 from xmc_tf.serving.slimming import forget_shapes
@@ -151,7 +151,7 @@ def export_model(
     Args:
         parts: the model.
         folder: where to: for TensorFlow Serving a number, the version, in a folder of the model's own; an older
-            export there is replaced when the new one is complete.
+            export there is replaced when the new one is complete, other files stay.
         settings: how it answers.
         warmup: requests that a server runs before it takes any other.
 
@@ -159,7 +159,6 @@ def export_model(
         InputError: when the parts do not fit, or something else is in the folder.
     """
     settings, folder = settings or ExportSettings(), Path(folder)
-    _refuse_to_overwrite(folder)
     if warmup is not None:
         check_warmup(*warmup)
         if not parts.reads_text:
@@ -178,7 +177,7 @@ def export_model(
             received=str(0 if dense is None else dense.dim),
         )
     beams = _beams(ranker, settings)
-    with atomic_folder(folder) as part:
+    with placed_folder(folder, EXPORT) as part:
         store = StreamedVariables(part / "variables" / "blocks")
         levels, searches = _stream_levels(ranker, beams, settings, store)
         posts = _post_processors(ranker, settings)
@@ -198,7 +197,7 @@ def export_model(
         _save(part, signatures, store, tfidf, dense, names)
         bytes_ = store.bytes + _bytes([*_own_variables(tfidf), *([] if dense is None else dense.tracked)])
         about = {
-            "format": "xmc_tf.serving",
+            "format": SERVING,
             "settings": asdict(settings),
             "k": beams[-1],
             "beams": beams,
@@ -318,15 +317,3 @@ def _bytes(tracked: Sequence[Any]) -> int:
 
 def _own_variables(tfidf: Tfidf | None) -> list[tf.Variable]:
     return [] if tfidf is None else [tfidf.graph().keys, tfidf.graph().columns, tfidf.graph().idf]
-
-
-def _refuse_to_overwrite(folder: Path) -> None:
-    """An export replaces an export or goes where nothing is; never anything else of the user's."""
-    if not folder.exists() or (folder / "saved_model.pb").exists():
-        return
-    if not folder.is_dir() or any(folder.iterdir()):
-        raise InputError(
-            f"{folder} is there already and is no exported model",
-            expected="a new folder, an empty one, or an older export to replace",
-            fix="give another name, such as served/1",
-        )

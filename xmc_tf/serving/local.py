@@ -9,11 +9,10 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.checksums import Records, checksum_of, is_unchanged, verified
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.export_folder import ABOUT, SERVING
 from xmc_tf.common.json_files import read_json
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.quiet import muted_stderr
-
-ABOUT = "assets.extra/xmc_tf.json"
 
 
 class LocalModel:
@@ -119,7 +118,7 @@ def find_version(folder: str | Path) -> Path:
 def _about(folder: Path) -> dict[str, Any]:
     path = folder / ABOUT
     about: dict[str, Any] = read_json(path, fix="copy or export it again") if path.exists() else {}
-    if about.get("format") != "xmc_tf.serving":
+    if about.get("format") != SERVING:
         raise InputError(
             f"{folder} is a SavedModel of something else: {ABOUT} does not say what it is",
             expected="what python -m xmc_tf.export wrote",

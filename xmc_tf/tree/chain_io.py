@@ -7,16 +7,24 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csc_matrix, issparse, sparray, spmatrix
 
-from xmc_tf.common.atomic import atomic_folder
 from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.folder_kinds import FolderKind
 from xmc_tf.common.json_files import read_json
+from xmc_tf.common.placing import placed_folder
 from xmc_tf.data import load_matrix, save_matrix
 from xmc_tf.tree.grouping import upper_splits
 from xmc_tf.tree.label_tree import LabelTree
 
 CONFIG = "config.json"
 RANKER = Path("ranker", "param.json")  # in a folder of linear rankers
+CHAIN_FILES = r"config\.json|C\d+\.npz"
+_CHAIN = FolderKind(
+    "a label tree",
+    header=CONFIG,
+    recognises=lambda config: isinstance(config.get("len"), int),
+    parts={CHAIN_FILES: None},
+)
 
 
 def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = None) -> LabelTree:
@@ -63,14 +71,14 @@ def _load(path: Path, nr_splits: int, min_codes: int | None) -> LabelTree:
 
 
 def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]) -> None:
-    """Writes a label tree as the peer's folder of matrices, float32 CSC; whole or not at all.
+    """Writes a label tree as the peer's folder of matrices, float32 CSC, completely or not at all.
 
     Args:
-        path: the folder; replaced if it is there.
+        path: the folder; a tree that is there is replaced, other files stay.
         chain: the tree, or its matrices from the root down, which are checked first.
     """
     tree = chain if isinstance(chain, LabelTree) else LabelTree.from_chain(chain)
-    with atomic_folder(path) as folder:
+    with placed_folder(path, _CHAIN) as folder:
         matrices = tree.to_chain()
         (folder / CONFIG).write_text(json.dumps({"len": len(matrices)}), encoding="utf-8")
         for t, matrix in enumerate(matrices):

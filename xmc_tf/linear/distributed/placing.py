@@ -16,7 +16,7 @@ from xmc_tf.tree import LabelTree
 def place_model(
     folder: Path, work: WorkFolder, model: XLinear, tree: LabelTree, names: list[str] | None, facts: Mapping[str, Any]
 ) -> None:
-    """Writes the model's folder, whole or not at all.
+    """Writes the model's folder, completely or not at all.
 
     Args:
         folder: the model's.
@@ -32,7 +32,7 @@ def place_model(
 
     write_model(
         folder, tree, names, facts, lambda part: place_rankers(part, work, model),
-        place_tfidf if work.features.is_dir() else None, work.path,
+        place_tfidf if work.features.is_dir() else None,
     )  # fmt: skip
 
 

@@ -8,9 +8,9 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.together import together
-from xmc_tf.common.atomic import atomic_folder
+from xmc_tf.common.placing import placed_folder
 from xmc_tf.data import Features, check_pair
-from xmc_tf.linear.disk import refuse_to_overwrite
+from xmc_tf.linear.disk import XLINEAR
 from xmc_tf.linear.distributed.account import Account, accounts_table
 from xmc_tf.linear.distributed.placing import place_rankers
 from xmc_tf.linear.distributed.reporting import reported
@@ -68,7 +68,7 @@ def rankers_over_ranks(
     """
     check_pair(X, Y)
     params, pred_params = params or RankerParams(), pred_params or RankerPredParams()
-    together(communicator, lambda: refuse_to_overwrite(folder))
+    together(communicator, lambda: XLINEAR.check_place(folder))
     work = open_work_folder(communicator, folder, key)
     account = Account(threads=threads_of_rank(communicator, threads))
     with reported(logdir, communicator, account):
@@ -80,7 +80,7 @@ def rankers_over_ranks(
 
     def place() -> None:
         if communicator.rank == 0:
-            with atomic_folder(folder, work.path) as part:
+            with placed_folder(folder, XLINEAR) as part:
                 place_rankers(part, work, model)
 
     together(communicator, place)

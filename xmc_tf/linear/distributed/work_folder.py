@@ -96,12 +96,25 @@ def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkF
     return WorkFolder(path, key)
 
 
+def remove_discarded(model: Path) -> None:
+    """Removes what a run left that was killed while it removed its work folder; needs the model's lock."""
+    gone = _discarded(work_path(model))
+    if gone.exists():
+        shutil.rmtree(gone)
+        _LOG.info("removed %s, left by an interrupted run", gone)
+
+
 def _discard(path: Path) -> None:
-    gone = path.with_name(f".{path.name}.removed")
-    if gone.exists():  # of a run that was stopped while it did this
+    gone = _discarded(path)
+    if gone.exists():
         shutil.rmtree(gone)
     path.rename(gone)
     shutil.rmtree(gone)
+
+
+def _discarded(path: Path) -> Path:
+    """The name that a work folder has while it is removed."""
+    return path.with_name(f".{path.name}.removed")
 
 
 def _prepare(path: Path, key: str) -> None:

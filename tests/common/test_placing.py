@@ -1,0 +1,241 @@
+"""A folder is replaced as a whole, and nothing in it that is not ours is lost, whatever kills the process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.common.placing_cases import KIND, dies_at_step, fill, place, word_of
+from xmc_tf.common import folder_locks, placing
+from xmc_tf.common.errors import InputError
+
+
+def hidden(folder):
+    """Hidden entries in and beside a folder."""
+    beside = {entry.name for entry in folder.parent.iterdir() if entry.name.startswith(".")}
+    return beside | {entry.name for entry in folder.iterdir() if entry.name.startswith(".")}
+
+
+@pytest.fixture
+def box(tmp_path):
+    """A folder with an older box and files of somebody else."""
+    folder = tmp_path / "box"
+    place(folder, "old")
+    (folder / "train.log").write_text("begun\n")
+    (folder / "runs" / "first").mkdir(parents=True)
+    (folder / "runs" / "first" / "events").write_text("events")
+    (folder / "empty").mkdir()
+    (folder / "parts" / "notes.md").write_text("mine")
+    (folder / "latest").symlink_to("runs/first")
+    return folder
+
+
+def foreign_of(folder):
+    """What a user has put into the folder."""
+    assert (folder / "empty").is_dir()
+    assert os.readlink(folder / "latest") == "runs/first"
+    return [(folder / name).read_text() for name in ("train.log", "runs/first/events", "parts/notes.md")]
+
+
+@pytest.mark.parametrize("with_exchange", [True, False])
+def test_files_that_are_not_ours_stay_even_while_they_are_written(box, with_exchange, monkeypatch):
+    if not with_exchange:
+        monkeypatch.setattr(placing, "exchange", lambda one, other: False)
+    with (box / "train.log").open("a") as log:
+        number = os.fstat(log.fileno()).st_ino
+        place(box, "new", count=1)
+        log.write("ended\n")
+    assert word_of(box) == "new"
+    assert foreign_of(box) == ["begun\nended\n", "events", "mine"]
+    assert (box / "train.log").stat().st_ino == number
+    assert sorted(path.name for path in (box / "parts").iterdir()) == ["0.bin", "deep", "notes.md"]
+    assert not hidden(box)
+
+
+@pytest.mark.parametrize("with_exchange", [True, False])
+def test_a_kill_at_any_step_leaves_the_old_or_the_new_folder_and_all_other_files(box, with_exchange):
+    step, seen = 0, set()
+    while dies_at_step(step, box, f"new {step}", with_exchange=with_exchange):
+        if with_exchange:
+            # Nobody has looked after the folder yet.
+            assert word_of(box) is not None
+        assert len(foreign_of(box)) == 3
+        with placing.claimed_folder(box, KIND):
+            pass
+        word = word_of(box)
+        seen.add(word)
+        assert word in ("old", *(f"new {earlier}" for earlier in range(step + 1)))
+        assert foreign_of(box) == ["begun\n", "events", "mine"]
+        assert not hidden(box)
+        step += 1
+    assert step > 20
+    assert f"new {step - 1}" in seen, "some kill must have come after the exchange"
+    assert "old" in seen
+
+
+def test_a_reader_completes_what_a_killed_run_was_moving_in(box):
+    step, completed = 0, 0
+    while dies_at_step(step, box, f"new {step}", with_exchange=False):
+        if word_of_any(box) is None:
+            placing.finish_placing(box)
+            completed += 1
+            assert word_of(box) == f"new {step}"
+        step += 1
+    assert completed
+
+
+def word_of_any(folder):
+    """The word of a folder that may be a mixture; None without a header."""
+    header = folder / "box.json"
+    return json.loads(header.read_text())["word"] if header.exists() else None
+
+
+def test_other_peoples_files_are_never_replaced(tmp_path):
+    folder = tmp_path / "exp"
+    folder.mkdir()
+    (folder / "box.json").write_text("{}")
+    (folder / "data.npz").write_text("data")
+    with pytest.raises(InputError, match=r"exp holds files that are not part of a box .*\n.*\n.*box\.json"):
+        place(folder, "new")
+    (folder / "box.json").unlink()
+    (folder / "parts").mkdir()
+    (folder / "parts" / "7.bin").write_text("mine")
+    with pytest.raises(InputError, match=r"parts/7\.bin"):
+        place(folder, "new")
+    (folder / "parts" / "7.bin").rename(folder / "parts" / "7.txt")
+    place(folder, "new")
+    assert word_of(folder) == "new"
+    assert (folder / "data.npz").read_text() == "data"
+    assert (folder / "parts" / "7.txt").read_text() == "mine"
+    (folder / "names.txt").unlink()
+    (folder / "names.txt").mkdir()
+    with pytest.raises(InputError, match=r"names\.txt"):
+        place(folder, "newer")
+
+
+def test_a_file_in_the_place_of_the_folder_and_a_link_in_the_place_of_a_part_are_refused(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match="is a file"):
+        place(tmp_path / "file", "new")
+    (tmp_path / "box").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "box" / "parts").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="parts"):
+        place(tmp_path / "box", "new")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_linked_folder_stays_a_link_and_the_working_folder_stays_the_same(tmp_path, monkeypatch):
+    place(tmp_path / "real", "old")
+    (tmp_path / "link").symlink_to("real")
+    place(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert word_of(tmp_path / "real") == "new"
+    monkeypatch.chdir(tmp_path / "real")
+    number = Path.cwd().stat().st_ino
+    place(Path(), "newer")
+    assert Path.cwd().stat().st_ino == number
+    assert word_of(Path()) == "newer"
+
+
+def test_a_mount_point_is_filled_in_place(tmp_path, monkeypatch):
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    number = folder.stat().st_ino
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == folder)
+    for word in ("old", "new"):
+        place(folder, word)
+        assert word_of(folder) == word
+        assert folder.stat().st_ino == number
+        assert not hidden(folder)
+
+
+def test_what_fails_while_it_is_filled_leaves_the_old_folder_and_nothing_else(box):
+    def fail(part):
+        fill(part, "new")
+        raise RuntimeError("no room")
+
+    with pytest.raises(RuntimeError), placing.placed_folder(box, KIND) as part:
+        fail(part)
+    assert word_of(box) == "old"
+    assert not hidden(box)
+
+
+def test_leftovers_of_the_first_version_are_restored_or_removed(tmp_path, caplog):
+    caplog.set_level("INFO")
+    folder = tmp_path / "box"
+    place(tmp_path / ".box-old-abcdefgh" / "box", "old")
+    (tmp_path / ".box-old-abcdefgh" / "box" / "my.log").write_text("log")
+    fill_half = tmp_path / ".box-hgfedcba"
+    (fill_half / "parts").mkdir(parents=True)
+    (fill_half / "parts" / "0.bin").write_text("half")
+    somebodys = tmp_path / ".box-mysecret"
+    somebodys.mkdir()
+    (somebodys / "thesis.tex").write_text("years of work")
+    with placing.claimed_folder(folder, KIND):
+        assert word_of(folder) == "old"
+    assert (folder / "my.log").read_text() == "log"
+    assert hidden(folder) == {".box-mysecret"}
+    assert "restored from .box-old-abcdefgh" in caplog.text
+    assert "removed .box-hgfedcba" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "journal",
+    [
+        {"part": "../../home", "header": "box.json", "outdated": []},
+        {"part": ".box.new-abcdefgh", "header": "box.json", "outdated": ["../precious"]},
+        {"part": ".box.new-abcdefgh", "header": "/etc/passwd", "outdated": []},
+        {"part": "precious", "header": "box.json", "outdated": []},
+        {},
+        "[" * 100_000,
+    ],
+)
+def test_a_journal_of_somebody_else_moves_and_removes_nothing(tmp_path, journal):
+    folder = tmp_path / "box"
+    folder.mkdir()
+    (tmp_path / "precious").write_text("mine")
+    (folder / placing.JOURNAL).write_text(journal if isinstance(journal, str) else json.dumps(journal))
+    with pytest.raises(InputError, match="is not a journal"):
+        placing.finish_placing(folder)
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+_HOLDER = """
+import sys
+from xmc_tf.common.folder_locks import folder_lock
+with folder_lock(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_run_is_refused_by_name_and_a_killed_ones_lock_is_taken_over(tmp_path, caplog):
+    caplog.set_level("INFO")
+    folder = tmp_path / "box"
+    place(folder, "old")
+    first = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert first.stdout.readline() == b"held\n"
+        with pytest.raises(InputError, match=rf"another run(.|\n)*host .*, pid {first.pid}, started \d\d\d\d-"):
+            place(folder, "new")
+        assert word_of(folder) == "old"
+    finally:
+        first.kill()
+        first.communicate()
+    place(folder, "new")
+    assert word_of(folder) == "new"
+    assert f"the previous run did not finish (of -c on host {os.uname().nodename}, pid {first.pid}" in caplog.text
+    assert not hidden(folder)
+
+
+def test_a_lock_that_is_no_lock_of_ours_is_taken_over_too(tmp_path):
+    (tmp_path / ".box.lock").write_text("[" * 100_000)
+    with folder_locks.folder_lock(tmp_path / "box"), folder_locks.folder_lock(tmp_path / "box"):
+        assert (tmp_path / ".box.lock").exists()
+    assert not (tmp_path / ".box.lock").exists()
