@@ -28,6 +28,7 @@ from xmc_tf.collective.shard_files import blocks, rows_in_a_block
 from xmc_tf.collective.stand_ins import standing_in
 from xmc_tf.collective.table import ShardedTable
 from xmc_tf.collective.together import together
+from xmc_tf.common.checksums import checksum_of, record_files
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.export_folder import ABOUT, EXPORT, PLAIN
 from xmc_tf.common.placing import placed_folder
@@ -274,7 +275,9 @@ def _merge(part: Path) -> None:
     shutil.rmtree(slices)
     write_fingerprint(str(part))  # of what is there now
     (part / ABOUT).parent.mkdir(exist_ok=True)
-    (part / ABOUT).write_text(json.dumps({"format": PLAIN}) + "\n", encoding="utf-8")
+    about: dict[str, Any] = {"format": PLAIN, "files": record_files(part, but=[ABOUT])}
+    about["checksum"] = checksum_of(about)
+    (part / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 
 def _slices(part: Path) -> Path:

@@ -26,12 +26,11 @@ _VERSION = 1
 _ABOUT_THE_FOLDER = ("format", "version", "checksum", "files")  # the rest is the model's own metadata
 
 
-FORMAT = "xmc_tf.model"
 _FIRST_VERSIONS = ("XLinear", "XTransformer")  # wrote no format
 
 
 def _is_model(facts: Mapping[str, Any]) -> bool:
-    if facts.get("format") == FORMAT:
+    if facts.get("format") == MODEL_FORMAT:
         return True
     trained_by = facts.get("versions")
     return facts.get("model") in _FIRST_VERSIONS and isinstance(trained_by, dict) and "xmc_tf" in trained_by
@@ -39,7 +38,7 @@ def _is_model(facts: Mapping[str, Any]) -> bool:
 
 MODEL = FolderKind(
     "a model of xmc_tf",
-    header="params.json",
+    header=MODEL_HEADER,
     recognises=_is_model,
     parts={
         # The second is the header of PECOS's models, which are never replaced.
