@@ -162,9 +162,10 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(corpus, tmp_path):
             run_train(corpus, tmp_path / "m", *flags)
         assert not (tmp_path / "m").exists()
     (tmp_path / "letters").mkdir()
-    (tmp_path / "letters" / "one").write_text("dear")
-    with pytest.raises(InputError, match="is no model"):
+    (tmp_path / "letters" / "labels.txt").write_text("dear")
+    with pytest.raises(InputError, match=r"not part of a model(.|\n)*labels\.txt"):
         run_train(corpus, tmp_path / "letters")
+    assert (tmp_path / "letters" / "labels.txt").read_text() == "dear"
 
 
 def test_the_same_again_makes_nothing_and_a_change_what_depends_on_it(corpus, frozen, tmp_path, caplog):
