@@ -1,17 +1,15 @@
 """Which files of a folder are ours: the only ones that may be replaced or removed."""
 
-import json
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import read_json
 
-_LARGEST_HEADER = 1 << 28
 _MOST_NAMED = 5
 _NOT_OURS = "(?!)"  # the pattern that nothing matches
 
@@ -100,15 +98,11 @@ class FolderKind:
 
     def _header(self, folder: Path) -> Mapping[str, Any] | None:
         """The header's content, where it is one of this kind."""
-        path = folder / self.header
         try:
-            status = path.stat()
-            if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_HEADER:
-                return None
-            content = json.loads(path.read_bytes())
-        except (OSError, ValueError, RecursionError):
+            content: dict[str, Any] = read_json(folder / self.header)
+        except (InputError, OSError):
             return None
-        return content if isinstance(content, dict) and self.recognises(content) else None
+        return content if self.recognises(content) else None
 
 
 def files_of(folder: Path) -> Iterator[str]:

@@ -23,6 +23,7 @@ from xmc_tf.common.atomic import umask
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folder_kinds import FolderKind, files_of
 from xmc_tf.common.folder_locks import folder_lock, leftovers_beside, place_beside, temporary_folder_beside
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.renames import exchange, rename_to_free_name
 
 _LOG = logging.getLogger(__name__)
@@ -107,14 +108,14 @@ def finish_placing(folder: Path) -> bool:
     folder = folder.resolve()
     path = folder / JOURNAL
     try:
-        journal = json.loads(path.read_bytes())
+        if not os.path.lexists(path):
+            return False
+        journal = read_json(path)
         part = place_beside(folder) / str(journal["part"])
         header, outdated = str(journal["header"]), [str(name) for name in journal["outdated"]]
         ours = part.name.startswith(f".{folder.name}.new-") and "/" not in journal["part"] and not part.is_symlink()
         honest = ours and not any(map(_leads_outside, [header, *outdated]))
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (InputError, KeyError, TypeError):
         honest = False
     if not honest:
         raise InputError(f"{path} is not a journal of xmc_tf", fix="remove the file, then train or copy again")
