@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import resource
 import socket
 import struct
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -291,3 +293,14 @@ def test_other_hosts_get_the_address_on_the_way_to_them(monkeypatch):
                 pass  # an own one
     monkeypatch.setenv("HOROVOD_GLOO_IFACE", "lo")
     assert all_well(on_ranks(2, addresses_by_host))[0] == {"host0": "127.0.0.1", "host1": "127.0.0.1"}
+
+
+# Documentation.
+
+
+def test_the_example_of_the_security_page_runs():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(code, {"__name__": "security_page"})
+    assert f"at most {MOST_HANDSHAKES} are open" in page
+    assert f"has {handshake.HANDSHAKE_S:g} seconds in all" in " ".join(page.split())

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 import struct
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.sparse import csc_matrix, csr_matrix
 
+import xmc_tf
 from xmc_tf.common.wire_format import MOST_INT_BYTES, MOST_LEVELS, WireFormatError, pack, register, unpack
 
 
@@ -317,3 +319,16 @@ def test_an_array_is_copied_as_often_as_by_pickle():
     size = 64 << 10  # KiB
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert int(run.stdout) < 2.3 * size, run.stderr
+
+
+def test_nothing_in_the_package_unpickles():
+    """Neither by itself nor through those calls of mpi4py and Horovod that pickle what they are given."""
+    forbidden = re.compile(
+        r"^\s*(?:import|from) (?:pickle|_pickle|marshal|shelve|joblib|dill|cloudpickle)\b"
+        r"|allow_pickle=True|(?:broadcast|allgather)_object|trust_remote_code"
+        r"|(?:COMM_WORLD|_world|comm)\.(?:i?send|i?recv|bcast|gather|scatter|allgather|alltoall|reduce|allreduce)\(",
+        re.MULTILINE,
+    )
+    package = Path(xmc_tf.__file__).parent
+    found = {str(path): match[0] for path in package.rglob("*.py") if (match := forbidden.search(path.read_text()))}
+    assert not found
