@@ -6,6 +6,9 @@ import struct
 import time
 from typing import Any
 
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import parse_json
+
 _LENGTH = struct.Struct("<I")
 # A line of a rank's output has at most 64 KiB; JSON needs up to six bytes for one of its bytes.
 MOST_BYTES = 512 << 10
@@ -93,13 +96,6 @@ def _field(message: dict[str, Any], name: str, kind: type) -> Any:
 
 def _parsed(data: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(data, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise FrameError(f"not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise FrameError("not a JSON object")
-    return value
-
-
-def _no_constant(name: str) -> None:
-    raise FrameError(f"{name} is not a number of JSON")
+        return parse_json(data, of="message", limit=MOST_BYTES, unique_keys=True)
+    except InputError as error:
+        raise FrameError(str(error)) from None
