@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
-from xmc_tf.common import cli, launcher
+from xmc_tf.common import cli, launcher, run_records
 from xmc_tf.common.errors import InputError
 
 Value = TypeVar("Value")
@@ -133,6 +133,7 @@ def choose() -> Communicator:
         InputError: when the process is one of several, but nothing through which they could talk can be imported.
     """
     launcher.end_with_it()
+    run_records.start()
     kind, reason = how_started(os.environ)
     communicator = _BACKENDS[kind](reason)
     level = logging.INFO if communicator.rank == 0 else logging.DEBUG

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from xmc_tf.common import launcher, signals
+from xmc_tf.common import launcher, run_records, signals
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.terminal import PrintableFormatter, prepare_streams, printable
 
@@ -36,6 +36,7 @@ def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None
     launcher.end_with_it()
     try:
         with signals.raised(_end_others):
+            run_records.start()
             main(argv)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): not a failure, but the flush at exit would complain.

@@ -11,7 +11,6 @@ ranker/       the rankers, in PECOS's XLinear format
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,6 +21,7 @@ from scipy.sparse import csr_matrix, spmatrix
 from xmc_tf.collective.communicator import choose
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.placing import placed_folder
+from xmc_tf.common.run_records import temporary_folder
 from xmc_tf.data import as_features
 from xmc_tf.linear.model_folder import MODEL, read_facts, read_names, write_facts, write_names
 from xmc_tf.linear.sub_models import checked_labels
@@ -108,7 +108,7 @@ class XTransformer(Parts):
                 raise InputError(
                     "several workers need a folder that all of them see", expected="work_dir", received="None"
                 )
-            kept = tempfile.TemporaryDirectory(prefix="xmc-tf-")
+            kept = temporary_folder()
             work_dir = Path(kept.name) / "work"
         recipe = Recipe(
             params or XTransformerParams(),
