@@ -104,6 +104,8 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
         check_validation_input(truth, parts.ranker.nr_labels, arguments.label_path)
         check_pair(texts, truth, arguments.text_path, arguments.label_path)
 
+    if parts.head is None:
+        parts.ranker.warn_if_out_of_reach(arguments.only_topk, arguments.beam_size)
     exported = export_model(parts, output, settings, warmup)
     print(exported.table())
     print(f"{output}: {exported.bytes / 1e6:,.1f} MB of variables")

@@ -125,6 +125,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.only_labels:
         together(communicator, lambda: _restrict(model, arguments.only_labels))
     texts, X, Y = together(communicator, lambda: _documents(arguments, model))
+    if (arguments.ensemble_method or model.facts["ensemble_method"]) == "concat-only":
+        model.ranker.warn_if_out_of_reach(arguments.only_topk, arguments.beam_size)
     choose_device(communicator, arguments.use_gpu)
     if arguments.batch_size < 1:
         raise InputError("--batch-size must be at least 1", received=str(arguments.batch_size))

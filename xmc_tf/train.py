@@ -15,6 +15,7 @@ from xmc_tf.common import cli
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.outputs import refuse_model_folder, refuse_output, refuse_work_folder
+from xmc_tf.common.resuming import finished, resume_hint
 from xmc_tf.data import TextFile, load_features, load_matrix, load_names
 from xmc_tf.linear.model_folder import MODEL
 from xmc_tf.metrics import format_table
@@ -57,11 +58,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
     if communicator.rank == 0:
         warn_without_effect(arguments, "train")
+        cli.on_interrupt(resume_hint)
     announce_compiling()
     recipe = together(communicator, lambda: _recipe(arguments))
     together(communicator, lambda: _refuse_outputs(arguments, recipe))
     folder = Path(arguments.model_dir)
     work = Path(arguments.work_dir or f"{folder}.work")
+    on_first_rank(communicator, lambda: _check_encoder(recipe, work))
     with claimed_by_all(communicator, folder, MODEL, work, fix="give another folder with -m"):
         _train(communicator, arguments, recipe, folder, work)
 
@@ -80,12 +83,13 @@ def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Re
             _save_embeddings(stages, Path(arguments.save_emb_dir))
 
     on_first_rank(communicator, save)
+    finished()
     if given.validation is not None:
         table = measure_over_ranks(XTransformer.load(folder), given.validation, communicator, arguments.layout)
         if communicator.rank == 0:
             print(table)
     if communicator.rank == 0:
-        table = format_table(["stage", "seconds", "what came out"], stages.summary(), left=3)
+        table = format_table(["stage", "seconds", "result"], stages.summary(), left=3)
         _LOG.info("the model is in %s\n%s", folder, table)
     if not arguments.keep_work:
         stages.remove()
@@ -190,6 +194,16 @@ def _precision(arguments: argparse.Namespace) -> str:
             fix="leave one of them out",
         )
     return meant
+
+
+def _check_encoder(recipe: Recipe, work: Path) -> None:
+    """Refuse an encoder that cannot be loaded, before anything is read."""
+    if (work / "encoder" / "stage.json").exists():
+        return  # an earlier run of this command has copied it
+    from xmc_tf.encoder.availability import check_available
+
+    first = recipe.first_level
+    check_available(first.init_model_dir or first.model_shortcut, first.cache_dir)
 
 
 def _given(arguments: argparse.Namespace) -> TrainingInputs:

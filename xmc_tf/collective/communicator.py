@@ -136,7 +136,8 @@ def choose() -> Communicator:
     run_records.start()
     kind, reason = how_started(os.environ)
     communicator = _BACKENDS[kind](reason)
-    level = logging.INFO if communicator.rank == 0 else logging.DEBUG
+    # One process alone is what most users start: nothing to report.
+    level = logging.INFO if communicator.rank == 0 and communicator.size > 1 else logging.DEBUG
     log.log(level, "rank %d of %d: %s (%s)", communicator.rank, communicator.size, communicator, reason)
     if communicator.size > 1:
         _end_together(communicator)

@@ -2,12 +2,19 @@
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 # Told of every step of every progress, such as those who draw it elsewhere; must be quick.
 WATCHERS: "list[Callable[[Progress], None]]" = []
+
+
+# The rate is that of the last seconds: the first units of most work take longest (compiling, the largest pieces).
+_WINDOW_S = 30.0
+_STABLE_S = 2.0  # no estimate from less
+_SAMPLES_S = 0.25
 
 
 class Progress:
@@ -33,6 +40,7 @@ class Progress:
         self._start = time.monotonic()
         self._next = self._start + quiet_s
         self._shown = False
+        self._samples: deque[tuple[float, int]] = deque()  # (time, units done), the oldest first
 
     def __enter__(self) -> Self:
         return self
@@ -52,26 +60,40 @@ class Progress:
         return time.monotonic() - self._start
 
     @property
+    def rate(self) -> float | None:
+        """Units per second over the last half minute, or None while there is too little to tell."""
+        if not self._samples:
+            return None
+        start, before = self._samples[0]
+        seconds = time.monotonic() - start
+        return (self.done - before) / seconds if seconds >= _STABLE_S and self.done > before else None
+
+    @property
     def left_s(self) -> float | None:
-        """Seconds to the end, as it looks; None before that can be said."""
-        share = min(self.done / max(self.total, 1), 1.0)
-        # Before that a guess at the end says more of the start (compiling, the largest piece) than of the rest.
-        return self.elapsed / share - self.elapsed if share > 0.05 else None
+        """Estimated seconds to the end, or None before an estimate is possible and when the work is done."""
+        if self.done >= self.total or (rate := self.rate) is None:
+            return None
+        return (self.total - self.done) / rate
 
     def add(self, count: int = 1) -> None:
         """Counts ``count`` more units as done and shows it when it is time to."""
         self.done += count
+        now = time.monotonic()
+        if not self._samples or now - self._samples[-1][0] >= _SAMPLES_S:
+            self._samples.append((now, self.done))
+            while len(self._samples) > 2 and now - self._samples[1][0] >= _WINDOW_S:
+                self._samples.popleft()
         for watch in WATCHERS:
             watch(self)
-        if (now := time.monotonic()) >= self._next:
+        if now >= self._next:
             self._next = now + self._every
             self._shown = True
             self._show()
 
     def _show(self) -> None:
         share = min(self.done / max(self.total, 1), 1.0)
-        seconds = self.left_s
-        left = "" if seconds is None else f", {_rate(self.done / self.elapsed)} a second, {_span(seconds)} left"
+        seconds, rate = self.left_s, self.rate
+        left = "" if seconds is None or rate is None else f", {_rate(rate)} a second, {_span(seconds)} left"
         counts = f"{self.done:,} of {self.total:,} {self.unit}".rstrip()
         if self._terminal:
             bar = "#" * int(30 * share)
@@ -88,8 +110,9 @@ def _rate(a_second: float) -> str:
 
 def _span(seconds: float) -> str:
     """Seconds as a person would say them."""
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
+    seconds = round(seconds)
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

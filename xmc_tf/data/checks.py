@@ -35,6 +35,13 @@ def check_pair(first: Any, second: Any, first_name: str = "X", second_name: str 
         second_name: what the second is called.
     """
     rows, others = nr_rows(first), nr_rows(second)
+    if rows != others and rows in getattr(second, "shape", ())[1:]:
+        raise InputError(
+            f"{second_name}: the matrix is transposed",
+            expected=f"one row for each of the {rows:,} documents in {first_name}",
+            received=f"{others:,} rows and {rows:,} columns",
+            fix="save it as matrix.T.tocsr() with scipy.sparse.save_npz",
+        )
     if rows != others:
         raise InputError(
             f"{first_name} and {second_name} are not of the same documents",

@@ -16,6 +16,7 @@ from xmc_tf.data.npz_write import write_npz
 from xmc_tf.data.structure import check_finite, check_indices, check_pointers
 
 _LOG = logging.getLogger(__name__)
+_MUCH_TO_SORT = 500_000_000  # bytes; sorting less takes no time that anybody notices
 _LARGEST_INT32 = np.iinfo(np.int32).max
 # Rows and columns without entries take no room in the file, but several bytes each in memory: so many are believed
 # without entries to show for them. Hashed features, which legitimately leave most columns empty, stay far below.
@@ -158,7 +159,12 @@ def _compressed(
     matrix.data, matrix.indices = data, np.asarray(indices, dtype=index)
     matrix.indptr = np.asarray(indptr, dtype=index)
     if not canonical:
-        _LOG.info("%s: rows are not sorted or hold an index twice; sorting and adding up, in memory", what)
+        size = data.nbytes + indices.nbytes
+        _LOG.log(
+            logging.INFO if size >= _MUCH_TO_SORT else logging.DEBUG,
+            "%s: rows are not sorted or hold an index twice; sorted in memory, which takes %.1f GB. "
+            "To save it: matrix.sum_duplicates(), then scipy.sparse.save_npz", what, size / 1e9,
+        )  # fmt: skip
         matrix = matrix.copy()
         matrix.sum_duplicates()
     matrix.has_canonical_format = True

@@ -11,9 +11,11 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files import existing_file
 from xmc_tf.common.progress import Progress
+from xmc_tf.data.tabular import refuse_table
 
 _LOG = logging.getLogger(__name__)
 _PIECE = 1 << 22
+_HEAD = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 
 # How files begin that are no text, and what they are.
@@ -68,6 +70,8 @@ class TextFile:
                     f"{name}: {self.path} is no text", expected="text in UTF-8, one document a line",
                     received=kind, fix=fix,
                 )  # fmt: skip
+        if name == "texts":
+            refuse_table(self.path, self._bytes[:_HEAD], name)
         # Line i is the bytes from offsets[i] to the one before offsets[i + 1], which is its line end.
         self._offsets = _offsets(self._bytes, f"reading {self.path.name}")
         if head.startswith(_BOM):

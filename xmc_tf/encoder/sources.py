@@ -1,5 +1,6 @@
 """Where an encoder and its tokenizer come from: a folder, or a name on the hub and in its cache."""
 
+import logging
 import os
 import warnings
 from collections.abc import Iterator
@@ -168,16 +169,23 @@ class Source:
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Keeps transformers from telling which weights it has loaded; its errors are exceptions anyway."""
+    """Keep transformers from listing the weights it loads, and the hub's client from logging each retry.
+
+    Their errors are exceptions anyway.
+    """
     before = transformers_logging.get_verbosity()
+    hub = logging.getLogger("huggingface_hub")
+    of_hub = hub.level
     if not os.environ.get("XMC_TF_CHATTER"):
         transformers_logging.set_verbosity(transformers_logging.CRITICAL)
+        hub.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module=r"(transformers|tf_keras|huggingface_hub)\.")
             yield
     finally:
         transformers_logging.set_verbosity(before)
+        hub.setLevel(of_hub)
 
 
 _ARTICLE = {"encoder": "an encoder", "tokenizer": "a tokenizer"}

@@ -12,6 +12,7 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data.text import TextFile
 from xmc_tf.data.tokens import TokenStore
 from xmc_tf.encoder.tokenizer import Text, TextTokenizer
+from xmc_tf.encoder.truncation import Truncation
 
 log = logging.getLogger(__name__)
 
@@ -86,11 +87,13 @@ def _matching(folder: Path, about: dict[str, Any]) -> TokenStore | None:
 def _write(
     texts: TextFile | Sequence[Text], tokenizer: TextTokenizer, folder: Path, about: dict[str, Any]
 ) -> TokenStore:
+    truncation, longest = Truncation(), about["max_length"]
     with TokenStore.create(folder, about) as writer, Progress("tokenizing", len(texts), "documents") as progress:
         for first in range(0, len(texts), _AT_ONCE):
             chunk = _slice(texts, first)
-            writer.write(tokenizer.tokenize(chunk, about["max_length"]))
+            writer.write(tokenizer.tokenize(chunk, longest, truncation))
             progress.add(len(chunk))
+    truncation.log(longest, "fix: raise --truncate-length")
     return TokenStore.open(folder, verify=False)
 
 

@@ -16,6 +16,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
 from xmc_tf.encoder.sources import Source, quiet_transformers
 from xmc_tf.encoder.tokenizer_kind import inferred_type, note_defaults
+from xmc_tf.encoder.truncation import Truncation
 
 Text = str | bytes
 _AT_ONCE = 1024
@@ -91,13 +92,16 @@ class TextTokenizer:
             except Exception as error:  # noqa: BLE001  tokenizers raises just that for a file that it cannot read
                 raise source.not_found(error) from None
 
-    def tokenize(self, texts: Sequence[Text], max_length: int) -> list[np.ndarray]:
+    def tokenize(
+        self, texts: Sequence[Text], max_length: int, truncation: Truncation | None = None
+    ) -> list[np.ndarray]:
         """Token ids of each text with the special tokens, as transformers gives them.
 
         Args:
             texts: strings, or bytes of which those that are no UTF-8 become U+FFFD. An empty text has its special
                 tokens only.
             max_length: most tokens of a text, special ones included; the rest of a longer one is left out.
+            truncation: counts what is left out.
 
         Returns:
             An int32 array a text.
@@ -108,9 +112,12 @@ class TextTokenizer:
         for chunk in _chunks(texts, _AT_ONCE):
             decoded = [text if isinstance(text, str) else text.decode("utf-8", errors="replace") for text in chunk]
             # Nothing is set in the tokenizer, so that several threads may use it.
-            encoded = self.backend.encode_batch_fast(
-                [self._beginning(text, limit) for text in decoded], add_special_tokens=False
-            )
+            beginnings = [self._beginning(text, limit) for text in decoded]
+            encoded = self.backend.encode_batch_fast(beginnings, add_special_tokens=False)
+            if truncation is not None:
+                for text, beginning, one in zip(decoded, beginnings, encoded, strict=True):
+                    tokens = len(one.ids) * len(text) / max(len(beginning), 1)
+                    truncation.add(tokens, min(len(one.ids), limit))
             found += [np.array([*self.before, *one.ids[:limit], *self.behind], np.int32) for one in encoded]
         return found
 

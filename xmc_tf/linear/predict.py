@@ -106,6 +106,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.only_labels:
         nr_labels = model.ranker.nr_labels
         model.ranker.set_output_constraint(load_label_choice(arguments.only_labels, model.names, nr_labels))
+    if not arguments.selected_output:
+        model.ranker.warn_if_out_of_reach(arguments.only_topk, arguments.beam_size)
     documents = _documents(arguments, model)
     Y: Any = None if arguments.label_path is None else load_matrix(arguments.label_path, name="labels")
     if Y is not None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from scipy.sparse import csr_matrix, spmatrix
 
+from xmc_tf.common.errors import InputError
 from xmc_tf.common.placing import placed_folder
 from xmc_tf.data import Features, as_features
 from xmc_tf.linear.fit import train_rankers
@@ -137,6 +138,13 @@ class TextRanker:
             clusters = [level.clusters for level in ranker.levels]
             return cls(ranker, LabelTree.from_chain(whole_chain(clusters, ranker.nr_labels, RankerParams())))
         facts = read_facts(folder)
+        if facts.get("model") == "XTransformer":
+            raise InputError(
+                f"{folder} is an XR-Transformer model",
+                expected="a linear model, as xmc_tf.linear.train writes it",
+                fix="use python -m xmc_tf.predict (in Python: XTransformer.load); its linear rankers alone are in "
+                f"{folder / 'ranker'}",
+            )
         ranker, tree = XLinear.load(folder / "ranker", nr_dense=nr_dense(facts, folder)), load_chain(folder / "tree")
         found = (
             ("ranker", "nr_labels", ranker.nr_labels),

@@ -15,6 +15,7 @@ from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_model_folder, refuse_work_folder
+from xmc_tf.common.resuming import finished, nothing_to_resume, resume_hint, resumes_from
 from xmc_tf.data import (
     Features,
     TextFile,
@@ -187,6 +188,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if communicator.rank == 0:
         cli.set_verbosity(arguments.verbose_level)
         warn_without_effect(arguments, "linear.train")
+        cli.on_interrupt(resume_hint)
     else:  # what rank 0 says, warnings too, is said for all
         logging.getLogger().setLevel(logging.ERROR)
         logging.getLogger("xmc_tf").setLevel(logging.ERROR)
@@ -206,10 +208,13 @@ def _train(communicator: Communicator, folder: Path, asked: Asked) -> None:
     if communicator.size > 1 or work_path(folder).exists():
         # First of all: only files that are the same everywhere can be checked together.
         key = check_same_inputs(communicator, asked.files, asked.settings)
+        resumes_from(f"what is complete in {work_path(folder)}")
         train_command_over_ranks(communicator, folder, _given(asked, LooksOverRanks(communicator)), key)
     else:
+        nothing_to_resume("linear training in one process keeps everything in memory (mpiexec -n 2 keeps files)")
         with reported(asked.arguments.logdir, communicator):
             _train_here(folder, _given(asked, ALONE))
+    finished()
 
 
 def _given(asked: Asked, looks: Looks) -> Given:

@@ -1,5 +1,6 @@
 """The trained rankers of all levels of a tree, and their predictions."""
 
+import logging
 import math
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from xmc_tf.linear.postprocess import post_processor_code
 from xmc_tf.linear.sub_models import checked_labels, joined, restricted, split_at, sub_model
 from xmc_tf.params import LinearLevelPredParams
 
+_LOG = logging.getLogger(__name__)
 _BLOCK = 8192  # queries that go through a level together
 _BLOCK_NODES = 1 << 20  # and at most so many nodes in their beams
 _NO_CODES = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
@@ -84,6 +86,33 @@ class XLinear:
     def nr_weights(self) -> int:
         """How many weights are kept, over all levels."""
         return sum(int(level.weights.nnz) for level in self.levels)
+
+    def most_labels(self, beam_size: int | None = None) -> int:
+        """Return the number of labels that a search can return at most.
+
+        Args:
+            beam_size: nodes kept at each level above the labels; None: the model's own.
+        """
+        reached, found = int(self.levels[0].clusters.shape[1]), 0
+        for level in self.levels:
+            children = np.sort(np.diff(level.clusters.indptr))[::-1]
+            found = int(children[:reached].sum())
+            reached = min(found, level.pred_params.only_topk if beam_size is None else beam_size)
+        return found
+
+    def warn_if_out_of_reach(self, only_topk: int | None, beam_size: int | None) -> None:
+        """Warn if a search with this beam cannot return as many labels as are wanted."""
+        most = self.most_labels(beam_size)
+        if only_topk is None or only_topk <= most:
+            return
+        if most == self.nr_labels or self.depth == 1:
+            _LOG.warning("-k %s: the model has only %s labels", f"{only_topk:,}", f"{most:,}")
+            return
+        beam = str(beam_size or self.levels[-2].pred_params.only_topk)
+        _LOG.warning(
+            "-k %s: with a beam of %s nodes at most %s labels can be returned for a document; fix: raise -b",
+            f"{only_topk:,}", beam, f"{most:,}",
+        )  # fmt: skip
 
     def chunks(self, nr_dense: int, threads: int = 1) -> Chunks:
         """The weights arranged for search, with the last ``nr_dense`` features dense."""

@@ -14,6 +14,7 @@ from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.collective.training_state import has_checkpoint, load_training, save_training
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
+from xmc_tf.common.resuming import resumes_from
 from xmc_tf.data import TokenStore
 from xmc_tf.matcher.batches import Batch, TrainingBatches
 from xmc_tf.matcher.candidates import CandidateSampler, EveryNode
@@ -128,6 +129,7 @@ def fine_tune_level(
     if has_checkpoint(folder / "last", world):
         load_training(folder / "last", trained, world)
         logger.info("level %d goes on from step %d of %d", level, position.step, total)
+    resumes_from(f"fine-tuning, level {level}, step {position.step} of {total}")
     train_batch = _graph_of_a_batch(encoder, head, optimizer, variables, params, pad_id, of_all)
 
     result = LevelResult(steps=position.step, first_step=position.step)
@@ -168,6 +170,7 @@ def fine_tune_level(
                     if position.is_better(float(np.mean(list(measures.values())))):
                         save_training(folder / "best", trained, world)
                 save_training(folder / "last", trained, world)
+                resumes_from(f"fine-tuning, level {level}, step {position.step} of {total}")
                 _same_dropout_from_here(seed, rank)
                 meter.go_on()
 

@@ -181,10 +181,10 @@ class XTransformer(Parts):
         facts = read_facts(folder)
         if facts.get("model") != "XTransformer":
             raise InputError(
-                f"{folder} is no XTransformer",
+                f"{folder} is not an XR-Transformer model",
                 expected="a model of xmc_tf.train",
-                received=f"a model {facts.get('model')!r}",
-                fix="python -m xmc_tf.linear.predict reads models of xmc_tf.linear.train",
+                received="a linear model" if facts.get("model") == "XLinear" else f"a model {facts.get('model')!r}",
+                fix="use python -m xmc_tf.linear.predict (in Python: TextRanker.load) for linear models",
             )
         parts = {name: folder / name for name in PARTS if (folder / name).is_dir()}
         if "encoder" not in parts:

@@ -55,9 +55,12 @@ def predict(model: "XTransformer", texts: Texts, X: Any, wishes: Wishes) -> csr_
 def vectors_of(model: "XTransformer", texts: Texts, batch_tokens: int) -> np.ndarray:
     """The texts' vectors as the encoder gives them."""
     from xmc_tf.encoder import encode_documents
+    from xmc_tf.encoder.truncation import Truncation
 
     lines = texts.lines() if isinstance(texts, TextFile) else texts
-    found = model.tokenizer.tokenize(lines, int(model.facts["truncate_length"]))
+    longest, truncation = int(model.facts["truncate_length"]), Truncation()
+    found = model.tokenizer.tokenize(lines, longest, truncation)
+    truncation.log(longest, "as in training")
     ids = np.concatenate([np.zeros(0, np.int32), *found])
     lengths = np.array([len(one) for one in found], np.int32)
     store = TokenStore(ids, lengths, {"fingerprint": "", "about": {}}, Path("the texts"))

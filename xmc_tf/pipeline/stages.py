@@ -21,6 +21,7 @@ from xmc_tf.collective.communicator import Communicator
 from xmc_tf.collective.together import together
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.json_files import read_json
+from xmc_tf.common.resuming import resumes_from
 from xmc_tf.params import Params
 from xmc_tf.pipeline.waiting import on_first_rank
 
@@ -99,6 +100,7 @@ class Stages:
             self._tell("%s: kept from before%s", name, _in_words(stage))
         else:
             part = self.folder / f"{name}.part"
+            resumes_from(f"the stage {name}; the stages before it are kept in {self.folder}")
             on_first_rank(self.communicator, lambda: self._begin(part, key))
             start = time.monotonic()
             if by_all:

@@ -260,7 +260,7 @@ class Steps:
         from xmc_tf.encoder import tokenize_file
 
         found: list[TokenStore] = []
-        with self.stages.aside(name, lambda: f"{int(found[0].lengths.sum()):,} of {len(found[0]):,} documents"):
+        with self.stages.aside(name, lambda: f"{int(found[0].lengths.sum()):,} tokens in {len(found[0]):,} documents"):
             folder, longest = self.stages.folder / name, self._longest
             found.append(
                 tokenize_file(texts, self.tokenizer, folder, max_length=longest, communicator=self.communicator)

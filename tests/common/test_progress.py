@@ -1,0 +1,81 @@
+"""What a person sees of long work: estimates from the recent rate, and none that cannot be right."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xmc_tf.common import progress
+from xmc_tf.common.progress import Progress
+
+
+class Clock:
+    """A clock that moves when it is told to."""
+
+    now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    return clock
+
+
+def lines(capsys):
+    return capsys.readouterr().err.splitlines()
+
+
+def test_a_slow_start_does_not_spoil_the_estimate(clock, capsys):
+    """One second of work is left; the first unit, which includes compiling, took 17 s."""
+    with Progress("training", 5, "steps", every_s=0) as shown:
+        for seconds in (17, 1, 1, 1, 1):
+            clock.now += seconds
+            shown.add()
+    said = lines(capsys)
+    assert said[0] == "training: 20%, 1 of 5 steps"  # no estimate yet
+    assert said[3].endswith("1 a second, 1.0 s left")
+    assert said[4] == "training: 100%, 5 of 5 steps"
+    assert not any("min" in line for line in said)
+
+
+def test_an_estimate_follows_the_rate_of_the_last_half_minute(clock):
+    with Progress("work", 1000) as shown:
+        for _ in range(100):
+            clock.now += 1
+            shown.add(5)
+        assert shown.left_s == pytest.approx(100)
+        for _ in range(40):
+            clock.now += 1
+            shown.add(10)
+        assert shown.left_s == pytest.approx(10)
+
+
+@given(
+    st.integers(0, 60), st.lists(st.tuples(st.floats(0, 1e4), st.integers(0, 50)), max_size=30)
+)  # fmt: skip
+def test_no_estimate_is_negative_or_shown_at_the_end(total, steps):
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "time", clock)
+        shown = Progress("work", total, quiet_s=float("inf"))
+        for seconds, count in steps:
+            clock.now += seconds
+            shown.add(count)
+            left = shown.left_s
+            assert left is None or left > 0
+            if shown.done >= total:
+                assert left is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.04, "0.0 s"), (59.94, "59.9 s"), (59.96, "1 min 00 s"), (68.4, "1 min 08 s"), (7199.6, "2 h 00 min")],
+)
+def test_spans_as_a_person_says_them(seconds, said):
+    assert progress._span(seconds) == said
+    assert re.fullmatch(r"[\d.]+ s|\d+ min \d\d s|\d+ h \d\d min", said)

@@ -1,0 +1,23 @@
+"""What an interrupted command line tells the user: from where the same command will resume."""
+
+_POINT = {"text": ""}
+
+
+def resumes_from(point: str) -> None:
+    """Record what has just become safe on disk, such as ``fine-tuning, level 2, step 200``."""
+    _POINT["text"] = f"Rerun the command to resume from {point}."
+
+
+def nothing_to_resume(reason: str) -> None:
+    """Record that an interrupted run has to start again, and why."""
+    _POINT["text"] = f"Nothing was kept: {reason}. Rerun the command to start again."
+
+
+def finished() -> None:
+    """Record that the result is complete: there is nothing to resume."""
+    _POINT["text"] = ""
+
+
+def resume_hint() -> str:
+    """Return the sentence for the user; empty where nothing was recorded."""
+    return _POINT["text"]

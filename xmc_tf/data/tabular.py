@@ -1,0 +1,61 @@
+"""Recognise a table (CSV, TSV) that is given as a file of texts: it would train without an error, on the wrong text."""
+
+import csv
+import logging
+from pathlib import Path
+
+from xmc_tf.common.errors import InputError
+
+_LOG = logging.getLogger(__name__)
+_SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+_LINES = 20
+_OF_TEXTS = {"text", "texts", "title", "titles", "abstract", "body", "content", "description", "document", "sentence"}
+_OF_OTHERS = {"id", "uid", "doc_id", "label", "labels", "tag", "tags", "category", "categories", "class", "keywords"}
+_HEADERS = _OF_TEXTS | _OF_OTHERS
+
+
+def refuse_table(path: Path, head: bytes, name: str) -> None:
+    """Raise an ``InputError`` if a text file is a table, on strong evidence; texts may well contain commas.
+
+    The evidence is a first line of two or more column names of which one is usual (``text,label``), or a name that ends
+    in .csv or .tsv and the same number of separators in each of the first lines.
+
+    Args:
+        path: the file.
+        head: its beginning.
+        name: what the file is for, for the message.
+    """
+    # What follows the last line end may be half a line.
+    whole = head[: head.rfind(b"\n") + 1] or head
+    lines = whole.decode("utf-8-sig", errors="replace").splitlines()[:_LINES]
+    if not lines:
+        return
+    named = path.suffix.lower() in (".csv", ".tsv")
+    for separator, called in _SEPARATORS.items():
+        rows = list(csv.reader(lines, delimiter=separator))
+        columns = [column.strip().lower() for column in rows[0]] if rows else []
+        if len(columns) < 2:
+            continue
+        is_header = all(len(column) <= 30 for column in columns) and not _HEADERS.isdisjoint(columns)
+        is_even = len(rows) > 1 and len({len(row) for row in rows}) == 1
+        if is_header or (named and is_even):
+            raise _is_table(path, name, lines[0], rows[0], separator, called, is_header)
+    if named:
+        _LOG.warning("%s: %s is read as text, one document per line, whatever its name says", name, path)
+
+
+def _is_table(
+    path: Path, name: str, line: str, columns: list[str], separator: str, called: str, is_header: bool
+) -> InputError:
+    texts = next((at for at, column in enumerate(columns) if column.strip().lower() in _OF_TEXTS), 0)
+    rest = "; next(rows)" if is_header else ""
+    code = (
+        f"import csv; rows = csv.reader(open({str(path)!r}), delimiter={separator!r}){rest}; "
+        f"[print(*row[{texts}].split()) for row in rows]"
+    )
+    return InputError(
+        f"{name}: {path} is a table, not a file of texts",
+        expected="one document per line and nothing else; labels in a matrix of their own",
+        received=f"{len(columns)} columns separated by {called}, the first line: {line[:80]!r}",
+        fix=f'write the column of texts to a file of its own: python -c "{code}" > texts.txt',
+    )
