@@ -117,6 +117,25 @@ def test_rankers_of_pecos_by_the_checksums_in_their_archives(pecos):
     assert states(pecos) == {**expected, "ranker/0.model/W.npz": DAMAGED, "ranker/0.model/C.npz": DAMAGED}
 
 
+def test_files_that_rankers_without_records_need(pecos):
+    write(pecos / "ranker" / "param.json", '{"depth": 2}')
+    (pecos / "ranker" / "0.model" / "W.npz").unlink()
+    found = states(pecos)
+    missing = {name for name, state in found.items() if state == MISSING}
+    assert missing == {"ranker/0.model/W.npz", *(f"ranker/1.model/{name}" for name in ("param.json", "W.npz", "C.npz"))}
+    assert not check_model(pecos).intact
+
+
+def test_rankers_within_a_model_are_compared_with_its_records(model):
+    for name in ("param.json", "ranker/param.json"):
+        write(model / "ranker" / name, "{}")
+    write_header(model, format="xmc_tf.model", version=1)
+    expected = {"param.json": OK, "ranker/param.json": OK, "ranker/0.model/W.npz": OK}
+    assert states(model / "ranker") == expected
+    flip(model / "ranker" / "param.json")
+    assert states(model / "ranker") == {**expected, "param.json": DAMAGED}
+
+
 def test_an_export(tmp_path):
     folder = tmp_path / "1"
     write(folder / "saved_model.pb", b"graph")

@@ -131,7 +131,8 @@ class Records:
     @staticmethod
     def parse(path: Path) -> dict[str, Any]:
         """Read a header's content."""
-        return dict(read_json(path, fix=_FIX_MODEL))
+        content: dict[str, Any] = read_json(path, fix=_FIX_MODEL)
+        return content
 
     @classmethod
     def around(cls, place: Path) -> "Records | None":

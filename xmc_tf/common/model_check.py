@@ -12,11 +12,13 @@ from typing import Any
 from xmc_tf.common.archives import archive_problem
 from xmc_tf.common.checksums import MODEL_HEADER, Records
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.export_folder import ABOUT
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.outputs import EXPORT_KIND, FolderContent, kind_of
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
 
-EXPORT_HEADER = "assets.extra/xmc_tf.json"
+_MOST_LEVELS = 1000  # of a tree that is not a mistake
 
 OK, DAMAGED, MISSING = "ok", "damaged", "missing"
 UNKNOWN, FOREIGN = "no checksum recorded", "not part of the model"
@@ -111,14 +113,14 @@ def check_model(folder: str | Path) -> ModelCheck:
             expected="a model (params.json), a PECOS model (param.json and ranker/), or an export (saved_model.pb)",
             fix="give the folder that training wrote with -m, or an export such as served/1",
         )
-    header = EXPORT_HEADER if kind is EXPORT_KIND else MODEL_HEADER
+    header = ABOUT if kind is EXPORT_KIND else MODEL_HEADER
     problem, records = "", None
     try:
-        records = Records.read(folder, header)
+        records = Records.read(folder, header) or _records_around(folder)
     except InputError as error:
         problem = str(error)
     found = dict(_sizes(folder))
-    names = sorted({*found, *(records.files if records else ())})
+    names = sorted({*found, *(records.files if records else _files_of_rankers(folder))})
     total = sum(found.get(name, 0) for name in names)
 
     def state(name: str) -> FileState:
@@ -157,10 +159,36 @@ def _header_state(path: Path, name: str, size: int, records: Records | None, pro
     return FileState(name, size, OK if records.unchanged else UNKNOWN)
 
 
+def _records_around(folder: Path) -> Records | None:
+    """The records of a model's rankers, which are a PECOS model as well."""
+    records = Records.around(folder)
+    if records is None or not records.files:
+        return None
+    for start in (Path(os.path.abspath(folder)), Path(os.path.realpath(folder))):
+        if start.is_relative_to(records.folder):
+            inside = start.relative_to(records.folder).as_posix() + "/"
+            files = {name.removeprefix(inside): record for name, record in records.files.items()}
+            return Records(folder, records.header, files, records.unchanged)
+    return None
+
+
+def _files_of_rankers(folder: Path) -> Iterator[str]:
+    """The files that rankers without records need: those of each level that their parameters count."""
+    for ranker in ("ranker", "ranker/ranker"):
+        try:
+            depth = read_json(folder / ranker / "param.json").get("depth")
+        except InputError:
+            continue
+        if type(depth) is int and 0 < depth <= _MOST_LEVELS:
+            yield from (f"{ranker}/{t}.model/{name}" for t in range(depth) for name in ("param.json", "W.npz", "C.npz"))
+
+
 def _state_without_records(folder: Path, kind: FolderContent, name: str, size: int) -> FileState:
     path = folder / name
     if not kind.has_part(name.split("/")[0]):
         return FileState(name, size, FOREIGN)
+    if not os.path.lexists(path):
+        return FileState(name, 0, MISSING)
     if not path.is_file():
         return FileState(name, size, DAMAGED, "it is not a file")
     if path.suffix == ".npz" or zipfile.is_zipfile(path):

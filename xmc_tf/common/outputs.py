@@ -15,8 +15,6 @@ from xmc_tf.common.checksums import MODEL_FORMAT
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.json_files import read_json
 
-_LARGEST_HEADER = 1 << 28
-
 Named = str | Path | Sequence[str | Path] | None
 """What a flag names: a path, several, or nothing."""
 
@@ -232,7 +230,9 @@ def _names(folder: Path) -> set[str]:
 
 
 def _json(path: Path) -> dict[str, Any] | None:
+    """A header's content; None where it cannot be read."""
     try:
-        return dict(read_json(path, limit=_LARGEST_HEADER))
-    except (OSError, InputError):
+        content: dict[str, Any] = read_json(path)
+    except InputError:
         return None
+    return content

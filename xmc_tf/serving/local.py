@@ -126,8 +126,8 @@ def _about(folder: Path) -> dict[str, Any]:
     if is_unchanged(about) is False:
         raise InputError(
             f"{folder / ABOUT} has changed since it was exported",
-            expected=f"checksum {checksum_of(about)}",
-            received=f"checksum {about['checksum']}",
+            expected=f"checksum {about['checksum']}",
+            received=f"checksum {checksum_of(about)}",
             fix="copy the export again from where it is intact, or export the model again",
         )
     return about
