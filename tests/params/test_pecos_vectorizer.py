@@ -61,7 +61,7 @@ def test_a_key_that_cannot_be_done_is_named(key, value):
     ("text", "said"),
     [
         ("{", "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
+        ("[" * 100_000, "nested too deeply"),
         ("[]", "type is not one"),
         ('{"type": "sklearntfidf", "kwargs": {}}', r"type is not one(.|\n)*received: 'sklearntfidf'"),
         ('{"type": "tfidf", "kwargs": []}', "kwargs is not an object"),
