@@ -97,7 +97,7 @@ FILES = {
     "deep JSON": _bytes(b"[" * 200_000),
     "deep objects": _bytes(b'{"a":' * 900 + b"1" + b"}" * 900),
     "a number of 5,000 digits": _bytes(b'{"depth": ' + b"9" * 5000 + b', "len": ' + b"9" * 5000 + b"}"),
-    "large numbers": _bytes(json.dumps({name: 2**62 for name in ("depth", "len", "nr_labels", "nr_features")}).encode()),
+    "large numbers": _bytes(json.dumps(dict.fromkeys(("depth", "len", "nr_labels", "nr_features"), 2**62)).encode()),
     "wrong types": _bytes(json.dumps({name: ["3"] for name in ("depth", "len", "nr_labels", "bias")}).encode()),
     "NaN": _bytes(b'{"bias": NaN, "depth": Infinity}'),
     "an empty object": _bytes(b"{}"),
@@ -127,8 +127,19 @@ FILES = {
 
 NUMBERS = [
     "", "x", "0", "-1", "-2", "1.5", "nan", "inf", "-inf", "1e400", "2147483647", "2147483648", "4294967296",
-    "9223372036854775808", "-9223372036854775809", "9" * 4000, "9" * 5000, "0x10", "\u0663", " 3", "1,2", "\udcff", "\x1b[2J",
+    "9223372036854775808", "-9223372036854775809", "9" * 4000, "9" * 5000, "0x10", "\u0663", " 3", "1,2", "\udcff",
+    "\x1b[2J",
 ]  # fmt: skip
 
 # Names of files: bytes that are not UTF-8, control characters, no name at all, too long a name, something like a flag.
-NAMES = ["caf\udce9.npz", "a\x1b[31mb\n.npz", "", "n" * 300 + ".npz", "--", "-x", "/dev/fd/0", "a/../b.npz", "/proc/self/mem"]
+NAMES = [
+    "caf\udce9.npz",
+    "a\x1b[31mb\n.npz",
+    "",
+    "n" * 300 + ".npz",
+    "--",
+    "-x",
+    "/dev/fd/0",
+    "a/../b.npz",
+    "/proc/self/mem",
+]

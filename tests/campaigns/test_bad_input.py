@@ -25,7 +25,9 @@ def test_there_are_enough_command_lines():
 def test_bad_input_ends_with_a_message(inputs):
     cases = [case for case in chosen(44) if case.forked]
     outcomes = {str(case): run(case, inputs) for case in cases}
-    failed = [f"{outcome.verdict}: {case}\n{outcome.said}" for case, outcome in outcomes.items() if outcome.verdict != "ok"]
+    failed = [
+        f"{outcome.verdict}: {case}\n{outcome.said}" for case, outcome in outcomes.items() if outcome.verdict != "ok"
+    ]
     assert not failed, "\n\n".join(failed)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from xmc_tf.common.errors import InputError
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -16,6 +18,13 @@ _LOG = logging.getLogger(__name__)
 def atomic_file(path: str | Path) -> Iterator[Path]:
     """Yields a path beside ``path`` to write to; it takes the name ``path`` only when the block ends well."""
     path = Path(path)
+    if path.exists() and not path.is_file():  # a device or a pipe would be gone from the system
+        raise InputError(
+            f"{path} cannot be replaced by a file",
+            expected="the name of a file",
+            received="a folder" if path.is_dir() else "a device or a pipe",
+            fix="write to a file first",
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     # The temporary name keeps the suffix, since numpy's and scipy's writers look at it.
     handle, name = tempfile.mkstemp(prefix=f".{path.stem}.new-", suffix=path.suffix, dir=path.parent)
