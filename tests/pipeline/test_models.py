@@ -1,12 +1,15 @@
 """What the pipeline makes is what its parts make one by one."""
 
 import json
+import pickle
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-from tests.pipeline.corpus import LABELS, run_train, texts_and_labels, train_flags
+from tests.pipeline.corpus import LABELS, ROOT, run_train, shell, texts_and_labels, train_flags
 from xmc_tf import predict, train
 from xmc_tf.collective.solo import Solo
 from xmc_tf.collective.strategy import CollectiveStrategy
@@ -257,3 +260,40 @@ def test_what_a_model_cannot_do_is_said(corpus, frozen, tmp_path):
         XTransformer.load(tmp_path)
     with pytest.raises(InputError, match="does not exist"):
         XTransformer.load(tmp_path / "nothing")
+
+
+def test_a_model_has_a_short_name_and_is_pickled_by_its_folder(corpus, tuned):
+    texts, _ = texts_and_labels(corpus, "tst")
+    expected = tuned.predict(texts)
+    content = pickle.dumps(tuned)
+    assert len(content) < 100_000
+    assert (pickle.loads(content).predict(texts) != expected).nnz == 0
+    for thing in (tuned, tuned.encoder, tuned.matcher, tuned.ranker, tuned.tfidf):
+        assert re.fullmatch(rf"{type(thing).__name__}\(.{{5,150}}\)", repr(thing)), repr(thing)
+    again = pickle.loads(pickle.dumps(tuned.tfidf))  # by content
+    assert (again.transform(texts) != tuned.tfidf.transform(texts)).nnz == 0
+    temporary = XTransformer(tuned.parts, tuned.facts, where=tuned.folder, kept=object())
+    with pytest.raises(TypeError, match=r"fix: model\.save"):
+        pickle.dumps(temporary)
+
+
+def test_an_interrupted_training_says_from_where_it_resumes(corpus, tmp_path):
+    """Ctrl-C as soon as the second checkpoint is written; then the same command, to the end."""
+    code = (
+        "import os, signal, sys; from xmc_tf.common import cli; from xmc_tf import train\n"
+        "from xmc_tf.matcher import fine_tune\n"
+        "save, calls = fine_tune.save_training, []\n"
+        "def stop(*arguments, **options):\n"
+        "    if len(calls) == 2: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    calls.append(save(*arguments, **options))\n"
+        "fine_tune.save_training = stop\n"
+        "cli.run(train.main, sys.argv[1:])"
+    )
+    flags = train_flags(corpus, tmp_path / "m", "--max-steps", 8, "--save-steps", 2)
+    run = subprocess.run([sys.executable, "-c", code, *flags], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert run.returncode == 130, run.stderr
+    assert "Rerun the command to resume from fine-tuning, level 1, step 4 of 8." in run.stderr
+    status, _, log = shell("train", *flags)
+    assert status == 0
+    assert "step 4" in log
+    assert "step 2 of 8" not in log

@@ -50,6 +50,9 @@ class Encoder(tf.Module):
         self._trainable: list[tf.Variable] | None = None
         self._graphs: dict[bool, Any] = {}
 
+    def __repr__(self) -> str:
+        return f"Encoder({self.architecture}, {self.dim} wide, pooling {self.pooling})"
+
     @classmethod
     def load(
         cls,

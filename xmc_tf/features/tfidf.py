@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -44,6 +44,13 @@ class Tfidf:
         self.nr_documents = nr_documents
         self._vocabulary = vocabulary
         self._graph = TfidfGraph(params, vocabulary.keys, vocabulary.columns, vocabulary.idf)
+
+    def __repr__(self) -> str:
+        return f"Tfidf({self.nr_features:,} features of {self.nr_documents:,} documents)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by what it was made from; the graph is made again."""
+        return type(self), (self.params, self._vocabulary, self.nr_documents)
 
     @classmethod
     def fit(

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +32,10 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled with the names read: the function that reads them may be bound to a file."""
+        return type(self), (self.keys, self.columns, self.idf, partial(bytes, self.lines()))
 
     @property
     def names(self) -> list[str]:

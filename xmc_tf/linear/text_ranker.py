@@ -70,6 +70,16 @@ class TextRanker:
     folder: Path | None = None
     given_tfidf: "Tfidf | None" = None
 
+    def __repr__(self) -> str:
+        of = f" of {self.folder}" if self.folder else ""
+        reads = "text" if self.reads_text else "features"
+        return f"TextRanker({self.ranker.nr_labels:,} labels, {self.ranker.depth} levels, reads {reads}{of})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: everything, the vectoriser included, so that the model's folder is not needed."""
+        state = {name: value for name, value in vars(self).items() if name != "tfidf"}
+        return state | {"given_tfidf": self.tfidf if self.reads_text else None}
+
     @property
     def reads_text(self) -> bool:
         """Whether the model has a vectoriser of its own."""

@@ -45,6 +45,10 @@ class Level:
     bias: float
     pred_params: LinearLevelPredParams
 
+    def __repr__(self) -> str:
+        nodes, parents = self.clusters.shape
+        return f"Level({nodes:,} nodes of {parents:,} parents, {self.weights.nnz:,} weights)"
+
 
 @dataclass(eq=False)
 class XLinear:
@@ -66,6 +70,13 @@ class XLinear:
     _chunks: Chunks | None = field(default=None, repr=False)
     _chunks_of: tuple[int, int, int] = field(default=(0, 0, 0), repr=False)
     _all_levels: list[Level] | None = field(default=None, repr=False)  # while predictions are restricted
+
+    def __repr__(self) -> str:
+        return f"XLinear({self.nr_labels:,} labels, {self.depth} levels, {self.nr_features:,} features)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the weights, and not their arrangement for the search, which is made again."""
+        return {**vars(self), "_chunks": None, "_chunks_of": (0, 0, 0)}
 
     @property
     def depth(self) -> int:

@@ -136,6 +136,10 @@ class Matcher:
         matcher.results = results
         return matcher
 
+    def __repr__(self) -> str:
+        sizes = " > ".join(f"{head.nr_nodes:,}" for head in self.heads)
+        return f"Matcher({sizes} nodes)"
+
     @property
     def head(self) -> LabelHead:
         """Of the last level."""

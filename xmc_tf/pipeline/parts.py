@@ -46,6 +46,21 @@ class Parts:
         self.folder, self._kept = where, kept
         self.output_labels: np.ndarray | None = None  # those that may be predicted, where not all may
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.nr_labels:,} labels, {', '.join(self.parts)}; {self.folder})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: where the parts lie, not the parts, of which an encoder alone can take gigabytes."""
+        if self._kept is not None:
+            raise TypeError(
+                f"{self!r} is in a temporary folder and cannot be pickled; fix: model.save(folder), then load"
+            )
+        loaded = {name for name in vars(self) if isinstance(getattr(type(self), name, None), cached_property)}
+        state = {name: value for name, value in vars(self).items() if name not in loaded}
+        return state | {
+            "parts": {name: path.absolute() for name, path in self.parts.items()}, "folder": self.folder.absolute()
+        }  # fmt: skip
+
     @property
     def nr_labels(self) -> int:
         """How many labels can be predicted."""
