@@ -189,8 +189,8 @@ def quiet_transformers() -> Iterator[None]:
 
 
 _ARTICLE = {"encoder": "an encoder", "tokenizer": "a tokenizer"}
-# Where in a parent folder each part lies: PECOS's names, and those of our own model folder.
-_INNER = {"encoder": ("text_encoder", "encoder"), "tokenizer": ("text_tokenizer", "encoder")}
+# Where in a parent folder each part lies: PECOS's names, also of its first versions, and those of our own model folder.
+_INNER = {"encoder": ("text_encoder", "encoder"), "tokenizer": ("text_tokenizer", "tokenizer", "encoder")}
 
 
 def _inner_folder(folder: Path, part: str) -> Path:
