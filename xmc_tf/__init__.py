@@ -34,14 +34,23 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *_LAZY])
 
 
-def _let_signals_end_imports() -> None:
-    """If this is one of our command lines, which import for seconds, let a signal end it without a traceback."""
-    module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
-    if module.startswith("xmc_tf.") and not module.startswith("xmc_tf.collective."):
-        from xmc_tf.common.signals import end_at_once
+def _begin_command_line() -> None:
+    """If this is one of our command lines, prepare for its end before its imports, which take seconds.
 
-        end_at_once()
+    A signal that comes while they run shows no traceback, and a rank whose launcher is killed leaves a record.
+    """
+    module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
+    if not module.startswith("xmc_tf.") or module.startswith("xmc_tf.collective."):
+        return
+    from xmc_tf.common import launcher, signals
+
+    signals.end_at_once()
+    if launcher.is_rank():
+        from xmc_tf.common import run_records
+
+        run_records.record_launcher()
+        launcher.end_with_it()
 
 
 if sys.argv[:1] == ["-m"] and "-m" in sys.orig_argv:
-    _let_signals_end_imports()
+    _begin_command_line()

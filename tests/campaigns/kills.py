@@ -115,8 +115,10 @@ class Campaign:
                 self._count("tracebacks", what, outcome.tracebacks[0])
             foreign.check(self, what)
         left = [*(path.name for path in output.parent.iterdir() if path.name != "1"), *_files(place / "tmp")]
-        left += sorted(shared_memory() - used)
-        if left:
+        end = time.monotonic() + 5
+        while (in_memory := shared_memory() - used) and time.monotonic() < end:
+            time.sleep(0.5)  # other programs of this machine use it too, and remove what is theirs
+        if left := [*left, *sorted(in_memory)]:
             self._count("left_over", what, " ".join(left))
             shutil.rmtree(place / "tmp")
         return done
@@ -206,8 +208,16 @@ def _hidden(output: Path) -> set[Path]:
 
 
 def _files(folder: Path) -> list[str]:
-    """What is in a run's folder for temporary files, but for the empty folder of records."""
-    found = [path.name for path in folder.glob("*") if path.name != f"xmc-tf-{os.geteuid()}"]
+    """What is in a run's folder for temporary files, but for the empty folder of records.
+
+    TensorFlow leaves files of its own there, without being killed too.
+    """
+    theirs = (f"xmc-tf-{os.geteuid()}", "__pycache__")
+    found = [
+        path.name
+        for path in folder.glob("*")
+        if path.name not in theirs and not path.name.startswith("__autograph_generated_file")
+    ]
     return found + [path.name for path in folder.glob("xmc-tf-*/*")]
 
 

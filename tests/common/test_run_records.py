@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xmc_tf.common import run_records
@@ -120,6 +120,7 @@ anything = st.recursive(
 fields = st.dictionaries(st.sampled_from(["place", "owners", "in_memory", "folders"]), anything).map(json.dumps)
 
 
+@settings(max_examples=40)
 @given(fields | st.text())
 def test_whatever_a_record_holds_nothing_is_raised(content):
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:

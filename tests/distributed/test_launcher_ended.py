@@ -1,14 +1,15 @@
 """The end of horovodrun, mpiexec or xmc_tf.launch, by any signal, is the end of all ranks, also inside a collective."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.campaigns.killed_runs import shared_memory
 from tests.distributed.launch import horovodrun, is_running, mpiexec, wait_for
 
 pytestmark = pytest.mark.distributed
@@ -16,13 +17,18 @@ pytestmark = pytest.mark.distributed
 WORKER = "waiting.py"
 
 
-def end_launcher(number, pids):
-    """For ``during``: sends the signal to the launcher when the ranks wait for one another, and waits for their end."""
+def end_launcher(number, pids, segments):
+    """For ``during``: sends the signal to the launcher when the ranks wait for one another, and waits for their end.
+
+    ``pids`` gets the ranks' numbers, ``segments`` Open MPI's files in shared memory.
+    """
 
     def end(folder):
         outputs = [folder / "0.out", folder / "1.out"]
         wait_for(lambda: all(path.exists() and "is here" in path.read_text() for path in outputs), what="the ranks")
         pids.extend(int((folder / f"{rank}.pid").read_text()) for rank in range(2))
+        maps = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in pids)
+        segments.update(map(Path, re.findall(r"/dev/shm/vader\S+", maps)))
         # The test's own child: over MPI, mpirun is another process below it.
         above = [parent.pid for parent in psutil.Process(pids[0]).parents()]
         os.kill(above[above.index(os.getpid()) - 1], number)
@@ -42,13 +48,14 @@ def end_launcher(number, pids):
 def test_ranks_end_with_their_launcher_and_the_next_run_removes_what_they_leave(start, number, tmp_path):
     run = mpiexec if start == "mpiexec" else horovodrun
     options = {} if start == "mpiexec" else {"engine": start.rpartition("-")[2]}
-    pids, environment, before = [], {"TMPDIR": str(tmp_path)}, shared_memory()
-    done = run(WORKER, check=False, timeout=90, during=end_launcher(number, pids), env=environment, **options)
+    pids, segments, environment = [], set(), {"TMPDIR": str(tmp_path)}
+    during = end_launcher(number, pids, segments)
+    done = run(WORKER, check=False, timeout=90, during=during, env=environment, **options)
     assert len(pids) == 2
     assert done.leftovers == 0, done.describe()
     for rank in done.ranks:
         assert "Traceback" not in rank.output
-    left = {path for path in shared_memory() - before if not path.startswith("sem.")}
+    left = [path for path in segments if path.exists()]
     if start == "mpiexec":
         assert left
         assert list(tmp_path.glob("ompi.*/pid.*"))
@@ -57,6 +64,6 @@ def test_ranks_end_with_their_launcher_and_the_next_run_removes_what_they_leave(
         [sys.executable, "-c", clean_up], env=os.environ | environment, capture_output=True, text=True, timeout=60
     )
     assert next_run.returncode == 0, next_run.stderr
-    assert not left & shared_memory()
+    assert not any(path.exists() for path in segments)
     assert not list(tmp_path.glob("ompi.*"))
     assert all(str(path) in next_run.stderr for path in left)

@@ -44,6 +44,11 @@ def find(pid: int) -> Process | None:
     return None if fields is None or fields[0] in "ZX" else Process(pid, int(fields[19]))
 
 
+def is_rank() -> bool:
+    """Return whether a launcher has started this process."""
+    return any(name in os.environ for name in RANK_VARIABLES)
+
+
 def launchers() -> list[tuple[Process, str]]:
     """Return this process's ancestors that are launchers, and their names, the nearest first."""
     found = []
@@ -62,7 +67,7 @@ def end_with_it() -> None:
 
     It gets SIGTERM, which may be handled, and SIGKILL 20 s later.
     """
-    if not any(name in os.environ for name in RANK_VARIABLES):
+    if not is_rank():
         return
     handles: dict[int, str] = {}
     for process, name in launchers():

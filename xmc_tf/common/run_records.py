@@ -22,7 +22,8 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 
-from xmc_tf.common.launcher import RANK_VARIABLES, Process, find, launchers
+from xmc_tf.common import signals
+from xmc_tf.common.launcher import Process, find, is_rank, launchers
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +65,7 @@ def start() -> None:
     """
     if os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", os.environ.get("HOROVOD_LOCAL_RANK", "0")) == "0":
         clean_up()
-    if os.getpid() not in _own and any(name in os.environ for name in RANK_VARIABLES):
-        _record_launcher()
+    record_launcher()
 
 
 def temporary_folder() -> "tempfile.TemporaryDirectory[str]":
@@ -90,6 +90,26 @@ def clean_up() -> None:
         os.close(handle)
 
 
+def record_launcher() -> None:
+    """Record what this process's launcher keeps, if it has one; once."""
+    if os.getpid() in _own or not is_rank():
+        return
+    in_memory, folders, owners = [], [], []
+    told = dict(os.environ)  # by Open MPI 4
+    if (job := told.get("OMPI_MCA_ess_base_jobid", "")).isdecimal():
+        in_memory.append(f"vader_segment.*.{os.geteuid()}.{int(job):x}.*")
+    session = Path(told.get("OMPI_MCA_orte_jobfam_session_dir", ""))
+    for process, _ in launchers():
+        owners.append(list(process))
+        if session.name == f"pid.{process.pid}":
+            folders.append(str(session))
+        with contextlib.suppress(OSError):  # another user's, or it has just ended
+            maps = Path(f"/proc/{process.pid}/maps").read_text()
+            in_memory += sorted(set(re.findall(rf"{_SHARED_MEMORY}/(sem\.mp-\S+)$", maps, re.MULTILINE)))
+    if in_memory or folders:
+        _remember(in_memory, folders, owners)
+
+
 def _remove_what_is_left(path: Path) -> None:
     record = _read(path)
     if record is None or not record.dead:
@@ -109,23 +129,6 @@ def _remove_what_is_left(path: Path) -> None:
     path.unlink(missing_ok=True)
     if removed:
         log.info("removed what a killed run (pid %d) has left: %s", record.owners[0][0], " ".join(removed))
-
-
-def _record_launcher() -> None:
-    in_memory, folders, owners = [], [], []
-    told = dict(os.environ)  # by Open MPI 4
-    if (job := told.get("OMPI_MCA_ess_base_jobid", "")).isdecimal():
-        in_memory.append(f"vader_segment.*.{os.geteuid()}.{int(job):x}.*")
-    session = Path(told.get("OMPI_MCA_orte_jobfam_session_dir", ""))
-    for process, _ in launchers():
-        owners.append(list(process))
-        if session.name == f"pid.{process.pid}":
-            folders.append(str(session))
-        with contextlib.suppress(OSError):  # another user's, or it has just ended
-            maps = Path(f"/proc/{process.pid}/maps").read_text()
-            in_memory += sorted(set(re.findall(rf"{_SHARED_MEMORY}/(sem\.mp-\S+)$", maps, re.MULTILINE)))
-    if in_memory or folders:
-        _remember(in_memory, folders, owners)
 
 
 def _remember(in_memory: Iterable[str] = (), folders: Iterable[str] = (), owners: Iterable[list[int]] = ()) -> None:
@@ -148,8 +151,11 @@ def _remember(in_memory: Iterable[str] = (), folders: Iterable[str] = (), owners
 
 
 def _forget(path: Path, pid: int) -> None:
-    """At the end of the process, which has removed its files itself."""
-    if pid == os.getpid():
+    """At the end of the process, which has removed its files itself, and whose launcher removes the others.
+
+    When signals end the run, that may not come about.
+    """
+    if pid == os.getpid() and signals.received() is None:
         path.unlink(missing_ok=True)
 
 
