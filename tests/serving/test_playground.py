@@ -4,7 +4,10 @@ import http.client
 import json
 import re
 import shutil
+import socket
+import struct
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -13,15 +16,17 @@ from tests.serving import browser
 from tests.serving.cases import HARD, NAMES, documents
 from xmc_tf.playground.answering import Answering
 from xmc_tf.playground.page import FILES
-from xmc_tf.playground.server import MOST_BYTES, PageServer
+from xmc_tf.playground.server import MOST_BYTES, MOST_CONNECTIONS, PageServer
+from xmc_tf.serving.warmup import WARMUP, write_warmup
 
+_JSON = {"Content-Type": "application/json"}
 TEXT = documents(1, seed=41)[0][0]
 
 
 @contextmanager
-def served(folder):
+def served(folder, **options):
     """The page's server."""
-    with PageServer(Answering(folder)) as server:
+    with PageServer(Answering(folder), **options) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
@@ -68,9 +73,25 @@ def test_labels_come_with_scores_and_paths(model, exported):
         ("GET", "/../etc/passwd", None, {}, 404, "there is no"),
         ("POST", "/other", "{}", {}, 404, "there is no"),
         ("POST", "/ask", '{"text": "a"}', {"Content-Type": "text/plain"}, 415, "application/json"),
-        ("POST", "/ask", "{", {"Content-Type": "application/json"}, 400, "form"),
+        ("POST", "/ask", "{", {"Content-Type": "application/json"}, 400, "not JSON"),
         ("POST", "/ask", '{"text": 1}', {"Content-Type": "application/json"}, 400, "form"),
-        ("POST", "/ask", "[]", {"Content-Type": "application/json"}, 400, "form"),
+        ("POST", "/ask", "[]", {"Content-Type": "application/json"}, 400, "a JSON object"),
+        ("POST", "/ask", '{"text": "a", "k": "5"}', {"Content-Type": "application/json"}, 400, "form"),
+        ("POST", "/ask", '{"text": "a", "k": true}', {"Content-Type": "application/json"}, 400, "form"),
+        ("POST", "/ask", "[" * 100_000, {"Content-Type": "application/json"}, 400, "nested too deeply"),
+        ("POST", "/ask", '{"k": ' + "9" * 5000 + "}", {"Content-Type": "application/json"}, 400, "too large"),
+        ("POST", "/ask", b'{"text": "\xff"}', {"Content-Type": "application/json"}, 400, "not UTF-8"),
+        ("POST", "/ask", "", {"Content-Type": "application/json"}, 400, "not JSON"),
+        ("POST", "/ask", "{}", {**_JSON, "Content-Length": "-1"}, 400, "not a number"),
+        ("POST", "/ask", "{}", {**_JSON, "Content-Length": "x"}, 400, "not a number"),
+        ("POST", "/ask", "{}", {**_JSON, "Content-Length": "9" * 5000}, 413, "too long"),
+        ("POST", "/ask", "{}", {**_JSON, "Transfer-Encoding": "chunked"}, 411, "Content-Length"),
+        ("POST", "/ask", "{}", {**_JSON, "Origin": "http://evil.example"}, 403, "itself alone"),
+        ("GET", "/ask", None, {}, 405, "POST alone"),
+        ("POST", "/about", "{}", _JSON, 405, "GET, HEAD alone"),
+        ("DELETE", "/", None, {}, 405, "GET, HEAD alone"),
+        ("BREW", "/", None, {}, 405, "GET, HEAD alone"),
+        ("GET", "/" + "a" * 70_000, None, {}, 414, "Too Long"),
         ("GET", "/about", None, {"Host": "evil.example:8765"}, 403, "this machine alone"),
     ],
 )
@@ -85,6 +106,89 @@ def test_texts_have_a_limit(exported):
     with served(exported) as server:
         headers = {"Content-Type": "application/json", "Content-Length": str(MOST_BYTES + 1)}
         assert ask(server, "POST", "/ask", None, **headers)[0] == 413
+
+
+def exchange(server, *pieces, pause=0.0):
+    """What the server answers to raw bytes, sent with pauses."""
+    with socket.create_connection(server.server_address, timeout=60) as connection:
+        for piece in pieces:
+            connection.sendall(piece)
+            time.sleep(pause)
+        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+def test_a_413_reaches_a_client_that_is_still_sending(exported):
+    head = (
+        f"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {32 << 20}\r\n\r\n"
+    )
+    with served(exported) as server:
+        assert exchange(server, f"{head}\r\n".encode(), bytes(32 << 20)).startswith(b"HTTP/1.0 413")
+
+
+def test_a_missing_length_is_asked_for(exported):
+    with served(exported) as server:
+        answer = exchange(server, b"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.0 411")
+
+
+def test_slow_clients_are_not_waited_for(exported, monkeypatch):
+    """As many as there are places send a byte now and then; another is served all the same."""
+    with served(exported, request_s=0.5) as server:
+        slow = [socket.create_connection(server.server_address, timeout=60) for _ in range(MOST_CONNECTIONS)]
+        for connection in slow:
+            connection.sendall(b"POST /ask HTTP/1.1\r\n")
+        assert ask(server, "GET", "/page.css")[0] == 200
+        for connection in slow:
+            connection.close()
+        body = b"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+        assert exchange(server, body, b"{").startswith(b"HTTP/1.0 408")
+
+
+def test_hundreds_of_connections_at_once(exported):
+    with served(exported) as server:
+        connections = [socket.create_connection(server.server_address, timeout=60) for _ in range(200)]
+        for connection in connections:
+            connection.sendall(b"GET /page.css HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        for connection in connections:
+            with connection:
+                answer = b"".join(iter(lambda connection=connection: connection.recv(1 << 16), b""))
+            assert answer.startswith(b"HTTP/1.0 200")
+
+
+def test_clients_that_leave_are_not_an_error(exported, caplog):
+    with served(exported) as server:
+        for piece in (b"", b"GET / HT", b"GET /page.js HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+            connection = socket.create_connection(server.server_address, timeout=60)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closes with a reset
+            connection.sendall(piece)
+            connection.close()
+        assert ask(server, "GET", "/page.css")[0] == 200
+    assert not caplog.records
+
+
+def test_k_labels_and_what_scores_mean(exported):
+    with served(exported) as server:
+        about = json.loads(ask(server, "GET", "/about")[2])
+        assert about["k"] == 5
+        assert "multiplied" in about["meaning"]
+        assert 1 <= len(about["examples"]) <= 3
+        body = json.dumps({"text": TEXT, "k": 2})
+        assert len(json.loads(ask(server, "POST", "/ask", body, **_JSON)[2])["labels"]) == 2
+        for k in (0, 6, -1, 2**62):
+            status, _, content = ask(server, "POST", "/ask", json.dumps({"text": TEXT, "k": k}), **_JSON)
+            assert status == 422
+            assert "from 1 to 5" in json.loads(content)["error"]
+        assert ask(server, "HEAD", "/")[2] == b""
+
+
+def test_examples_are_texts_of_the_warm_up_requests(exported, tmp_path):
+    shutil.copytree(exported, tmp_path / "1")
+    texts = documents(5, seed=3)[0]
+    write_warmup(tmp_path / "1", texts, 5)
+    assert Answering(tmp_path / "1").about()["examples"] == texts[:3]
+    path = tmp_path / "1" / WARMUP
+    path.write_bytes(path.read_bytes()[:40])
+    assert Answering(tmp_path / "1").about()["examples"]
 
 
 def test_a_wrong_folder_is_said_and_can_be_mended(exported, tmp_path):
@@ -140,7 +244,8 @@ def test_in_a_browser_with_the_keyboard_alone(model, exported, tmp_path):
             assert "60 labels" in page.js("document.getElementById('about').textContent")
             assert page.js("document.activeElement.id") == "text"
             page.write(TEXT)
-            page.key("Tab")
+            for _ in range(1 + page.js("document.querySelectorAll('.example').length")):
+                page.key("Tab")
             page.key("Enter")
             page.until("document.querySelectorAll('#labels > li').length === 5")
             best = [name for name, _ in model.best([TEXT], k=5, beam_size=8)[0]]
@@ -148,6 +253,7 @@ def test_in_a_browser_with_the_keyboard_alone(model, exported, tmp_path):
             assert page.js(shown) == best
             assert "5 labels in" in page.js("document.getElementById('status').textContent")
 
+            page.key("Tab")  # to the number of labels, then
             page.key("Tab")  # to the best label, whose path opens and closes
             for open_, key in ((True, "Enter"), (False, " "), (True, " ")):
                 page.key(key)

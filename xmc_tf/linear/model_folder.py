@@ -54,7 +54,7 @@ MODEL = FolderKind(
 
 def _no_model(folder: Path) -> InputError:
     """What is wrong with a folder that has no ``params.json``."""
-    if folder.with_name(f"{folder.name}.work").is_dir() and not folder.exists():
+    if folder.name and folder.with_name(f"{folder.name}.work").is_dir() and not folder.exists():
         return InputError(
             f"{folder} does not exist yet: its training has not finished",
             fix="give the training command again: it goes on where it stopped",

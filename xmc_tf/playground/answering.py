@@ -7,6 +7,9 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.serving.local import LocalModel
+from xmc_tf.serving.warmup import warmup_texts
+
+_MOST_EXAMPLES, _LONGEST_EXAMPLE = 3, 2000
 
 
 class Answering:
@@ -22,6 +25,7 @@ class Answering:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self._model: LocalModel | None = None
+        self._examples: list[str] | None = None
         self._lock = threading.Lock()
 
     def model(self) -> LocalModel:
@@ -45,28 +49,45 @@ class Answering:
     def about(self) -> dict[str, Any]:
         """What the page shows of the model, and how scores are to be drawn."""
         model = self.model()
-        post = model.about["post_processors"][-1]
+        post = str(model.about["post_processors"][-1])
+        if self._examples is None:
+            self._examples = _examples(model)
         return {
             "folder": str(model.folder),
+            "k": model.about["k"],
+            "examples": self._examples,
+            "meaning": _meaning(post),
             "labels": model.about["nr_labels"],
             "levels": model.about["nodes"],
             "scale": "none" if post == "noop" else "log" if post.startswith("log-") else "share",
         }
 
-    def ask(self, text: str) -> dict[str, Any]:
+    def ask(self, text: str, k: int | None = None) -> dict[str, Any]:
         """The best labels of a text, each with its path.
+
+        Args:
+            text: the document.
+            k: number of labels, at most as many as the model was exported with; None for so many.
 
         Returns:
             ``labels``: number, name and score, and ``path``: of each node from the top down its level, number, score
             and names of some labels below it. ``milliseconds``: what the model took.
         """
         model = self.model()
+        most = int(model.about["k"])
+        if k is not None and not 1 <= k <= most:
+            raise InputError(
+                "k is out of range",
+                expected=f"a whole number from 1 to {most}",
+                received=str(k),
+                fix="for more labels, export the model with a larger -k",
+            )
         began = time.perf_counter()
         # Lone surrogates, which JSON can carry and UTF-8 cannot, become question marks.
         out = model.ask([text.encode("utf-8", errors="replace")], "paths")
         took = time.perf_counter() - began
         labels = []
-        for column, label in enumerate(out["labels"][0]):
+        for column, label in enumerate(out["labels"][0][:k]):
             if label < 0:
                 continue
             path = [
@@ -88,3 +109,27 @@ class Answering:
                 "path": path,
             })  # fmt: skip
         return {"labels": labels, "milliseconds": round(1000 * took, 2)}
+
+
+def _examples(model: LocalModel) -> list[str]:
+    """Texts to try: those of the warm-up requests, which are real ones; without them, names of labels."""
+    texts = [text for text in dict.fromkeys(warmup_texts(model.folder, 16)) if text.strip()][:_MOST_EXAMPLES]
+    if not texts:
+        # The best labels of an empty text are those that most documents have.
+        names = model.ask([b""], "paths")["names"][0]
+        texts = [name.decode(errors="replace") for name in names if name][:_MOST_EXAMPLES]
+    return [text[:_LONGEST_EXAMPLE] for text in texts]
+
+
+def _meaning(post: str) -> str:
+    """What a score says, by the post-processor that made it."""
+    rank = "Higher is better; compare the scores of one text only."
+    if post == "noop":
+        return f"The score is the raw output of the label's classifier, without those of the clusters above. {rank}"
+    if post in ("sigmoid", "log-sigmoid"):
+        each = "the classifiers' estimates of the probability at each level of the path"
+    else:
+        each = "how well each level of the path fits, from 0 to 1, where 1 means beyond the classifier's margin"
+    combined = f"logarithms of {each}, added up; 0 is best" if post.startswith("log-") else f"{each}, multiplied"
+    calibrated = "It is not a calibrated probability: the scores of a text need not add up to 1."
+    return f"The score ({post}) is {combined}. {calibrated} {rank}"

@@ -24,8 +24,14 @@ _HTML = """<!doctype html>
   <form id="form">
     <label for="text">Text</label>
     <textarea id="text" rows="6" autofocus aria-describedby="hint" spellcheck="false"></textarea>
+    <div class="row" id="examples-row" hidden>
+      <span id="examples-title">Examples:</span>
+      <span id="examples" class="row" role="group" aria-labelledby="examples-title"></span>
+    </div>
     <div class="row">
       <button type="submit" id="ask">Find labels</button>
+      <label for="k" class="inline">Labels</label>
+      <input type="number" id="k" min="1" value="1" required>
       <span id="hint">or <kbd>Ctrl</kbd> <kbd>Enter</kbd> in the text</span>
     </div>
   </form>
@@ -33,6 +39,10 @@ _HTML = """<!doctype html>
     <h2 id="found">Labels</h2>
     <p id="status" role="status">None yet.</p>
     <ol id="labels"></ol>
+    <details id="scores" hidden>
+      <summary>What the scores mean</summary>
+      <p id="meaning"></p>
+    </details>
   </section>
 </main>
 <script src="/page.js"></script>
@@ -65,6 +75,16 @@ textarea {
   width: 100%; padding: .75rem; font: inherit; color: inherit; background: var(--card);
   border: 1px solid var(--quiet); border-radius: .4rem; resize: vertical;
 }
+label.inline { display: inline; margin: 0; }
+input { width: 5.5rem; padding: .5rem; font: inherit; color: inherit; background: var(--card);
+  border: 1px solid var(--quiet); border-radius: .4rem; }
+#examples { margin: 0; flex: 1; min-width: 0; }
+#examples-title { color: var(--quiet); }
+button.example { max-width: 100%; padding: .25rem .7rem; overflow: hidden; text-overflow: ellipsis; white-space: nowrap;
+  font-weight: 400; font-size: .9rem; color: var(--ink); background: var(--card); border-color: var(--quiet); }
+#scores { margin-top: 1rem; color: var(--quiet); }
+#scores summary { padding-left: 0; }
+#scores p { margin: .25rem 0 0; }
 .row { display: flex; flex-wrap: wrap; align-items: center; gap: .75rem; margin-top: .75rem; }
 button {
   padding: .55rem 1.1rem; font: inherit; font-weight: 600; color: var(--on-accent); background: var(--accent);
@@ -159,11 +179,24 @@ async function fetched(path, body) {
   return answer;
 }
 
+function example(text) {
+  const button = make('button', 'example', text.length > 40 ? text.slice(0, 39) + '…' : text);
+  button.type = 'button';
+  button.title = text.slice(0, 300);
+  button.addEventListener('click', () => { $('text').value = text; ask(); });
+  return button;
+}
+
 async function start() {
   trouble('');
   try {
     const about = await fetched('/about');
     scale = about.scale;
+    $('k').max = $('k').value = about.k;
+    $('examples').replaceChildren(...about.examples.map(example));
+    $('examples-row').hidden = !about.examples.length;
+    $('meaning').textContent = about.meaning;
+    $('scores').hidden = false;
     $('about').textContent = `${about.labels.toLocaleString('en')} labels in a tree of ` +
       `${about.levels.map(n => n.toLocaleString('en')).join(' > ')} nodes, from ${about.folder}`;
     $('ask').disabled = false;
@@ -175,10 +208,11 @@ async function start() {
 }
 
 async function ask() {
+  if (!$('k').reportValidity()) return;
   const mine = ++asked;
   $('status').textContent = 'Searching…';
   try {
-    const answer = await fetched('/ask', {text: $('text').value});
+    const answer = await fetched('/ask', {text: $('text').value, k: $('k').valueAsNumber});
     if (mine !== asked) return;  // a later question has been asked
     trouble('');
     $('labels').replaceChildren(...answer.labels.map(row));

@@ -4,7 +4,8 @@ They are ``PredictionLog`` messages of ``tensorflow_serving.apis``, encoded here
 alone. ``tests/serving/test_command.py`` reads them with TensorFlow Serving's own parser.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
 
+_LOG = logging.getLogger(__name__)
 # Where TensorFlow Serving looks, and how many it reads at the most.
 WARMUP = "assets.extra/tf_serving_warmup_requests"
 MOST_REQUESTS = 1000
@@ -69,6 +71,51 @@ def write_warmup(folder: str | Path, texts: Sequence[str] | Sequence[bytes], cou
         for request in requests:
             writer.write(request)
     return path
+
+
+def warmup_texts(folder: str | Path, count: int) -> list[str]:
+    """Return the texts of the first warm-up requests; none where the export has none that can be read."""
+    path = Path(folder) / WARMUP
+    if not path.is_file():
+        return []
+    import tensorflow as tf
+    from tensorflow.core.framework.tensor_pb2 import TensorProto
+
+    found: list[str] = []
+    try:
+        for record in tf.data.TFRecordDataset(str(path)).take(count).as_numpy_iterator():
+            log = dict(_fields(dict(_fields(record))[_PREDICTION_LOG_PREDICT_LOG]))
+            for number, content in _fields(log[_PREDICT_LOG_REQUEST]):
+                entry = dict(_fields(content)) if number == _PREDICT_REQUEST_INPUTS else {}
+                if entry.get(1) == b"text":
+                    tensor = tf.make_ndarray(TensorProto.FromString(entry[2]))
+                    found += [text.decode("utf-8", "replace") for text in tensor.ravel()[:1]]
+    except Exception as error:  # noqa: BLE001  a file of anybody's; TensorFlow and protobuf have errors of their own
+        _LOG.warning("%s: the warm-up requests cannot be read: %s", path, str(error)[:200])
+    return found
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Decode the fields of variable length of a message that has no others."""
+    at = 0
+    while at < len(message):
+        key, at = _read_varint(message, at)
+        length, at = _read_varint(message, at)
+        if key & 7 != 2 or at + length > len(message):
+            raise ValueError("not a message of the expected form")
+        yield key >> 3, message[at : at + length]
+        at += length
+
+
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+    """Decode a number, and say where the next byte is."""
+    value = shift = 0
+    while shift < 64:
+        value |= (message[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if message[at - 1] < 128:
+            return value, at
+    raise ValueError("a number of more than 64 bits")
 
 
 def _request(signature: str, texts: Sequence[bytes], **more: np.ndarray) -> bytes:
