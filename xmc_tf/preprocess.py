@@ -88,6 +88,9 @@ def _add_text(command: argparse.ArgumentParser) -> None:
 
 def _build(arguments: argparse.Namespace) -> None:
     folder = Path(arguments.output_model_folder)
+    refuse_output(
+        "-m", folder, {"-i": arguments.input_text_path, "--vectorizer-config-path": arguments.vectorizer_config_path}
+    )
     _check_folder(folder)
     texts = _texts(arguments)
     if path := arguments.vectorizer_config_path:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from xmc_tf import encode, export, predict, train
+from xmc_tf import encode, export, predict, preprocess, train
 from xmc_tf.common.errors import InputError
 
 
@@ -43,6 +43,8 @@ REFUSED = [
     (encode, ["-m", "m", "-t", "X.txt", "--save-emb-folder", "m/encoder"], "is part of the model in"),
     (export, ["-m", "m", "-o", "m/1"], "-o m/1 lies inside the model in"),
     (export, ["-m", "m", "-o", "m/head/1"], "lies inside the model in"),
+    (preprocess, ["build", "-i", "X.txt", "-m", "m/features"], "-m m/features is part of the model in"),
+    (preprocess, ["run", "-p", "m/features", "-i", "X.txt", "-x", "link"], "-x link is also the input -i X.txt"),
     (train, [*TRAIN, "X.txt"], "-m X.txt is also the input -t X.txt"),
     (train, [*TRAIN, "m/new"], "-m m/new lies inside the model in"),
     (train, [*TRAIN, "exp", "--model-shortcut", "exp/encoder"], "would replace exp/encoder, which is the input"),

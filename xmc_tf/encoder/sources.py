@@ -12,6 +12,7 @@ from huggingface_hub.errors import HFValidationError
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
+from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files import open_regular
 from xmc_tf.common.json_files import read_json
@@ -20,6 +21,7 @@ from xmc_tf.encoder.torch_weights import INDEX, listed_files, torch_files
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 _TF_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "tf_model.h5", "tf_model.h5.index.json")
 _TORCH_WEIGHTS = ("pytorch_model.bin", INDEX)
+WEIGHT_ENDINGS = (".safetensors", ".h5", ".bin")  # compared when they are read
 # Of these alone: other files of the folder are the user's business.
 _JSON_FILES = frozenset((
     "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -50,7 +52,8 @@ class Source:
         folder = Path(name_or_folder).expanduser()
         if folder.is_dir():
             self.folder = _inner_folder(folder, part)
-            _check_files(self.folder)
+            with verified(self.folder, skip=WEIGHT_ENDINGS):
+                _check_files(self.folder)
         elif folder.exists() or folder.is_absolute() or str(name_or_folder).startswith((".", "~")):
             raise InputError(
                 f"{name_or_folder} is no folder with {_ARTICLE[part]}",

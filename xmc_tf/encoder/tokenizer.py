@@ -14,13 +14,12 @@ from transformers import AutoTokenizer
 from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
-from xmc_tf.encoder.sources import Source, quiet_transformers
+from xmc_tf.encoder.sources import WEIGHT_ENDINGS, Source, quiet_transformers
 from xmc_tf.encoder.tokenizer_kind import inferred_type, note_defaults
 from xmc_tf.encoder.truncation import Truncation
 
 Text = str | bytes
 _AT_ONCE = 1024
-_WEIGHTS = (".safetensors", ".h5", ".bin")  # of the encoder beside it
 
 # A long text is cut before tokenizing, at a space behind a letter or digit: what follows changes no word before it.
 _WORD_END = re.compile(r"[^\W_](?= )")
@@ -73,7 +72,7 @@ class TextTokenizer:
             InputError: when there is no such tokenizer.
         """
         source = Source(name_or_folder, "tokenizer", cache_dir)
-        with quiet_transformers(), verified(source.folder, skip=_WEIGHTS):
+        with quiet_transformers(), verified(source.folder, skip=WEIGHT_ENDINGS):
             try:
                 found = AutoTokenizer.from_pretrained(
                     source.name, cache_dir=source.cache_dir, use_fast=True, **inferred_type(source.folder)
