@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files import existing_file
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_output
 from xmc_tf.data import LabelledText, TextFile, save_matrix
@@ -94,7 +95,7 @@ def _build(arguments: argparse.Namespace) -> None:
     _check_folder(folder)
     texts = _texts(arguments)
     if path := arguments.vectorizer_config_path:
-        params = tfidf_of_pecos(Path(path).read_text(encoding="utf-8"), path, len(texts))
+        params = tfidf_of_pecos(existing_file(path, "configuration").read_text("utf-8", "replace"), path, len(texts))
     else:
         params = tfidf_of_pecos(arguments.vectorizer_config_json, "--vectorizer-config-json", len(texts))
     from xmc_tf.features import Tfidf

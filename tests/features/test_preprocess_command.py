@@ -98,6 +98,14 @@ def test_what_cannot_be_run(folder, tmp_path, monkeypatch, flags, said):
     assert (tmp_path / "in.txt").read_text().startswith("0,2\t")
 
 
+@pytest.mark.parametrize("text", ["{", "[" * 9_999, "[]"])
+def test_a_configuration_that_is_no_json_object(folder, tmp_path, text):
+    (tmp_path / "c.json").write_text(text)
+    for flag, value in (("path", tmp_path / "c.json"), ("json", text)):
+        with pytest.raises(InputError, match=r"c\.json|--vectorizer-config-json"):
+            run("build", "-i", folder / "in.txt", "-m", tmp_path / "v", f"--vectorizer-config-{flag}", value)
+
+
 def test_other_files_are_never_replaced(folder, tmp_path):
     (tmp_path / "X.npz").write_text("mine")
     with pytest.raises(InputError, match=r"holds other files than a vectorizer's(.|\n)*received: X\.npz"):

@@ -84,7 +84,7 @@ class LabelledText:
     def _fields(self, path: str | Path, position: int) -> Iterator[tuple[int, str]]:
         """One field of each line, with the line's number from 1."""
         needed = max(self.text_pos, self.label_pos) + 1
-        for line, text in enumerate(TextFile(path), start=1):
+        for line, text in enumerate(TextFile(path, name="labelled texts"), start=1):
             fields = text.split("\t", self.maxsplit)
             if len(fields) < needed:
                 raise InputError(
