@@ -23,6 +23,8 @@ TEXTS = {
     "c.txt": "a title, a text, a label, and so on\nand more\n",
     "d.csv": "one text\nanother, with a comma\n",
     "e.txt": "text",
+    "g.txt": "title, author, and year\nare short\n",
+    "h.txt": "1:1:2\ttext\nand a tab\n",
     "f.txt": "Labels, as everybody knows who has ever had to do with them, are hard to give\nmore\n",
 }
 

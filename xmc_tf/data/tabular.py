@@ -11,14 +11,13 @@ _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 _LINES = 20
 _OF_TEXTS = {"text", "texts", "title", "titles", "abstract", "body", "content", "description", "document", "sentence"}
 _OF_OTHERS = {"id", "uid", "doc_id", "label", "labels", "tag", "tags", "category", "categories", "class", "keywords"}
-_HEADERS = _OF_TEXTS | _OF_OTHERS
 
 
 def refuse_table(path: Path, head: bytes, name: str) -> None:
     """Raise an ``InputError`` if a text file is a table, on strong evidence; texts may well contain commas.
 
-    The evidence is a first line of two or more column names of which one is usual (``text,label``), or a name that ends
-    in .csv or .tsv and the same number of separators in each of the first lines.
+    The evidence is a first line of column names with usual ones for texts and for something else (``text,label``), or
+    a name that ends in .csv or .tsv and one usual column name or the same number of separators in the first lines.
 
     Args:
         path: the file.
@@ -36,7 +35,8 @@ def refuse_table(path: Path, head: bytes, name: str) -> None:
         columns = [column.strip().lower() for column in rows[0]] if rows else []
         if len(columns) < 2:
             continue
-        is_header = all(len(column) <= 30 for column in columns) and not _HEADERS.isdisjoint(columns)
+        usual = [not known.isdisjoint(columns) for known in (_OF_TEXTS, _OF_OTHERS)]
+        is_header = all(len(column) <= 30 for column in columns) and (all(usual) or (named and any(usual)))
         is_even = len(rows) > 1 and len({len(row) for row in rows}) == 1
         if is_header or (named and is_even):
             raise _is_table(path, name, lines[0], rows[0], separator, called, is_header)
