@@ -170,7 +170,7 @@ def test_k_labels_and_what_scores_mean(exported):
     with served(exported) as server:
         about = json.loads(ask(server, "GET", "/about")[2])
         assert about["k"] == 5
-        assert "multiplied" in about["meaning"]
+        assert "a product" in about["meaning"]
         assert 1 <= len(about["examples"]) <= 3
         body = json.dumps({"text": TEXT, "k": 2})
         assert len(json.loads(ask(server, "POST", "/ask", body, **_JSON)[2])["labels"]) == 2

@@ -14,6 +14,7 @@ from transformers import AutoConfig
 
 from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.forks import check_not_forked
 from xmc_tf.encoder import pooling as poolings
 from xmc_tf.encoder.architectures import Architecture, architecture_of
 from xmc_tf.encoder.sources import Source, quiet_transformers
@@ -76,6 +77,7 @@ class Encoder(tf.Module):
         Raises:
             InputError: when there is no such encoder, or its files are not whole.
         """
+        check_not_forked("an encoder")
         poolings.check_pooling(pooling)
         source = Source(name_or_folder, "encoder", cache_dir)
         with quiet_transformers(), verified(source.folder):

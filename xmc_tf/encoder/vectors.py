@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.forks import check_not_forked
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.tokens import TokenStore
 from xmc_tf.encoder.encoder import Encoder
@@ -42,6 +43,7 @@ def encode_documents(
     Returns:
         ``out``, or the new array.
     """
+    check_not_forked("embeddings of texts")
     if batch_tokens is None:
         batch_tokens = _ON_GPU if tf.config.list_logical_devices("GPU") else _ON_CPU
     rows = np.arange(len(store)) if rows is None else np.asarray(rows, np.int64)

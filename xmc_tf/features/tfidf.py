@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.sparse import csr_matrix
 
+from xmc_tf.common.forks import check_not_forked
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import store
 from xmc_tf.features.batches import TextRange, in_order, text_batches
@@ -87,6 +88,7 @@ class Tfidf:
         Returns:
             float32 [texts, features], the features of each row ascending; a text without any is an empty row.
         """
+        check_not_forked("features of texts")
         weigh = self._graph.__call__.get_concrete_function()
         sizes, ids, weights = [], [], []
         quiet_s = float("inf") if quiet else 2.0

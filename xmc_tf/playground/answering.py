@@ -127,9 +127,9 @@ def _meaning(post: str) -> str:
     if post == "noop":
         return f"The score is the raw output of the label's classifier, without those of the clusters above. {rank}"
     if post in ("sigmoid", "log-sigmoid"):
-        each = "the classifiers' estimates of the probability at each level of the path"
+        each = "one factor for each level of the path, the classifier's estimate of a probability"
     else:
-        each = "how well each level of the path fits, from 0 to 1, where 1 means beyond the classifier's margin"
-    combined = f"logarithms of {each}, added up; 0 is best" if post.startswith("log-") else f"{each}, multiplied"
+        each = "one factor for each level of the path, from 0 for a bad fit to 1 beyond the classifier's margin"
+    combined = f"the logarithm of a product: {each}; 0 is best" if post.startswith("log-") else f"a product: {each}"
     calibrated = "It is not a calibrated probability: the scores of a text need not add up to 1."
     return f"The score ({post}) is {combined}. {calibrated} {rank}"

@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.checksums import Records, checksum_of, is_unchanged, verified
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.export_folder import ABOUT, SERVING
+from xmc_tf.common.forks import check_not_forked
 from xmc_tf.common.json_files import read_json
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.quiet import muted_stderr
@@ -30,6 +31,7 @@ class LocalModel:
     """
 
     def __init__(self, folder: str | Path) -> None:
+        check_not_forked("an exported model")
         self.folder = find_version(folder)
         self.about = _about(self.folder)
         with muted_stderr():
@@ -63,6 +65,7 @@ class LocalModel:
             signature: which way to call it.
             more: further inputs, as arrays.
         """
+        check_not_forked("an exported model")
         if signature not in self._model.signatures:
             raise InputError(
                 f"{self.folder} has no signature {signature!r}", expected=", ".join(self.signatures), received=signature
