@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -103,3 +104,27 @@ def test_choosing_needs_neither_horovod_nor_mpi_nor_tensorflow():
         "assert choose() is choose()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("Horovod has been shut down. This was caused by an exception on one of the ranks", False),
+        ("[external/gloo/transport/tcp/pair.cc:575] Connection closed by peer [127.0.0.1]:34567", False),
+        ("Mismatched allreduce tensor shapes", True),
+        ("Connection reset by peer", True),
+    ],
+)
+def test_a_rank_that_only_follows_another_shows_no_traceback(monkeypatch, capsys, message, shown):
+    aborted = []
+    monkeypatch.setattr(communicator.cli, "_on_failure", [])
+    monkeypatch.setattr(communicator.sys, "excepthook", sys.__excepthook__)
+    communicator._end_together(SimpleNamespace(abort=aborted.append))
+    try:
+        raise RuntimeError(message)
+    except RuntimeError as error:
+        communicator.sys.excepthook(type(error), error, error.__traceback__)
+    said = capsys.readouterr().err
+    assert ("Traceback" in said) == shown
+    assert shown or said == "failed: another rank has ended; its last lines give the cause\n"
+    assert aborted == [1]

@@ -190,9 +190,19 @@ def _end_together(communicator: Communicator) -> None:
     before = sys.excepthook
 
     def abort_after(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
-        before(kind, error, trace)
+        if _follows_another(error):
+            print("failed: another rank has ended; its last lines give the cause", file=sys.stderr)
+        else:
+            before(kind, error, trace)
         sys.stderr.flush()
         communicator.abort(1)
 
     sys.excepthook = abort_after
     cli.on_failure(communicator.abort)
+
+
+def _follows_another(error: BaseException) -> bool:
+    """Whether this is what Horovod and Gloo say on a rank when another one has ended or was killed."""
+    text = str(error)
+    lost = "Connection closed by peer" in text or "Connection reset by peer" in text
+    return "Horovod has been shut down" in text or (lost and "gloo" in text)
