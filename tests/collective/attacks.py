@@ -6,7 +6,7 @@ import socket
 import threading
 
 GARBAGE = (
-    b"[" * 60_000,
+    b"[" * 60_000 + b"\n",
     b"5\n",
     b"\x00" * 24,
     b"\xff" * 100_000,
