@@ -145,7 +145,7 @@ def check_the_route_with_fewer_bytes(world):
             assert wanted in scorer.choice.reason
             assert "MiB" in scorer.choice.reason
             assert ("counted" in scorer.choice.reason) != traced
-            assert len(set(world.allgather(scorer.choice))) == 1
+            assert len(set(world.allgather(tuple(scorer.choice)))) == 1
 
 
 def check_bytes_of_features(world):
