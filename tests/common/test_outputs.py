@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -176,3 +178,38 @@ def test_all_parts_that_are_written_are_known_here():
     for name in ("params.json", "labels.txt", "tree", "features", "encoder", "head", "ranker"):
         assert outputs._MODEL.has_part(name)
     assert not outputs._MODEL.has_part("Pt.npz")
+
+
+_WRITER = """
+import sys
+from xmc_tf.common.atomic import atomic_file
+with atomic_file(sys.argv[1]) as part:
+    part.write_text("half")
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_killed_run_left_of_an_output_is_removed_and_what_another_run_writes_stays(tmp_path, caplog):
+    caplog.set_level("INFO")
+    output = tmp_path / "pred.npz"
+    (tmp_path / ".pred.new-backup.npz").write_text("mine")
+    writers = [
+        subprocess.Popen([sys.executable, "-c", _WRITER, output], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    try:
+        for writer in writers:
+            assert writer.stdout.readline() == b"writing\n"
+        writers[0].kill()
+        writers[0].wait()
+        refuse_output("-o", output, {})
+        assert len(list(tmp_path.glob(".pred.new-????????.npz"))) == 1
+        assert caplog.text.count("left by an interrupted run") == 1
+        writers[1].communicate(timeout=60)
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.communicate()
+    assert output.read_text() == "half"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".pred.new-backup.npz", "pred.npz"]

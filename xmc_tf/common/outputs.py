@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xmc_tf.common.atomic import remove_leftovers
 from xmc_tf.common.checksums import MODEL_FORMAT
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.json_files import read_json
@@ -57,7 +58,7 @@ _FIRST_VERSIONS = ("XLinear", "XTransformer")  # wrote models without a format
 
 
 def refuse_output(flag: str, path: str | Path | None, inputs: Mapping[str, Named]) -> None:
-    """Refuse a file to write that is an input, or a part of a model.
+    """Refuse a file to write that is an input, or a part of a model; else remove what killed runs left of it.
 
     A file beside a model's parts, such as ``model/pred.npz``, is accepted: PECOS's scripts keep predictions there.
 
@@ -87,6 +88,7 @@ def refuse_output(flag: str, path: str | Path | None, inputs: Mapping[str, Named
                 received="/".join(inside),
                 fix=f"give another name with {flag}",
             )
+    remove_leftovers(path)
 
 
 def refuse_model_folder(
