@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.json_files import parse_json
 
 _LOG = logging.getLogger(__name__)
 _held: dict[Path, int] = {}
@@ -132,12 +133,12 @@ def _own_record() -> dict[str, object]:
 def _read(descriptor: int) -> str:
     """A lock's record in words; nothing where there is none that can be read."""
     try:
-        record = json.loads(os.pread(descriptor, _LONGEST_RECORD, 0))
+        record = parse_json(os.pread(descriptor, _LONGEST_RECORD, 0), of="the lock")
         return (
             f"of {record['command']!s:.80} on host {record['host']!s:.80}, pid {int(record['pid'])}, "
             f"started {record['started']!s:.40}"
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):  # an InputError is a ValueError
         return ""
 
 

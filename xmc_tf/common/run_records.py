@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 
 from xmc_tf.common import signals
+from xmc_tf.common.json_files import read_json
 from xmc_tf.common.launcher import Process, find, is_rank, launchers
 
 log = logging.getLogger(__name__)
@@ -164,7 +165,7 @@ def _read(path: Path) -> Record | None:
     try:
         if not _is_mine(path, stat.S_ISREG) or path.stat().st_size > _LARGEST_RECORD:
             return None
-        held = json.loads(path.read_text())
+        held = read_json(path, limit=_LARGEST_RECORD)
         record = Record(
             [str(word) for word in held["place"]],
             [[int(pid), int(started)] for pid, started in held["owners"]],
@@ -172,7 +173,7 @@ def _read(path: Path) -> Record | None:
             [str(name) for name in held["folders"]],
         )
         return record if record.owners else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):  # an InputError is a ValueError
         return None
 
 
