@@ -95,8 +95,12 @@ def run(
             launcher.wait(LIMIT_S)
         else:
             hit = _moment(launcher, blow, started, appearing)
-            for pid in _victims(launcher.pid, blow.whom, mark, chance or random.Random(0)) if hit else []:
-                _send(pid, blow.number)
+            if hit and blow.whom == "launcher" and blow.number == signal.SIGINT:
+                # As a terminal does it. The shell that horovodrun is over MPI does not react to SIGINT of its own.
+                os.killpg(launcher.pid, signal.SIGINT)
+            elif hit:
+                for pid in _victims(launcher.pid, blow.whom, mark, chance or random.Random(0)):
+                    _send(pid, blow.number)
     except subprocess.TimeoutExpired:
         pass
     limit = time.monotonic() + END_S

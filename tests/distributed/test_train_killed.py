@@ -141,7 +141,8 @@ def test_killed_in_every_stage_it_goes_on(warmly, folder, unbroken, whom, number
                 assert f"{before}: kept from before" in run.ranks[0].output, run.describe()
     assert_same(XTransformer.load(folder / model), unbroken, folder)
     shutil.rmtree(folder / model)
-    assert not list(folder.glob(f".{model}*"))  # nothing half made is left behind
+    # Nothing half made is left behind; the lock of a killed run is taken over by the next one.
+    assert not [path for path in folder.glob(f".{model}*") if path.suffix != ".lock"]
 
 
 @pytest.mark.parametrize(("stage", "world"), TAKEN_OVER if RUNS else TAKEN_OVER[:2])
