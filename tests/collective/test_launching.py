@@ -4,6 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from xmc_tf.collective.launching import messages
 from xmc_tf.collective.launching.command import Host, ranks_command
 from xmc_tf.collective.launching.cores import divide, thread_settings
 from xmc_tf.collective.launching.outcome import RankState, first_failure
+from xmc_tf.common import run_records
 from xmc_tf.common.errors import InputError
 
 
@@ -130,3 +132,24 @@ def test_help_needs_no_horovod_and_shows_an_example():
     )
     assert "python -m xmc_tf.launch --np 2 -m xmc_tf.check" in run.stdout
     assert "(-m MODULE | SCRIPT)" in run.stdout
+
+
+_LAUNCHER = """
+import sys
+from xmc_tf.collective.launching import messages
+from xmc_tf.collective.launching.watch import Watch
+print(Watch(2, "127.0.0.1", print).environment[messages.SECRET_FILE], flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_secret_of_a_killed_launcher_is_removed_by_the_next_run():
+    launcher = subprocess.Popen([sys.executable, "-c", _LAUNCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    secret = Path(launcher.stdout.readline().decode().strip())
+    assert secret.stat().st_mode & 0o077 == 0 or secret.parent.stat().st_mode & 0o077 == 0
+    run_records.clean_up()
+    assert secret.is_file(), "the launcher is still there"
+    launcher.kill()
+    launcher.communicate()
+    run_records.clean_up()
+    assert not secret.parent.exists()

@@ -5,12 +5,10 @@ import logging
 import os
 import queue
 import selectors
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,6 +20,7 @@ from xmc_tf.collective.channels.handshake import new_secret
 from xmc_tf.collective.channels.listener import Listener
 from xmc_tf.collective.launching import messages
 from xmc_tf.collective.launching.outcome import RankState, first_failure
+from xmc_tf.common.run_records import temporary_folder
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +42,9 @@ class Watch:
         self.ranks: dict[int, RankState] = {}
         self.launcher_tail: deque[str] = deque(maxlen=30)
         secret = new_secret()
-        self._secret_folder = Path(tempfile.mkdtemp(prefix="xmc_tf-launch-"))  # readable by this user only
-        (self._secret_folder / "secret").write_bytes(secret)
+        self._secret_folder = temporary_folder()  # readable by this user only
+        self._secret_file = Path(self._secret_folder.name, "secret")
+        self._secret_file.write_bytes(secret)
         self._joining: queue.SimpleQueue[tuple[socket.socket, int]] = queue.SimpleQueue()
         self._listener = Listener(
             [address], secret, messages.PURPOSE, lambda connection, caller, _: self._joining.put((connection, caller))
@@ -59,7 +59,7 @@ class Watch:
         """The variables that the agents must find in theirs."""
         return {
             messages.ADDRESS: f"{self._address}:{self._listener.ports[self._address]}",
-            messages.SECRET_FILE: str(self._secret_folder / "secret"),
+            messages.SECRET_FILE: str(self._secret_file),
         }
 
     def follow(self, launcher: subprocess.Popen[bytes], start_timeout: float) -> None:
@@ -127,7 +127,7 @@ class Watch:
             self._selector.register(connection, selectors.EVENT_READ, _Agent(self, rank))
 
     def _forget_secret(self) -> None:
-        shutil.rmtree(self._secret_folder, ignore_errors=True)
+        self._secret_folder.cleanup()
 
     def _launcher_says(self, stream: Any) -> None:
         data = os.read(stream.fileno(), 1 << 16)
