@@ -1,4 +1,4 @@
-"""Draws the comparison with libpecos as the picture of the README.
+"""Draw the comparison with libpecos as the picture of docs/benchmarks.md.
 
     python -m tests.benchmarks.rankers_vs_pecos … > figures.jsonl
     python -m tests.benchmarks.draw figures.jsonl docs/rankers.svg
