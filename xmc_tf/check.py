@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.check``: whether ranks reach each other and what messages cost, or whether a model is intact."""
+"""``python -m xmc_tf.check``: check that all ranks can reach each other, or that a model is intact."""
 
 import argparse
 import json
@@ -19,17 +19,18 @@ from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.model_check import check_model
 
-_DESCRIPTION = """Looks, before a long training does, whether its ranks can work together.
+_DESCRIPTION = """Check that all ranks can reach each other, or verify the files of a model.
 
-Shows who is where (rank, host, process, cores, versions), runs broadcast, all-reduce and all-to-all with
-answers that are known, and times them. Start it just as you will start the training.
+Run it before a long training, with the launcher and the hosts of the training. It lists all ranks (host,
+process, cores, versions), runs broadcast, all-reduce and all-to-all, compares their results with known
+values, and measures their time.
 
-A rank that hangs, has not started or has died is named after --timeout seconds; the exit status is then 1,
-as it is for a wrong answer or a folder that is not shared. Ranks on several hosts are told apart in this way
-only through a folder that they all see: --rendezvous.
+It names each rank that hangs, did not start or died within --timeout seconds. On several hosts it needs a
+shared folder for that: --rendezvous. The exit status is 1 for such a rank, for a wrong result, and for a
+folder that is not shared.
 
-With --model it verifies every byte of a model or an export instead, and needs no ranks. The exit status is
-0 if no file is damaged or missing, 1 if one is, 2 if the folder is not a model."""
+With --model it verifies every byte of a model or an export instead, without ranks. The exit status is 0 if
+all files are intact, 1 if a file is damaged or missing, and 2 if the folder is not a model."""
 
 _EXAMPLES = """examples:
   python -m xmc_tf.launch --np 2 -m xmc_tf.check
@@ -40,7 +41,7 @@ _EXAMPLES = """examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's options."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m xmc_tf.check",
         description=_DESCRIPTION,
@@ -48,29 +49,33 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=cli.HelpFormatter,
     )
     add = parser.add_argument
-    add("--model", metavar="DIR", help="verify the files of this model, PECOS model or export, and nothing else")
-    add("--timeout", type=float, default=60.0, metavar="S", help="seconds that one step may take")
+    add("--model", metavar="DIR", help="verify only the files of this model, PECOS model or export")
+    add("--timeout", type=float, default=60.0, metavar="S", help="maximum seconds of one step")
     add(
         "--shared-workdir",
         nargs="?",
         const=".",
         metavar="DIR",
-        help="also look whether all ranks see and can write the same folder; the current one if none is named",
+        help="also check that all ranks can read and write this folder (without DIR: the current one)",
     )
-    add("--megabytes", type=float, default=16.0, metavar="MB", help="length of the long messages")
+    add("--megabytes", type=float, default=16.0, metavar="MB", help="size of the large messages")
     add(
         "--communicator",
         choices=["auto", "horovod", "mpi"],
         default="auto",
-        help="what carries the messages; auto takes what xmc_tf takes under this launcher",
+        help="communication library; auto: the one that xmc_tf uses with this launcher",
     )
-    add("--rendezvous", metavar="DIR", help="where the ranks leave word of themselves, if not in a temporary folder")
+    add(
+        "--rendezvous",
+        metavar="DIR",
+        help="shared folder in which ranks register (default: a temporary folder of this host)",
+    )
     add("--json", action="store_true", help="print one JSON object")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs all checks of ranks, where rank 0 prints, or verifies a model."""
+    """Check the ranks, printing on rank 0, or verify a model."""
     args = parser().parse_args(argv)
     if args.model is not None:
         _verify(args)
@@ -95,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _verify(args: argparse.Namespace) -> None:
-    """Verifies a model's files, and ends with status 1 if one is damaged or missing."""
+    """Verify a model's files, and exit with status 1 if one is damaged or missing."""
     found = check_model(args.model)
     print(json.dumps(found.to_json()) if args.json else found.to_text())
     if not found.intact:
@@ -103,7 +108,7 @@ def _verify(args: argparse.Namespace) -> None:
 
 
 def _check(roll: Roll, args: argparse.Namespace) -> list[str]:
-    """What is wrong, in words, the same on all ranks."""
+    """Return the problems that were found, the same on all ranks."""
     world = choose()
     roll.enter("finding one another")
     found = world.allgather(places.own_place(world))
@@ -151,7 +156,7 @@ def _show(world: Communicator, args: argparse.Namespace, text: str) -> None:
 
 
 def _explain(roll: Roll, error: Exception) -> NoReturn:
-    """Says which ranks are behind when a collective has failed, and ends this one; its launcher ends the others."""
+    """Report the ranks that are behind in a failed collective, and exit; the launcher stops the others."""
     first = (str(error).splitlines() or [""])[0]
     if roll.speaks():
         lines = [f"failed: {type(error).__name__}: {first}", *(f"  {line}" for line in roll.behind())]

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.encode``: the vectors of texts, by the encoder of a model, on one process or many."""
+"""``python -m xmc_tf.encode``: embed texts with the encoder of a model, on one rank or many."""
 
 import argparse
 import logging
@@ -18,15 +18,15 @@ from xmc_tf.pipeline.model import XTransformer
 from xmc_tf.pipeline.over_ranks import share_of
 
 _LOG = logging.getLogger(__name__)
-_DESCRIPTION = """Encodes texts with the encoder of a model of xmc_tf.train: one vector a text, of length 1.
+_DESCRIPTION = """Embed texts with the encoder of a model of xmc_tf.train. Embeddings have length 1.
 
     python -m xmc_tf.encode -m model -t X.tst.txt -o X.emb.npy
-Of several processes each encodes its share: X.emb.0.npy, X.emb.1.npy … in a folder, the texts in their order:
+On several ranks, each writes the embeddings of its range of the texts: X.emb.0.npy, X.emb.1.npy, ...
     horovodrun -np 4 python -m xmc_tf.encode -m model -t X.tst.txt -o embeddings"""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     out = argparse.ArgumentParser(
         prog="python -m xmc_tf.encode",
         usage="%(prog)s -m MODEL -t TEXTS -o OUTPUT [options]",
@@ -34,29 +34,40 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=cli.HelpFormatter,
     )
     add = out.add_argument
-    add("-m", "--model-folder", required=True, metavar="DIR", help="the model")
-    add("-t", "--text-path", required=True, metavar="FILE", help="texts, one a line")
+    add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
+    add("-t", "--text-path", required=True, metavar="FILE", help="texts, one per line")
     output = out.add_mutually_exclusive_group(required=True)
     output.add_argument(
         "-o", "--save-emb-path", metavar="PATH",
-        help="one process: the .npy file, or an existing folder for embeddings.npy in it; several: a folder",
+        help="output: on one rank an .npy file, or an existing folder for embeddings.npy; on several ranks a folder",
     )  # fmt: skip
     output.add_argument(
-        "--save-emb-folder", metavar="DIR", help="a folder for X.emb.0.npy, X.emb.1.npy ..., for one process too"
+        "--save-emb-folder", metavar="DIR", help="output folder for X.emb.0.npy, X.emb.1.npy, ..., also on one rank"
     )
-    add("--batch-size", type=whole, default=32, metavar="INT", help="documents of full length encoded at a time")
-    add("--truncate-length", type=whole, metavar="INT", help="most tokens of a document; default: the model's own")
-    add("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs where there are any")
+    add(
+        "--batch-size",
+        type=whole,
+        default=32,
+        metavar="INT",
+        help="number of documents of full length to encode at a time",
+    )
+    add(
+        "--truncate-length",
+        type=whole,
+        metavar="INT",
+        help="maximum number of tokens per document (default: as trained)",
+    )
+    add("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs if there are any")
     add_verbosity(out)
     add_without_effect(out, "encode")
     return out
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Encodes this process's share, and saves it."""
+    """Embed this rank's share of the texts, and save it."""
     arguments = parser().parse_args(argv)
     communicator = choose()
-    # What rank 0 says is said for all.
+    # Rank 0 logs for all ranks.
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
     if communicator.rank == 0:
         warn_without_effect(arguments, "encode")
@@ -79,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         tokens = arguments.batch_size * int(model.facts["truncate_length"])
         vectors = model.encode(texts[mine] if communicator.size > 1 else texts, batch_tokens=tokens)
         save_matrix(path, vectors, any_name=True)
-        _LOG.info("%s: %s vectors of %s numbers", path, f"{vectors.shape[0]:,}", vectors.shape[1])
+        _LOG.info("%s: %s embeddings with %s columns", path, f"{vectors.shape[0]:,}", vectors.shape[1])
 
     together(communicator, encode)
 

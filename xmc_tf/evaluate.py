@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.evaluate``: how good predictions are, one beside another."""
+"""``python -m xmc_tf.evaluate``: measure and compare predictions."""
 
 import argparse
 from collections.abc import Sequence
@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from xmc_tf.common import cli
 from xmc_tf.metrics.command import evaluate, make_parser
 
-_DESCRIPTION = """Measures predictions against the truth, one row a prediction file or ensemble.
+_DESCRIPTION = """Measure predictions against the true labels: one row per prediction file or ensemble.
 
-  P@k         true labels among the first k, over k
-  R@k         true labels among the first k, over the document's true labels
-  nDCG@k      hits discounted by their rank, over the best that can be reached
+  P@k         precision: true labels among the first k, divided by k
+  R@k         recall: true labels among the first k, divided by the document's number of true labels
+  nDCG@k      discounted cumulative gain, divided by the best possible
   PSP@k, PSnDCG@k
-              P and nDCG where rare labels are worth more (propensities of Jain et al. 2016), over the
-              best that can be reached; need --train-labels
-  micro-F1@k  F1 of the first k over all pairs of document and label
-  macro-F1@k  F1 of each label, the mean over the labels that are true somewhere
+              propensity-scored P and nDCG: rare labels weigh more (propensities of Jain et al. 2016),
+              divided by the best possible; they need --train-labels
+  micro-F1@k  F1 of the first k, over all pairs of document and label
+  macro-F1@k  mean of the F1 of all labels that have a document
 
-A document without true labels counts as 0 in P, R and nDCG. Equal scores rank in the order of the label
-ids. In the truth whatever is not zero is a label; in a prediction a stored zero is a score like any other.
+A document without true labels counts as 0 in P, R and nDCG. Equal scores are ranked by label number.
+In the true labels, every nonzero entry is a label; in a prediction, a stored zero is a score.
 
-Over a group of labels (how often does a label occur?) the truth is cut to the group, while the first k
-stay as predicted. P@k counts the group's hits over all documents, so that the groups add up to the whole;
-the others go over the documents that have a label of the group."""
+Labels are also grouped by frequency. For a group, only its labels count as true, and the first k stay as
+predicted. P@k of a group is divided by the number of all documents, so that the groups add up to the
+total; the other metrics average over the documents that have a label of the group."""
 
 _EXAMPLES = """examples:
   python -m xmc_tf.evaluate -y Y.tst.npz -p pred.npz -k 1,3,5
@@ -33,12 +33,12 @@ _EXAMPLES = """examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's options."""
+    """Return the parser of the command line."""
     return make_parser("python -m xmc_tf.evaluate", _DESCRIPTION, _EXAMPLES, layout="table")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measures and prints."""
+    """Measure and print."""
     evaluate(parser().parse_args(argv))
 
 

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.export``: a model as a SavedModel that TensorFlow Serving loads."""
+"""``python -m xmc_tf.export``: export a model as a SavedModel for TensorFlow Serving."""
 
 import argparse
 import logging
@@ -19,17 +19,17 @@ from xmc_tf.params import add_answers, add_verbosity
 
 _LOG = logging.getLogger(__name__)
 _PRECISIONS = ("fp32", "fp16", "int8")
-_DESCRIPTION = """Exports a model, from raw text to label names, as a SavedModel of TensorFlow's own operations.
+_DESCRIPTION = """Export a model as a SavedModel, from raw text to label names, of standard TensorFlow operations.
 
     python -m xmc_tf.export -m model -o served/1
     python -m xmc_tf.export -m model -o served/2 -k 10 -b 20 --weights int8 -t X.tst.txt -y Y.tst.npz
 
-The last part of the folder's name is the version: a server that watches served/ takes the highest. Try it here with
-python -m xmc_tf.playground served, or serve it: launch/serving shows how."""
+The last part of -o is the version: TensorFlow Serving serves the highest version in served/. Try the export with
+python -m xmc_tf.playground served; docs/serving.md shows how to serve it."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     out = argparse.ArgumentParser(
         prog="python -m xmc_tf.export",
         usage="%(prog)s -m MODEL -o DIR/VERSION [options]",
@@ -37,22 +37,30 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=cli.HelpFormatter,
     )
     add = out.add_argument
-    add("-m", "--model-folder", required=True, metavar="DIR", help="the model")
-    add("-o", "--output", required=True, metavar="DIR", help="where to; its last part is the version, such as 1")
+    add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
+    add("-o", "--output", required=True, metavar="DIR", help="output folder; its last part is the version, such as 1")
     add_answers(out)
-    add("--threshold", type=float, metavar="NUMBER", help="labels with a lower score are left out")
-    add("--weights", choices=_PRECISIONS, default="fp32", help="how the rankers' weights are kept")
-    add("-t", "--text-path", metavar="FILE", help="texts, one a line: some of them become warm-up requests")
+    add("--threshold", type=float, metavar="NUMBER", help="minimum score of the labels returned")
     add(
-        "-y", "--label-path", metavar="FILE", help="their labels: prints the precision of the model and of the exported"
+        "--weights",
+        choices=_PRECISIONS,
+        default="fp32",
+        help="number format of the rankers' weights; fp16 and int8 make a smaller, less exact model",
     )
-    add("--warmup", type=whole, default=64, metavar="INT", help="how many warm-up requests; 0 for none")
+    add("-t", "--text-path", metavar="FILE", help="texts, one per line, for warm-up requests")
+    add(
+        "-y",
+        "--label-path",
+        metavar="FILE",
+        help="labels of the texts; prints the precision of the model and of the export",
+    )
+    add("--warmup", type=whole, default=64, metavar="INT", help="number of warm-up requests")
     add_verbosity(out)
     return out
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Exports, and measures where labels are given."""
+    """Export the model, and measure it if labels are given."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     output = Path(arguments.output)
@@ -94,7 +102,7 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
     model, parts = _load(arguments.model_folder)
     if texts is not None and not parts.reads_text:
         raise InputError(
-            f"{arguments.model_folder}: this model was trained on features and reads no text",
+            f"{arguments.model_folder}: this model was trained on features and cannot read texts",
             received=f"-t {arguments.text_path}",
             fix="leave out -t" + (" and -y" if arguments.label_path else ""),
         )
@@ -114,7 +122,7 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
     if truth is not None:
         _measure(arguments, model, texts, truth)
     elif arguments.weights != "fp32":
-        _LOG.info("what %s costs in precision is shown with -t and -y: texts and their labels", arguments.weights)
+        _LOG.info("give texts and labels (-t, -y) to measure how much precision %s costs", arguments.weights)
 
 
 def _load(folder: str) -> tuple[Any, Any]:

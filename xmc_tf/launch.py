@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.launch``: the same program on several ranks of this machine."""
+"""``python -m xmc_tf.launch``: run a program on several ranks of this machine."""
 
 import argparse
 import os
@@ -16,14 +16,14 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import whole
 
 _RANKS_A_CORE, _LEAST_LIMIT = 4, 64  # more would only wait for one another, if they found memory
-_DESCRIPTION = """Runs a Python module or script on N ranks of this machine, under horovodrun.
+_DESCRIPTION = """Run a Python module or script on N ranks of this machine, with horovodrun.
 
-Each rank gets its share of the cores, and as many threads (OMP_NUM_THREADS, NUMBA_NUM_THREADS,
-TF_NUM_INTRAOP_THREADS and TF_NUM_INTEROP_THREADS, where you have not set them). What the ranks print comes
-line by line with the rank in front: standard output to standard output, errors to errors.
+Each rank is pinned to its share of the cores and uses as many threads (OMP_NUM_THREADS, NUMBA_NUM_THREADS,
+TF_NUM_INTRAOP_THREADS and TF_NUM_INTEROP_THREADS, unless you set them). Each line that a rank prints is
+prefixed with its number; standard output and standard error stay separate.
 
-When a rank fails, the others are stopped, the last lines of the one that failed first are shown again, and
-the exit status is its own (128 + n for signal n). Ctrl-C stops all ranks."""
+If a rank fails, the other ranks are stopped. The last lines of the rank that failed first are printed
+again, and its exit status is returned (128 + n for signal n). Ctrl-C stops all ranks."""
 
 _EXAMPLES = """examples:
   python -m xmc_tf.launch --np 2 -m xmc_tf.check
@@ -33,7 +33,7 @@ _EXAMPLES = """examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's options."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m xmc_tf.launch",
         usage="%(prog)s --np N [options] (-m MODULE | SCRIPT) [argument ...]",
@@ -48,27 +48,29 @@ def parser() -> argparse.ArgumentParser:
         "--controller",
         choices=["gloo", "mpi"],
         default="gloo",
-        help="what coordinates the ranks; mpi also gives them the world of mpi4py, which works without TensorFlow",
+        help="how ranks coordinate; with mpi, programs that use mpi4py work too, also without TensorFlow",
     )
-    add("--threads", type=whole, metavar="N", help="threads of each rank, instead of one for each of its cores")
-    add("--no-pin", action="store_true", help="let every rank run on all cores")
+    add("--threads", type=whole, metavar="N", help="number of threads of each rank (default: one per core of the rank)")
+    add("--no-pin", action="store_true", help="do not pin ranks to cores")
     add(
         "--stall-timeout",
         type=whole,
         metavar="S",
-        help="end the run when a rank has waited for others in one collective for that many seconds, and say where "
-        "each is; for programs that use xmc_tf's strategy or communicator, and over MPI all that use Horovod",
+        help="abort after this many seconds without progress in one collective, and report where each rank is; for "
+        "programs that use xmc_tf's strategy or communicator, and with --controller mpi all that use Horovod",
     )
-    add("--start-timeout", type=whole, default=60, metavar="S", help="seconds for all ranks to be there")
-    add("-v", "--verbose", action="store_true", help="also show which rank runs where, and the command below")
-    what = parser.add_argument_group("what to run; everything after it is passed on")
-    what.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="a module, as python -m")
-    what.add_argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="a file")
+    add("--start-timeout", type=whole, default=60, metavar="S", help="maximum seconds until all ranks have started")
+    add("-v", "--verbose", action="store_true", help="also print the placement of the ranks and the horovodrun command")
+    what = parser.add_argument_group("program; all arguments after it are passed to it")
+    what.add_argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="module to run, as with python -m"
+    )
+    what.add_argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="script to run")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Starts the ranks, waits, and ends with the status of the first that failed."""
+    """Start the ranks, wait, and exit with the status of the first that failed."""
     args = parser().parse_args(argv)
     worker = _worker(args.module, args.script)
     for option in ("np", "threads", "start_timeout", "stall_timeout"):
@@ -110,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _worker(module: list[str] | None, script: list[str]) -> list[str]:
-    """The command of one rank."""
+    """Return the command of one rank."""
     if module:
         return [sys.executable, "-m", *module]
     script = script[1:] if script[:1] == ["--"] else script

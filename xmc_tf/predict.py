@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.predict``: the best labels of texts, by a model of ``xmc_tf.train``, on one process or many."""
+"""``python -m xmc_tf.predict``: predict labels with a model of ``xmc_tf.train``, on one rank or many."""
 
 import argparse
 import json
@@ -46,20 +46,20 @@ from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.serving.client import Client
 
 _LOG = logging.getLogger(__name__)
-_DESCRIPTION = """Predicts with a model of xmc_tf.train.
+_DESCRIPTION = """Predict labels with a model of xmc_tf.train.
 
-Names and scores of the best labels, on the screen:
+Print names and scores of the best labels of a text:
     python -m xmc_tf.predict -m model -q "gradient of a sparse matrix"
-A matrix of scores for a file of texts:
+Write a matrix of scores for a file of texts, and print precision and recall:
     python -m xmc_tf.predict -m model -t X.tst.txt -o pred.npz -y Y.tst.npz
-The same, shared out to several processes:
+On several ranks:
     horovodrun -np 4 python -m xmc_tf.predict -m model -t X.tst.txt -o pred.npz
-By a TensorFlow Serving that has the exported model:
+With a TensorFlow Serving that serves the exported model:
     python -m xmc_tf.predict --server http://localhost:8501 -t X.tst.txt -o pred.npz"""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     out = argparse.ArgumentParser(
         prog="python -m xmc_tf.predict",
         usage="%(prog)s [-m MODEL | --server URL] [-t TEXTS | -q TEXT] [-x FEATURES] [options]",
@@ -68,45 +68,49 @@ def parser() -> argparse.ArgumentParser:
     )
     add = out.add_argument
     model = out.add_mutually_exclusive_group(required=True)
-    model.add_argument("-m", "--model-folder", metavar="DIR", help="the model")
+    model.add_argument("-m", "--model-folder", metavar="DIR", help="folder of the model")
     model.add_argument(
         "--server",
         metavar="URL",
-        help="a server that has it: http://host:8501 (REST) or grpc://host:8500, /name behind",
+        help="server of the exported model: http://host:8501 (REST) or grpc://host:8500, followed by /NAME",
     )
     source = out.add_mutually_exclusive_group(required=True)
-    source.add_argument("-t", "--text-path", metavar="FILE", help="texts, one a line")
-    source.add_argument(
-        "-q", "--query", action="append", metavar="TEXT", help="a text given right here; may be repeated"
-    )
+    source.add_argument("-t", "--text-path", metavar="FILE", help="texts, one per line")
+    source.add_argument("-q", "--query", action="append", metavar="TEXT", help="a text; may be repeated")
     add(
         "-x", "--feat-path", nargs="+", metavar="FILE",
-        help="features of the texts, where the model was trained on features that were given",
+        help="features of the texts; required if the model was trained with -x",
     )  # fmt: skip
     add(
         "-o", "--save-pred-path", metavar="FILE",
-        help="file for the predictions: a matrix, or with .jsonl one line per document; printed if not given",
+        help="output file: a matrix, or with the extension .jsonl one line per document (default: print)",
     )  # fmt: skip
-    add("-y", "--label-path", metavar="FILE", help="the true labels: prints precision and recall")
+    add("-y", "--label-path", metavar="FILE", help="true labels; prints precision and recall")
     add_layout(out)
     add_answers(out)
     add_only_labels(out)
     add(
         "--ensemble-method", choices=ENSEMBLES,
-        help="whose scores count: the rankers' (concat-only), the label head's (transformer-only), or both; "
-        "the model's own where not given",
+        help="scores to use: the rankers' (concat-only), the label head's (transformer-only), or both (default: as "
+        "trained)",
     )  # fmt: skip
-    add("--batch-size", type=whole, default=32, metavar="INT", help="documents of full length encoded at a time")
-    add("--max-pred-chunk", type=whole, default=10**6, metavar="INT", help="documents that are predicted at a time")
-    add("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs where there are any")
-    add("-n", "--threads", type=whole, default=-1, metavar="INT", help="-1 for one a core")
+    add(
+        "--batch-size",
+        type=whole,
+        default=32,
+        metavar="INT",
+        help="number of documents of full length to encode at a time",
+    )
+    add("--max-pred-chunk", type=whole, default=10**6, metavar="INT", help="number of documents to predict at a time")
+    add("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs if there are any")
+    add("-n", "--threads", type=whole, default=-1, metavar="INT", help="number of threads; -1: one per core")
     add_verbosity(out)
     add_without_effect(out, "predict")
     return out
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Predicts, and saves or prints."""
+    """Predict, and save or print the result."""
     arguments = parser().parse_args(argv)
     arguments.save_pred_path = prediction_path(arguments.save_pred_path, folder_name="P.npz")
     if arguments.server is not None:
@@ -115,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         _by_server(arguments)
         return
     communicator = choose()
-    # What rank 0 says is said for all.
+    # Rank 0 logs for all ranks.
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
     if communicator.rank == 0:
         warn_without_effect(arguments, "predict")

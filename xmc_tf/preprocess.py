@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.preprocess build`` and ``run``: files of labels and texts to matrices, with PECOS's flags."""
+"""``python -m xmc_tf.preprocess build`` and ``run``: convert files to matrices, with PECOS's flags."""
 
 import argparse
 import logging
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _PARTS = frozenset(("params.json", "vocabulary.txt", "keys.npy", "columns.npy", "idf.npy"))
-_DESCRIPTION = r"""Makes matrices of files that hold the labels and the text of a document on each line.
+_DESCRIPTION = r"""Convert a file of documents, one per line with labels and text, to matrices of features and labels.
 
-A line is "labels<TAB>text"; labels are numbers, separated by commas, which count the lines of the label file from 0:
+A line is "labels<TAB>text". Labels are line numbers of the label file, from 0, separated by commas:
     python -m xmc_tf.preprocess build -i train.txt -m vectorizer
     python -m xmc_tf.preprocess run -p vectorizer -i train.txt -l labels.txt -x X.trn.npz -y Y.trn.npz
     python -m xmc_tf.preprocess run -p vectorizer -i test.txt -l labels.txt -x X.tst.npz -y Y.tst.npz
 
-The vectorizer is our TF-IDF, which splits words at punctuation too and adds 1 to each inverse document frequency;
-otherwise its defaults are PECOS's. xmc_tf.train and xmc_tf.linear.train need none of this: they read texts (-t)."""
+The vectorizer is the TF-IDF of xmc_tf. It also splits words at punctuation, and adds 1 to each inverse document
+frequency; its other defaults are PECOS's. xmc_tf.train and xmc_tf.linear.train read texts (-t) without this command."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the command line's parser."""
+    """Return the parser of the command line."""
     out = argparse.ArgumentParser(
         prog="python -m xmc_tf.preprocess", description=_DESCRIPTION, formatter_class=cli.HelpFormatter
     )
@@ -39,23 +39,32 @@ def parser() -> argparse.ArgumentParser:
     build = commands.add_parser("build", help="fit a vectorizer", formatter_class=cli.HelpFormatter)
     _add_text(build)
     config = build.add_mutually_exclusive_group()
-    config.add_argument("--vectorizer-config-path", metavar="JSON", help="file with a configuration of PECOS")
     config.add_argument(
-        "--vectorizer-config-json", default='{"type": "tfidf", "kwargs": {}}', metavar="JSON", help="the same as text"
+        "--vectorizer-config-path", metavar="JSON", help="file with a vectorizer configuration of PECOS"
+    )
+    config.add_argument(
+        "--vectorizer-config-json",
+        default='{"type": "tfidf", "kwargs": {}}',
+        metavar="JSON",
+        help="the configuration itself, as JSON",
     )
     build.add_argument("-m", "--output-model-folder", required=True, metavar="DIR", help="folder of the vectorizer")
-    build.add_argument("--threads", type=whole, default=-1, metavar="INT", help="-1 for one per core")
+    build.add_argument("--threads", type=whole, default=-1, metavar="INT", help="number of threads; -1: one per core")
     add_without_effect(build, "preprocess build")
 
     run = commands.add_parser("run", help="apply a vectorizer", formatter_class=cli.HelpFormatter)
     run.add_argument("-p", "--input-preprocessor-folder", required=True, metavar="DIR", help="folder of the vectorizer")
     _add_text(run)
-    run.add_argument("-x", "--output-inst-path", required=True, metavar="FILE", help="file for the features, .npz")
-    run.add_argument("-l", "--label-text-path", metavar="FILE", help="label names, one per line: how many there are")
-    run.add_argument("-y", "--output-label-path", metavar="FILE", help="file for the labels, .npz")
-    run.add_argument("-r", "--output-rel-path", metavar="FILE", help="file for the relevance of the labels, .npz")
-    run.add_argument("--label-pos", type=whole, default=0, metavar="INT", help="which field of a line holds the labels")
-    run.add_argument("--threads", type=whole, default=-1, metavar="INT", help="-1 for one per core")
+    run.add_argument(
+        "-x", "--output-inst-path", required=True, metavar="FILE", help="output file of the features, .npz"
+    )
+    run.add_argument("-l", "--label-text-path", metavar="FILE", help="label names, one per line; required with -y")
+    run.add_argument("-y", "--output-label-path", metavar="FILE", help="output file of the labels, .npz")
+    run.add_argument("-r", "--output-rel-path", metavar="FILE", help="output file of the relevance of the labels, .npz")
+    run.add_argument(
+        "--label-pos", type=whole, default=0, metavar="INT", help="field of a line that holds the labels, from 0"
+    )
+    run.add_argument("--threads", type=whole, default=-1, metavar="INT", help="number of threads; -1: one per core")
     add_without_effect(run, "preprocess run")
     for command in (build, run):
         add_verbosity(command)
@@ -75,15 +84,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _add_text(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("-i", "--input-text-path", required=True, metavar="FILE", help="file with a document per line")
-    add("--text-pos", type=whole, default=1, metavar="INT", help="which field of a line is the text, from 0")
+    add("-i", "--input-text-path", required=True, metavar="FILE", help="input file with one document per line")
+    add("--text-pos", type=whole, default=1, metavar="INT", help="field of a line that holds the text, from 0")
     add(
         "--maxsplit", type=whole, default=-1, metavar="INT",
-        help="how many tabs separate fields, so that a text may contain tabs; -1 for all",
+        help="maximum number of tabs that separate fields, for texts that contain tabs; -1: no limit",
     )  # fmt: skip
     add(
         "--from-file", type=truth, default=False, metavar="true/false",
-        help="the lines are texts alone, without fields; they are not loaded into memory",
+        help="lines are texts without other fields; the file is not loaded into memory",
     )  # fmt: skip
 
 

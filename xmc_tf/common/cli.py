@@ -19,10 +19,10 @@ _on_interrupt: list[Callable[[], str]] = []
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults where there are any, and keeps the paragraphs of a description as they are written."""
+    """Show defaults, and keep the line breaks of descriptions."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        if action.default is None or action.default is False or action.default == []:
+        if action.default is None or action.default is False or action.default in ([], ""):
             return action.help
         return super()._get_help_string(action)
 

@@ -37,16 +37,16 @@ def parser() -> argparse.ArgumentParser:
     """The command line's options."""
     parser = argparse.ArgumentParser(
         prog="python -m xmc_tf.demo",
-        description="Builds a data set out of the documentation of the installed packages, trains on it,\n"
-        "shows how good the predictions are, and predicts labels for texts that you type.",
+        description="Build a data set from the documentation of the installed packages, train models on it,\n"
+        "measure them, and predict labels of texts that you type.",
         formatter_class=cli.HelpFormatter,
     )
-    parser.add_argument("--work", default="demo-work", metavar="DIR", help="where data and model are kept")
+    parser.add_argument("--work", default="demo-work", metavar="DIR", help="folder for the data and the models")
     parser.add_argument(
         "--ask",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="ask for texts at the end; without either, where there is a terminal",
+        help="ask for texts at the end (default: only on a terminal)",
     )
     return parser
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from xmc_tf.common import cli
 from xmc_tf.metrics.command import evaluate, make_parser
 
-_DESCRIPTION = """Measures predictions against the truth and prints what pecos.xmc.xlinear.evaluate prints.
+_DESCRIPTION = """Measure predictions against the true labels and print what pecos.xmc.xlinear.evaluate prints.
 
 This is xmc_tf.evaluate with PECOS's layout as the default; it takes all flags of that command."""
 

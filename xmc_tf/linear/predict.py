@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.linear.predict``: the best labels of texts or features."""
+"""``python -m xmc_tf.linear.predict``: predict labels of texts or features."""
 
 import argparse
 import json
@@ -33,48 +33,49 @@ from xmc_tf.metrics import precision_and_recall
 from xmc_tf.params import add_answers, add_layout, add_only_labels, add_verbosity
 
 _LOG = logging.getLogger(__name__)
-_DESCRIPTION = """Predicts with a model of xmc_tf.linear.train, or with rankers that PECOS trained.
+_DESCRIPTION = """Predict labels with a model of xmc_tf.linear.train or of PECOS's XR-Linear.
 
-Names and scores of the best labels, on the screen:
+Print names and scores of the best labels of a text:
     python -m xmc_tf.linear.predict -m model -q "gradient of a sparse matrix"
-A matrix of scores for a file of texts or of features:
+Write a matrix of scores for a file of texts or of features:
     python -m xmc_tf.linear.predict -m model -t X.tst.txt -o pred.npz
     python -m xmc_tf.linear.predict -m model -x X.tst.npz -o pred.npz -y Y.tst.npz"""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     out = argparse.ArgumentParser(
         prog="python -m xmc_tf.linear.predict",
         usage="%(prog)s -m MODEL [-t TEXTS | -x FEATURES | -q TEXT] [options]",
         description=_DESCRIPTION,
         formatter_class=cli.HelpFormatter,
     )
-    out.add_argument("-m", "--model-folder", required=True, metavar="DIR", help="the model")
+    out.add_argument("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
     source = out.add_mutually_exclusive_group(required=True)
     source.add_argument(
         "-x",
         "--inst-path",
         nargs="+",
         metavar="FILE",
-        help="features, .npz or .npy; two are set side by side, sparse then dense",
+        help="features, .npz or .npy; two files, sparse then dense, are concatenated",
     )
-    source.add_argument("-t", "--text-path", metavar="FILE", help="texts, one a line")
-    source.add_argument(
-        "-q", "--query", action="append", metavar="TEXT", help="a text given right here; may be repeated"
-    )
+    source.add_argument("-t", "--text-path", metavar="FILE", help="texts, one per line")
+    source.add_argument("-q", "--query", action="append", metavar="TEXT", help="a text; may be repeated")
     out.add_argument(
         "-o",
         "--save-pred-path",
         metavar="FILE",
-        help="file for the predictions: a matrix, or with .jsonl one line per document; printed if not given",
+        help="output file: a matrix, or with the extension .jsonl one line per document (default: print)",
     )
-    out.add_argument("-y", "--label-path", metavar="FILE", help="the true labels: prints precision and recall")
+    out.add_argument("-y", "--label-path", metavar="FILE", help="true labels; prints precision and recall")
     add_layout(out)
     add_answers(out)
     add_only_labels(out)
     out.add_argument(
-        "-so", "--selected-output", metavar="FILE", help="score these labels only: documents × labels, .npz"
+        "-so",
+        "--selected-output",
+        metavar="FILE",
+        help="matrix of documents × labels, .npz; only its nonzero entries are scored",
     )
     out.add_argument(
         "-B",
@@ -82,15 +83,17 @@ def parser() -> argparse.ArgumentParser:
         type=whole,
         default=10_000_000,
         metavar="INT",
-        help="documents that are predicted at a time",
+        help="number of documents to predict at a time",
     )
-    out.add_argument("-n", "--threads", type=whole, default=-1, metavar="INT", help="-1 for one a core")
+    out.add_argument(
+        "-n", "--threads", type=whole, default=-1, metavar="INT", help="number of threads; -1: one per core"
+    )
     add_verbosity(out)
     return out
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Predicts, and saves or prints."""
+    """Predict, and save or print the result."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     announce_compiling()
@@ -132,7 +135,7 @@ def _documents(arguments: argparse.Namespace, model: TextRanker) -> Any:
 
 
 def _predict(arguments: argparse.Namespace, model: TextRanker, documents: Any) -> csr_matrix:
-    """In pieces, so that memory is bounded whatever the number of documents."""
+    """Predict in chunks, so that memory does not grow with the number of documents."""
     selected = None
     if arguments.selected_output:
         selected = csr_matrix(load_matrix(arguments.selected_output, name="selected outputs"))

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.linear.train``: XR-Linear from text or features."""
+"""``python -m xmc_tf.linear.train``: train XR-Linear on texts or features."""
 
 import argparse
 import logging
@@ -51,19 +51,21 @@ from xmc_tf.params import (
 from xmc_tf.tree import label_embedding
 
 _LOG = logging.getLogger(__name__)
-_DESCRIPTION = """Trains XR-Linear: linear rankers over a label tree.
+_DESCRIPTION = """Train XR-Linear: linear rankers over a label tree.
 
-From text, with a TF-IDF of its own that the model keeps:
+From texts; TF-IDF features are computed and stored in the model:
     python -m xmc_tf.linear.train -t X.trn.txt -y Y.trn.npz -m model --labels labels.txt
-From features, sparse or dense or both side by side:
+From features: sparse, dense, or both concatenated:
     python -m xmc_tf.linear.train -x X.trn.npz -y Y.trn.npz -m model
     python -m xmc_tf.linear.train -x tfidf.npz embeddings.npy -y Y.trn.npz -m model
-With many processes, the model's folder on a disk that they share:
-    mpiexec -n 8 python -m xmc_tf.linear.train -x X.trn.npz -y Y.trn.npz -m model"""
+On many ranks, with the model's folder on a shared disk:
+    mpiexec -n 8 python -m xmc_tf.linear.train -x X.trn.npz -y Y.trn.npz -m model
+
+If training is interrupted, run the same command again: it resumes, on the same or a different number of ranks."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     out = argparse.ArgumentParser(
         prog="python -m xmc_tf.linear.train",
         usage="%(prog)s [-t TEXTS | -x FEATURES] -y LABELS -m MODEL [options]",
@@ -71,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=cli.HelpFormatter,
     )
     out.add_argument("--generate-params-skeleton", action="store_true", help="print a parameter file with all defaults")
-    out.add_argument("--params-path", metavar="JSON", help="parameter file; replaces the flags for what it holds")
+    out.add_argument("--params-path", metavar="JSON", help="parameter file; its values replace those of the flags")
 
     data = out.add_argument_group("data")
     data.add_argument(
@@ -79,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
         "--inst-path",
         nargs="+",
         metavar="FILE",
-        help="features, .npz or .npy; two are set side by side, sparse then dense",
+        help="features, .npz or .npy; two files, sparse then dense, are concatenated",
     )
     data.add_argument(
         "-t",
@@ -87,19 +89,24 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="TEXT|NUMBER",
-        help="a file of texts, one a line, instead of -x; or, as PECOS has it, a number: --threshold",
+        help="texts, one per line, instead of -x; a number sets --threshold, as in PECOS",
     )
-    data.add_argument("--text-path", metavar="FILE", help="the texts, under any name")
+    data.add_argument("--text-path", metavar="FILE", help="texts; use it if the name of the file is a number")
     data.add_argument("-y", "--label-path", metavar="FILE", help="labels of the documents, .npz (documents × labels)")
-    data.add_argument("-m", "--model-folder", metavar="DIR", help="the model to write; PECOS loads its folder ranker")
-    data.add_argument("--labels", metavar="FILE", help="label names, one a line, in column order")
+    data.add_argument(
+        "-m", "--model-folder", metavar="DIR", help="folder to write the model to; PECOS loads its subfolder ranker"
+    )
+    data.add_argument("--labels", metavar="FILE", help="label names, one per line, in the order of the columns")
     data.add_argument("-r", "--rel-path", metavar="FILE", help="relevance of the labels, for cost-sensitive training")
-    data.add_argument("-um", "--usn-match-path", metavar="FILE", help="negatives: documents × leaf clusters")
-    data.add_argument("-uy", "--usn-label-path", metavar="FILE", help="negatives: documents × labels")
+    data.add_argument("-um", "--usn-match-path", metavar="FILE", help="negatives for usn: documents × leaf clusters")
+    data.add_argument("-uy", "--usn-label-path", metavar="FILE", help="negatives for usn: documents × labels")
 
     tree = out.add_argument_group("label tree")
     tree.add_argument(
-        "-c", "--code-path", metavar="PATH", help="a tree to take as it is: a folder, or one labels × clusters matrix"
+        "-c",
+        "--code-path",
+        metavar="PATH",
+        help="label tree to use: a folder, or one matrix of labels × clusters (default: built by clustering)",
     )
     tree.add_argument("-f", "--label-feat-path", metavar="FILE", help="label features for clustering, instead of PIFA")
     add_arguments(
@@ -133,15 +140,22 @@ def parser() -> argparse.ArgumentParser:
         dest="neg_mining_chain",
         default="tfn",
         metavar="SCHEME",
-        help="negatives: tfn, man, usn, or a sum such as tfn+man",
+        help="negative sampling: tfn, man, usn, or a sum such as tfn+man",
     )
     add_arguments(rankers, RankerParams, "rel_mode", "rel_norm")
 
-    prediction = out.add_argument_group("prediction, where it is not told otherwise")
+    prediction = out.add_argument_group("prediction defaults")
     prediction.add_argument(
-        "-b", "--beam-size", type=whole, default=10, metavar="INT", help="nodes kept at each level above the labels"
+        "-b",
+        "--beam-size",
+        type=whole,
+        default=10,
+        metavar="INT",
+        help="number of nodes kept at each level above the labels; larger is slower and more exact",
     )
-    prediction.add_argument("-k", "--only-topk", type=whole, default=20, metavar="INT", help="labels predicted")
+    prediction.add_argument(
+        "-k", "--only-topk", type=whole, default=20, metavar="INT", help="number of labels per document"
+    )
     add_arguments(
         prediction, LinearLevelPredParams, "post_processor", flags={"post_processor": ("-pp", "--post-processor")}
     )
@@ -153,7 +167,7 @@ def parser() -> argparse.ArgumentParser:
         type=whole,
         default=16,
         metavar="INT",
-        help="into how many sub-trees the labels are clustered before each goes on by itself, at least",
+        help="minimum number of sub-trees, above which -mle applies and within which -sle applies",
     )
     ranks.add_argument(
         "-mle",
@@ -172,14 +186,16 @@ def parser() -> argparse.ArgumentParser:
 
     words = out.add_argument_group("TF-IDF (with -t)")
     add_arguments(words, TfidfParams, "ngram_max", "min_df", "max_features", "sublinear_tf")
-    out.add_argument("--logdir", metavar="DIR", help="curves for TensorBoard: what each rank does, when it will end")
+    out.add_argument(
+        "--logdir", metavar="DIR", help="folder for TensorBoard's log files: progress of each rank and estimated end"
+    )
     add_verbosity(out)
     add_without_effect(out, "linear.train")
     return out
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Trains and saves a model."""
+    """Train and save a model."""
     arguments = parser().parse_args(argv)
     if arguments.generate_params_skeleton:
         print(linear_skeleton())

@@ -1,4 +1,4 @@
-"""The command that measures predictions, which ``xmc_tf.evaluate`` and ``xmc_tf.linear.evaluate`` share."""
+"""The command that measures predictions, shared by ``xmc_tf.evaluate`` and ``xmc_tf.linear.evaluate``."""
 
 import argparse
 import json
@@ -30,39 +30,43 @@ _LONGEST_RANGE = 10_000  # cut-offs of one table
 def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
     """Add the flags of the command; ``layout`` is the default of ``--layout``."""
     add = parser.add_argument
-    add("-y", "--truth-path", required=True, metavar="PATH", help="the true labels, documents × labels")
-    add("-p", "--pred-path", required=True, nargs="+", metavar="PATH", help="predictions of the same shape")
+    add("-y", "--truth-path", required=True, metavar="PATH", help="true labels, documents × labels")
+    add("-p", "--pred-path", required=True, nargs="+", metavar="PATH", help="predictions, of the same shape")
     add(
         "-k",
         "--topk",
         "--only-topk",
         dest="topk",
         metavar="K",
-        help='the cut-offs: a list as in 1,3,5, or one number N for all from 1 to N ("5," for 5 alone); '
-        f"default: 1,3,5 in a table, {PECOS_TOPK} in PECOS's layout, which has all from 1 to N",
+        help='values of k: a list such as 1,3,5, or one number N for 1 to N ("5," for 5 only) '
+        f"(default: 1,3,5; with --layout pecos {PECOS_TOPK}, which stands for 1 to {PECOS_TOPK})",
     )
     add_layout(parser, layout)
-    add("--json", action="store_true", help="print one JSON object, figures as shares from 0 to 1")
-    add("--train-labels", metavar="PATH", help="the training labels, for propensities and label frequencies")
+    add("--json", action="store_true", help="print one JSON object; values are from 0 to 1")
+    add("--train-labels", metavar="PATH", help="training labels, for propensities and label frequencies")
     add("--propensity-a", type=float, default=0.55, metavar="A", help="parameter A of the propensity model")
     add("--propensity-b", type=float, default=1.5, metavar="B", help="parameter B of the propensity model")
     add(
         "--buckets",
         default="10,50",
         metavar="BOUNDS",
-        help="upper bounds of the groups of labels by frequency, in training where --train-labels is given, "
-        'else in the truth; "none" for no groups',
+        help="upper bounds of the label groups by frequency, counted in --train-labels if given, else in the true "
+        'labels; "none": no groups',
     )
     add(
         "--ensemble",
         nargs="+",
         default=[],
         choices=list(ENSEMBLES),
-        help="also measure the predictions made one",
+        help="also measure ensembles of the predictions, combined in these ways",
     )
-    add("--tags", nargs="+", metavar="NAME", help="names for the predictions, in their order")
-    add("--labels", metavar="PATH", help="label names, one a line, for the report")
-    add("--report", metavar="DIR", help="write DIR/index.html: tables, curves, groups, best and worst labels")
+    add("--tags", nargs="+", metavar="NAME", help="names of the predictions, in the order of -p")
+    add("--labels", metavar="PATH", help="label names, one per line, for the report")
+    add(
+        "--report",
+        metavar="DIR",
+        help="write DIR/index.html with tables, curves, label groups, and the best and worst labels",
+    )
 
 
 def evaluate(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Every knob: frozen parameter classes, checked when made, in and out of JSON in the peer's form."""
+"""All parameters: frozen classes that validate their values and read and write PECOS's JSON."""
 
 from xmc_tf.params.arguments import add_arguments, from_arguments, truth
 from xmc_tf.params.base import Params, per_level

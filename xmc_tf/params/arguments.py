@@ -20,7 +20,7 @@ def add_arguments(
     flags: Mapping[str, tuple[str, ...]] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> None:
-    """Adds a flag for each named parameter: its type, default, choices and help come from the class.
+    """Add a flag for each named parameter, with the type, default, choices and help of the class.
 
     Example:
         >>> flags = {"threads": ("-n", "--threads")}
@@ -29,9 +29,9 @@ def add_arguments(
     Args:
         parser: the parser, or a group of it.
         cls: the parameter class.
-        *names: the parameters that get a flag; none for all that are single values.
-        flags: other spellings than ``--the-parameters-name``.
-        defaults: other defaults than the class's, as the peer's command lines have some.
+        *names: the parameters that get a flag (default: all that are single values).
+        flags: spellings that replace ``--the-parameters-name``.
+        defaults: defaults that replace the class's; some of PECOS's commands have their own.
     """
     known = {field.name: field for field in dataclasses.fields(cls)}
     for name in names or [name for name, shape in shapes(cls).items() if not dataclasses.is_dataclass(shape.type)]:
@@ -48,14 +48,14 @@ def add_arguments(
 
 
 def from_arguments(cls: type[P], arguments: argparse.Namespace, **given: Any) -> P:
-    """Makes parameters, and the blocks inside them, of the flags that have their names.
+    """Return the parameters, with their blocks, that the flags of the same names give.
 
-    A flag that several blocks know (``nr_splits``, ``threads``) goes to all of them, as in the peer.
+    A flag that several blocks know (``nr_splits``, ``threads``) applies to all of them, as in PECOS.
 
     Args:
         cls: the parameter class.
-        arguments: what the parser found; None stands for "not given".
-        **given: parameters that are not taken from the flags.
+        arguments: the parsed flags; None means that a flag was not given.
+        **given: parameters whose values do not come from flags.
     """
     values = dict(given)
     for name, shape in shapes(cls).items():
@@ -78,7 +78,7 @@ def from_arguments(cls: type[P], arguments: argparse.Namespace, **given: Any) ->
 
 
 def truth(text: str) -> bool:
-    """Reads ``true`` or ``false`` (yes, no, 1, 0) from a command line."""
+    """Parse ``true`` or ``false`` (also yes, no, 1, 0)."""
     if text.lower() in ("true", "t", "yes", "y", "1"):
         return True
     if text.lower() in ("false", "f", "no", "n", "0"):

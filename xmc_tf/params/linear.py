@@ -11,50 +11,54 @@ from xmc_tf.params.values import knob
 
 @dataclass(frozen=True)
 class LinearLevelParams(Params):
-    """How the linear models of one level of the tree are trained."""
+    """Training options of the linear models of one level of the tree."""
 
     peer_name: ClassVar[str] = "pecos.xmc.base###MLModel.TrainParams"
 
-    threshold: float = knob(0.1, low=0, help="drop weights smaller than this")
+    threshold: float = knob(0.1, low=0, help="set weights to 0 whose absolute value is below this")
     max_nonzeros_per_label: int | None = knob(
-        None, low=0, help="keep at most so many weights a label, the largest; null or 0 for all"
+        None, low=0, help="maximum number of weights per label; the largest are kept (default, and 0: no limit)"
     )
     solver_type: str = knob("L2R_L2LOSS_SVC_DUAL", choices=choices.SOLVERS, help="loss and solver")
-    Cp: float = knob(1.0, above=0, help="weight of the positives' loss")
-    Cn: float = knob(1.0, above=0, help="weight of the negatives' loss")
-    max_iter: int = knob(100, low=1, help="most passes of the solver over the data")
-    eps: float = knob(0.1, above=0, help="the solver stops when it is this near to the optimum")
-    bias: float = knob(1.0, help="value of the added constant feature; 0 or less for none")
-    threads: int = knob(-1, low=1, high=MOST_THREADS, also=(-1,), help="threads; -1 for one a core")
-    verbose: int = knob(0, low=0, help="how much the solver tells")
-    newton_eps: float = knob(0.01, above=0, help="where Newton's method stops (primal solver only)")
+    Cp: float = knob(1.0, above=0, help="weight of the loss of positive documents")
+    Cn: float = knob(1.0, above=0, help="weight of the loss of negative documents")
+    max_iter: int = knob(100, low=1, help="maximum number of passes of the solver over the data")
+    eps: float = knob(0.1, above=0, help="tolerance of the solver; smaller is more exact and slower")
+    bias: float = knob(1.0, help="value of the constant bias feature; 0 or less: no bias")
+    threads: int = knob(-1, low=1, high=MOST_THREADS, also=(-1,), help="number of threads; -1: one per core")
+    verbose: int = knob(0, low=0, help="verbosity of the solver")
+    newton_eps: float = knob(0.01, above=0, help="tolerance of Newton's method (primal solver only)")
 
     @property
     def nonzeros_limit(self) -> int | None:
-        """How many weights a label may keep, None for all of them."""
+        """Return the maximum number of weights per label, or None for no limit."""
         return self.max_nonzeros_per_label or None
 
 
 @dataclass(frozen=True)
 class LinearLevelPredParams(Params):
-    """How one level of the tree predicts."""
+    """Prediction options of one level of the tree."""
 
     peer_name: ClassVar[str] = "pecos.xmc.base###MLModel.PredParams"
 
-    only_topk: int = knob(20, low=1, help="best nodes that are kept: the beam, at the last level the answer")
+    only_topk: int = knob(
+        20, low=1, help="number of best nodes kept: the beam size, and at the last level the number of labels"
+    )
     post_processor: str = knob(
-        "l3-hinge", choices=choices.POST_PROCESSORS, help="what becomes of a score before it is chained"
+        "l3-hinge",
+        choices=choices.POST_PROCESSORS,
+        help="function applied to scores before they are combined with their parent's",
     )
 
 
 @dataclass(frozen=True)
 class LinearChainParams(Params):
-    """How the levels of the tree are trained, one after the other."""
+    """Training options of the levels of the tree, from the top down."""
 
     peer_name: ClassVar[str] = "pecos.xmc.base###HierarchicalMLModel.TrainParams"
 
     neg_mining_chain: str | tuple[str, ...] = knob(
-        "tfn", parse=choices.ranker_negatives, help="negatives: tfn, man, usn or a sum of them"
+        "tfn", parse=choices.ranker_negatives, help="negative sampling: tfn, man, usn, or a sum such as tfn+man"
     )
     model_chain: LinearLevelParams | tuple[LinearLevelParams, ...] = field(
         default_factory=LinearLevelParams, metadata={"help": "parameters of the levels"}
@@ -63,7 +67,7 @@ class LinearChainParams(Params):
 
 @dataclass(frozen=True)
 class LinearChainPredParams(Params):
-    """How the levels of the tree predict, one after the other."""
+    """Prediction options of the levels of the tree, from the top down."""
 
     peer_name: ClassVar[str] = "pecos.xmc.base###HierarchicalMLModel.PredParams"
 
@@ -74,19 +78,23 @@ class LinearChainPredParams(Params):
 
 @dataclass(frozen=True)
 class RankerParams(Params):
-    """How the rankers over the whole tree are trained."""
+    """Training options of the rankers over the whole tree."""
 
     peer_name: ClassVar[str] = "pecos.xmc.xlinear.model###XLinearModel.TrainParams"
 
-    mode: str = knob("full-model", choices=choices.RANKER_MODES, help="which part of the tree is trained")
-    ranker_level: int = knob(1, low=1, help="levels above the labels where matcher and ranker part")
-    nr_splits: int = knob(16, low=2, help="children of each node added above a tree that is not complete")
-    min_codes: int | None = knob(None, low=1, help="nodes of the top level added; null for nr_splits")
-    shallow: bool = knob(False, help="add no levels above a tree that is not complete")
-    rel_mode: str = knob(
-        "disable", choices=choices.RELEVANCE_MODES, help="where the relevance of a label weighs its loss"
+    mode: str = knob("full-model", choices=choices.RANKER_MODES, help="part of the tree to train")
+    ranker_level: int = knob(
+        1, low=1, help="number of levels above the labels at which the matcher ends and the ranker begins"
     )
-    rel_norm: str = knob("no-norm", choices=choices.RELEVANCE_NORMS, help="how relevance is scaled per document")
+    nr_splits: int = knob(16, low=2, help="children per node of the levels added above an incomplete tree")
+    min_codes: int | None = knob(None, low=1, help="number of nodes of the top level added (default: nr_splits)")
+    shallow: bool = knob(False, help="add no levels above an incomplete tree")
+    rel_mode: str = knob(
+        "disable",
+        choices=choices.RELEVANCE_MODES,
+        help="levels at which relevance weighs the loss: none, all (induce), or the last (ranker-only)",
+    )
+    rel_norm: str = knob("no-norm", choices=choices.RELEVANCE_NORMS, help="normalization of relevance per document")
     hlm_args: LinearChainParams = field(
         default_factory=LinearChainParams, metadata={"help": "parameters of the levels"}
     )
@@ -94,7 +102,7 @@ class RankerParams(Params):
 
 @dataclass(frozen=True)
 class RankerPredParams(Params):
-    """How the rankers over the whole tree predict."""
+    """Prediction options of the rankers over the whole tree."""
 
     peer_name: ClassVar[str] = "pecos.xmc.xlinear.model###XLinearModel.PredParams"
 

@@ -12,45 +12,47 @@ from xmc_tf.params.values import knob
 
 @dataclass(frozen=True)
 class XTransformerParams(Params):
-    """How the whole model is trained."""
+    """Training options of the whole model."""
 
     peer_name: ClassVar[str] = "pecos.xmc.xtransformer.model###XTransformer.TrainParams"
     retired: ClassVar[tuple[str, ...]] = ("save_emb_dir",)
 
     preliminary_indexer_params: HierarchicalKMeansParams = field(
         default_factory=HierarchicalKMeansParams,
-        metadata={"help": "the tree that the encoder is fine-tuned on"},
+        metadata={"help": "tree for fine-tuning the encoder"},
     )
     refined_indexer_params: HierarchicalKMeansParams = field(
         default_factory=HierarchicalKMeansParams,
-        metadata={"help": "the tree that the rankers are trained on"},
+        metadata={"help": "tree for the rankers"},
     )
     matcher_params_chain: MatcherParams | tuple[MatcherParams, ...] = field(
-        default_factory=MatcherParams, metadata={"help": "fine-tuning of the levels"}
+        default_factory=MatcherParams, metadata={"help": "fine-tuning options of the levels"}
     )
-    ranker_params: RankerParams = field(default_factory=RankerParams, metadata={"help": "the rankers"})
-    do_fine_tune: bool = knob(True, help="fine-tune the encoder; otherwise it is used as it comes")
-    only_encoder: bool = knob(False, help="train no rankers")
-    fix_clustering: bool = knob(False, help="keep the first tree for the rankers")
-    max_match_clusters: int = knob(32768, low=1, help="fine-tune on levels of at most so many clusters")
-    # What the peer does not have.
+    ranker_params: RankerParams = field(
+        default_factory=RankerParams, metadata={"help": "training options of the rankers"}
+    )
+    do_fine_tune: bool = knob(True, help="fine-tune the encoder; if false, use the pre-trained weights")
+    only_encoder: bool = knob(False, help="do not train rankers")
+    fix_clustering: bool = knob(False, help="use the tree of the encoder for the rankers too")
+    max_match_clusters: int = knob(32768, low=1, help="fine-tune only on levels with at most this many clusters")
+    # Options that PECOS does not have.
     embedding_weight: float | None = knob(
         None,
         above=0,
-        help="length of the encoder's vector beside the other features, whose length is 1; null for 0.5 where it is "
-        "fine-tuned with cross-entropy, which fits it to the training documents, and 1 where it is not",
+        help="length of the embedding in the rankers' features; the other features have length 1 (default: 0.5 if the "
+        "encoder is fine-tuned with cross-entropy, which fits embeddings to the training documents; else 1)",
     )
 
     @property
     def vector_length(self) -> float:
-        """Length of the encoder's vector beside the other features."""
+        """Length of the embedding in the rankers' features."""
         if self.embedding_weight is not None:
             return self.embedding_weight
         return 0.5 if self.do_fine_tune and self.head_gives_probabilities else 1.0
 
     @property
     def head_gives_probabilities(self) -> bool:
-        """Whether the label head learns scores that can be averaged with the rankers'; those of hinges are margins."""
+        """Whether the label head's scores are probabilities, which can be averaged with the rankers'."""
         chain = self.matcher_params_chain
         last = chain[-1] if isinstance(chain, tuple) else chain
         return last.loss_function == "cross-entropy"
@@ -58,13 +60,13 @@ class XTransformerParams(Params):
 
 @dataclass(frozen=True)
 class XTransformerPredParams(Params):
-    """How the whole model predicts."""
+    """Prediction options of the whole model."""
 
     peer_name: ClassVar[str] = "pecos.xmc.xtransformer.model###XTransformer.PredParams"
 
     matcher_params_chain: MatcherPredParams | tuple[MatcherPredParams, ...] = field(
-        default_factory=MatcherPredParams, metadata={"help": "prediction of the fine-tuned levels"}
+        default_factory=MatcherPredParams, metadata={"help": "prediction options of the fine-tuned levels"}
     )
     ranker_params: RankerPredParams = field(
-        default_factory=RankerPredParams, metadata={"help": "prediction of the rankers"}
+        default_factory=RankerPredParams, metadata={"help": "prediction options of the rankers"}
     )

@@ -1,4 +1,4 @@
-"""The flags of ``python -m xmc_tf.train``: the peer's names wherever the peer has the flag, and our own."""
+"""The flags of ``python -m xmc_tf.train``: PECOS's flags under their names, and additional ones."""
 
 import argparse
 import dataclasses
@@ -23,16 +23,16 @@ from xmc_tf.params import (
     truth,
 )
 
-_DESCRIPTION = """Trains XR-Transformer: an encoder fine-tuned on a label tree, and rankers on [features ; embedding].
+_DESCRIPTION = """Train XR-Transformer: fine-tune an encoder on a label tree, then rankers on features and embeddings.
 
-From text, with TF-IDF features of the model's own:
+From texts; TF-IDF features are computed and stored in the model:
     python -m xmc_tf.train -t X.trn.txt -y Y.trn.npz -m model --labels labels.txt
-From text and features, measured on held-out documents:
+From texts and features, with validation on held-out documents:
     python -m xmc_tf.train -t X.trn.txt -x X.trn.npz -y Y.trn.npz -tt X.tst.txt -xt X.tst.npz -yt Y.tst.npz -m model
-On many workers, the same:
+On many ranks:
     horovodrun -np 8 -H host1:4,host2:4 python -m xmc_tf.train -t X.trn.txt -y Y.trn.npz -m /shared/model
 
-The same command goes on where it was stopped, on as many workers or others."""
+If training is interrupted, run the same command again: it resumes, on the same or a different number of ranks."""
 
 _EXPLICIT = (
     "negative_sampling",  # has a short form
@@ -41,7 +41,7 @@ _EXPLICIT = (
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     out = argparse.ArgumentParser(
         prog="python -m xmc_tf.train",
         usage="%(prog)s -t TEXTS -y LABELS -m MODEL [-x FEATURES] [options]",
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     _add_tree(out.add_argument_group("label tree"))
     _add_encoder(out.add_argument_group("encoder and its fine-tuning"))
     _add_rankers(out.add_argument_group("rankers"))
-    _add_prediction(out.add_argument_group("prediction, where it is not told otherwise"))
+    _add_prediction(out.add_argument_group("prediction defaults"))
     words = out.add_argument_group("TF-IDF (without -x)")
     add_arguments(words, TfidfParams, "ngram_max", "min_df", "max_features", "sublinear_tf")
     _add_running(out.add_argument_group("running"))
@@ -63,38 +63,52 @@ def parser() -> argparse.ArgumentParser:
 def _add_files(out: argparse.ArgumentParser) -> None:
     skeletons = out.add_argument_group("parameter files")
     for which in ("", "train-", "pred-"):
-        held = {"": "all", "train-": "train_params", "pred-": "pred_params"}[which]
+        held = {"": "all parameters", "train-": "train_params", "pred-": "pred_params"}[which]
         skeletons.add_argument(
-            f"--generate-{which}params-skeleton", action="store_true", help=f"print a file with {held}, by defaults"
+            f"--generate-{which}params-skeleton",
+            action="store_true",
+            help=f"print a parameter file with the defaults of {held}",
         )
-    skeletons.add_argument("--params-path", metavar="JSON", help="parameter file; replaces the flags for what it holds")
-    skeletons.add_argument("--train-params-path", metavar="JSON", help="a file that holds train_params alone")
-    skeletons.add_argument("--pred-params-path", metavar="JSON", help="a file that holds pred_params alone")
+    skeletons.add_argument(
+        "--params-path", metavar="JSON", help="parameter file; its values replace those of the flags"
+    )
+    skeletons.add_argument("--train-params-path", metavar="JSON", help="parameter file with train_params only")
+    skeletons.add_argument("--pred-params-path", metavar="JSON", help="parameter file with pred_params only")
 
     data = out.add_argument_group("data")
-    data.add_argument("-t", "--trn-text-path", metavar="FILE", help="texts, one document a line")
+    data.add_argument("-t", "--trn-text-path", metavar="FILE", help="texts, one document per line")
     data.add_argument(
         "-x", "--trn-feat-path", nargs="+", metavar="FILE",
-        help="features, .npz or .npy; two are set side by side, sparse then dense; without it the model makes TF-IDF",
+        help="features, .npz or .npy; two files, sparse then dense, are concatenated (default: TF-IDF of the texts)",
     )  # fmt: skip
     data.add_argument("-y", "--trn-label-path", metavar="FILE", help="labels, .npz (documents × labels)")
-    data.add_argument("-m", "--model-dir", metavar="DIR", help="where the model goes")
-    data.add_argument("-tt", "--tst-text-path", metavar="FILE", help="texts of held-out documents, to measure on")
-    data.add_argument("-xt", "--tst-feat-path", nargs="+", metavar="FILE", help="their features, with -x")
-    data.add_argument("-yt", "--tst-label-path", metavar="FILE", help="their labels")
-    add_layout(data)
-    data.add_argument("--labels", metavar="FILE", help="label names, one a line, in column order")
+    data.add_argument("-m", "--model-dir", metavar="DIR", help="folder to write the model to")
+    data.add_argument("-tt", "--tst-text-path", metavar="FILE", help="texts of held-out documents, for validation")
     data.add_argument(
-        "--text-only", action="store_true", help="rankers on the embedding alone, without features of the words"
+        "-xt", "--tst-feat-path", nargs="+", metavar="FILE", help="features of the held-out documents; required with -x"
+    )
+    data.add_argument("-yt", "--tst-label-path", metavar="FILE", help="labels of the held-out documents")
+    add_layout(data)
+    data.add_argument("--labels", metavar="FILE", help="label names, one per line, in the order of the columns")
+    data.add_argument(
+        "--text-only", action="store_true", help="train the rankers on embeddings only, without TF-IDF features"
     )
 
 
 def _add_tree(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--code-path", metavar="PATH", help="a tree to fine-tune on: a folder, or one labels × clusters matrix"
+        "--code-path",
+        metavar="PATH",
+        help="label tree for fine-tuning: a folder, or one matrix of labels × clusters (default: built by clustering)",
     )
-    group.add_argument("--label-feat-path", metavar="FILE", help="label features to build that tree by, not PIFA")
-    _add_switch(group, "--fix-clustering", "give the rankers the same tree, and not one by the embedding too")
+    group.add_argument(
+        "--label-feat-path", metavar="FILE", help="label features to build the tree from, instead of PIFA"
+    )
+    _add_switch(
+        group,
+        "--fix-clustering",
+        "use the tree for fine-tuning for the rankers too, instead of a new one that also uses embeddings",
+    )
     add_arguments(
         group, HierarchicalKMeansParams, "nr_splits", "min_codes", "max_leaf_size", "spherical", "kmeans_max_iter"
     )
@@ -104,12 +118,16 @@ def _add_encoder(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--do-fine-tune", type=truth, default=True, metavar="true/false", help="fine-tune the encoder")
     group.add_argument(
         "--no-fine-tune", dest="do_fine_tune", action="store_false", default=argparse.SUPPRESS,
-        help="use the encoder as it comes",
+        help="use the pre-trained encoder without fine-tuning",
     )  # fmt: skip
-    _add_switch(group, "--only-encoder", "train no rankers")
+    _add_switch(group, "--only-encoder", "do not train rankers")
     add_arguments(group, XTransformerParams, "max_match_clusters")
     group.add_argument(
-        "--steps-scale", nargs="+", type=float, metavar="NUMBER", help="factors of the training steps, one a level"
+        "--steps-scale",
+        nargs="+",
+        type=float,
+        metavar="NUMBER",
+        help="factors of the number of training steps, one per level",
     )
     add_arguments(group, MatcherPredParams, "truncate_length")
     add_arguments(
@@ -122,16 +140,16 @@ def _add_encoder(group: argparse._ArgumentGroup) -> None:
         defaults={"batch_size": 32},
     )  # fmt: skip
     group.add_argument(
-        "--fp16", type=truth, metavar="true/false", help="the same as --mixed-precision fp16 (true) or off (false)"
+        "--fp16", type=truth, metavar="true/false", help="same as --mixed-precision fp16 (true) or off (false)"
     )
     group.add_argument(
         "--disable-gpu", dest="use_gpu", action="store_false", default=argparse.SUPPRESS,
-        help="the same as --use-gpu false",
+        help="same as --use-gpu false",
     )  # fmt: skip
     group.add_argument(
         "--save-emb-dir",
         metavar="DIR",
-        help="also keep the training documents' embeddings, of length 1, there: X.trn.npy",
+        help="folder to write the embeddings of the training documents to (X.trn.npy, scaled to length 1)",
     )
 
 
@@ -145,27 +163,36 @@ def _add_rankers(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_prediction(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("-b", "--beam-size", type=whole, metavar="INT", help="nodes kept at each level above the labels")
-    group.add_argument("-k", "--only-topk", type=whole, metavar="INT", help="labels predicted")
-    group.add_argument("-pp", "--post-processor", choices=POST_PROCESSORS, help="of the scores, at every level")
+    group.add_argument(
+        "-b",
+        "--beam-size",
+        type=whole,
+        metavar="INT",
+        help="number of nodes kept at each level above the labels; larger is slower and more exact",
+    )
+    group.add_argument("-k", "--only-topk", type=whole, metavar="INT", help="number of labels per document")
+    group.add_argument(
+        "-pp", "--post-processor", choices=POST_PROCESSORS, help="function applied to the scores of each level"
+    )
     group.add_argument(
         "--ensemble-method", choices=ENSEMBLES,
-        help="whose scores count: the rankers' (concat-only), the label head's (transformer-only), or both; where it "
-        "is not given, both if there are both and the head learns by cross-entropy, else the rankers' if there are any",
+        help="scores to use: the rankers' (concat-only), the label head's (transformer-only), or both (default: "
+        "average if the head is trained with cross-entropy; else the rankers', if there are any)",
     )  # fmt: skip
 
 
 def _add_running(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--seed", type=whole, default=0, metavar="INT", help="of all that is random")
-    group.add_argument("--logdir", metavar="DIR", help="where TensorBoard's files go")
+    group.add_argument("--seed", type=whole, default=0, metavar="INT", help="random seed")
+    group.add_argument("--logdir", metavar="DIR", help="folder for TensorBoard's log files")
     group.add_argument(
         "--work-dir", "--shared-workdir", metavar="DIR",
-        help="where finished stages are kept until the model is complete; all hosts must see it (default: MODEL.work)",
+        help="folder for finished stages and checkpoints until the model is complete; all hosts must share it "
+        "(default: MODEL.work)",
     )  # fmt: skip
-    group.add_argument("--keep-work", action="store_true", help="keep them afterwards too")
+    group.add_argument("--keep-work", action="store_true", help="keep the work folder when the model is complete")
     add_verbosity(group)
 
 
 def _add_switch(group: argparse._ArgumentGroup, flag: str, meaning: str) -> None:
-    """A flag alone, as the peer has some, or with true or false behind it."""
+    """Add a flag that stands alone, as in PECOS, or takes true or false."""
     group.add_argument(flag, nargs="?", const=True, default=False, type=truth, metavar="true/false", help=meaning)

@@ -15,22 +15,21 @@ _LOG = logging.getLogger(__name__)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     out = argparse.ArgumentParser(
         prog="python -m xmc_tf.playground",
-        description="Serves a local page: text in, labels with scores out, and for each the way through the tree.",
+        description="Serve a local page to try an exported model: enter a text, and see its labels with their scores\n"
+        "and their paths through the label tree.",
         formatter_class=cli.HelpFormatter,
     )
-    out.add_argument(
-        "model", metavar="MODEL", help="what xmc_tf.export wrote: served/1, or served for the last version"
-    )
-    out.add_argument("-p", "--port", type=whole, default=8765, metavar="INT", help="0 for any that is free")
-    out.add_argument("--open", action="store_true", help="open the page in the browser")
+    out.add_argument("model", metavar="MODEL", help="export to load: served/1, or served for the highest version")
+    out.add_argument("-p", "--port", type=whole, default=8765, metavar="INT", help="port; 0: any free port")
+    out.add_argument("--open", action="store_true", help="open the page in a browser")
     return out
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Serves until it is stopped by Ctrl-C."""
+    """Serve until Ctrl-C."""
     arguments = parser().parse_args(argv)
     answering = Answering(arguments.model)
     try:
@@ -41,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         server = PageServer(answering, arguments.port)
     except (OSError, OverflowError) as error:
         raise InputError(
-            f"port {arguments.port} cannot be used: {error}", fix="give another one: --port 0 takes any that is free"
+            f"port {arguments.port} cannot be used: {error}", fix="choose another port; --port 0 takes any free one"
         ) from None
     print(f"{server.url}   (Ctrl-C ends it)", flush=True)
     if arguments.open:

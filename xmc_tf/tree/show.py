@@ -182,18 +182,18 @@ def _quoted(text: str) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m xmc_tf.tree.show",
-        description="Shows a label tree, each cluster by the names of its biggest labels.",
+        description="Print a label tree; each cluster is named after its most frequent labels.",
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("tree", help="a tree, a model (also of PECOS), or a matrix of labels × clusters (.npz)")
-    parser.add_argument("--labels", metavar="NAMES.txt", help="label names, one a line; a model brings its own")
     parser.add_argument(
-        "-y", "--label-path", metavar="Y.npz", help="documents × labels: shows the most frequent labels first"
+        "tree", help="folder of a tree or a model (also of PECOS), or a matrix of labels × clusters (.npz)"
     )
-    parser.add_argument("--depth", type=whole, default=2, help="levels below the root")
-    parser.add_argument("--max-children", type=whole, default=16, help="children shown of a node")
-    parser.add_argument("--words", type=whole, default=4, help="labels named of a cluster")
-    parser.add_argument("--dot", metavar="FILE", help="write a drawing for Graphviz there instead")
+    parser.add_argument("--labels", metavar="NAMES.txt", help="label names, one per line (default: those of the model)")
+    parser.add_argument("-y", "--label-path", metavar="Y.npz", help="documents × labels, to count label frequencies")
+    parser.add_argument("--depth", type=whole, default=2, help="number of levels to print below the root")
+    parser.add_argument("--max-children", type=whole, default=16, help="maximum number of children printed per node")
+    parser.add_argument("--words", type=whole, default=4, help="number of labels in the name of a cluster")
+    parser.add_argument("--dot", metavar="FILE", help="write a Graphviz file instead of printing")
     return parser
 
 
