@@ -1,6 +1,11 @@
 """Settings that all tests share."""
 
 import os
+import signal
+
+# A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before anything imports numba or TensorFlow: tests run side by side and must not each take all cores.
 os.environ.setdefault("NUMBA_NUM_THREADS", "2")

@@ -253,7 +253,7 @@ def test_what_a_model_cannot_do_is_said(corpus, frozen, tmp_path):
     with pytest.raises(InputError, match="needs a label head"):
         run_train(corpus, tmp_path / "m", "--no-fine-tune", "--ensemble-method", "average")
     (tmp_path / "params.json").write_text('{"model": "XLinear"}')
-    with pytest.raises(InputError, match="is no XTransformer"):
+    with pytest.raises(InputError, match="is not an XR-Transformer model"):
         XTransformer.load(tmp_path)
     (tmp_path / "params.json").write_text('{"model": "XTransformer", "nr_labels": 3}')
     with pytest.raises(InputError, match="encoder/ is missing"):
