@@ -239,3 +239,16 @@ def test_a_lock_that_is_no_lock_of_ours_is_taken_over_too(tmp_path):
     with folder_locks.folder_lock(tmp_path / "box"), folder_locks.folder_lock(tmp_path / "box"):
         assert (tmp_path / ".box.lock").exists()
     assert not (tmp_path / ".box.lock").exists()
+
+
+def test_what_a_killed_run_left_of_a_part_inside_its_half_made_folder_is_no_foreign_file(box):
+    half = folder_locks.temporary_folder_beside(box)
+    (half / "tree").mkdir()
+    (half / ".tree.lock").touch()
+    inner = folder_locks.temporary_folder_beside(half / "tree")
+    (inner / "config.json").write_text("{}")
+    (half / "notes.lock").write_text("a user's")
+    place(box, "new")
+    assert word_of(box) == "new"
+    assert (box / "notes.lock").exists()
+    assert not hidden(box)

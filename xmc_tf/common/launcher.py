@@ -12,7 +12,6 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,11 +50,19 @@ def is_rank() -> bool:
 
 def launchers() -> list[tuple[Process, str]]:
     """Return this process's ancestors that are launchers, and their names, the nearest first."""
-    found = []
-    for pid in _ancestors():
-        process, name = find(pid), _launcher_name(pid)
-        if process is not None and name:
-            found.append((process, name))
+    return [(process, name) for process in ancestors() if (name := _launcher_name(process.pid))]
+
+
+def ancestors(up_to: Process | None = None) -> list[Process]:
+    """Return the processes above this one, the nearest first, up to and with the given one or the first of the host."""
+    found: list[Process] = []
+    pid = os.getppid()
+    while pid > 1 and (not found or found[-1] != up_to):
+        process, fields = find(pid), _stat(pid)
+        if process is None or fields is None:
+            break
+        found.append(process)
+        pid = int(fields[1])
     return found
 
 
@@ -89,16 +96,6 @@ def _watch(handles: dict[int, str], own: int) -> None:
     os.kill(own, signal.SIGTERM)
     time.sleep(_KILL_S)
     os.kill(own, signal.SIGKILL)
-
-
-def _ancestors() -> Iterator[int]:
-    pid = os.getppid()
-    while pid > 1:
-        yield pid
-        fields = _stat(pid)
-        if fields is None:
-            return
-        pid = int(fields[1])
 
 
 def _stat(pid: int) -> list[str] | None:

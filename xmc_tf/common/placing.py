@@ -10,9 +10,11 @@ A new folder is filled beside the old one. Then, in order of preference:
   one, the header last. A journal in the folder lets whoever comes next finish that.
 """
 
+import glob
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -214,9 +216,22 @@ def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = Fals
     for name in list(files_of(old)):
         if name in own or name == JOURNAL or not folder.is_dir() or _same_file(old / name, folder / name):
             continue
+        if _is_half_made_part(old, Path(name)):
+            continue
         if newer or not os.path.lexists(folder / name):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (old / name).replace(folder / name)
+
+
+def _is_half_made_part(old: Path, name: Path) -> bool:
+    """Whether a file is what a killed run left of a part, such as the tree, that it was placing inside ``old``."""
+    for parent, part in zip([*name.parents][::-1], name.parts, strict=True):
+        if re.fullmatch(r"\..+\.new-[a-z0-9_]{8}", part):
+            return True
+        if lock := re.fullmatch(r"\.(.+)\.lock", part):
+            beside = old / parent
+            return (beside / lock[1]).is_dir() or any(beside.glob(f".{glob.escape(lock[1])}.new-????????"))
+    return False
 
 
 def _recover_first_version(folder: Path, kind: FolderKind) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from xmc_tf.common import signals
 from xmc_tf.common.json_files import read_json
-from xmc_tf.common.launcher import Process, find, is_rank, launchers
+from xmc_tf.common.launcher import Process, ancestors, find, is_rank, launchers
 
 log = logging.getLogger(__name__)
 
@@ -100,13 +100,19 @@ def record_launcher() -> None:
     if (job := told.get("OMPI_MCA_ess_base_jobid", "")).isdecimal():
         in_memory.append(f"vader_segment.*.{os.geteuid()}.{int(job):x}.*")
     session = Path(told.get("OMPI_MCA_orte_jobfam_session_dir", ""))
-    for process, _ in launchers():
+    started_by = launchers()
+    for process, _ in started_by:
         owners.append(list(process))
         if session.name == f"pid.{process.pid}":
             folders.append(str(session))
+    # horovodrun's semaphores have their names in the processes that it puts between itself and the ranks.
+    for process in ancestors(up_to=started_by[-1][0]) if started_by else []:
         with contextlib.suppress(OSError):  # another user's, or it has just ended
             maps = Path(f"/proc/{process.pid}/maps").read_text()
-            in_memory += sorted(set(re.findall(rf"{_SHARED_MEMORY}/(sem\.mp-\S+)$", maps, re.MULTILINE)))
+            names = sorted(set(re.findall(rf"{_SHARED_MEMORY}/(sem\.mp-\S+)$", maps, re.MULTILINE)))
+            if names:
+                owners.append(list(process))
+                in_memory += names
     if in_memory or folders:
         _remember(in_memory, folders, owners)
 
