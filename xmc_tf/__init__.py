@@ -1,11 +1,42 @@
 """Extreme multi-label classification in TensorFlow: from raw text to a served model.
 
-The public names load on first use, so that ``import xmc_tf`` costs nothing and the parts that need no
-TensorFlow (``xmc_tf.linear``, ``xmc_tf.tree``) run on machines that have none.
+Models:
+    XTransformer            a fine-tuned encoder, its label head, and linear rankers
+    XRLinear                linear rankers only; needs TensorFlow for texts, not for features
+    load                    load a model of either kind, ours or PECOS's
+
+Data:
+    TextFile                the documents of a text file, one per line
+    load_matrix             a matrix of labels, features or predictions, from .npz or .npy
+    Tfidf                   TF-IDF features of texts
+    LabelTree               the hierarchy of labels that the models search
+
+Using a model:
+    evaluate                precision, recall, nDCG and F1 of predictions
+    Client                  ask a TensorFlow Serving that has an exported model
+    InputError              what is raised for wrong input: expected, received, fix
+
+Embedding tables of your own:
+    CollectiveStrategy      a tf.distribute strategy that shards embedding tables over the ranks
+
+Parameters:
+    XTransformerParams, XTransformerPredParams, MatcherParams, MatcherPredParams, RankerParams, RankerPredParams,
+    LinearChainParams, LinearChainPredParams, LinearLevelParams, LinearLevelPredParams, HierarchicalKMeansParams,
+    TfidfParams
+
+Example:
+    >>> from xmc_tf import TextFile, evaluate, load, load_matrix
+    >>> model = load("model")
+    >>> print(evaluate(load_matrix("Y.tst.npz"), model.predict(TextFile("X.tst.txt"))))
+
+The names load when they are first used: ``import xmc_tf`` costs nothing, and the parts that need no TensorFlow
+(``xmc_tf.linear``, ``xmc_tf.tree``) run on machines that have none. ``python -m xmc_tf`` lists the commands.
 """
 
 import os
 import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 # transformers' TensorFlow classes are written for Keras 2. Both settings only work before TensorFlow's import.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
@@ -13,25 +44,110 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 __version__ = "0.1.0"
 
-# Public name -> the module that defines it.
+if TYPE_CHECKING:  # what type checkers and editors see of the names in _LAZY
+    from xmc_tf.collective.strategy import CollectiveStrategy
+    from xmc_tf.common.errors import InputError
+    from xmc_tf.data.matrices import load_matrix
+    from xmc_tf.data.text import TextFile
+    from xmc_tf.features.tfidf import Tfidf
+    from xmc_tf.linear.text_ranker import TextRanker as XRLinear
+    from xmc_tf.metrics.evaluation import evaluate
+    from xmc_tf.params.linear import (
+        LinearChainParams,
+        LinearChainPredParams,
+        LinearLevelParams,
+        LinearLevelPredParams,
+        RankerParams,
+        RankerPredParams,
+    )
+    from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
+    from xmc_tf.params.tfidf import TfidfParams
+    from xmc_tf.params.tree import HierarchicalKMeansParams
+    from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParams
+    from xmc_tf.pipeline.loading import load
+    from xmc_tf.pipeline.model import XTransformer
+    from xmc_tf.serving.client import Client
+    from xmc_tf.tree.label_tree import LabelTree
+
+# Public name -> the module that defines it, and its name there if that is another one.
 _LAZY = {
+    "Client": "xmc_tf.serving.client",
     "CollectiveStrategy": "xmc_tf.collective.strategy",
+    "HierarchicalKMeansParams": "xmc_tf.params.tree",
+    "InputError": "xmc_tf.common.errors",
+    "LabelTree": "xmc_tf.tree.label_tree",
+    "LinearChainParams": "xmc_tf.params.linear",
+    "LinearChainPredParams": "xmc_tf.params.linear",
+    "LinearLevelParams": "xmc_tf.params.linear",
+    "LinearLevelPredParams": "xmc_tf.params.linear",
+    "MatcherParams": "xmc_tf.params.matcher",
+    "MatcherPredParams": "xmc_tf.params.matcher",
+    "RankerParams": "xmc_tf.params.linear",
+    "RankerPredParams": "xmc_tf.params.linear",
+    "TextFile": "xmc_tf.data.text",
+    "Tfidf": "xmc_tf.features.tfidf",
+    "TfidfParams": "xmc_tf.params.tfidf",
+    "XRLinear": "xmc_tf.linear.text_ranker:TextRanker",
     "XTransformer": "xmc_tf.pipeline.model",
+    "XTransformerParams": "xmc_tf.params.xtransformer",
+    "XTransformerPredParams": "xmc_tf.params.xtransformer",
+    "evaluate": "xmc_tf.metrics.evaluation",
+    "load": "xmc_tf.pipeline.loading",
+    "load_matrix": "xmc_tf.data.matrices",
 }
 
+__all__ = [
+    "Client",
+    "CollectiveStrategy",
+    "HierarchicalKMeansParams",
+    "InputError",
+    "LabelTree",
+    "LinearChainParams",
+    "LinearChainPredParams",
+    "LinearLevelParams",
+    "LinearLevelPredParams",
+    "MatcherParams",
+    "MatcherPredParams",
+    "RankerParams",
+    "RankerPredParams",
+    "TextFile",
+    "Tfidf",
+    "TfidfParams",
+    "XRLinear",
+    "XTransformer",
+    "XTransformerParams",
+    "XTransformerPredParams",
+    "evaluate",
+    "load",
+    "load_matrix",
+]
 
-def __getattr__(name: str) -> object:
-    """Loads a public name when it is first asked for."""
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
+if not TYPE_CHECKING:  # a type checker that saw it would accept any name
 
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    def __getattr__(name: str) -> object:
+        """Load a public name when it is first used."""
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib
+
+        module, _, original = _LAZY[name].partition(":")
+        return getattr(importlib.import_module(module), original or name)
 
 
 def __dir__() -> list[str]:
-    """What is there and what would load."""
-    return sorted([*globals(), *_LAZY])
+    """Return the public names, and the modules that are loaded."""
+    return sorted({*globals(), *_LAZY} - {"ModuleType", "TYPE_CHECKING", "os", "sys"})
+
+
+class _Package(ModuleType):
+    """This module, in which an imported submodule does not replace a public name: there is a module xmc_tf.evaluate."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _LAZY or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def _begin_command_line() -> None:
@@ -42,14 +158,9 @@ def _begin_command_line() -> None:
     module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
     if not module.startswith("xmc_tf.") or module.startswith("xmc_tf.collective."):
         return
-    from xmc_tf.common import launcher, signals
+    from xmc_tf.common import startup
 
-    signals.end_at_once()
-    if launcher.is_rank():
-        from xmc_tf.common import run_records
-
-        run_records.record_launcher()
-        launcher.end_with_it()
+    startup.prepare()
 
 
 if sys.argv[:1] == ["-m"] and "-m" in sys.orig_argv:

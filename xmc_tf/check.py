@@ -17,6 +17,7 @@ from xmc_tf.collective.checking.shared_folder import ranks_without
 from xmc_tf.collective.communicator import Communicator, choose, rank_and_size
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.invocation import as_called
 from xmc_tf.common.model_check import check_model
 
 _DESCRIPTION = """Check that all ranks can reach each other, or verify the files of a model.
@@ -43,7 +44,7 @@ _EXAMPLES = """examples:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m xmc_tf.check",
+        prog=as_called("python -m xmc_tf.check"),
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=cli.HelpFormatter,

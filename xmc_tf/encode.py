@@ -9,6 +9,7 @@ from xmc_tf.collective.communicator import choose
 from xmc_tf.collective.together import together
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.invocation import as_called
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_output
 from xmc_tf.data import TextFile, embedding_path, save_matrix
@@ -28,7 +29,7 @@ On several ranks, each writes the embeddings of its range of the texts: X.emb.0.
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = argparse.ArgumentParser(
-        prog="python -m xmc_tf.encode",
+        prog=as_called("python -m xmc_tf.encode"),
         usage="%(prog)s -m MODEL -t TEXTS -o OUTPUT [options]",
         description=_DESCRIPTION,
         formatter_class=cli.HelpFormatter,

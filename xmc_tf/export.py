@@ -9,11 +9,13 @@ from typing import Any
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.export_folder import EXPORT
+from xmc_tf.common.invocation import as_called
+from xmc_tf.common.model_kind import FINE_TUNED
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_model_folder
 from xmc_tf.common.placing import claimed_folder
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
-from xmc_tf.linear.model_folder import read_facts
+from xmc_tf.linear.model_folder import kind_of
 from xmc_tf.linear.text_ranker import TextRanker
 from xmc_tf.params import add_answers, add_verbosity
 
@@ -31,7 +33,7 @@ python -m xmc_tf.playground served; docs/serving.md shows how to serve it."""
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = argparse.ArgumentParser(
-        prog="python -m xmc_tf.export",
+        prog=as_called("python -m xmc_tf.export"),
         usage="%(prog)s -m MODEL -o DIR/VERSION [options]",
         description=_DESCRIPTION,
         formatter_class=cli.HelpFormatter,
@@ -129,7 +131,7 @@ def _load(folder: str) -> tuple[Any, Any]:
     """The model, and its parts for the export."""
     from xmc_tf.serving.export import parts_of_ranker
 
-    if _kind(Path(folder)) == "XTransformer":
+    if kind_of(Path(folder)) == FINE_TUNED:
         from xmc_tf.pipeline import XTransformer
         from xmc_tf.pipeline.exporting import parts_of
 
@@ -137,15 +139,6 @@ def _load(folder: str) -> tuple[Any, Any]:
         return fine_tuned, parts_of(fine_tuned)
     model = TextRanker.load(folder)
     return model, parts_of_ranker(model)
-
-
-def _kind(folder: Path) -> str:
-    """The kind of model: XTransformer or XLinear, also for folders of PECOS."""
-    if (folder / "params.json").exists():
-        return str(read_facts(folder).get("model"))
-    from xmc_tf.pipeline.pecos_folder import pecos_class
-
-    return pecos_class(folder)
 
 
 def _measure(arguments: argparse.Namespace, model: Any, texts: Any, truth: Any) -> None:

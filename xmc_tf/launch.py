@@ -13,6 +13,7 @@ from xmc_tf.collective.launching.watch import Watch, show_line
 from xmc_tf.collective.stalls.settings import VARIABLE as STALL_TIMEOUT
 from xmc_tf.common import cli, signals
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.invocation import as_called
 from xmc_tf.common.numbers import whole
 
 _RANKS_A_CORE, _LEAST_LIMIT = 4, 64  # more would only wait for one another, if they found memory
@@ -35,7 +36,7 @@ _EXAMPLES = """examples:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m xmc_tf.launch",
+        prog=as_called("python -m xmc_tf.launch"),
         usage="%(prog)s --np N [options] (-m MODULE | SCRIPT) [argument ...]",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,

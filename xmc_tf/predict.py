@@ -13,6 +13,7 @@ from xmc_tf.common import cli
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.invocation import as_called
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import Named, refuse_output
 from xmc_tf.common.terminal import printable
@@ -61,7 +62,7 @@ With a TensorFlow Serving that serves the exported model:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = argparse.ArgumentParser(
-        prog="python -m xmc_tf.predict",
+        prog=as_called("python -m xmc_tf.predict"),
         usage="%(prog)s [-m MODEL | --server URL] [-t TEXTS | -q TEXT] [-x FEATURES] [options]",
         description=_DESCRIPTION,
         formatter_class=cli.HelpFormatter,

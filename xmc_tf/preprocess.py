@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files import existing_file
+from xmc_tf.common.invocation import as_called
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_output
 from xmc_tf.data import LabelledText, TextFile, save_matrix
@@ -33,7 +34,7 @@ frequency; its other defaults are PECOS's. xmc_tf.train and xmc_tf.linear.train 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = argparse.ArgumentParser(
-        prog="python -m xmc_tf.preprocess", description=_DESCRIPTION, formatter_class=cli.HelpFormatter
+        prog=as_called("python -m xmc_tf.preprocess"), description=_DESCRIPTION, formatter_class=cli.HelpFormatter
     )
     commands = out.add_subparsers(dest="command", required=True, metavar="build|run")
     build = commands.add_parser("build", help="fit a vectorizer", formatter_class=cli.HelpFormatter)

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from xmc_tf.common import launcher, run_records, signals
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.invocation import as_called
 from xmc_tf.common.terminal import PrintableFormatter, prepare_streams, printable
 
 _on_failure: list[Callable[[int], object]] = []
@@ -20,6 +21,10 @@ _on_interrupt: list[Callable[[], str]] = []
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Show defaults, and keep the line breaks of descriptions."""
+
+    def format_help(self) -> str:
+        """Return the help; its examples call the commands as the user called this one."""
+        return as_called(super().format_help())
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         if action.default is None or action.default is False or action.default in ([], ""):
@@ -120,7 +125,7 @@ def _leave_interrupted(number: int) -> NoReturn:
 
 def _leave(code: int, message: str) -> NoReturn:
     sys.stdout.flush()
-    print(printable(message, keep="\n"), file=sys.stderr, flush=True)
+    print(printable(as_called(message), keep="\n"), file=sys.stderr, flush=True)
     _end_others(code)
     sys.exit(code)
 

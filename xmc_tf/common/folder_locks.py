@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.invocation import command_name
 from xmc_tf.common.json_files import parse_json
 
 _LOG = logging.getLogger(__name__)
@@ -126,7 +127,7 @@ def _own_record() -> dict[str, object]:
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "started": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
-        "command": getattr(program, "name", None) or Path(sys.argv[0] or "python").name,
+        "command": command_name() or getattr(program, "name", None) or Path(sys.argv[0] or "python").name,
     }
 
 

@@ -141,11 +141,16 @@ def _launcher_in_python(words: list[str]) -> str:
     for word in rest:
         if word == "-m":
             module = next(rest, "")
+            if module == "xmc_tf" and next(rest, "") == "launch":
+                return "xmc_tf.launch"
             return module if module in _MODULES else ""
         if word in ("-X", "-W"):
             next(rest, "")
         elif not word.startswith("-"):
-            return Path(word).name if Path(word).name in _PROGRAMS else ""
+            name = Path(word).name
+            if name == "xmc-tf" and next(rest, "") == "launch":
+                return "xmc_tf.launch"
+            return name if name in _PROGRAMS else ""
         elif word == "-c":
             return ""
     return ""

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.common import cli
+from xmc_tf.common.invocation import as_called
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.demo import screen
 from xmc_tf.demo.corpus import PACKAGES, build, is_built
@@ -36,7 +37,7 @@ _TEXTS = (
 def parser() -> argparse.ArgumentParser:
     """The command line's options."""
     parser = argparse.ArgumentParser(
-        prog="python -m xmc_tf.demo",
+        prog=as_called("python -m xmc_tf.demo"),
         description="Build a data set from the documentation of the installed packages, train models on it,\n"
         "measure them, and predict labels of texts that you type.",
         formatter_class=cli.HelpFormatter,

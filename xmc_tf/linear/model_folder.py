@@ -14,6 +14,7 @@ from xmc_tf.common.files import open_regular
 from xmc_tf.common.folder_kinds import FolderKind
 from xmc_tf.common.folder_locks import folder_lock
 from xmc_tf.common.json_files import read_json
+from xmc_tf.common.model_kind import model_kind
 from xmc_tf.common.placing import JOURNAL, finish_placing
 from xmc_tf.linear.disk import RANKER_FILES
 from xmc_tf.tree.chain_io import CHAIN_FILES
@@ -92,6 +93,11 @@ def read_facts(folder: Path) -> dict[str, Any]:
             path, facts["checksum"], checksum_of(facts),
         )  # fmt: skip
     return {key: value for key, value in facts.items() if key not in _ABOUT_THE_FOLDER}
+
+
+def kind_of(folder: Path) -> str:
+    """Return "XTransformer" or "XLinear" for a model's folder, ours or PECOS's; raises where there is no model."""
+    return model_kind(folder) or str(read_facts(folder).get("model"))
 
 
 def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:

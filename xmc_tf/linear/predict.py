@@ -12,6 +12,7 @@ from xmc_tf.common import cli
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.invocation import as_called
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_output
 from xmc_tf.common.terminal import printable
@@ -45,7 +46,7 @@ Write a matrix of scores for a file of texts or of features:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = argparse.ArgumentParser(
-        prog="python -m xmc_tf.linear.predict",
+        prog=as_called("python -m xmc_tf.linear.predict"),
         usage="%(prog)s -m MODEL [-t TEXTS | -x FEATURES | -q TEXT] [options]",
         description=_DESCRIPTION,
         formatter_class=cli.HelpFormatter,

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.placing import placed_folder
-from xmc_tf.data import Features, as_features
+from xmc_tf.data import Features, TextFile, as_features
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.linear.model_folder import (
     MODEL,
@@ -44,6 +44,8 @@ from xmc_tf.tree import LabelTree, load_chain, save_chain
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
+
+Texts: TypeAlias = TextFile | Sequence[str] | Sequence[bytes]
 
 
 @dataclass(eq=False)
@@ -92,21 +94,53 @@ class TextRanker:
             return self.given_tfidf
         return load_tfidf(self.folder / "features" if self.folder else None, self.facts)
 
-    def features(self, texts: Sequence[str] | Sequence[bytes], threads: int = -1) -> Features:
+    def features(self, texts: Texts, threads: int = -1) -> Features:
         """The features of texts."""
         return as_features(self.tfidf.transform(texts, threads=threads))
 
-    def predict(self, documents: Features | Sequence[str] | Sequence[bytes], **wishes: Any) -> csr_matrix:
-        """The best labels of texts or features; for the wishes see :meth:`XLinear.predict`."""
+    def predict(
+        self,
+        documents: Features | Texts,
+        *,
+        beam_size: int | None = None,
+        only_topk: int | None = None,
+        post_processor: str | None = None,
+        threads: int = -1,
+    ) -> csr_matrix:
+        """Return the scores of the best labels of texts or features.
+
+        Args:
+            documents: texts, for a model that was trained on texts; else features.
+            beam_size: nodes kept at each level above the labels; None for the model's own, here and below.
+            only_topk: labels kept.
+            post_processor: of the scores at each level.
+            threads: how many; -1 for one per core.
+
+        Returns:
+            (documents × labels) scores, descending within a row.
+        """
         if not isinstance(documents, Features):
-            documents = self.features(documents, threads=wishes.get("threads", -1))
-        return self.ranker.predict(documents, **wishes)
+            documents = self.features(documents, threads=threads)
+        return self.ranker.predict(
+            documents, beam_size=beam_size, only_topk=only_topk, post_processor=post_processor, threads=threads
+        )
 
     def best(
-        self, documents: Features | Sequence[str] | Sequence[bytes], k: int = 5, **wishes: Any
+        self,
+        documents: Features | Texts,
+        k: int = 5,
+        *,
+        beam_size: int | None = None,
+        post_processor: str | None = None,
+        threads: int = -1,
     ) -> list[list[tuple[str, float]]]:
-        """The best labels by name, with scores, best first; a label without a name goes by its number."""
-        predicted = self.predict(documents, only_topk=k, **wishes)
+        """Return the names and scores of the k best labels of each document, best first.
+
+        A label without a name goes by its number. For the other arguments see :meth:`predict`.
+        """
+        predicted = self.predict(
+            documents, beam_size=beam_size, only_topk=k, post_processor=post_processor, threads=threads
+        )
         return [
             [
                 (self.names[label] if self.names else str(label), float(score))

@@ -13,6 +13,7 @@ from xmc_tf.collective.solo import Solo
 from xmc_tf.common import cli
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.invocation import as_called
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_model_folder, refuse_work_folder
 from xmc_tf.common.resuming import finished, nothing_to_resume, resume_hint, resumes_from
@@ -67,7 +68,7 @@ If training is interrupted, run the same command again: it resumes, on the same 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = argparse.ArgumentParser(
-        prog="python -m xmc_tf.linear.train",
+        prog=as_called("python -m xmc_tf.linear.train"),
         usage="%(prog)s [-t TEXTS | -x FEATURES] -y LABELS -m MODEL [options]",
         description=_DESCRIPTION,
         formatter_class=cli.HelpFormatter,

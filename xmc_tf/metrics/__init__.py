@@ -8,6 +8,7 @@ Example:
 
 from xmc_tf.metrics.buckets import Buckets
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
+from xmc_tf.metrics.evaluation import evaluate
 from xmc_tf.metrics.layouts import pecos_lines, precision_and_recall
 from xmc_tf.metrics.measures import MEASURES, Measures, measure
 from xmc_tf.metrics.propensity import inverse_propensity
@@ -23,6 +24,7 @@ __all__ = [
     "as_truth",
     "count_labels",
     "ensemble",
+    "evaluate",
     "format_table",
     "inverse_propensity",
     "mark_hits",

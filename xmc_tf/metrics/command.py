@@ -11,6 +11,7 @@ import numpy as np
 
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.invocation import as_called
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_output
 from xmc_tf.data import load_matrix, load_names
@@ -143,7 +144,7 @@ def evaluate(args: argparse.Namespace) -> None:
 def make_parser(prog: str, description: str, epilog: str, layout: str) -> argparse.ArgumentParser:
     """Return the parser of a command that measures predictions."""
     parser = argparse.ArgumentParser(
-        prog=prog, description=description, epilog=epilog, formatter_class=cli.HelpFormatter
+        prog=as_called(prog), description=description, epilog=epilog, formatter_class=cli.HelpFormatter
     )
     add_flags(parser, layout)
     return parser

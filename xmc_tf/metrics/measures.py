@@ -17,6 +17,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.buckets import Buckets
 from xmc_tf.metrics.ranking import as_truth, count_labels, mark_hits, top_labels
 from xmc_tf.metrics.sums import Sums, sum_over_documents
+from xmc_tf.metrics.table import format_table, percent
 
 MEASURES = ("P", "R", "nDCG", "PSP", "PSnDCG", "micro-F1", "macro-F1")
 
@@ -42,6 +43,11 @@ class Measures:
     def at(self, measure: str, k: int) -> float:
         """The value of ``measure`` at ``k``."""
         return float(self.values[measure][self.ks.index(k)])
+
+    def __str__(self) -> str:
+        """Return a table of all measures, in percent."""
+        rows = [[name, *map(percent, values)] for name, values in self.values.items()]
+        return format_table(["", *(f"@{k}" for k in self.ks)], rows)
 
 
 def measure(

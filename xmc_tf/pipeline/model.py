@@ -20,6 +20,7 @@ from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.collective.communicator import choose
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.model_kind import pecos_class
 from xmc_tf.common.placing import placed_folder
 from xmc_tf.common.run_records import temporary_folder
 from xmc_tf.data import as_features
@@ -29,7 +30,7 @@ from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParam
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, Texts, TrainingInputs
 from xmc_tf.pipeline.parts import PARTS, Parts
-from xmc_tf.pipeline.pecos_folder import convert_parts, pecos_class, read_pecos_folder
+from xmc_tf.pipeline.pecos_folder import convert_parts, read_pecos_folder
 from xmc_tf.pipeline.prediction import Wishes, named, predict, vectors_of
 from xmc_tf.pipeline.stages import Stages
 from xmc_tf.pipeline.training import Made, make_parts
@@ -254,9 +255,28 @@ class XTransformer(Parts):
 
         return export_model(parts_of(self), folder, settings)
 
-    def best(self, texts: Texts, k: int = 5, **wishes: Any) -> list[list[tuple[str, float]]]:
-        """The best labels by name, with scores, best first; a label without a name goes by its number."""
-        return named(self.predict(texts, only_topk=k, **wishes), self.names)
+    def best(
+        self,
+        texts: Texts,
+        k: int = 5,
+        *,
+        X: Any = None,
+        beam_size: int | None = None,
+        post_processor: str | None = None,
+        ensemble_method: str | None = None,
+        max_pred_chunk: int = 1_000_000,
+        batch_tokens: int = 16384,
+        threads: int = -1,
+    ) -> list[list[tuple[str, float]]]:
+        """Return the names and scores of the k best labels of each text, best first.
+
+        A label without a name goes by its number. For the other arguments see :meth:`predict`.
+        """
+        predicted = self.predict(
+            texts, X, beam_size=beam_size, only_topk=k, post_processor=post_processor, ensemble_method=ensemble_method,
+            max_pred_chunk=max_pred_chunk, batch_tokens=batch_tokens, threads=threads,
+        )  # fmt: skip
+        return named(predicted, self.names)
 
 
 def _link_or_copy(source: str, target: str) -> None:

@@ -32,20 +32,6 @@ _WIDTH = {"distilbert": "dim", "xlnet": "d_model"}
 _FOLDERS = ("checkpoint_dir", "cache_dir", "init_model_dir", "model_shortcut")  # of the machine that trained
 
 
-def pecos_class(folder: Path) -> str:
-    """Return which class of PECOS wrote a folder, such as "XTransformer"; empty for any other folder."""
-    path = folder / "param.json"
-    if (folder / "params.json").exists() or not path.is_file():
-        return ""
-    try:
-        about = _read(path)
-    except InputError:
-        return ""  # whoever reads the folder says what is wrong with it
-    meta = about.get("__meta__")
-    name = meta.get("class_fullname") if isinstance(meta, dict) else None
-    return name.rpartition("###")[2] if isinstance(name, str) and name.startswith("pecos.") else ""
-
-
 def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], dict[str, Any]]:
     """Return where the parts of a PECOS model lie, and the model's metadata as our own ``params.json`` has them.
 

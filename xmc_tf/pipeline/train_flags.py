@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 
 from xmc_tf.common import cli
+from xmc_tf.common.invocation import as_called
 from xmc_tf.common.numbers import whole
 from xmc_tf.params import (
     ENSEMBLES,
@@ -43,7 +44,7 @@ _EXPLICIT = (
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = argparse.ArgumentParser(
-        prog="python -m xmc_tf.train",
+        prog=as_called("python -m xmc_tf.train"),
         usage="%(prog)s -t TEXTS -y LABELS -m MODEL [-x FEATURES] [options]",
         description=_DESCRIPTION,
         formatter_class=cli.HelpFormatter,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.invocation import as_called
 from xmc_tf.common.numbers import whole
 from xmc_tf.playground.answering import Answering
 from xmc_tf.playground.server import PageServer
@@ -17,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = argparse.ArgumentParser(
-        prog="python -m xmc_tf.playground",
+        prog=as_called("python -m xmc_tf.playground"),
         description="Serve a local page to try an exported model: enter a text, and see its labels with their scores\n"
         "and their paths through the label tree.",
         formatter_class=cli.HelpFormatter,

@@ -15,6 +15,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.cli import HelpFormatter, run
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.invocation import as_called
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.outputs import refuse_output
 from xmc_tf.data import load_matrix, load_names
@@ -181,7 +182,7 @@ def _quoted(text: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m xmc_tf.tree.show",
+        prog=as_called("python -m xmc_tf.tree.show"),
         description="Print a label tree; each cluster is named after its most frequent labels.",
         formatter_class=HelpFormatter,
     )

@@ -1,0 +1,144 @@
+"""``xmc-tf COMMAND`` and ``python -m xmc_tf COMMAND``: all commands under one name.
+
+``python -m xmc_tf.<module>`` runs the same commands.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+# Group -> command -> (module, one line of help). The order is that of the list that is printed.
+COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    "First steps": {
+        "demo": ("xmc_tf.demo", "Train on the documentation of installed packages, and try the models."),
+    },
+    "Data and training": {
+        "preprocess": ("xmc_tf.preprocess", "Make matrices from files of labels and texts."),
+        "train": ("xmc_tf.train", "Train an XR-Transformer: a fine-tuned encoder and linear rankers."),
+        "linear train": ("xmc_tf.linear.train", "Train linear rankers only, on texts or on features."),
+        "launch": ("xmc_tf.launch", "Run a module or script on several ranks of this machine."),
+        "check": ("xmc_tf.check", "Check that all ranks can reach each other, or that a model is intact."),
+    },
+    "Using a model": {
+        "predict": ("xmc_tf.predict", "Predict the best labels of texts, with a model of either kind."),
+        "linear predict": ("xmc_tf.linear.predict", "Predict with linear rankers, on texts or on features."),
+        "evaluate": ("xmc_tf.evaluate", "Compare predictions with the true labels."),
+        "linear evaluate": (
+            "xmc_tf.linear.evaluate",
+            "Compare predictions; print what PECOS prints.",
+        ),
+        "encode": ("xmc_tf.encode", "Compute the embeddings of texts."),
+        "show": ("xmc_tf.tree.show", "Show the label tree of a model."),
+    },
+    "Serving": {
+        "export": ("xmc_tf.export", "Export a model as a SavedModel for TensorFlow Serving."),
+        "try": ("xmc_tf.playground", "Open a local web page to try an exported model."),
+    },
+}
+MODULES = {command: module for group in COMMANDS.values() for command, (module, _) in group.items()}
+_SUB_GROUPS = {command.split()[0] for command in MODULES if " " in command}
+_EXAMPLES = (
+    "train -t X.trn.txt -y Y.trn.npz -m model --labels labels.txt",
+    'predict -m model -q "gradient of a sparse matrix"',
+)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a command, or list the commands."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    program = "python -m xmc_tf" if Path(sys.argv[0]).name == "__main__.py" else "xmc-tf"
+    first = arguments[0] if arguments else "--help"
+    if first in ("-h", "--help"):
+        _print(_overview(program))
+    elif first == "--version":
+        from xmc_tf import __version__
+
+        _print(f"xmc_tf {__version__}")
+    elif first in _SUB_GROUPS and arguments[1:2] in ([], ["-h"], ["--help"]):
+        _print(_overview(program, first))
+    else:
+        words = 2 if first in _SUB_GROUPS else 1
+        _run(program, " ".join(arguments[:words]), arguments[words:])
+
+
+def _run(program: str, command: str, arguments: list[str]) -> None:
+    """Run one command as ``python -m`` runs its module."""
+    if command not in MODULES:
+        _refuse(program, command)
+    from xmc_tf.common import startup
+
+    startup.prepare()  # before the imports below, which take seconds
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    from xmc_tf.common import cli
+    from xmc_tf.common.invocation import started_as
+
+    if command == "predict" and _is_linear(arguments):
+        command = "linear predict"
+    started_as(f"{program} {command}", {module: f"{program} {name}" for name, module in MODULES.items()})
+    module = MODULES[command]
+    spec = find_spec(module)
+    assert spec is not None
+    is_package = spec.submodule_search_locations is not None
+    cli.run(import_module(f"{module}.__main__" if is_package else module).main, arguments)
+
+
+def _is_linear(arguments: list[str]) -> bool:
+    """Return whether the model of ``predict`` consists of linear rankers only; any error is left to the command."""
+    import argparse
+
+    from xmc_tf.common.model_kind import LINEAR, model_kind
+
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("-m", "--model-folder")
+    try:
+        known, _ = parser.parse_known_args(arguments)
+    except argparse.ArgumentError:
+        return False
+    return known.model_folder is not None and model_kind(Path(known.model_folder)) == LINEAR
+
+
+def _overview(program: str, group: str = "") -> str:
+    """Return the list of all commands, or of those of a sub-group."""
+    lines = [f"usage: {program} {group + ' ' if group else ''}COMMAND [options]", ""]
+    if not group:
+        lines += ["Extreme multi-label text classification, from raw text to a served model.", ""]
+    width = max(map(len, MODULES))
+    for title, commands in COMMANDS.items():
+        chosen = {name: about for name, (_, about) in commands.items() if name.startswith(group)}
+        if chosen:
+            lines += [f"{title}:", *(f"  {name:<{width}}  {about}" for name, about in chosen.items()), ""]
+    if not group:
+        lines += ["Examples:", *(f"  {program} {example}" for example in _EXAMPLES), ""]
+    return "\n".join([*lines, f"Options of a command: {program} {group + ' ' if group else ''}COMMAND --help"])
+
+
+def _refuse(program: str, command: str) -> NoReturn:
+    """Exit with status 2, and suggest the nearest command."""
+    import difflib
+
+    # People also try the names of the modules.
+    names = {name: name for name in MODULES}
+    names |= {module.removeprefix("xmc_tf."): name for name, module in MODULES.items()}
+    names |= {module.removeprefix("xmc_tf.").replace(".", " "): name for name, module in MODULES.items()}
+    near = difflib.get_close_matches(command, names, n=1)
+    fix = f"{program} {names[near[0]]}" if near else f"{program} --help lists all commands"
+    shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in command[:60])
+    print(f"error: {program} has no command {shown!r}\n  expected: {', '.join(MODULES)}\n  fix: {fix}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _print(text: str) -> None:
+    """Print to a reader that may leave early, such as ``head``."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

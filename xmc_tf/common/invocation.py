@@ -1,0 +1,37 @@
+"""How the user started a command: ``python -m xmc_tf.predict`` or ``xmc-tf predict``; messages show the same form."""
+
+import re
+from collections.abc import Mapping
+
+_MODULE_CALL = re.compile(r"python -m (xmc_tf(?:\.[a-z]+)+)")
+
+
+class _State:
+    command: str | None = None
+    calls: Mapping[str, str] = {}
+
+
+def started_as(command: str, calls: Mapping[str, str]) -> None:
+    """Record how the running command was started.
+
+    Args:
+        command: the call without its flags, such as ``xmc-tf predict``.
+        calls: for each module that is a command, the call that starts it in the same way.
+    """
+    _State.command, _State.calls = command, dict(calls)
+
+
+def command_name() -> str | None:
+    """Return the call that started this command; None for ``python -m xmc_tf.<module>`` and other programs."""
+    return _State.command
+
+
+def as_called(text: str) -> str:
+    """Return a text in which our commands are called as the user called the running one.
+
+    Example:
+        >>> started_as("xmc-tf predict", {"xmc_tf.predict": "xmc-tf predict"})
+        >>> as_called("python -m xmc_tf.predict -m model")
+        'xmc-tf predict -m model'
+    """
+    return _MODULE_CALL.sub(lambda found: _State.calls.get(found[1], found[0]), text)

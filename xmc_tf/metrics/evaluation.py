@@ -1,0 +1,52 @@
+"""One function that measures predictions, with the propensities of the training labels where these are given."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as smat
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.metrics.measures import Measures, measure
+from xmc_tf.metrics.propensity import inverse_propensity
+from xmc_tf.metrics.ranking import as_truth
+
+
+def evaluate(
+    truth: smat.spmatrix | np.ndarray,
+    predictions: smat.spmatrix | np.ndarray,
+    ks: Sequence[int] = (1, 3, 5),
+    *,
+    training_labels: smat.spmatrix | np.ndarray | None = None,
+) -> Measures:
+    """Measure predictions against the true labels.
+
+    Example:
+        >>> metrics = evaluate(Y_test, model.predict(texts))
+        >>> metrics.at("P", 1), metrics.at("nDCG", 5)
+        (0.4291, 0.5012)
+        >>> print(metrics)
+
+    Args:
+        truth: documents × labels; every entry that is not zero is a label.
+        predictions: documents × labels, the scores.
+        ks: the cut-offs.
+        training_labels: documents × labels of the training data; adds PSP and PSnDCG, in which rare labels weigh more.
+
+    Returns:
+        Precision, recall, nDCG and F1 at each cut-off, from 0 to 1.
+
+    Raises:
+        InputError: the shapes do not fit, or the numbers are not finite.
+    """
+    gains = None
+    if training_labels is not None:
+        training = as_truth(training_labels, "the training labels")
+        if training.shape[1] != truth.shape[1]:
+            raise InputError(
+                "the training labels do not fit the truth",
+                expected=f"{truth.shape[1]:,} labels, as the truth has",
+                received=f"{training.shape[1]:,}",
+            )
+        gains = inverse_propensity(np.bincount(training.indices, minlength=training.shape[1]), training.shape[0])
+    overall, *_ = measure(truth, predictions, ks, gains=gains)
+    return overall
