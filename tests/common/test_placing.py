@@ -247,8 +247,23 @@ def test_what_a_killed_run_left_of_a_part_inside_its_half_made_folder_is_no_fore
     (half / ".tree.lock").touch()
     inner = folder_locks.temporary_folder_beside(half / "tree")
     (inner / "config.json").write_text("{}")
-    (half / "notes.lock").write_text("a user's")
     place(box, "new")
     assert word_of(box) == "new"
-    assert (box / "notes.lock").exists()
+    assert not (box / "tree").exists()
     assert not hidden(box)
+
+
+def test_a_file_that_came_into_the_older_folder_at_the_last_moment_is_kept(box, monkeypatch):
+    exchange = placing.exchange
+
+    def late(part, folder):
+        (folder / "late.log").write_text("late")
+        (folder / "train.log").unlink()
+        (folder / "train.log").write_text("rewritten")
+        return exchange(part, folder)
+
+    monkeypatch.setattr(placing, "exchange", late)
+    place(box, "new")
+    assert word_of(box) == "new"
+    assert (box / "late.log").read_text() == "late"
+    assert foreign_of(box) == ["rewritten", "events", "mine"]

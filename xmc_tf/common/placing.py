@@ -10,11 +10,9 @@ A new folder is filled beside the old one. Then, in order of preference:
   one, the header last. A journal in the folder lets whoever comes next finish that.
 """
 
-import glob
 import json
 import logging
 import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -90,7 +88,9 @@ def _recover(folder: Path, kind: FolderKind) -> None:
         _LOG.info("%s: completed what an interrupted run had begun to place", folder)
     for leftover in leftovers_beside(folder):
         if leftover.is_dir():
-            _merge_foreign(leftover, folder, kind)
+            # Without a header it is half filled, or an older folder of which everything else has found its place.
+            if kind.is_at(leftover):
+                _merge_foreign(leftover, folder, kind)
             shutil.rmtree(leftover)
         else:
             leftover.unlink()
@@ -153,8 +153,7 @@ def _place(part: Path, folder: Path, kind: FolderKind) -> None:
     kind.check_place(folder)  # once more: somebody may have put files there meanwhile
     outdated = kind.own_files(folder)
     if outdated and replaceable and _carry_foreign(folder, part, outdated) and exchange(part, folder):
-        # From here on ``part`` is the older folder.
-        _remove_files(part, outdated)
+        # From here on ``part`` is the older folder; the caller removes it.
         _merge_foreign(part, folder, kind, newer=True)
         return
     _drop_carried(part, folder)
@@ -212,26 +211,13 @@ def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = Fals
         kind: of both.
         newer: whether a file that differs has been replaced in ``old`` since it got its second name.
     """
-    own = kind.own_files(old) or set(kind.possible_files(old))
+    own = kind.own_files(old)
     for name in list(files_of(old)):
         if name in own or name == JOURNAL or not folder.is_dir() or _same_file(old / name, folder / name):
-            continue
-        if _is_half_made_part(old, Path(name)):
             continue
         if newer or not os.path.lexists(folder / name):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (old / name).replace(folder / name)
-
-
-def _is_half_made_part(old: Path, name: Path) -> bool:
-    """Whether a file is what a killed run left of a part, such as the tree, that it was placing inside ``old``."""
-    for parent, part in zip([*name.parents][::-1], name.parts, strict=True):
-        if re.fullmatch(r"\..+\.new-[a-z0-9_]{8}", part):
-            return True
-        if lock := re.fullmatch(r"\.(.+)\.lock", part):
-            beside = old / parent
-            return (beside / lock[1]).is_dir() or any(beside.glob(f".{glob.escape(lock[1])}.new-????????"))
-    return False
 
 
 def _recover_first_version(folder: Path, kind: FolderKind) -> None:
