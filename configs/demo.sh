@@ -1,14 +1,14 @@
 #!/bin/sh
 # sh configs/demo.sh DATA MODEL [more flags]
 #
-# What `make demo` trains, on the data that it leaves in demo-work/data: X.trn.txt, Y.trn.npz, labels.txt and the same of
-# tst. Everything is the default but for the encoder, its 64 tokens a text, and a single pass.
+# The model of `make demo`, trained on its data in demo-work/data: X.trn.txt, Y.trn.npz, labels.txt, X.tst.txt, Y.tst.npz.
+# All options are defaults except for the encoder, 64 tokens per document, and one epoch.
 #
-# Tree for the encoder   one level, all labels: they are fewer than max_match_clusters, and every one is a candidate
-# A step                 32 texts on one worker, of like length
+# Tree for the encoder   one level with all labels, fewer than max_match_clusters; all are candidates
+# A step                 32 documents of similar length on one rank
 # Finest head            labels × (384 + 1) × 4 bytes: 1.5 MiB for 1,000 labels
 #
-# Where there is no network, put the folder of an encoder into demo.json as its model_shortcut.
+# Without a network, set model_shortcut in demo.json to the folder of an encoder.
 set -eu
 DATA=$1 MODEL=$2
 shift 2

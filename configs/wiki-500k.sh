@@ -1,14 +1,14 @@
 #!/bin/sh
 # sh configs/wiki-500k.sh DATA MODEL [more flags]
 #
-# Wiki-500K: 1,779,881 training texts, 501,070 labels, by the settings that the peer published for it (one BERT of its
-# ensemble). DATA is its folder for the data set: X.trn.txt, Y.trn.npz, tfidf-attnxml/X.trn.npz and the same of tst.
+# Wiki-500K: 1,779,881 training documents, 501,070 labels, with the settings that PECOS published for it (one BERT of its
+# ensemble). DATA is PECOS's folder of the data set: X.trn.txt, Y.trn.npz, tfidf-attnxml/X.trn.npz, and the same for tst.
 #
 # Tree for the encoder   64 > 512 > 4,096 > 32,768: leaves of at most 16, levels of at most 32,768 nodes
 # Tree for the rankers   8 > 256 > 8,192 > 501,070
-# A step                 32 texts a worker × 8 workers = 256 texts; with other numbers change --steps-scale
-# Steps                  10,000 + 10,000 + 20,000 + 20,000 = 60,000 × 256 texts = 8.6 times all of them
-# Finest head            32,768 rows × (768 + 1) × 4 bytes = 96.1 MiB, of which a worker has 12.0
+# A step                 32 documents per rank × 8 ranks = 256; for another number of ranks change --steps-scale
+# Steps                  10,000 + 10,000 + 20,000 + 20,000 = 60,000 × 256 documents = 8.6 epochs
+# Finest head            32,768 rows × (768 + 1) × 4 bytes = 96.1 MiB, of which each rank holds 12.0
 set -eu
 DATA=$1 MODEL=$2
 shift 2

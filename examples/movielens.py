@@ -1,10 +1,10 @@
-"""Ratings of movies with the estimator: users and movies as sharded embeddings, trained, evaluated, exported.
+"""Predict movie ratings with the estimator: train sharded embeddings of users and movies, evaluate, and export.
 
     python examples/movielens.py [FOLDER]
     horovodrun -np 2 -H localhost:2 python examples/movielens.py [FOLDER]
 
-The ratings are made here, 20,000 of 400 users for 300 movies, by tastes that the model has to find. A run that was
-stopped is gone on with by the same command, with the same or another number of workers.
+The script generates 20,000 ratings of 300 movies by 400 users from hidden tastes, which the model has to learn. If a
+run is interrupted, the same command resumes it, on the same or a different number of ranks.
 """
 
 import sys
@@ -21,7 +21,7 @@ USERS, MOVIES, RATINGS, TASTES = 400, 300, 20_000, 2
 
 
 def ratings() -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Who rated what, and how: from 1 to 5 stars, by how a user's tastes agree with what is in a movie."""
+    """Return users, movies and ratings of 1 to 5 stars, by the match of a user's tastes and a movie."""
     draw = np.random.default_rng(2021)
     likes, has = draw.standard_normal((USERS, TASTES)), draw.standard_normal((MOVIES, TASTES))
     users, movies = draw.integers(0, USERS, RATINGS), draw.integers(0, MOVIES, RATINGS)
@@ -31,7 +31,7 @@ def ratings() -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 
 def batches(first: int, last: int) -> tf.data.Dataset:
-    """A range of the ratings; the estimator deals the batches out to the workers."""
+    """Return batches of a range of the ratings; the estimator distributes them to the ranks."""
     given, stars = ratings()
     part = {name: values[first:last] for name, values in given.items()}
     data = tf.data.Dataset.from_tensor_slices((part, stars[first:last]))
@@ -39,7 +39,7 @@ def batches(first: int, last: int) -> tf.data.Dataset:
 
 
 def make_model() -> tf_keras.Model:
-    """How well the vectors of a user and of a movie agree."""
+    """Return a model that compares the embeddings of a user and a movie."""
     user = tf_keras.Input([], dtype=tf.int64, name="user_id")
     movie = tf_keras.Input([], dtype=tf.int64, name="movie_id")
     with strategy.embedding_scope(shard_above=0):
@@ -61,5 +61,5 @@ results = estimator.train_and_evaluate(
 )
 served = estimator.export_saved_model(folder / "served" / "1")
 if strategy.rank() == 0:
-    print(f"on ratings that were not trained on: {results}")
+    print(f"on held-out ratings: {results}")
     print(f"for TensorFlow Serving: {served}")

@@ -1,4 +1,4 @@
-"""A table of embeddings spread over all workers, a lookup, a loss and an optimizer, in a loop of your own.
+"""Train a sharded embedding table in your own training loop: a lookup, a loss and an optimizer.
 
 python examples/variable.py
 horovodrun -np 2 -H localhost:2 python examples/variable.py
@@ -11,7 +11,7 @@ from xmc_tf import CollectiveStrategy
 
 strategy = CollectiveStrategy()
 with strategy.scope():
-    # Every worker holds its share of the 1,000 rows (0 bytes: even a table as small as this one is sharded).
+    # Each rank holds its share of the 1,000 rows. With shard_above=0, even a table as small as this one is sharded.
     with strategy.embedding_scope(shard_above=0):
         table = strategy.variable("var_1", shape=(1000, 3), initializer="ones")
     scale = tf.Variable(2.0, name="scale")
@@ -22,7 +22,7 @@ variables = [table.variable, scale]
 
 @tf.function
 def step(ids: tf.Tensor) -> tf.Tensor:
-    """One step: rows from wherever they are, and their gradients back."""
+    """Run one step: look up rows of all ranks, and send their gradients back."""
     with tf.GradientTape() as tape:
         rows = strategy.lookup(table, ids)
         loss = tf.reduce_sum(tf.square(rows * scale))
@@ -30,8 +30,8 @@ def step(ids: tf.Tensor) -> tf.Tensor:
     return loss
 
 
-# Every worker has ids of its own, on rows that may be anywhere.
+# Each rank has its own ids, whose rows may be on any rank.
 ids = tf.constant([0, 1, 2, 5, 6, 7 + 900 * strategy.rank()], tf.int64)
 for number in range(5):
     loss = step(ids)
-    print(f"worker {strategy.rank()} of {strategy.world_size()}, step {number}: loss {loss.numpy():.4f}", flush=True)
+    print(f"rank {strategy.rank()} of {strategy.world_size()}, step {number}: loss {loss.numpy():.4f}", flush=True)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Whether the server has a version that answers; by bash alone, since the image has no curl.
+# Exit with 0 if the server has an available version. Uses bash only, because the image has no curl.
 set -euo pipefail
 
 exec 3<>"/dev/tcp/127.0.0.1/${PORT:-8501}"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Starts tensorflow_model_server with the settings beside this file; more flags may follow, and go before.
+# Start tensorflow_model_server with the settings in this folder. Additional flags override them.
 #
 #   launch/serving/serve.sh                                        # settings from /config, as in the image
 #   CONFIG=launch/serving launch/serving/serve.sh --rest_api_port=9501
@@ -7,7 +7,7 @@ set -euo pipefail
 
 config=${CONFIG:-/config}
 
-# Threads are said again here: without these flags the server puts its own numbers in the place of session.config's.
+# The numbers of threads are repeated here: without these flags the server replaces those of session.config.
 exec tensorflow_model_server \
   --port=8500 \
   --rest_api_port=8501 \

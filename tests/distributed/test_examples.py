@@ -45,8 +45,8 @@ def test_a_variable_a_lookup_and_a_loss(workers):
 
 
 def results(run):
-    """What the first worker of ``movielens.py`` measured on ratings that were not trained on."""
-    return ast.literal_eval(re.search(r"not trained on: (.*)", run.ranks[0].output)[1])
+    """What the first worker of ``movielens.py`` measured on held-out ratings."""
+    return ast.literal_eval(re.search(r"held-out ratings: (.*)", run.ranks[0].output)[1])
 
 
 def test_movielens_with_the_estimator(tmp_path):
@@ -54,7 +54,7 @@ def test_movielens_with_the_estimator(tmp_path):
     measured = results(run)
     # Always saying 3 is wrong by 0.75 on the average.
     assert measured["mae"] < 0.5
-    assert "not trained on" not in run.ranks[1].output + run.ranks[2].output
+    assert "held-out ratings" not in run.ranks[1].output + run.ranks[2].output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "eval", "served", "train"]
     # 8 batches, dealt out to three, are evaluated to the same as by one, who has nothing to train any more.
     again = results(python(EXAMPLES / "movielens.py", str(tmp_path)))
