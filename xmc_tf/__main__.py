@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if argv is None else argv)
     program = "python -m xmc_tf" if Path(sys.argv[0]).name == "__main__.py" else "xmc-tf"
     first = arguments[0] if arguments else "--help"
-    if first in ("-h", "--help"):
+    if first in ("-h", "--help", "help"):
         _print(_overview(program))
     elif first == "--version":
         from xmc_tf import __version__

@@ -60,7 +60,7 @@ def test_every_command_line_is_listed():
     assert ours == set(COMMAND_LINES) - {"__main__"}
 
 
-@pytest.mark.parametrize("flags", [[], ["-h"], ["--help"]])
+@pytest.mark.parametrize("flags", [[], ["-h"], ["--help"], ["help"]])
 def test_the_list_names_all_commands_and_two_examples(flags, capsys):
     main(flags)
     out = capsys.readouterr().out
