@@ -14,6 +14,7 @@ from xmc_tf.collective.together import together
 from xmc_tf.common import cli
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files import existing_file
 from xmc_tf.common.outputs import refuse_model_folder, refuse_output, refuse_work_folder
 from xmc_tf.common.resuming import finished, resume_hint
 from xmc_tf.data import TextFile, load_features, load_matrix, load_names
@@ -64,8 +65,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     together(communicator, lambda: _refuse_outputs(arguments, recipe))
     folder = Path(arguments.model_dir)
     work = Path(arguments.work_dir or f"{folder}.work")
-    on_first_rank(communicator, lambda: _check_encoder(recipe, work))
     with claimed_by_all(communicator, folder, MODEL, work, fix="give another folder with -m"):
+        together(communicator, lambda: _check_files(arguments))
+        on_first_rank(communicator, lambda: _check_encoder(recipe, work))
         _train(communicator, arguments, recipe, folder, work)
 
 
@@ -119,6 +121,19 @@ def _require(arguments: argparse.Namespace) -> None:
         )
     if arguments.text_only and arguments.trn_feat_path:
         raise InputError("--text-only and -x exclude each other", fix="leave one of them out")
+
+
+def _check_files(a: argparse.Namespace) -> None:
+    """Refuses files that do not exist before anything slow, such as asking a hub for the encoder."""
+    for what, paths in {
+        "texts": [a.trn_text_path, a.tst_text_path],
+        "labels": [a.trn_label_path, a.tst_label_path],
+        "features": [*(a.trn_feat_path or []), *(a.tst_feat_path or [])],
+        "label names": [a.labels],
+        "label features": [a.label_feat_path],
+    }.items():
+        for path in filter(None, paths):
+            existing_file(path, what)
 
 
 def _refuse_outputs(a: argparse.Namespace, recipe: Recipe) -> None:

@@ -148,6 +148,11 @@ def test_what_cannot_be_is_refused(flags, said):
         train.main(flags)
 
 
+def test_a_missing_file_is_named_before_the_encoder_is_looked_for(corpus, tmp_path):
+    with pytest.raises(InputError, match=r"nope\.txt does not exist"):
+        run_train(corpus, tmp_path / "m", "-t", tmp_path / "nope.txt", "--model-shortcut", tmp_path / "no-encoder")
+
+
 def test_what_does_not_fit_is_refused_before_anything_is_made(corpus, tmp_path):
     short = tmp_path / "short.txt"
     short.write_text("one\ntwo\n")
