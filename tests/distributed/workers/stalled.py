@@ -6,8 +6,8 @@ With ``attacked``, it first sends garbage to the stall watches of all ranks, and
 import contextlib
 import sys
 import time
+from pathlib import Path
 
-from tests.collective.attacks import attack
 from xmc_tf.collective.communicator import choose
 from xmc_tf.collective.stalls import settings
 
@@ -16,6 +16,10 @@ world.barrier()
 if world.rank == 1:
     with contextlib.ExitStack() as held:
         if "attacked" in sys.argv:
+            # The launcher starts this file as a script of a user's, which does not know the tests' folder.
+            sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+            from tests.collective.attacks import attack
+
             for peer in settings._watch._peers:
                 held.enter_context(attack(peer.endpoints[world.host]))
         time.sleep(600)
