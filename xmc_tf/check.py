@@ -147,7 +147,7 @@ def _check(roll: Roll, args: argparse.Namespace) -> list[str]:
         }
         print(json.dumps(report))
     elif world.rank == 0 and not problems:
-        print("\nall is well")
+        print("\nall checks passed")
     return problems
 
 

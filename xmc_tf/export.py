@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     output = Path(arguments.output)
     if not output.name.isdigit():
         raise InputError(
-            f"-o {arguments.output}: a server takes only folders whose name is a number, the version",
+            f"-o {arguments.output}: the last part must be the version, a number",
             expected="a name such as served/1",
             received=output.name,
         )
@@ -84,7 +84,7 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
         texts = TextFile(arguments.text_path)
         texts.check()
     if arguments.label_path and texts is None:
-        raise InputError("-y gives labels of texts that are not given", expected="-t and -y together")
+        raise InputError("-y needs the texts of these labels", expected="-t and -y together")
 
     from xmc_tf.serving.export import ExportSettings, Warmup, export_model
     from xmc_tf.serving.warmup import WARMUP, check_warmup

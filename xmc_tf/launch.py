@@ -85,12 +85,12 @@ def main(argv: Sequence[str] | None = None) -> None:
             "--np is out of range",
             expected=f"at most {most:,} ranks on a machine of {os.cpu_count()} cores",
             received=f"{args.np:,}",
-            fix="a rank has threads of its own (--threads): start fewer",
+            fix="start fewer ranks; each rank uses several threads (--threads)",
         )
     kind, reason = how_started({name: value for name, value in os.environ.items() if name != "XMC_TF_COMMUNICATOR"})
     if kind != "solo":
         raise InputError(
-            f"the launcher has itself been started as one of several ranks ({reason})",
+            f"the launcher was started as one of several ranks ({reason})",
             fix="start it once, or run the program itself under horovodrun or mpiexec",
         )
     check_installed(args.controller)
@@ -121,7 +121,7 @@ def _worker(module: list[str] | None, script: list[str]) -> list[str]:
         raise InputError("nothing to run", expected="-m MODULE or SCRIPT after the options", fix="see --help")
     if not Path(script[0]).is_file():
         hint = f"use -m {script[0]} for a module" if not script[0].endswith(".py") else "check the name"
-        raise InputError(f"there is no script {script[0]}", fix=hint)
+        raise InputError(f"no such script: {script[0]}", fix=hint)
     return [sys.executable, *script]
 
 
@@ -172,7 +172,7 @@ def _explain(watch: Watch, missing: list[int], status: int, start_timeout: int) 
     """Says what is known when the ranks' own words do not."""
     if missing:
         names = ", ".join(map(str, missing))
-        print(f"\nfailed: nothing was heard of rank {names} within {start_timeout} s", file=sys.stderr)
+        print(f"\nfailed: no connection from rank {names} within {start_timeout} s", file=sys.stderr)
     else:
         print(f"\nfailed: horovodrun ended with status {status}", file=sys.stderr)
     for line in watch.launcher_tail:

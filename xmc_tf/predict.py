@@ -177,9 +177,9 @@ def _by_server(arguments: argparse.Namespace) -> None:
     }
     if given := [flag for flag, value in fixed.items() if value is not None]:
         raise InputError(
-            f"{', '.join(given)} cannot be told to a server",
-            expected="-t or -q, -k, -o and -y: the rest was settled when the model was exported",
-            fix="export the model anew with xmc_tf.export, or predict with -m",
+            f"{', '.join(given)} cannot be used with --server",
+            expected="-t or -q, -k, -o and -y: other options are fixed when the model is exported",
+            fix="export the model again with xmc_tf.export, or predict with -m",
         )
     texts = arguments.query or TextFile(arguments.text_path).lines()
     names: dict[int, str] = {}

@@ -111,7 +111,7 @@ def _require(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"the command line lacks {', '.join(missing)}",
             expected="texts (-t), labels (-y) and a folder for the model (-m)",
-            fix="python -m xmc_tf.train --help shows whole commands",
+            fix="python -m xmc_tf.train --help shows complete commands",
         )
     if bool(arguments.tst_text_path) != bool(arguments.tst_label_path):
         raise InputError(
@@ -183,7 +183,7 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
         if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
             raise InputError(
                 f"--{name.replace('_', '-')} is out of range",
-                expected="a whole number from 1 on",
+                expected="a whole number of at least 1",
                 received=str(getattr(arguments, name)),
             )
     return Recipe(

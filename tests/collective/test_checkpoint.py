@@ -121,7 +121,7 @@ def test_a_checkpoint_of_the_time_when_every_array_had_a_file(tmp_path):
         np.testing.assert_array_equal(back[name], value)
         assert back[name].dtype == value.dtype
     flip(data / "replicated-00000.npy")
-    assert "replicated-00000.npy, array 'kernel': not what was saved" in refused(folder)
+    assert "replicated-00000.npy, array 'kernel': the content has changed since it was saved" in refused(folder)
 
 
 def test_rows_alone_for_evaluation(tmp_path):

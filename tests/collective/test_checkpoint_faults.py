@@ -113,7 +113,7 @@ def test_damage_is_refused_and_the_file_named(tmp_path):
     assert "00-items.v.00002.npy is missing" in gone
 
     mixed = damaged(lambda folder: shutil.copy(some_file(other), some_file(folder)))
-    assert "00-items.values.00001.npy, rows 0 to 7 of the file: not what was saved" in mixed
+    assert "00-items.values.00001.npy, rows 0 to 7 of the file: the content has changed since it was saved" in mixed
 
     flipped = damaged(lambda folder: flip(some_file(folder, "values", 0)))
     assert "00-items.values.00000.npy" in flipped
@@ -125,7 +125,7 @@ def test_damage_is_refused_and_the_file_named(tmp_path):
     assert "00-items.values.00000.npy belongs to another checkpoint" in damaged(retyped)
 
     header = damaged(lambda folder: flip(some_file(folder, "values", 0), at=3))
-    assert "00-items.values.00000.npy is damaged, cut short, or not what its name says" in header
+    assert "00-items.values.00000.npy is damaged, truncated, or of another format" in header
 
     def pack(folder):
         return next(folder.glob("data-*/replicated-00000.bin"))
@@ -136,15 +136,15 @@ def test_damage_is_refused_and_the_file_named(tmp_path):
     assert "replicated-00000.bin is missing" in lost
     for at in (0, -1):
         changed = damaged(lambda folder, at=at: flip(pack(folder), at))
-        assert "replicated-00000.bin, array 'kernel': not what was saved" in changed
+        assert "replicated-00000.bin, array 'kernel': the content has changed since it was saved" in changed
     mixed = damaged(lambda folder: shutil.copy(pack(other), pack(folder)))
-    assert "replicated-00000.bin, array 'kernel': not what was saved" in mixed
+    assert "replicated-00000.bin, array 'kernel': the content has changed since it was saved" in mixed
     misplaced = damaged(
         lambda folder: rewrite(
             folder, lambda content: content["replicated"]["arrays"]["kernel"].update(offset=64, checksums=[])
         )
     )
-    assert "replicated-00000.bin, array 'kernel': not what was saved" in misplaced
+    assert "replicated-00000.bin, array 'kernel': the content has changed since it was saved" in misplaced
 
     half = damaged(lambda folder: _cut(folder / "manifest.json"))
     assert f"{tmp_path / 'bad' / 'manifest.json'} is not JSON" in half
@@ -205,7 +205,9 @@ def test_a_rank_that_sees_another_disk_is_named(tmp_path, monkeypatch):
         save_tables(folder, [trained(communicator)], _Lying(communicator, tmp_path))
 
     results = on_ranks(2, work)
-    assert all("rank 1 on host1" in str(result) and "not seen here" in str(result) for result in results), results
+    assert all(
+        "rank 1 on host1" in str(result) and "does not exist on this rank" in str(result) for result in results
+    ), results
 
 
 class _Lying:

@@ -100,7 +100,7 @@ def test_choosing_needs_neither_horovod_nor_mpi_nor_tensorflow():
         "for name in ('horovod', 'mpi4py', 'tensorflow'):\n"
         "    sys.modules[name] = None\n"
         f"from {communicator.__name__} import choose\n"
-        "assert str(choose()) == 'a world of one'\n"
+        "assert str(choose()) == 'a single process'\n"
         "assert choose() is choose()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

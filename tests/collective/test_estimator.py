@@ -112,5 +112,5 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
         strategy.estimator(lambda: "model", tmp_path)
     with pytest.raises(InputError, match="save_every"):
         made(tmp_path, save_every=0)
-    with pytest.raises(InputError, match="nothing to evaluate on"):
+    with pytest.raises(InputError, match="have no batch to evaluate"):
         made(tmp_path).evaluate(lambda: batches(0))

@@ -113,7 +113,7 @@ def test_pickles_are_never_loaded(path, save):
 def test_truncated_archive(path):
     sp.save_npz(path, sp.random(100, 100, 0.1, format="csr"))
     path.write_bytes(path.read_bytes()[:-200])
-    assert "damaged, cut short" in message_of(path)
+    assert "damaged, truncated" in message_of(path)
 
 
 def test_truncated_array(tmp_path):
@@ -124,7 +124,7 @@ def test_truncated_array(tmp_path):
     assert "its head speaks of 1,200 bytes" in message
     assert "1,195 are there" in message
     (tmp_path / "X.npy").write_bytes(content[:20])
-    assert "damaged, cut short" in message_of(tmp_path / "X.npy")
+    assert "damaged, truncated" in message_of(tmp_path / "X.npy")
 
 
 def test_flipped_bits_in_a_compressed_member(path):

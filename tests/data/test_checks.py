@@ -70,7 +70,7 @@ def test_rows_that_disagree(X, Y):
 
 def test_labels(X, Y):
     empty = sp.csr_matrix((3, 4), dtype=np.float32)
-    fails("hold no label at all", "3 rows, 4 columns, no entry", X=X, Y=empty)
+    fails("contain no label", "3 rows, 4 columns, no entry", X=X, Y=empty)
     negative = Y.copy()
     negative.data[2] = -1
     fails("row 2, column 1 (counted from 0) is -1", "eliminate_zeros", X=X, Y=negative)
@@ -78,7 +78,7 @@ def test_labels(X, Y):
     negative.data[2] = 0
     fails("row 2, column 1 (counted from 0) is 0", X=X, Y=negative)
     fails("are not a sparse matrix", "an array of shape (3, 4)", X=X, Y=Y.toarray())
-    fails("there is nothing to learn from", Y=Y)
+    fails("there are no training inputs", Y=Y)
     fails("expected: a name for each of the 4 labels", "received: 2 names", X=X, Y=Y, names=["a", "b"])
 
 
@@ -108,7 +108,7 @@ def test_prediction_input(X):
 
 def test_validation_input(Y):
     check_validation_input(Y, 4)
-    with pytest.raises(InputError, match=r"do not fit the training's labels(.|\n)*5 labels(.|\n)*received: 4"):
+    with pytest.raises(InputError, match=r"do not fit the labels of the training(.|\n)*5 labels(.|\n)*received: 4"):
         check_validation_input(Y, 5)
     with pytest.raises(InputError, match="not a sparse matrix"):
         check_labels(None)
@@ -118,9 +118,9 @@ def test_code_matrix(caplog):
     C = sp.csc_matrix(np.array([[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]], np.float32))
     check_code_matrix(C, 4)
     assert "1 of 3 clusters have no label" in caplog.text
-    with pytest.raises(InputError, match=r"expected: 5 rows, one a label(.|\n)*received: 4 rows, 3 columns"):
+    with pytest.raises(InputError, match=r"expected: 5 rows, one per label(.|\n)*received: 4 rows, 3 columns"):
         check_code_matrix(C, 5)
-    with pytest.raises(InputError, match="the other way round"):
+    with pytest.raises(InputError, match="this matrix is transposed"):
         check_code_matrix(C, 3)
     double = C.tolil()
     double[1, 2] = 1

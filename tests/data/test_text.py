@@ -126,7 +126,7 @@ def test_is_mapped_and_not_read(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", ["is empty", "one document a line"]),
+        (b"", ["is empty", "one document per line"]),
         (gzip.compress(b"text"), ["is no text", "a gzip file", "gunzip"]),
         (b"BZh91AY&SYabc", ["a bzip2 file"]),
         ("text\n".encode("utf-16"), ["text in UTF-16", "iconv"]),

@@ -121,8 +121,8 @@ def test_nothing_appears_unless_all_is_written(tmp_path):
     [
         ([-1], ["out of range", "-1"]),
         ([2**31], ["out of range", str(2**31)]),
-        ([0.5], ["no list of token ids", "float64"]),
-        ([[1, 2]], ["no list of token ids", "shape (1, 2)"]),
+        ([0.5], ["not a list of token ids", "float64"]),
+        ([[1, 2]], ["not a list of token ids", "shape (1, 2)"]),
     ],
 )
 def test_refuses_what_is_no_document(tmp_path, document, words):
@@ -208,9 +208,9 @@ def test_lengths_of_another_store(tmp_path):
     content = (other.folder / "lengths.npy").read_bytes()
     (folder / "lengths.npy").write_bytes(content)
     header = json.loads((folder / "store.json").read_text())
-    with pytest.raises(InputError, match=r"lengths\.npy is not what was saved"):
+    with pytest.raises(InputError, match=r"lengths\.npy has changed since it was saved"):
         TokenStore.open(folder)
     header["files"]["lengths.npy"]["crc32"] = zlib.crc32(content)
     (folder / "store.json").write_text(json.dumps(header))
-    with pytest.raises(InputError, match=r"lengths\.npy does not hold what it should\n.*add up to 5 tokens"):
+    with pytest.raises(InputError, match=r"lengths\.npy has unexpected content\n.*add up to 5 tokens"):
         TokenStore.open(folder)

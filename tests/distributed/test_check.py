@@ -45,10 +45,10 @@ def test_all_is_well(engine, world, communicator, tmp_path):
 def test_for_people_it_prints_tables():
     run = python("module:xmc_tf.check", "--megabytes", "0.5")
     said = run.ranks[0].output
-    assert "1 rank: a world of one" in said
+    assert "1 rank: a single process" in said
     assert re.search(r"^rank +host +local +pid +threads +cores$", said, re.MULTILINE)
     assert re.search(r"^all-to-all +right +[\d.]+ ms +[\d.]+ ms +\d+ MB/s$", said, re.MULTILINE)
-    assert said.rstrip().endswith("all is well")
+    assert said.rstrip().endswith("all checks passed")
 
 
 @pytest.mark.parametrize("engine", ["gloo", "mpiexec"])
@@ -94,7 +94,7 @@ def test_a_wrong_answer_and_a_folder_of_its_own_are_laid_to_the_rank(tmp_path):
 def test_what_cannot_be_is_refused(tmp_path):
     run = checked("none", "--shared-workdir", str(tmp_path / "nowhere"), engine="mpiexec")
     assert run.returncode == 2
-    assert "error: rank 0 cannot write in the folder to be shared" in run.ranks[0].output
+    assert "error: rank 0 cannot write to the shared folder" in run.ranks[0].output
     for arguments in itertools.product(["--timeout", "--megabytes"], ["0"]):
         run = python("module:xmc_tf.check", *arguments, check=False)
         assert run.returncode == 2

@@ -44,7 +44,7 @@ def test_under_horovods_launcher_with_mpi_no_tensorflow_is_needed():
 def test_alone():
     run = python("communicator_calls.py")
     check(run, 1, "Solo", tensorflow=False)
-    assert "a world of one" not in run.ranks[0].output  # what every user starts is no news
+    assert "a single process" not in run.ranks[0].output  # what every user starts is no news
     check(mpiexec("communicator_calls.py", world=1), 1, "Solo", tensorflow=False)
 
 

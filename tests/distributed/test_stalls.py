@@ -63,7 +63,7 @@ def test_a_rank_that_leaves_out_a_lookup_is_a_stall_in_which_both_ways_are_named
     run, seconds = stalled("skip", 2, "mpi", "3600", env={"XMC_TF_STALL_TIMEOUT": str(TIMEOUT)})
     assert seconds < TIMEOUT + 15
     assert_both_ways(line(run, 0), line(run, 1))
-    assert f"failed: the run is ended, as is asked for after {TIMEOUT} s\n" in run.ranks[0].output
+    assert f"failed: aborted after {TIMEOUT} s without progress (--stall-timeout)\n" in run.ranks[0].output
 
 
 def assert_both_ways(waits, leaves_out):

@@ -155,7 +155,7 @@ def test_nothing_reaches_min_df():
 
 @pytest.mark.parametrize("texts", [[], ["", "..."], ["a b", "c d"]])
 def test_no_words(texts):
-    with pytest.raises(InputError, match=rf"no word in {len(texts)} documents.*\n.*\n.*min_word_length"):
+    with pytest.raises(InputError, match=rf"no words in {len(texts)} documents.*\n.*\n.*min_word_length"):
         Tfidf.fit(texts)
 
 

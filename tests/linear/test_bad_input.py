@@ -80,7 +80,7 @@ TRAINING = {
     "X is a folder": ("-x", lambda c, d: d, ["is a folder", "a file"]),
     "X holds pickles": ("-x", lambda c, d: pickled(d / "X.npz"), ["pickled Python objects, which are never loaded"]),
     "X is a zip bomb": ("-x", lambda c, d: bomb(d / "X.npz"), ["X.npz", "unfolds to 4,294,967,294 bytes", "zip bomb"]),
-    "X is cut short": ("-x", lambda c, d: shorten(c / "X.npz", d / "X.npz"), ["X.npz", "damaged, cut short"]),
+    "X is cut short": ("-x", lambda c, d: shorten(c / "X.npz", d / "X.npz"), ["X.npz", "damaged, truncated"]),
     "ids out of range": (
         "-x",
         lambda c, d: (
@@ -101,7 +101,7 @@ TRAINING = {
         lambda c, d: with_entry(c / "Y.npz", d / "Y.npz", 5, 2, -1),
         ["Y.npz): row 5, column 2 (counted from 0) is -1", "above 0"],
     ),
-    "Y is empty": ("-y", lambda c, d: save(d / "Y.npz", np.zeros((90, 12))), ["no label at all", "no entry"]),
+    "Y is empty": ("-y", lambda c, d: save(d / "Y.npz", np.zeros((90, 12))), ["contain no label", "no entry"]),
     "Y is dense": ("-y", lambda c, d: np.save(d / "Y.npy", np.ones((90, 2))) or d / "Y.npy", ["not a sparse matrix"]),
     "no Y": ("-y", lambda c, d: "", ["lacks -y", "--help"]),
     "no model": ("-m", lambda c, d: "", ["lacks -m"]),
@@ -117,13 +117,13 @@ TRAINING = {
     "tree of other labels": (
         "-c",
         lambda c, d: save(d / "C.npz", np.eye(13, 4) + np.eye(13, 4, -4) + np.eye(13, 4, -8) + np.eye(13, 4, -12)),
-        ["C.npz is a tree over other labels", "12 labels", "13 labels"],
+        ["C.npz is a tree of other labels", "12 labels", "13 labels"],
     ),
     "a label in two clusters": ("-c", lambda c, d: save(d / "C.npz", np.ones((12, 2))), ["C.npz", "label"]),
     "label features of others": (
         "-f",
         lambda c, d: save(d / "Z.npz", np.ones((11, 4))),
-        ["Z.npz is not of these labels", "12 rows", "11 rows"],
+        ["Z.npz does not fit the labels", "12 rows", "11 rows"],
     ),
     "relevance of others": (
         ("--rel-mode", "induce", "-r"),
@@ -133,7 +133,7 @@ TRAINING = {
     "negatives of other clusters": (
         "-um",
         lambda c, d: save(d / "M.npz", np.ones((90, 7))),
-        ["M.npz is not of this tree's leaf clusters", "7 columns", "--code-path"],
+        ["M.npz does not fit the leaf clusters of the tree", "7 columns", "--code-path"],
     ),
     "negatives of other documents": ("-um", lambda c, d: save(d / "M.npz", np.ones((9, 1))), ["M.npz", "90", "9"]),
     "negatives of other labels": ("-uy", lambda c, d: save(d / "M.npz", np.ones((90, 7))), ["12 columns", "7 columns"]),
@@ -173,7 +173,7 @@ def test_training(case, corpus, tmp_path, capsys):
 
 TEXTS = {
     "texts and labels": (lambda c, d: text(d / "X.txt", "a b\n" * 89), ["X.txt", "Y.npz", "89", "90"]),
-    "no text": (lambda c, d: text(d / "X.txt", ""), ["X.txt is empty", "one document a line"]),
+    "no text": (lambda c, d: text(d / "X.txt", ""), ["X.txt is empty", "one document per line"]),
     "a matrix for a text": (lambda c, d: c / "X.npz", ["X.npz is no text", "-x"]),
     "gzip": (lambda c, d: text(d / "X.txt", b"\x1f\x8b12345"), ["a gzip file", "gunzip"]),
     "UTF-16": (lambda c, d: text(d / "X.txt", "a\n".encode("utf-16")), ["text in UTF-16", "iconv"]),
@@ -201,9 +201,9 @@ def test_both_texts_and_features(corpus, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        (["E.npy", "X.npz"], ["cannot be set side by side", "dense, sparse"]),
+        (["E.npy", "X.npz"], ["cannot be concatenated", "dense, sparse"]),
         (["X.npz", "X.npz"], ["sparse, sparse"]),
-        (["X.npz", "E.npy", "E.npy"], ["cannot be set side by side"]),
+        (["X.npz", "E.npy", "E.npy"], ["cannot be concatenated"]),
         (["X.npz", "short.npy"], ["not of the same documents", "90", "3"]),
     ],
 )
@@ -280,7 +280,7 @@ def other_ranker(m):
 
 MODELS = {
     "nothing there": (lambda m: shutil.rmtree(m), ["does not exist", "that training wrote"]),
-    "half copied": (lambda m: (m / "params.json").unlink(), ["params.json is missing", "copied in part"]),
+    "half copied": (lambda m: (m / "params.json").unlink(), ["params.json is missing", "folder is incomplete"]),
     "any folder": (
         lambda m: [shutil.rmtree(m), m.mkdir(), (m / "x").touch()],
         ["is no model", "the folder that training wrote"],
@@ -288,10 +288,10 @@ MODELS = {
     "half a JSON": (lambda m: shorten(m / "params.json", m / "params.json"), ["params.json is not JSON"]),
     "odd JSON": (lambda m: (m / "params.json").write_text("[]"), ["params.json does not hold"]),
     "odd value": (lambda m: edit(m / "params.json", nr_dense="7"), ["params.json: nr_dense is '7'"]),
-    "no rankers": (lambda m: shutil.rmtree(m / "ranker"), ["no folder of rankers", "ranker/param.json is missing"]),
+    "no rankers": (lambda m: shutil.rmtree(m / "ranker"), ["not a folder of rankers", "ranker/param.json is missing"]),
     "no tree": (lambda m: shutil.rmtree(m / "tree"), ["tree"]),
     "half a tree": (lambda m: (m / "tree" / "C1.npz").unlink(), ["C1.npz"]),
-    "no features": (lambda m: shutil.rmtree(m / "features"), ["features/ is missing", "copied in part"]),
+    "no features": (lambda m: shutil.rmtree(m / "features"), ["features/ is missing", "folder is incomplete"]),
     "half a feature file": (
         lambda m: [shorten(path, path) for path in (m / "features").iterdir() if path.suffix != ".json"],
         ["features"],
@@ -300,11 +300,11 @@ MODELS = {
     "names that are none": (lambda m: (m / "labels.txt").write_bytes(b"\xff\n" * 12), ["labels.txt is not UTF-8"]),
     "ranker of another": (
         other_ranker,
-        ["ranker/1.model", "its parents are not the nodes of the level above", "mixes two models"],
+        ["ranker/1.model", "its parents do not match the nodes of the level above", "files of two models"],
     ),
     "another's parameters": (
         lambda m: edit(m / "params.json", nr_labels=99),
-        ["does not belong to", "nr_labels 99", "12", "mixes two models"],
+        ["does not belong to", "nr_labels 99", "12", "files of two models"],
     ),
     "a weight file cut": (
         lambda m: shorten(m / LEVELS / "0.model" / "W.npz", m / LEVELS / "0.model" / "W.npz", 0.9),

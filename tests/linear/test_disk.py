@@ -177,7 +177,7 @@ DAMAGE = {
     "another C": (lambda m: put(m / ONE / "C.npz", np.ones((8, 3))), ["C.npz does not belong", "9 × 3", "8 × 3"]),
     "mixed": (
         lambda m: (put(m / ONE / "C.npz", np.eye(9, 5)), edit(m / ONE / "param.json", nr_codes=5)),
-        [ONE, "3 parents", "5", "mixes two models"],
+        [ONE, "3 parents", "5", "files of two models"],
     ),
     "two parents": (lambda m: put(m / ONE / "C.npz", np.eye(9, 3) + np.eye(9, 3, -1)), ["C.npz", "row", "2 parents"]),
     "NaN": (lambda m: put(m / ONE / "W.npz", np.full((13, 9), np.nan)), [f"{ONE}/W.npz", "row 0, column 0", "nan"]),
@@ -205,7 +205,7 @@ def test_damage_is_named(saved, damage):
 
 
 def test_no_folder_at_all(tmp_path):
-    with pytest.raises(InputError, match="nothing is no folder of rankers"):
+    with pytest.raises(InputError, match="nothing is not a folder of rankers"):
         XLinear.load(tmp_path / "nothing")
 
 

@@ -53,7 +53,7 @@ def test_a_k_out_of_reach_is_reported(caplog):
     model.warn_if_out_of_reach(None, 1)
     assert not caplog.records
     model.warn_if_out_of_reach(13, 2)
-    assert "with a beam of 2 nodes at most 12 labels" in caplog.text
+    assert "with a beam of 2 nodes, at most 12 labels" in caplog.text
     assert "fix: raise -b" in caplog.text
     model.warn_if_out_of_reach(20, None)
     assert "-k 20: the model has only 14 labels" in caplog.text

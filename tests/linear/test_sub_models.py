@@ -136,7 +136,7 @@ def test_parts_that_do_not_fit():
         (lambda: model.sub_model(5, 0), "a level from 0 to 2"),
         (lambda: XLinear.joined(top, children[1:]), "do not fit the model above"),
         (lambda: XLinear.joined(top, [(child, labels[1:]) for child, labels in children]), "sub-model 0 does not fit"),
-        (lambda: XLinear.joined(top, [(child, labels + 1) for child, labels in children]), "do not make up a whole"),
+        (lambda: XLinear.joined(top, [(child, labels + 1) for child, labels in children]), "are incomplete"),
     ]:
         with pytest.raises(InputError, match=said):
             call()

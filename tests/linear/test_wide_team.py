@@ -130,7 +130,7 @@ def test_one_that_is_gone_is_named_by_those_who_wait_for_it():
     left, gone = on_ranks(2, work)
     assert gone is None
     assert type(left) is ConnectionError  # a BrokenPipeError would pass for that of a reader of our output
-    assert "rank 1 on host1, with which this rank solves a problem, is gone" in str(left)
+    assert "rank 1 on host1, with which this rank solves a problem, has ended" in str(left)
 
 
 @pytest.mark.parametrize("has_called", [True, False])

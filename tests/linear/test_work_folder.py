@@ -52,6 +52,6 @@ def test_a_folder_of_somebody_elses_stays_as_it_is(tmp_path):
     path = work_path(tmp_path / "model")
     path.mkdir()
     (path / "letter.txt").write_text("dear")
-    with pytest.raises(InputError, match="is in the way"):
+    with pytest.raises(InputError, match="is needed for intermediate results"):
         open_work_folder(Solo(), tmp_path / "model", "key")
     assert (path / "letter.txt").read_text() == "dear"

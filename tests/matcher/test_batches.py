@@ -185,9 +185,9 @@ def test_a_finite_source_ends():
 
 
 def test_what_does_not_fit_is_said(store, sampler):
-    with pytest.raises(InputError, match="no such worker"):
+    with pytest.raises(InputError, match="no such rank"):
         batches_of(store, sampler, rank=2, size=2)
-    with pytest.raises(InputError, match="nothing to train on"):
+    with pytest.raises(InputError, match="no documents to train on"):
         batches_of(store, sampler, rows=np.empty(0, np.int64))
     tree = random_tree(5, depth=1)
     task = levels_of(tree, csr_matrix((3, tree.nr_labels), dtype=np.float32), max_match_clusters=99)[0]

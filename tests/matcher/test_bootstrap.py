@@ -131,7 +131,7 @@ def test_at_random(problem):
 
 def test_what_is_missing_is_said(problem):
     _, tasks, _ = problem
-    with pytest.raises(InputError, match="centroid needs the documents' vectors"):
+    with pytest.raises(InputError, match="centroid needs the embeddings of the documents"):
         bootstrap(head_of(tasks[0]), "centroid", task=tasks[0])
     with pytest.raises(InputError, match="bootstrap_method"):
         bootstrap(head_of(tasks[0]), "lineal", task=tasks[0])

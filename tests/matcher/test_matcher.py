@@ -175,7 +175,7 @@ def test_it_is_saved_and_loaded(data, trained, tmp_path):
 
 def test_a_folder_that_is_no_head_is_refused(trained):
     _, folder = trained
-    with pytest.raises(InputError, match="is no label head"):
+    with pytest.raises(InputError, match="is not a label head"):
         Matcher.load(folder / "work" / "level_1" / "done", CollectiveStrategy(Solo()))
 
 

@@ -92,7 +92,7 @@ def test_parameters_that_do_not_go_together(tmp_path):
     [
         ("{\n 'a': 1}", ["line 2, column 2", "is not JSON"]),
         ("", ["line 1, column 1", "not JSON"]),
-        ("[1]", ["holds no parameters"]),
+        ("[1]", ["contains no parameters"]),
         ('{"train_params": 3}', ["train_params is not a block"]),
         ('{"train_params": {"do_fine_tune": true, "do_fine_tune": false}}', ["do_fine_tune", "given twice"]),
         ("[" * 100_000, ["nested too deeply"]),

@@ -62,8 +62,8 @@ def test_a_key_that_cannot_be_done_is_named(key, value):
     [
         ("{", "is not JSON"),
         ("[" * 100_000, "nested too deeply"),
-        ("[]", "type is not one"),
-        ('{"type": "sklearntfidf", "kwargs": {}}', r"type is not one(.|\n)*received: 'sklearntfidf'"),
+        ("[]", "type is not supported"),
+        ('{"type": "sklearntfidf", "kwargs": {}}', r"type is not supported(.|\n)*received: 'sklearntfidf'"),
         ('{"type": "tfidf", "kwargs": []}', "kwargs is not an object"),
         ('{"type": "tfidf", "kwargs": {"max_features": 3}}', "unknown key max_features"),
         ('{"type": "tfidf", "kwargs": {"base_vect_configs": []}}', "must have one vectorizer"),

@@ -174,7 +174,7 @@ def test_a_matrix_in_pieces_and_wishes(corpus, tuned):
 
 def test_given_features_stand_before_the_vector(corpus, tmp_path, capsys):
     flags = ["-x", corpus / "X.trn.npz", "--no-fine-tune", "-tt", corpus / "X.tst.txt", "-yt", corpus / "Y.tst.npz"]
-    with pytest.raises(InputError, match="not of one kind"):
+    with pytest.raises(InputError, match="same kind of features"):
         run_train(corpus, tmp_path / "m", *flags)
     flags += ["-xt", corpus / "X.tst.npz", "--fix-clustering", "--layout", "pecos"]
     model = run_train(corpus, tmp_path / "m", *flags)
@@ -196,7 +196,7 @@ def test_text_alone(corpus, tmp_path):
     assert (model.ranker.nr_sparse, model.ranker.nr_dense) == (0, 16)
     texts, _ = texts_and_labels(corpus, "tst")
     assert np.diff(model.predict(texts).indptr).max() == 5
-    with pytest.raises(InputError, match="makes its features itself"):
+    with pytest.raises(InputError, match="computes its features from the texts"):
         model.predict(texts, load_matrix(corpus / "X.tst.npz"))
 
 

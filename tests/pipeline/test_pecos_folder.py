@@ -114,7 +114,7 @@ def test_command_lines(pecos, tmp_path, capsys):
     capsys.readouterr()
     show.main([str(pecos.folder), "--depth", "1"])
     assert capsys.readouterr().out.splitlines()[0] == f"{LABELS} labels"
-    with pytest.raises(InputError, match="trained on features beside the texts"):
+    with pytest.raises(InputError, match="trained on texts and features"):
         predict.main([*common, "-o", str(tmp_path / "P.npz")])
 
 
@@ -254,5 +254,5 @@ def test_trees_of_rankers(pecos, tmp_path):
     assert list(tree.level_sizes) == [1, CLUSTERS, LABELS]
     (tmp_path / "ranker").mkdir()
     (tmp_path / "ranker" / "param.json").write_text("{}")
-    with pytest.raises(InputError, match="holds no label tree"):
+    with pytest.raises(InputError, match="contains no label tree"):
         load_chain(tmp_path)

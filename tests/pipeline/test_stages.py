@@ -105,7 +105,7 @@ def test_a_damaged_record_counts_as_none(tmp_path):
 def test_another_folder_is_not_taken_for_a_work_folder(tmp_path):
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "to.txt").write_text("dear")
-    with pytest.raises(InputError, match="is no work folder"):
+    with pytest.raises(InputError, match="is not a work folder"):
         Stages(tmp_path / "letters", Solo())
     assert (tmp_path / "letters" / "to.txt").read_text() == "dear"
 

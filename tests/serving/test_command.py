@@ -80,9 +80,9 @@ def test_smaller_weights_say_what_they_cost(model, files, tmp_path, capsys, prec
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-o", "served/new"], "a server takes only folders whose name is a number"),
+        (["-o", "served/new"], "the last part must be the version, a number"),
         (["-o", "1", "-k", "0"], "only_topk must be at least 1"),
-        (["-o", "1", "-y", "Y.npz"], "-y gives labels of texts that are not given"),
+        (["-o", "1", "-y", "Y.npz"], "-y needs the texts of these labels"),
         (["-o", "1", "-t", "../X.txt", "--warmup", "5000"], "5,000 warm-up requests cannot be written"),
     ],
 )

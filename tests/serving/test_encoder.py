@@ -108,7 +108,7 @@ def test_the_mean_of_head_and_rankers(tuned, corpus, tmp_path):
 def test_other_ensembles_are_not_exported(tuned):
     tuned.facts["ensemble_method"] = "round_robin"
     try:
-        with pytest.raises(InputError, match="answers by round_robin, which an exported one cannot"):
+        with pytest.raises(InputError, match="answers by round_robin, which an export cannot"):
             parts_of(tuned)
     finally:
         tuned.facts["ensemble_method"] = "average"

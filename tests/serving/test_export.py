@@ -310,10 +310,10 @@ def test_impossible_settings_are_refused(settings, message):
     ("make", "message"),
     [
         (lambda folder: None, "does not exist"),
-        (lambda folder: folder.mkdir(), "is no exported model"),
+        (lambda folder: folder.mkdir(), "is not an exported model"),
         (lambda folder: TextRanker.save(_the_model(), folder), "is a trained model, not an exported one"),
         (lambda folder: _broken(folder), "cannot be loaded"),
-        (lambda folder: _of_something_else(folder), "is a SavedModel of something else"),
+        (lambda folder: _of_something_else(folder), "is a SavedModel of another program"),
     ],
 )
 def test_folders_that_hold_no_exported_model_are_named(make, message, tmp_path, model, monkeypatch):

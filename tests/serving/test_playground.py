@@ -86,7 +86,7 @@ def test_labels_come_with_scores_and_paths(model, exported):
         ("POST", "/ask", "{}", {**_JSON, "Content-Length": "x"}, 400, "not a number"),
         ("POST", "/ask", "{}", {**_JSON, "Content-Length": "9" * 5000}, 413, "too long"),
         ("POST", "/ask", "{}", {**_JSON, "Transfer-Encoding": "chunked"}, 411, "Content-Length"),
-        ("POST", "/ask", "{}", {**_JSON, "Origin": "http://evil.example"}, 403, "itself alone"),
+        ("POST", "/ask", "{}", {**_JSON, "Origin": "http://evil.example"}, 403, "requests only from itself"),
         ("GET", "/ask", None, {}, 405, "POST alone"),
         ("POST", "/about", "{}", _JSON, 405, "GET, HEAD alone"),
         ("DELETE", "/", None, {}, 405, "GET, HEAD alone"),

@@ -124,11 +124,11 @@ def test_faults_of_the_folder_are_named(folder, tmp_path):
     assert "FOLDER/config.json is not JSON" in broken(lambda copy: (copy / "config.json").write_text("{len: 3}"))
     assert "FOLDER/config.json is not JSON" in broken(lambda copy: (copy / "config.json").write_bytes(b"\xff\xfe"))
     for text in ("{}", "[3]", '{"len": 0}', '{"len": true}', '{"len": "3"}'):
-        assert "does not say how deep" in broken(lambda copy, text=text: (copy / "config.json").write_text(text))
+        assert "does not give the depth" in broken(lambda copy, text=text: (copy / "config.json").write_text(text))
     assert "more matrices than config.json says" in broken(lambda copy: (copy / "config.json").write_text('{"len": 2}'))
-    assert "holds no label tree" in broken(lambda copy: (copy / "config.json").unlink())
+    assert "contains no label tree" in broken(lambda copy: (copy / "config.json").unlink())
     assert "FOLDER/C1.npz" in broken(lambda copy: (copy / "C1.npz").write_bytes(b"PK\x03\x04 cut off"))
-    assert "does not begin with one root" in broken(
+    assert "does not start with one root" in broken(
         lambda copy: sp.save_npz(copy / "C0.npz", sp.csc_matrix(np.ones((2, 2))))
     )
 

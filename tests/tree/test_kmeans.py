@@ -260,7 +260,7 @@ def test_columns_beyond_two_billion_are_numbered_anew():
 
 
 def test_no_labels_are_refused():
-    with pytest.raises(InputError, match="no labels to build a tree of"):
+    with pytest.raises(InputError, match="no labels to build a tree from"):
         build_tree(np.zeros((0, 3), np.float32))
 
 

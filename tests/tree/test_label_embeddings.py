@@ -156,7 +156,7 @@ def test_convex_combination_of_both_kinds_goes_part_by_part():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("tfidf", X, Y), "no such label embedding"),
+        (("tfidf", X, Y), "unknown label embedding"),
         (("pifa", X, Y.toarray()), "label matrix is not sparse"),
         (("pifa", None, Y), "pifa needs the features"),
         (("pifa", sparse(49), Y), "not of the same documents"),
@@ -166,8 +166,8 @@ def test_convex_combination_of_both_kinds_goes_part_by_part():
         (("pifa_lf_convex_combine", Features(X, dense(50)), Y, dense(12, 46)), "cannot be combined"),
         (("pifa_lf_convex_combine", X, Y, sparse(12), 1.5), "alpha is out of range"),
         (("pifa_lf_convex_combine", X, Y, sparse(12), np.full(12, np.nan)), "alpha is out of range"),
-        (("pifa_lf_convex_combine", X, Y, sparse(12), np.full(11, 0.5)), "neither a number nor one number a label"),
-        (("pifa_lf_convex_combine", X, Y, sparse(12), "half"), "neither a number nor one number a label"),
+        (("pifa_lf_convex_combine", X, Y, sparse(12), np.full(11, 0.5)), "alpha has the wrong shape"),
+        (("pifa_lf_convex_combine", X, Y, sparse(12), "half"), "alpha has the wrong shape"),
     ],
 )
 def test_what_does_not_fit_is_said(arguments, message):

@@ -118,7 +118,7 @@ def test_a_chain_with_shared_memory_is_left_alone():
     ("chain", "message"),
     [
         ([], "cluster chain is empty"),
-        ([matrix([0, 1], 2)], "does not begin with one root"),
+        ([matrix([0, 1], 2)], "does not start with one root"),
         ([matrix([0, 0], 1), matrix([0, 0, 2], 3)], "matrices 0 and 1 of the cluster chain do not fit"),
         ([matrix([0, 0], 1), matrix([0, 1], 2) * 0], "label 0 has no parent in matrix 1"),
         ([csc_matrix([[1.0], [0.0]]), matrix([0, 1], 2)], "node 1 of level 1 has no parent in matrix 0"),
@@ -136,7 +136,7 @@ def test_bad_chains_are_named(chain, message):
     [
         ((), [], "tree is empty"),
         (([0, 0],), [], "tree is empty"),
-        (([0, 1, 2],), [0, 1], "does not begin with one root"),
+        (([0, 1, 2],), [0, 1], "does not start with one root"),
         (([0, 2], [0, 2, 4]), [0, 1, 2], "splits of level 1 do not cover"),
         (([0, 2], [0, 2, 1]), [0], "splits of level 1 do not cover"),
         (([0, 2], [1, 2, 3]), [0, 1, 2], "splits of level 1 do not cover"),
@@ -144,8 +144,8 @@ def test_bad_chains_are_named(chain, message):
         (([0, 3],), [0, 1, 3], "label 2 is not in the tree"),
         (([0, 3],), [-1, 0, 1], "label 2 is not in the tree"),
         (([0, 2], [0, 1, 3]), [0, 2, 1], "labels of leaf cluster 1 are not in ascending order"),
-        (([0, 2],), [0.0, 1.0], "labels of the tree are no list of whole numbers"),
-        (([[0, 2]],), [0, 1], "splits of level 0 are no list of whole numbers"),
+        (([0, 2],), [0.0, 1.0], "labels of the tree are not a list of whole numbers"),
+        (([[0, 2]],), [0, 1], "splits of level 0 are not a list of whole numbers"),
     ],
 )
 def test_what_is_no_tree_is_refused(splits, labels, message):

@@ -138,22 +138,22 @@ def _make_room(folder: Path, communicator: Communicator) -> str:
 def _check_tables(tables: Sequence[ShardedTable], data: Path) -> None:
     if not data.is_dir():
         raise InputError(
-            f"{data}, which rank 0 has made, is not seen here",
+            f"{data}, which rank 0 created, does not exist on this rank",
             expected="a folder that all hosts share",
-            fix="put checkpoints on the shared file system, under the same path everywhere",
+            fix="put checkpoints on a shared file system, at the same path on all hosts",
         )
     names = [table.name for table in tables]
     if doubled := {name for name in names if names.count(name) > 1}:
-        raise InputError(f"two tables are called {min(doubled)!r}", expected="a name of its own for each")
+        raise InputError(f"two tables have the name {min(doubled)!r}", expected="a name of its own for each")
     for table in tables:
         low, high = table.partition.bounds[table.rank : table.rank + 2]
         for part, variable in {VALUES: table.variable, **table.slots}.items():
             if len(variable.shape) == 0 or variable.shape[0] != high - low:
                 raise InputError(
-                    f"table {table.name!r}, {part}: one entry a row is what a checkpoint can move between ranks",
+                    f"table {table.name!r}, {part}: a checkpoint can only store arrays with one entry per row",
                     expected=f"{high - low} rows",
                     received=f"shape {tuple(variable.shape)}",
-                    fix="give what is not by row to extra=",
+                    fix="pass arrays that are not per row as extra=",
                 )
 
 
@@ -191,10 +191,10 @@ def _finish(
         for table in tables:
             if set(theirs.get(table.name, {})) != set(everybodys[0][table.name]) or len(theirs) != len(tables):
                 raise InputError(
-                    f"ranks 0 and {rank} differ in what they have of table {table.name!r}",
+                    f"ranks 0 and {rank} have different arrays for table {table.name!r}",
                     expected=f"{sorted(everybodys[0][table.name])}",
                     received=f"{sorted(theirs.get(table.name, {}))}",
-                    fix="make the same tables and optimizers on all ranks before saving",
+                    fix="create the same tables and optimizers on all ranks before saving",
                 )
     saved = {}
     for table in tables:
@@ -223,24 +223,24 @@ def _parts_of(
         raise InputError(
             f"{folder} has no table {table.name!r}",
             expected=f"one of {sorted(manifest.tables)}",
-            fix="give the table the name that it was saved under",
+            fix="give the table the name under which it was saved",
         )
     if (saved.rows, saved.dim) != (table.rows, table.dim):
         raise InputError(
             f"{folder}: table {table.name!r} was saved with another shape",
             expected=f"({table.rows}, {table.dim}), as the model has it",
             received=f"({saved.rows}, {saved.dim})",
-            fix="make the model as it was made when it was saved",
+            fix="create the model as it was when it was saved",
         )
     parts = [(table, saved.values, table.variable)]
     if not slots:
         return parts
     if lacking := sorted(set(table.slots) - set(saved.slots)):
         raise InputError(
-            f"{folder}: nothing was saved of slot {lacking[0]!r} of table {table.name!r}",
+            f"{folder}: no values were saved for slot {lacking[0]!r} of table {table.name!r}",
             expected=f"the slots {sorted(table.slots)}",
             received=f"{sorted(saved.slots)}",
-            fix="take the optimizer that it was trained with, or begin a new one after loading with slots=False",
+            fix="use the optimizer of the training, or load with slots=False and start a new one",
         )
     parts += [(table, shards, table.slot(name)) for name, shards in saved.slots.items()]
     for _, shards, variable in parts:

@@ -175,7 +175,7 @@ def _mpi(reason: str) -> Communicator:
 def _alone_among_many(reason: str, package: str, error: ImportError) -> InputError:
     # Going on as a world of one would make every rank train, and overwrite, the whole model.
     return InputError(
-        f"this is one of several processes ({reason}), but they cannot talk to one another",
+        f"this is one of several processes ({reason}), but they cannot communicate",
         expected=f"{package}, installed for {sys.executable}",
         received=f"{type(error).__name__}: {error}",
         fix="install xmc_tf with its extra 'distributed', or start one process without horovodrun or mpiexec",

@@ -146,7 +146,7 @@ class Estimator:
     def _train(self, input_fn: InputFn, max_steps: int, eval_spec: EvalSpec | None) -> int:
         step = self._load(optimizer=True)
         if step >= max_steps:
-            log.info("%s has made %d steps of %d: nothing to train", self.model_dir, step, max_steps)
+            log.info("%s: %d of %d steps are done: nothing to train", self.model_dir, step, max_steps)
             return step
         batches = getattr(self.model.optimizer, "batches_per_step", 1)
         data = self._data(input_fn).repeat().skip(step * batches)
@@ -205,9 +205,9 @@ class Estimator:
             ranks = self.strategy.communicator.allgather((batch is not None, last is not None))
             if without := [rank for rank, (_, had_one) in enumerate(ranks) if not had_one]:
                 raise InputError(
-                    f"ranks {without} have nothing to evaluate on",
+                    f"ranks {without} have no batch to evaluate",
                     expected="a batch for every rank",
-                    fix="make the batches smaller, or take fewer ranks",
+                    fix="use smaller batches or fewer ranks",
                 )
             if not any(has_one for has_one, _ in ranks):
                 return
@@ -220,7 +220,7 @@ class Estimator:
         if self._loaded not in ("all", "all" if optimizer else "model"):
             if has_checkpoint(self.checkpoint, communicator):
                 step = load_training(self.checkpoint, self.model, communicator, optimizer=optimizer)
-                log.info("going on from step %d of %s", step, self.checkpoint)
+                log.info("resuming from step %d of %s", step, self.checkpoint)
             self._loaded = "all" if optimizer else "model"
         return int(self.model.optimizer.iterations)
 

@@ -142,7 +142,7 @@ class Exchange(ABC):
         if counts.shape != (self.size,) or (counts < 0).any() or counts.sum() != len(array):
             raise InputError(
                 "alltoall_array: send_counts",
-                expected=f"{self.size} numbers, one a rank, that add up to the {len(array)} rows",
+                expected=f"{self.size} numbers, one per rank, that add up to the {len(array)} rows",
                 received=str(counts.tolist()),
             )
         width = _row_bytes(array)
@@ -244,7 +244,7 @@ def _plain(array: np.ndarray, rows: bool = False) -> np.ndarray:
     given = np.asarray(array)
     if given.dtype.hasobject or (rows and given.ndim == 0):
         raise InputError(
-            "this cannot be moved as an array",
+            "this value cannot be sent as an array",
             expected="numbers" + (" in at least one dimension" if rows else ""),
             received=f"{given.dtype} of shape {given.shape}",
         )

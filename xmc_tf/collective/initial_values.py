@@ -97,7 +97,7 @@ def _draw(initializer: tf_keras.initializers.Initializer, name: str, rows: int, 
     if isinstance(initializer, tf_keras.initializers.VarianceScaling):
         return _variance_scaling(initializer, rows, dim)
     raise InputError(
-        f"table {name!r}: {type(initializer).__name__} cannot give the values of some rows alone",
+        f"table {name!r}: {type(initializer).__name__} cannot compute the values of single rows",
         expected="RandomUniform, RandomNormal, TruncatedNormal, VarianceScaling (Glorot, He, LeCun), Zeros, Ones or "
         "Constant of tf_keras, a matrix, or a function from row numbers to values",
         received=type(initializer).__name__,

@@ -39,7 +39,7 @@ class ShardedEmbedding(tf_keras.layers.Embedding):
                 raise InputError(
                     f"embedding {layer.name!r} has {option}, which a sharded one cannot have",
                     expected="an Embedding without it (weight decay is the optimizer's)",
-                    fix="leave it out, or make the layer outside of embedding_scope()",
+                    fix="leave it out, or create the layer outside embedding_scope()",
                 )
         layer.__class__ = cls
         layer._make_table, layer._wire = make, wire

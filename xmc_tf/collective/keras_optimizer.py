@@ -259,4 +259,4 @@ def _check(inner: tf_keras.optimizers.Optimizer, reduction: str, accumulate: int
             fix="use global_clipnorm, which is one norm over all that is trained",
         )
     if inner.use_ema:
-        raise InputError("averages of the weights (use_ema) are not kept for sharded tables", fix="leave use_ema out")
+        raise InputError("averages of the weights (use_ema) are not supported for sharded tables", fix="omit use_ema")

@@ -91,7 +91,7 @@ def read_manifest(folder: str | Path) -> Manifest:
                 f"{path} has another version",
                 expected=f"{VERSION}",
                 received=f"{version}",
-                fix="a newer xmc_tf has written it: take that one",
+                fix="use the newer xmc_tf that wrote it",
             )
         tables = {name: _table(entry) for name, entry in content.pop("tables").items()}
         replicated = (_packed if version == VERSION else _one_a_file)(content.pop("replicated"))
@@ -119,12 +119,12 @@ def check_ranges(where: str, name: str, rows: int, shards: Sequence[ShardFile]) 
                 f"{where}: table {name!r}: {shard.file} does not follow the file before it",
                 expected=f"rows from {at} on",
                 received=f"rows {shard.start} to {shard.stop - 1}",
-                fix="do all ranks of this training agree on the partition?",
+                fix="use the same partition on all ranks of the training",
             )
         at = shard.stop
     if at != rows:
         raise InputError(
-            f"{where}: the files of table {name!r} end too soon", expected=f"{rows} rows", received=f"{at} rows"
+            f"{where}: the files of table {name!r} end too early", expected=f"{rows} rows", received=f"{at} rows"
         )
 
 

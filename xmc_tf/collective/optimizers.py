@@ -168,10 +168,10 @@ def like_keras(optimizer: tf_keras.optimizers.Optimizer) -> RowSGD | RowAdagrad 
     if kind in (tf_keras.optimizers.Adam, tf_keras.optimizers.AdamW) and not special:
         return RowAdam(rate, config["beta_1"], config["beta_2"], config["epsilon"], decay)
     raise InputError(
-        "no row-wise form of this optimizer for sharded tables",
+        "this optimizer does not support sharded tables",
         expected="SGD, Adagrad, Adam or AdamW (without amsgrad and adaptive_epsilon) of tf_keras.optimizers",
         received=" with ".join([kind.__name__, *special]),
-        fix="give the tables one of their own: strategy.optimizer(yours, table_optimizer=RowAdam(1e-3))",
+        fix="give the tables their own optimizer: strategy.optimizer(yours, table_optimizer=RowAdam(1e-3))",
     )
 
 

@@ -122,7 +122,7 @@ def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
                 wrong |= _fill(file, block) != high - low or saved.checksums[number : number + 1] != [zlib.crc32(block)]
         if wrong:
             raise InputError(
-                f"{folder / saved.file}, array {name!r}: not what was saved",
+                f"{folder / saved.file}, array {name!r}: the content has changed since it was saved",
                 expected=f"the checksum that {folder.parent.name}'s manifest has for it",
                 fix="the file was damaged, or comes from another checkpoint: copy the whole checkpoint again",
             )
@@ -139,7 +139,7 @@ def _check_place(folder: Path, packed: Packed, name: str, saved: SavedArray) -> 
         whole = False
     if not whole:
         raise InputError(
-            f"{folder / str(saved.file)}, array {name!r}: not what was saved",
+            f"{folder / str(saved.file)}, array {name!r}: the content has changed since it was saved",
             expected="a place inside the file",
             received=f"shape {saved.shape}, type {saved.dtype} from byte {saved.offset} on",
             fix="the manifest was damaged: copy the whole checkpoint again",

@@ -41,8 +41,8 @@ class Partition:
         whole = given.dtype.kind in "iu" and given.ndim == 1 and len(given) > 1
         if not whole or given[0] != 0 or (given[1:] < given[:-1]).any():
             raise InputError(
-                "these are no bounds of ranges",
-                expected="a list of whole numbers that begins with 0 and never falls, one more than there are ranks",
+                "these are not bounds of ranges",
+                expected="an ascending list of whole numbers from 0, with one more entry than there are ranks",
                 received=f"{given.dtype} of shape {given.shape}: {np.array2string(given, threshold=12)}",
             )
         bounds = given.astype(np.int64)
@@ -79,7 +79,7 @@ class Partition:
         """
         ids = np.asarray(ids)
         if ids.size and ids.dtype.kind not in "iu":
-            raise InputError("rows are asked for by number", expected="whole numbers", received=f"{ids.dtype}")
+            raise InputError("row numbers have the wrong type", expected="whole numbers", received=f"{ids.dtype}")
         outside = ids[(ids < 0) | (ids >= self.rows)]
         if outside.size:
             few = ", ".join(str(row) for row in outside.ravel()[:5])
@@ -119,7 +119,7 @@ def even_rows(rows: int, size: int) -> Partition:
     """
     _check_size(size)
     if rows < 0:
-        raise InputError("a number of rows below zero", received=str(rows))
+        raise InputError("the number of rows is negative", received=str(rows))
     return Partition(np.array([rows * rank // size for rank in range(size + 1)], dtype=np.int64))
 
 
@@ -153,7 +153,7 @@ def balanced(
 
 def _check_size(size: int) -> None:
     if size < 1:
-        raise InputError("rows are spread over ranks", expected="at least one rank", received=str(size))
+        raise InputError("the number of ranks is too small", expected="at least one rank", received=str(size))
 
 
 def _whole_weights(weights: np.ndarray) -> np.ndarray:

@@ -49,7 +49,7 @@ def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communi
         raise InputError(
             f"{len(differing)} of {len(replicated)} replicated variables differ from rank 0's",
             received="\n            ".join(differing[:10]),
-            fix="make the model inside strategy.scope(), and update it through strategy.optimizer(...) alone",
+            fix="create the model inside strategy.scope(), and update it only with strategy.optimizer(...)",
         )
     return len(replicated)
 

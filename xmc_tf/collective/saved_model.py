@@ -151,7 +151,7 @@ def _signature_of(model: tf_keras.Model) -> Signature:
     """How a Keras model is called."""
     if not model.built or getattr(model, "inputs", None) is None:
         raise InputError(
-            f"model {model.name!r} does not say what it is called with",
+            f"model {model.name!r} has no known inputs",
             expected="a model with symbolic inputs",
             received="a subclassed model",
             fix="give signatures={'serving_default': Signature(function, inputs)}",
@@ -191,7 +191,7 @@ def _traced(name: str, signature: Signature) -> tf.types.experimental.ConcreteFu
     operations |= {node.op for function in definition.library.function for node in function.node_def}
     if foreign := sorted(operation for operation in operations if operation.startswith("Horovod")):
         raise InputError(
-            f"signature {name!r} talks to other ranks",
+            f"signature {name!r} communicates with other ranks",
             expected="a function that one process can run",
             received=f"operations {foreign}",
             fix="call no collective in it, and no tf.function that was already used in training: give the function "

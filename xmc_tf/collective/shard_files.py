@@ -118,7 +118,7 @@ def read_rows(folder: Path, shard: ShardFile, start: int, stop: int, put: Callab
             or zlib.crc32(numbers.view(np.uint8).data) != shard.checksums[low // shard.block_rows]
         ):
             raise InputError(
-                f"{path}, rows {low} to {high - 1} of the file: not what was saved",
+                f"{path}, rows {low} to {high - 1} of the file: the content has changed since it was saved",
                 expected=f"the checksum that {folder.parent.name}'s manifest has for them",
                 fix="the file was damaged, or comes from another checkpoint: copy the whole checkpoint again",
             )
@@ -146,7 +146,7 @@ def check_length(path: Path, length: int) -> None:
         raise InputError(
             f"{path} is missing",
             expected="every file that the checkpoint's manifest names",
-            fix="copy the whole checkpoint again; with several hosts its folder must be one that all of them see",
+            fix="copy the whole checkpoint again; with several hosts, the folder must be on a shared disk",
         )
     if (found := path.stat().st_size) != length:
         raise InputError(

@@ -15,7 +15,7 @@ class Solo(Exchange):
         super().__init__(rank=0, size=1, local_rank=0)
 
     def __str__(self) -> str:
-        return "a world of one"
+        return "a single process"
 
     def barrier(self) -> None:
         """Nobody to wait for."""

@@ -306,8 +306,8 @@ def _check_horovod(communicator: Communicator) -> None:
     hvd = horovod_ops.horovod()
     if (hvd.rank(), hvd.size()) != (communicator.rank, communicator.size):
         raise InputError(
-            "Horovod and the communicator do not speak of the same world",
+            "Horovod and the communicator have different ranks",
             expected=f"rank {communicator.rank} of {communicator.size}",
             received=f"rank {hvd.rank()} of {hvd.size()}",
-            fix="start all workers with one horovodrun or one mpiexec",
+            fix="start all ranks with one horovodrun or one mpiexec",
         )

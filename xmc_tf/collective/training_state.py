@@ -72,7 +72,7 @@ def load_training(
                 f"{folder} does not fit the model: {name} ({variable.name})",
                 expected=f"shape {tuple(variable.shape)}",
                 received="nothing of that name" if value is None else f"shape {tuple(value.shape)}",
-                fix="make and compile the model as it was when the checkpoint was written",
+                fix="create and compile the model as it was when the checkpoint was written",
             )
     for name, variable in targets.items():
         variable.assign(tf.cast(found[name], variable.dtype))

@@ -31,10 +31,10 @@ class EventFile:
             from tensorboard.summary.writer.record_writer import RecordWriter
         except ImportError as error:
             raise InputError(
-                "no scalars can be written for TensorBoard",
+                "the log files for TensorBoard cannot be written",
                 expected="the package tensorboard",
                 received=f"{type(error).__name__}: {error}",
-                fix="pip install tensorboard, or leave --logdir out",
+                fix="pip install tensorboard, or omit --logdir",
             ) from None
         self._event, self._summary = event_pb2.Event, summary_pb2.Summary
         folder = Path(folder)

@@ -26,10 +26,10 @@ def read_header(path: Path, format: str, version: int, *, of: str, fix: str) -> 
         )
     header: dict[str, Any] = read_json(path, expected="the file as it was saved", fix=fix)
     if header.get("format") != format:
-        raise InputError(f"{path} does not hold what it should", expected=f'"format": "{format}"', fix=fix)
+        raise InputError(f"{path} has unexpected content", expected=f'"format": "{format}"', fix=fix)
     if header.get("version") != version:
         raise InputError(
-            f"{path} has a version that is unknown here",
+            f"{path} has an unknown version",
             expected=str(version),
             received=repr(header.get("version")),
             fix=f"read it with the version of xmc_tf that wrote it, or {fix.rsplit(' or ', 1)[-1]}",

@@ -111,7 +111,7 @@ def check_model(folder: str | Path) -> ModelCheck:
         raise InputError(
             f"{folder} is not a model" if folder.exists() else f"{folder} does not exist",
             expected="a model (params.json), a PECOS model (param.json and ranker/), or an export (saved_model.pb)",
-            fix="give the folder that training wrote with -m, or an export such as served/1",
+            fix="use the folder that training wrote (-m), or an export such as served/1",
         )
     header = ABOUT if kind is EXPORT_KIND else MODEL_HEADER
     problem, records = "", None

@@ -12,6 +12,6 @@ def thread_count(threads: int) -> int:
         return len(os.sched_getaffinity(0))
     if threads > MOST_THREADS:
         raise InputError(
-            "too many threads", expected=f"at most {MOST_THREADS:,}, or -1 for one a core", received=f"{threads:,}"
+            "too many threads", expected=f"at most {MOST_THREADS:,}, or -1 for one per core", received=f"{threads:,}"
         )
     return threads

@@ -47,7 +47,7 @@ def check_pair(first: Any, second: Any, first_name: str = "X", second_name: str 
             f"{first_name} and {second_name} are not of the same documents",
             expected=f"as many documents in {second_name} as in {first_name}, {rows:,}",
             received=f"{others:,}",
-            fix="make both from the same documents in the same order, so that the same rows belong together",
+            fix="compute both from the same documents in the same order",
         )
 
 
@@ -81,7 +81,7 @@ def check_training_input(
     called = _called(files)
     check_labels(Y, called["Y"], loaded)
     if X is None and texts is None:
-        raise InputError("there is nothing to learn from", expected="texts, features or both", received="neither")
+        raise InputError("there are no training inputs", expected="texts, features or both", received="neither")
     if texts is not None:
         check_pair(texts, Y, called["texts"], called["Y"])
     if X is not None:
@@ -92,7 +92,7 @@ def check_training_input(
             f"{called['names']} and {called['Y']} do not fit together",
             expected=f"a name for each of the {Y.shape[1]:,} labels (columns)",
             received=f"{len(names):,} names",
-            fix="name i must be that of column i",
+            fix="name i must belong to column i",
         )
     idle = int(Y.shape[1] - np.count_nonzero(_entries(Y, axis=0)))
     bare = int(Y.shape[0] - np.count_nonzero(_entries(Y, axis=1)))
@@ -111,7 +111,7 @@ def check_prediction_input(X: Any, nr_features: int, name: str = "the features X
             f"{name} do not fit the model",
             expected=f"{nr_features:,} features (columns), as in training",
             received=f"{X.shape[1]:,}",
-            fix="make them with the same vectorizer, fitted once on the training texts",
+            fix="compute them with the vectorizer that was fitted on the training texts",
         )
 
 
@@ -120,10 +120,10 @@ def check_validation_input(Y: Any, nr_labels: int, name: str = "the labels Y") -
     check_labels(Y, name)
     if Y.shape[1] != nr_labels:
         raise InputError(
-            f"{name} do not fit the training's labels",
+            f"{name} do not fit the labels of the training",
             expected=f"{nr_labels:,} labels (columns), as in training",
             received=f"{Y.shape[1]:,}",
-            fix="column i must be the same label in both; give the matrix its full shape when making it",
+            fix="column i must be the same label in both; create the matrix with its full shape",
         )
 
 
@@ -140,10 +140,10 @@ def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> No
         _check_sparse(Y, name, "labels")
     if not Y.nnz:
         raise InputError(
-            f"{name} hold no label at all",
+            f"{name} contain no label",
             expected="documents (rows) by labels (columns), at least one entry",
             received=f"{Y.shape[0]:,} rows, {Y.shape[1]:,} columns, no entry",
-            fix="check how the matrix was made",
+            fix="check how the matrix was computed",
         )
     if (least := Y.data.min()) <= 0:
         entry = int(np.argmax(Y.data <= 0))
@@ -153,7 +153,7 @@ def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> No
             f"{name}: row {row:,}, column {column:,} (counted from 0) is {Y.data[entry]:g}",
             expected="values above 0: 1, or how relevant the label is; no entry for labels that do not apply",
             received=f"values from {least:g}",
-            fix="Y.data = abs(Y.data), or Y.data[Y.data < 0] = 0, as is meant; then Y.eliminate_zeros()",
+            fix="Y.data = abs(Y.data), or Y.data[Y.data < 0] = 0, whichever is right; then Y.eliminate_zeros()",
         )
 
 
@@ -181,7 +181,7 @@ def check_features(X: Any, name: str = "the features X", loaded: bool = False) -
             f"{name} are empty",
             expected="at least one document (row) and one feature (column)",
             received=f"{X.shape[0]:,} rows, {X.shape[1]:,} columns",
-            fix="check how the matrix was made; a min_df that is too high leaves no features",
+            fix="check how the matrix was computed; a min_df that is too high leaves no features",
         )
 
 
@@ -193,10 +193,10 @@ def check_code_matrix(C: Any, nr_labels: int, name: str = "the code matrix C") -
     if C.shape[0] != nr_labels:
         raise InputError(
             f"{name} does not fit the labels",
-            expected=f"{nr_labels:,} rows, one a label",
+            expected=f"{nr_labels:,} rows, one per label",
             received=f"{C.shape[0]:,} rows, {C.shape[1]:,} columns",
             fix="rows are labels and columns are clusters"
-            + ("; this one is the other way round" if C.shape[1] == nr_labels else ""),
+            + ("; this matrix is transposed" if C.shape[1] == nr_labels else ""),
         )
     clusters = _entries(C, axis=1)
     if (wrong := np.flatnonzero(clusters != 1)).size:

@@ -27,7 +27,7 @@ def load_features(paths: Sequence[str | Path], *, looks: Looks = ALONE) -> Featu
         return as_features(parts[0])
     if len(parts) != 2 or not issparse(parts[0]) or issparse(parts[1]):
         raise InputError(
-            f"{', '.join(map(str, paths))} cannot be set side by side",
+            f"{', '.join(map(str, paths))} cannot be concatenated",
             expected="one matrix, or a sparse one (.npz) and a dense one (.npy) in this order",
             received=", ".join("sparse" if issparse(part) else "dense" for part in parts),
         )

@@ -38,7 +38,7 @@ class Features:
                 "the sparse and the dense features are not of the same documents",
                 expected="as many rows in the one as in the other",
                 received=f"{self.sparse.shape[0]:,} sparse rows and {self.dense.shape[0]:,} dense rows",
-                fix="make both from the same file of texts",
+                fix="compute both from the same texts",
             )
 
     @property

@@ -28,7 +28,7 @@ def load_names(path: str | Path, count: int | None = None) -> list[str]:
             f"label names: {path} does not fit the label matrix",
             expected=f"{count:,} lines, one for each label (column)",
             received=f"{len(lines):,} lines",
-            fix="line i must name column i; a name without a document needs its line all the same",
+            fix="line i must name column i; a label without a document needs a line too",
         )
     names: list[str] = []
     first_line: dict[str, int] = {}
@@ -56,7 +56,7 @@ def load_names(path: str | Path, count: int | None = None) -> list[str]:
     if doubles:
         _LOG.warning(
             "label names: %s: %s names are there more than once, the first of them %r on lines %s and %s; "
-            "answers will not tell such labels apart",
+            "predictions do not distinguish such labels",
             path, f"{len({double[0] for double in doubles}):,}", doubles[0][0], doubles[0][1], doubles[0][2],
         )  # fmt: skip
     return names

@@ -56,8 +56,8 @@ def load_matrix(
         raise InputError(
             f"{what} is not a matrix",
             expected="a scipy .npz or a numpy .npy",
-            received="a file that begins like neither",
-            fix="save it with scipy.sparse.save_npz or numpy.save; texts have a flag of their own (-t)",
+            received="a file of neither format",
+            fix="save it with scipy.sparse.save_npz or numpy.save; give texts with -t",
         )
     check_finite(matrix, what, looks)
     return matrix
@@ -78,7 +78,7 @@ def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False) -> Non
     suffix = ".npz" if issparse(matrix) else ".npy"
     if path.suffix != suffix and not any_name:
         raise InputError(
-            f"{path} is no name for a {'sparse' if issparse(matrix) else 'dense'} matrix",
+            f"{path} is not a name for a {'sparse' if issparse(matrix) else 'dense'} matrix",
             expected=f"a name that ends in {suffix}",
             received=path.suffix or "no ending",
         )
@@ -113,9 +113,9 @@ def _sparse(arrays: dict[str, np.ndarray], what: str, looks: Looks) -> csr_matri
     )
     if form not in ("csr", "csc", "coo"):
         raise InputError(
-            f"{what} holds no sparse matrix of a form that is read here",
+            f"{what} contains no sparse matrix in a supported format",
             expected="format csr, csc or coo, as scipy.sparse.save_npz writes it",
-            received=f"format {form}" if form else f"an archive of {', '.join(arrays) or 'other things'}",
+            received=f"format {form}" if form else f"an archive of {', '.join(arrays) or 'other content'}",
             fix="save matrix.tocsr() with scipy.sparse.save_npz, or a dense array with numpy.save",
         )
     if missing := [key for key in ("shape", "data", *needed) if key not in arrays]:
@@ -145,7 +145,7 @@ def _compressed(
             raise InputError(f"{what}: {key} are not whole numbers", expected="integers", received=str(array.dtype))
     if indices.shape != data.shape:
         raise InputError(
-            f"{what} is not a matrix: its arrays do not fit together",
+            f"{what} is not a matrix: its arrays are inconsistent",
             expected="as many indices as values",
             received=f"{indices.size:,} indices and {data.size:,} values",
             fix="save it again",
@@ -176,7 +176,7 @@ def _from_coo(arrays: dict[str, np.ndarray], data: np.ndarray, shape: tuple[int,
     for axis, place in zip(("row", "column"), places, strict=False):
         if place.dtype.kind not in "iu" or place.shape != data.shape or len(places) != 2:
             raise InputError(
-                f"{what} is not a matrix: its arrays do not fit together",
+                f"{what} is not a matrix: its arrays are inconsistent",
                 expected=f"a whole number for the {axis} of each of the {data.size:,} values",
                 received=f"an array of shape {place.shape}, {place.dtype}",
                 fix="save it again",

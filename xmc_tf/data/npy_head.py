@@ -64,7 +64,7 @@ def read_head(file: IO[bytes], what: str) -> Head:
         raise damaged(what, f"its head cannot be read: {error}") from None
     if dtype.hasobject:
         raise InputError(
-            f"{what} holds pickled Python objects, which are never loaded: they could run any program",
+            f"{what} holds pickled Python objects, which are never loaded because they can run code",
             expected="numbers",
             received=f"an array of {dtype}",
             fix="save the matrix with scipy.sparse.save_npz, or numpy.save of an array of numbers",
@@ -78,10 +78,10 @@ def read_head(file: IO[bytes], what: str) -> Head:
 def damaged(what: str, how: str) -> InputError:
     """The error for a file that is not what its name says."""
     return InputError(
-        f"{what} is damaged, cut short, or not what its name says",
+        f"{what} is damaged, truncated, or of another format",
         expected="a file written by scipy.sparse.save_npz, numpy.savez or numpy.save",
         received=how,
-        fix="make or copy it again",
+        fix="create or copy it again",
     )
 
 

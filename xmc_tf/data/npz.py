@@ -185,8 +185,8 @@ def _refuse_bomb(members: list[zipfile.ZipInfo], size: int, what: str) -> None:
         raise InputError(
             f"{what} unfolds to {unfolded:,} bytes, {unfolded // max(size, 1):,} times its size",
             expected=f"at most {_BOMB_RATIO} times",
-            received="what looks like a zip bomb",
-            fix="if it is meant, save it without compression",
+            received="probably a zip bomb",
+            fix="if it is intended, save it without compression",
         )
 
 

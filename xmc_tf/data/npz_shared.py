@@ -118,7 +118,9 @@ class SharedNpz:
                 info.CRC = crc_of_all([Print(zlib.crc32(place.head), len(place.head)), *told])
                 info.file_size = info.compress_size = len(place.head) + sum(one.length for one in told)
                 if place.data + sum(one.length for one in told) != place.end:
-                    raise InputError(f"{self.path}: the ranges of {name} do not add up", fix="delete the work folder")
+                    raise InputError(
+                        f"{self.path}: the ranges of {name} are inconsistent", fix="delete the work folder"
+                    )
                 file.seek(place.begin)
                 file.write(info.FileHeader(zip64=True) + place.head + body)
                 infos.append(info)

@@ -81,7 +81,7 @@ def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str, looks:
                     expected="finite numbers that fit into 32 bits",
                     received=f"{int(wrong.sum()):,} such values among the {len(piece):,} "
                     + (f"rows from {start:,} on" if values.ndim == 2 else f"entries from {start:,} on"),
-                    fix="find out where they come from; leave out the entry, or write a number",
+                    fix="find their cause; remove the entries, or replace them by numbers",
                 )
 
     worth_sharing(looks, values.size).each(look)
@@ -112,7 +112,7 @@ def _pieces(
 
 def _broken(what: str, expected: str, received: str) -> NoReturn:
     raise InputError(
-        f"{what} is not a matrix: its arrays do not fit together",
+        f"{what} is not a matrix: its arrays are inconsistent",
         expected=expected,
         received=received,
         fix="save it again with scipy.sparse.save_npz, after matrix.check_format()",

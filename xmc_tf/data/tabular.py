@@ -41,7 +41,7 @@ def refuse_table(path: Path, head: bytes, name: str) -> None:
         if is_header or (named and is_even):
             raise _is_table(path, name, lines[0], rows[0], separator, called, is_header)
     if named:
-        _LOG.warning("%s: %s is read as text, one document per line, whatever its name says", name, path)
+        _LOG.warning("%s: %s is read as text, one document per line, despite its name", name, path)
 
 
 def _is_table(
@@ -55,7 +55,7 @@ def _is_table(
     )
     return InputError(
         f"{name}: {path} is a table, not a file of texts",
-        expected="one document per line and nothing else; labels in a matrix of their own",
+        expected="one document per line only, and labels in a separate matrix",
         received=f"{len(columns)} columns separated by {called}, the first line: {line[:80]!r}",
-        fix=f'write the column of texts to a file of its own: python -c "{code}" > texts.txt',
+        fix=f'write the column of texts to a separate file: python -c "{code}" > texts.txt',
     )

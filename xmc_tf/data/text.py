@@ -59,7 +59,7 @@ class TextFile:
         self.name = name
         if not self.path.stat().st_size:
             raise InputError(
-                f"{name}: {self.path} is empty", expected="one document a line", received="a file of 0 bytes"
+                f"{name}: {self.path} is empty", expected="one document per line", received="a file of 0 bytes"
             )
         with self.path.open("rb") as file:
             self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -67,7 +67,7 @@ class TextFile:
         for magic, (kind, fix) in _NO_TEXTS.items():
             if head.startswith(magic):
                 raise InputError(
-                    f"{name}: {self.path} is no text", expected="text in UTF-8, one document a line",
+                    f"{name}: {self.path} is no text", expected="text in UTF-8, one document per line",
                     received=kind, fix=fix,
                 )  # fmt: skip
         if name == "texts":

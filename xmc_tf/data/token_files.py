@@ -52,7 +52,7 @@ class TokenWriter:
         for part in parts:
             if part.ndim != 1 or (part.size and part.dtype.kind not in "iu"):
                 raise InputError(
-                    "a document is no list of token ids",
+                    "a document is not a list of token ids",
                     expected="one dimension of whole numbers",
                     received=f"{part.dtype} of shape {part.shape}",
                 )
@@ -164,7 +164,7 @@ def _check_size(path: Path, header: dict[str, Any]) -> dict[str, int]:
         raise InputError(f"{path} is missing", expected=f"a file of {entry['bytes']:,} bytes", fix=_AGAIN)
     if path.stat().st_size != entry["bytes"]:
         raise InputError(
-            f"{path} has another size than it was saved with",
+            f"{path} has a different size than when it was saved",
             expected=f"{entry['bytes']:,} bytes",
             received=f"{path.stat().st_size:,}",
             fix=_AGAIN,
@@ -209,9 +209,9 @@ def _map_ids(folder: Path, header: dict[str, Any], verify: bool) -> np.ndarray:
 
 def _changed(path: Path) -> InputError:
     return InputError(
-        f"{path} is not what was saved", expected="the bytes with that checksum", received="others", fix=_AGAIN
+        f"{path} has changed since it was saved", expected="the bytes with that checksum", received="others", fix=_AGAIN
     )
 
 
 def _at_odds(path: Path, expected: str) -> InputError:
-    return InputError(f"{path} does not hold what it should", expected=expected, fix=_AGAIN)
+    return InputError(f"{path} has unexpected content", expected=expected, fix=_AGAIN)

@@ -76,7 +76,7 @@ class TokenStore:
                 f"document {rows[lengths.argmax()]} does not fit into rows of {width} tokens",
                 expected=f"a width of {longest} or more",
                 received=str(width),
-                fix="tokenize again with a smaller greatest length: cut here, documents would lose their last token",
+                fix="tokenize again with a smaller maximum length; truncation here would remove the last token",
             )
         inside = np.arange(width) < lengths[:, None]
         # Where each token stands in the file: consecutive within a document, jumping between two.

@@ -287,7 +287,7 @@ class _Machine:
 
 
 def _whole(value: Any) -> bool:
-    """Whether a value is a whole number from 0 on that an address can be."""
+    """Whether a value is a whole number of at least 0 that an address can be."""
     return type(value) is int and 0 <= value < 1 << 62
 
 

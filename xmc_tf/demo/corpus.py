@@ -116,7 +116,7 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
     names = sorted({name for given in chosen for name in given})
     if not names:
         raise InputError(
-            "the packages' documentation gives no label often enough",
+            "the packages' documentation has no label with enough documents",
             expected=f"labels with at least {least} documents",
             received=f"{len(texts):,} texts in {', '.join(sorted(folders))}",
         )

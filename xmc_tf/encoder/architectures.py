@@ -40,9 +40,9 @@ def architecture_of(config: Any) -> Architecture:
     """
     if config.model_type not in ARCHITECTURES:
         raise InputError(
-            f"the encoder is of an architecture that is not supported: {config.model_type or 'none named'}",
+            f"the encoder has an unsupported architecture: {config.model_type or 'none named'}",
             expected=", ".join(ARCHITECTURES),
-            fix="choose an encoder of one of these",
+            fix="choose an encoder of a supported architecture",
         )
     return ARCHITECTURES[config.model_type]
 

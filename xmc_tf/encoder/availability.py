@@ -49,7 +49,7 @@ def check_available(name_or_folder: str | Path, cache_dir: str = "") -> None:
     if answer.status_code in (401, 403, 404):
         raise _unavailable(source.name, f"the hub answers {answer.status_code}: no such encoder, or no access to it")
     if answer.status_code >= 400:
-        _LOG.debug("%s: the hub answers %s; loading will tell", source.name, answer.status_code)
+        _LOG.debug("%s: the hub responded %s; trying to load the encoder", source.name, answer.status_code)
 
 
 def _unavailable(name: str, reason: str) -> InputError:
@@ -57,6 +57,6 @@ def _unavailable(name: str, reason: str) -> InputError:
         f"--model-shortcut {name}: no such encoder",
         expected="a folder with config.json, weights and tokenizer, or a name on the Hugging Face hub",
         received=reason,
-        fix=f"where there is a network: hf download {name} --local-dir FOLDER; copy FOLDER here and give it instead "
+        fix=f"on a machine with a network run: hf download {name} --local-dir FOLDER; copy FOLDER here and use it instead "
         "of the name",
     )

@@ -199,7 +199,7 @@ class Encoder(tf.Module):
         """
         if vocabulary_size > self.vocabulary_size:
             raise InputError(
-                "the tokenizer does not belong to the encoder: it knows more tokens",
+                "the tokenizer does not belong to the encoder: it has more tokens",
                 expected=f"at most {self.vocabulary_size:,}",
                 received=f"{vocabulary_size:,}",
                 fix="load both from the same folder",

@@ -28,7 +28,7 @@ def check_pooling(pooling: str) -> str:
     """
     if pooling not in (*POOLINGS, "auto"):
         raise InputError(
-            f"there is no pooling {pooling!r}", expected=", ".join(("auto", *POOLINGS)), received=repr(pooling)
+            f"unknown pooling {pooling!r}", expected=", ".join(("auto", *POOLINGS)), received=repr(pooling)
         )
     return pooling
 
@@ -102,8 +102,8 @@ def their_pooling(content: bytes | None, file: str) -> str | None:
     if len(modes) == 1 and modes[0] in _THEIRS:
         return _THEIRS[modes[0]]
     raise InputError(
-        f"the encoder's {file} asks for a pooling that is not supported",
+        f"the encoder's {file} has an unsupported pooling",
         expected=f"one of {', '.join(_THEIRS)}",
         received=" and ".join(modes) or "none",
-        fix=f"choose one yourself (--pooling {' | '.join(POOLINGS)})",
+        fix=f"choose one (--pooling {' | '.join(POOLINGS)})",
     )

@@ -56,9 +56,9 @@ class Source:
                 _check_files(self.folder)
         elif folder.exists() or folder.is_absolute() or str(name_or_folder).startswith((".", "~")):
             raise InputError(
-                f"{name_or_folder} is no folder with {_ARTICLE[part]}",
+                f"{name_or_folder} is not a folder with {_ARTICLE[part]}",
                 expected="a folder, or a name on the hub such as bert-base-cased",
-                received="a file" if folder.exists() else "a path where nothing is",
+                received="a file" if folder.exists() else "a path that does not exist",
                 fix="check the path",
             )
         self.name = str(self.folder or name_or_folder)
@@ -84,7 +84,7 @@ class Source:
                 with path.open("rb") as opened:
                     if opened.read(len(_LFS)) == _LFS:
                         raise InputError(
-                            f"{path} holds no weights but names them",
+                            f"{path} contains a pointer instead of weights",
                             expected="the weights themselves",
                             received="a pointer of git-lfs",
                             fix="run 'git lfs pull' in that folder",
@@ -115,7 +115,7 @@ class Source:
         if found[0] is None and (index := self._cached(INDEX)) is not None:
             found = [self._cached(name) for name in listed_files(index)]
         if None in found:
-            raise self.not_found(OSError("no weights in a format that is read here"))
+            raise self.not_found(OSError("no weights in a supported format"))
         return [path for path in found if path is not None]
 
     def check_claims(self, config: Any) -> None:
@@ -162,10 +162,10 @@ class Source:
             )
         offline = "HF_HUB_OFFLINE is set, and " if _offline() else ""
         return InputError(
-            f"there is no {self.part} {self.name!r}: {offline}no folder, not in the cache, and not to be had",
+            f"there is no {self.part} {self.name!r}: {offline}not a folder, not in the cache, cannot be downloaded",
             expected="a folder, or a name on the hub",
             received=_first_line(error),
-            fix=f"where there is a network: huggingface-cli download {self.name}; then give its folder, "
+            fix=f"on a machine with a network run: huggingface-cli download {self.name}; then give its folder, "
             "or set HF_HOME to the same cache here",
         )
 
@@ -202,7 +202,7 @@ def _inner_folder(folder: Path, part: str) -> Path:
         if any((place / file).is_file() for file in needed):
             return place
     raise InputError(
-        f"{folder} is no folder with {_ARTICLE[part]}",
+        f"{folder} is not a folder with {_ARTICLE[part]}",
         expected=f"{' or '.join(needed)} in it, or a folder {' or '.join(_INNER[part])}",
         received=", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "an empty folder",
     )

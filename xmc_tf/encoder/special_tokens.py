@@ -106,6 +106,6 @@ def is_whitespace(points: tf.Tensor) -> tf.Tensor:
 def no_twin(reason: str) -> InputError:
     """The error for a tokenizer that cannot be rebuilt of TensorFlow's ops."""
     return InputError(
-        f"the encoder's tokenizer has no twin for the graph: {reason}",
+        f"the encoder's tokenizer cannot run in the graph: {reason}",
         fix="serve the signature that takes token ids, and tokenize in the client",
     )

@@ -55,7 +55,7 @@ def tokenize_file(
     everywhere = communicator.allgather(about)
     if different := [rank for rank, theirs in enumerate(everywhere) if theirs != everywhere[0]]:
         raise InputError(
-            f"rank {different[0]} has other documents or another tokenizer than rank 0",
+            f"rank {different[0]} has different documents or a different tokenizer than rank 0",
             expected=str(everywhere[0]),
             received=str(everywhere[different[0]]),
             fix="give all hosts the same files",
@@ -79,7 +79,7 @@ def _matching(folder: Path, about: dict[str, Any]) -> TokenStore | None:
     try:
         store = TokenStore.open(folder)
     except InputError as error:
-        log.warning("tokenizing again, since the older files are not whole: %s", error.problem)
+        log.warning("tokenizing again, because the existing files are incomplete: %s", error.problem)
         return None
     return store if store.about == about else None
 

@@ -46,7 +46,7 @@ class TextTokenizer:
     def __init__(self, tokenizer: Any) -> None:
         if not tokenizer.is_fast:
             raise InputError(
-                f"there is no fast tokenizer for {tokenizer.name_or_path}", expected="a folder with tokenizer.json"
+                f"no fast tokenizer was found for {tokenizer.name_or_path}", expected="a folder with tokenizer.json"
             )
         self._saved = tokenizer
         # Our own copy: the settings for truncation are no business of the one that is saved again.
@@ -86,7 +86,7 @@ class TextTokenizer:
                     f"the tokenizer in {source.name} needs a package that is not installed",
                     expected="tokenizer.json",
                     received=str(error).strip().splitlines()[0],
-                    fix="save it with tokenizer.json where that package is: AutoTokenizer…save_pretrained(folder)",
+                    fix="on a machine with that package run AutoTokenizer…save_pretrained(folder)",
                 ) from None
             except Exception as error:  # noqa: BLE001  tokenizers raises just that for a file that it cannot read
                 raise source.not_found(error) from None
@@ -128,10 +128,10 @@ class TextTokenizer:
         """
         if max_length <= self._nr_special:
             raise InputError(
-                "texts cannot be cut that short",
+                "the maximum length is too small for this tokenizer",
                 expected=f"{self._nr_special + 1} tokens or more, of which {self._nr_special} are special ones",
                 received=str(max_length),
-                fix="choose a greater length (truncate_length)",
+                fix="choose a larger maximum length (truncate_length)",
             )
 
     def in_graph(self, max_length: int) -> GraphTokenizer:
@@ -172,7 +172,7 @@ def _frame(backend: Tokenizer) -> tuple[list[int], list[int]]:
         if whole == empty[:start] + inner + empty[start:]:
             return empty[:start], empty[start:]
     raise InputError(
-        "the tokenizer puts special tokens elsewhere than before and behind a text",
+        "the tokenizer puts special tokens at other places than the start and the end of a text",
         expected="the text's own tokens in one piece",
         received=f"{inner} for 'a', {whole} with special tokens, {empty} for an empty text",
     )

@@ -99,7 +99,7 @@ def _state(file: TorchFile) -> Iterator[tuple[str, Tensor]]:
     """The entries of a state dictionary that are tensors."""
     if not isinstance(file.content, dict):
         raise InputError(
-            f"{file.path} holds no weights of a model",
+            f"{file.path} contains no weights of a model",
             expected="a dictionary of tensors (a state_dict)",
             received=type(file.content).__name__,
             fix="save the encoder with save_pretrained",

@@ -52,7 +52,7 @@ def encode_documents(
         out = np.empty(shape, np.float32)
     elif out.shape != shape or out.dtype != np.float32:
         raise InputError(
-            "the array for the vectors does not fit",
+            "the array for the embeddings does not fit",
             expected=f"float32 of shape {shape}",
             received=f"{out.dtype} of shape {out.shape}",
         )
@@ -62,7 +62,7 @@ def encode_documents(
         raise InputError(
             f"documents of {longest} tokens are too long for the encoder",
             expected=f"at most {encoder.max_length}",
-            fix="tokenize them with a smaller greatest length (truncate_length)",
+            fix="tokenize them with a smaller maximum length (truncate_length)",
         )
     with nullcontext(progress) if progress is not None else Progress("encoding", len(rows), "documents") as shown:
         for batch in _batches(lengths, batch_tokens):

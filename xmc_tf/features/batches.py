@@ -51,7 +51,7 @@ def text_range(
 def text_batches(texts: TextFile | TextRange | Sequence[bytes] | Sequence[str]) -> Iterator[list[bytes]]:
     """Gives the texts as bytes in batches of about a megabyte at most; a longer text is a batch alone."""
     if isinstance(texts, bytes | str):
-        raise InputError("a single text was given", expected="a sequence of texts", fix="put it in a list: [text]")
+        raise InputError("a single text was given", expected="a sequence of texts", fix="pass a list: [text]")
     each = chain.from_iterable(texts.batches(_READ)) if hasattr(texts, "batches") else texts
     batch: list[bytes] = []
     size = 0

@@ -70,7 +70,7 @@ class NgramCounter:
         """
         self._make_room(self._used + keys.size)
         if self.nr_rows + len(row_splits) > _MOST:
-            raise InputError(f"there are more than {_MOST:,} documents", fix="take a sample of them")
+            raise InputError(f"there are more than {_MOST:,} documents", fix="use a sample of them")
         self._used, new = _count(keys, row_splits, self.nr_rows, self._slots, self._entries, self._used, self._nr_words)
         self.nr_rows += len(row_splits) - 1
         self._nr_words += len(new)

@@ -125,7 +125,7 @@ def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes:
         )
     if zlib.crc32(content) != stamp["crc32"]:
         raise InputError(
-            f"{path} is not what was saved with this params.json",
+            f"{path} has changed since it was saved with this params.json",
             expected=f"the checksum {stamp['crc32']:08x}",
             received=f"{zlib.crc32(content):08x}",
             fix=_AGAIN,
@@ -148,7 +148,7 @@ def _read_array(folder: Path, name: str, dtype: type, header: dict[str, Any]) ->
 
 def _at_odds(path: Path, expected: str) -> InputError:
     return InputError(
-        f"{path} does not hold what it should",
+        f"{path} has unexpected content",
         expected=expected,
         fix=_AGAIN,
     )

@@ -100,13 +100,13 @@ def nothing_left(nr_ngrams: int, most: int, nr_documents: int, params: TfidfPara
     """
     if not nr_ngrams:
         return InputError(
-            f"no word in {nr_documents:,} documents",
+            f"no words in {nr_documents:,} documents",
             expected=f"words of {params.min_word_length} or more letters and digits",
-            fix="check that this is the file of the texts, or lower min_word_length",
+            fix="check that this is the file with the texts, or lower min_word_length",
         )
     return InputError(
         "no feature is left",
-        expected=f"words that at least min_df = {params.min_df} documents hold",
+        expected=f"words in at least min_df = {params.min_df} documents",
         received=f"{nr_documents:,} documents, and no word is in more than {most:,} of them",
         fix=f"set min_df to {most} or less, or give more documents",
     )

@@ -104,10 +104,10 @@ def _load(folder: Path, nr_dense: int) -> XLinear:
         _check_parents(clusters, here / "C.npz")
         if levels and levels[-1].clusters.shape[0] != clusters.shape[1]:
             raise InputError(
-                f"{here}: its parents are not the nodes of the level above",
+                f"{here}: its parents do not match the nodes of the level above",
                 expected=f"{levels[-1].clusters.shape[0]:,} parents",
                 received=f"{clusters.shape[1]:,}",
-                fix="the folder mixes two models: copy it again",
+                fix="the folder contains files of two models: copy the model again",
             )
         levels.append(Level(weights, clusters, bias, _pred_params(param, here / "param.json")))
     if not levels:
@@ -117,7 +117,7 @@ def _load(folder: Path, nr_dense: int) -> XLinear:
 
 def _csc(path: Path, shape: tuple[int, int]) -> csc_matrix:
     if not path.exists():
-        raise InputError(f"{path} is missing", fix="the folder was copied in part: copy it again")
+        raise InputError(f"{path} is missing", fix="the folder is incomplete: copy it again")
     matrix = csc_matrix(load_matrix(path, name=path.name))
     if matrix.shape != shape:
         raise InputError(
@@ -131,7 +131,7 @@ def _csc(path: Path, shape: tuple[int, int]) -> csc_matrix:
 def _read(path: Path, folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise InputError(
-            f"{folder} is no folder of rankers: {path.relative_to(folder)} is missing",
+            f"{folder} is not a folder of rankers: {path.relative_to(folder)} is missing",
             fix="give the folder that holds param.json and ranker/, or copy it again",
         )
     content: dict[str, Any] = read_json(path, fix="copy the model again")
@@ -146,14 +146,14 @@ def _read(path: Path, folder: Path) -> dict[str, Any]:
 def _whole_number(param: dict[str, Any], key: str, place: Path) -> int:
     value = param.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{place}: {key} is {value!r}", expected="a whole number from 1 on")
+        raise InputError(f"{place}: {key} is {value!r}", expected="a whole number of at least 1")
     return value
 
 
 def _bias(param: dict[str, Any], place: Path) -> float:
     value = param.get("bias", -1.0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InputError(f"{place}: bias is {value!r}", expected="a number, 0 or less for none")
+        raise InputError(f"{place}: bias is {value!r}", expected="a number; 0 or less: no bias")
     return max(float(value), 0.0)
 
 
@@ -172,7 +172,7 @@ def _check_parents(clusters: csc_matrix, path: Path) -> None:
         raise InputError(
             f"{path}: node {int(parents.argmax()):,} (row, counted from 0) has {parents.max():,} parents",
             expected="at most one entry in each row",
-            fix="the file is no tree's: copy the model again",
+            fix="the file is damaged: copy the model again",
         )
 
 

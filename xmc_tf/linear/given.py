@@ -106,7 +106,7 @@ def make_tree(communicator: Communicator, given: Given, embed: Callable[[str], F
         tree = load_chain(arguments.code_path, nr_splits=params.nr_splits, min_codes=min_codes)
         if tree.nr_labels != Y.shape[1]:
             raise InputError(
-                f"{arguments.code_path} is a tree over other labels",
+                f"{arguments.code_path} is a tree of other labels",
                 expected=f"{Y.shape[1]:,} labels, the columns of {arguments.label_path}",
                 received=f"{tree.nr_labels:,} labels",
             )
@@ -115,7 +115,7 @@ def make_tree(communicator: Communicator, given: Given, embed: Callable[[str], F
         own = load_matrix(arguments.label_feat_path, name="label features")
         if own.shape[0] != Y.shape[1]:
             raise InputError(
-                f"{arguments.label_feat_path} is not of these labels",
+                f"{arguments.label_feat_path} does not fit the labels",
                 expected=f"{Y.shape[1]:,} rows, one for each column of {arguments.label_path}",
                 received=f"{own.shape[0]:,} rows",
             )
@@ -158,7 +158,7 @@ def user_negatives(given: Given) -> dict[int, spmatrix]:
             check_pair(Y, found[height], arguments.label_path, path)
     if 0 in found and found[0].shape[1] != Y.shape[1]:
         raise InputError(
-            f"{arguments.usn_label_path} is not of these labels",
+            f"{arguments.usn_label_path} does not fit the labels",
             expected=f"{Y.shape[1]:,} columns, as in {arguments.label_path}",
             received=f"{found[0].shape[1]:,} columns",
         )
@@ -172,10 +172,10 @@ def in_order(negatives: dict[int, spmatrix], tree: LabelTree, path: str | None) 
     order = tree.node_order[-1]
     if negatives[1].shape[1] != len(order):
         raise InputError(
-            f"{path} is not of this tree's leaf clusters",
-            expected=f"{len(order):,} columns, one a cluster",
+            f"{path} does not fit the leaf clusters of the tree",
+            expected=f"{len(order):,} columns, one per cluster",
             received=f"{negatives[1].shape[1]:,} columns",
-            fix="give the tree that they are made for with --code-path",
+            fix="give the tree that they were computed for with --code-path",
         )
     return {**negatives, 1: negatives[1][:, order]}
 

@@ -57,15 +57,15 @@ def _no_model(folder: Path) -> InputError:
     """What is wrong with a folder that has no ``params.json``."""
     if folder.name and folder.with_name(f"{folder.name}.work").is_dir() and not folder.exists():
         return InputError(
-            f"{folder} does not exist yet: its training has not finished",
-            fix="give the training command again: it goes on where it stopped",
+            f"{folder} does not exist yet: the training is not finished",
+            fix="run the training command again to resume",
         )
     if not folder.exists():
-        return InputError(f"{folder} does not exist", fix="give the folder that training wrote with -m")
+        return InputError(f"{folder} does not exist", fix="use the folder that training wrote (-m)")
     inside = any((folder / part).exists() for part in ("ranker", "tree", "encoder"))
     return InputError(
-        f"{folder} is no model: params.json is missing",
-        fix="the folder was copied in part: copy it again" if inside else "give the folder that training wrote with -m",
+        f"{folder} is not a model: params.json is missing",
+        fix="the folder is incomplete: copy it again" if inside else "use the folder that training wrote (-m)",
     )
 
 
@@ -147,7 +147,7 @@ def check_parts(folder: Path, facts: Mapping[str, Any], found: Iterable[tuple[st
                 f"{folder / part} does not belong to {folder / 'params.json'}",
                 expected=f"{key} {facts[key]}",
                 received=str(number),
-                fix="the folder mixes two models: copy it again",
+                fix="the folder contains files of two models: copy the model again",
             )
 
 
@@ -155,7 +155,7 @@ def nr_dense(facts: Mapping[str, Any], folder: Path) -> int:
     """How many of the features are dense."""
     value = facts.get("nr_dense", 0)
     if not isinstance(value, int) or value < 0:
-        raise InputError(f"{folder / 'params.json'}: nr_dense is {value!r}", expected="a whole number from 0 on")
+        raise InputError(f"{folder / 'params.json'}: nr_dense is {value!r}", expected="a whole number of at least 0")
     return value
 
 
@@ -164,13 +164,13 @@ def load_tfidf(folder: Path | None, facts: Mapping[str, Any]) -> "Tfidf":
     if folder is None or not folder.is_dir():
         if folder is not None and facts.get("tfidf_params"):
             raise InputError(
-                f"{folder.parent}: {folder.name}/ is missing, by which this model reads text",
-                fix="the folder was copied in part: copy it again",
+                f"{folder.parent}: {folder.name}/ is missing; the model needs it to read texts",
+                fix="the folder is incomplete: copy it again",
             )
         raise InputError(
             "this model was trained on features and cannot read text",
             expected="features as in training (-x)",
-            fix="train it with -t instead of -x, and it keeps its own vectoriser",
+            fix="train with -t instead of -x, so that the vectorizer is stored in the model",
         )
     from xmc_tf.features import Tfidf
 

@@ -47,7 +47,7 @@ def selected_paths(levels: Sequence["Level"], chunks: Chunks, selected: csr_matr
                 if level is levels[-1]
                 else "a label's cluster is not in the tree",
                 expected="labels that the model can predict",
-                fix="leave it out of the selected outputs; this model was pruned",
+                fix="remove it from the selected outputs; this model was pruned",
             )
         above = query * np.int64(level.clusters.shape[1]) + parent_of[node]
         keys, rank = np.unique(above, return_inverse=True)

@@ -206,7 +206,7 @@ def _scaled(matrix: csc_matrix, norm: str) -> csc_matrix:
 
 
 def check_relevance(R: csc_matrix, Y: csc_matrix) -> None:
-    """Refuses relevance that is not of these labels; both as :func:`sorted_csc` gives them."""
+    """Refuses relevance that does not fit the labels; both as :func:`sorted_csc` gives them."""
     same = R.shape == Y.shape and np.array_equal(R.indptr, Y.indptr) and np.array_equal(R.indices, Y.indices)
     if not same:
         raise InputError(

@@ -114,7 +114,7 @@ def joined(top: "XLinear", children: Sequence[tuple["XLinear", np.ndarray]]) -> 
     order = np.concatenate(labels)
     if not np.array_equal(np.sort(order), np.arange(len(order))):
         raise InputError(
-            "the label numbers of the sub-models do not make up a whole",
+            "the label numbers of the sub-models are incomplete",
             expected=f"each number from 0 to {len(order) - 1:,} once",
         )
     levels = list(top.levels)

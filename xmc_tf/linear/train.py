@@ -296,7 +296,7 @@ def _require(arguments: argparse.Namespace) -> None:
             if not (arguments.text_path and arguments.inst_path)
             else "both -t and -x are given",
             expected="labels (-y), a folder for the model (-m), and texts (-t) or features (-x)",
-            fix="python -m xmc_tf.linear.train --help shows whole commands",
+            fix="python -m xmc_tf.linear.train --help shows complete commands",
         )
 
 
@@ -318,7 +318,7 @@ def _parameters(
     wishes = {name: getattr(arguments, name) for name in ("beam_size", "only_topk", "post_processor")}
     if arguments.beam_size < 1:
         raise InputError(
-            "--beam-size is out of range", expected="a whole number from 1 on", received=str(arguments.beam_size)
+            "--beam-size is out of range", expected="a whole number of at least 1", received=str(arguments.beam_size)
         )
     classes: dict[str, Any] = {
         "train_params": RankerParams,

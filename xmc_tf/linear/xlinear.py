@@ -121,7 +121,7 @@ class XLinear:
             return
         beam = str(beam_size or self.levels[-2].pred_params.only_topk)
         _LOG.warning(
-            "-k %s: with a beam of %s nodes at most %s labels can be returned for a document; fix: raise -b",
+            "-k %s: with a beam of %s nodes, at most %s labels can be predicted per document; fix: raise -b",
             f"{only_topk:,}", beam, f"{most:,}",
         )  # fmt: skip
 
@@ -291,7 +291,7 @@ class XLinear:
                 "the features do not fit the model",
                 expected=f"{self.nr_features:,} columns, as in training",
                 received=f"{X.nr_features:,} columns",
-                fix="make them with the same vectoriser that made the training features",
+                fix="compute them with the vectorizer of the training features",
             )
 
 

@@ -88,16 +88,16 @@ class TrainingBatches:
         ahead: int = 4,
     ) -> None:
         if not 0 <= rank < size:
-            raise InputError("there is no such worker", expected=f"0 to {size - 1}", received=str(rank))
+            raise InputError("no such rank", expected=f"0 to {size - 1}", received=str(rank))
         if sampler.task.nr_documents != len(store):
             raise InputError(
-                "the labels are not those of the tokenized documents",
+                "the labels do not fit the tokenized documents",
                 expected=f"{len(store):,} rows",
                 received=f"{sampler.task.nr_documents:,}",
             )
         self.rows = np.arange(len(store)) if rows is None else np.asarray(rows, np.int64)
         if not len(self.rows):
-            raise InputError("there is nothing to train on", expected="one document or more", received="none")
+            raise InputError("there are no documents to train on", expected="one document or more", received="none")
         self._store, self._sampler = store, sampler
         self._batch, self._seed, self._pad_id = batch, seed, pad_id
         self._rank, self._size = rank, size

@@ -59,9 +59,9 @@ def bootstrap(
     if method not in BOOTSTRAPS:
         raise InputError("bootstrap_method", expected=f"one of {', '.join(BOOTSTRAPS)}", received=repr(method))
     if method in NEED_VECTORS and vectors is None:
-        raise InputError(f"bootstrap_method {method} needs the documents' vectors", received="none")
+        raise InputError(f"bootstrap_method {method} needs the embeddings of the documents", received="none")
     if method == "inherit" and parent_head is None:
-        logger.info("%s: nothing to inherit from at the top, so rows begin at random", head.name)
+        logger.info("%s: the top level has nothing to inherit from and is initialized at random", head.name)
         method = "no-bootstrap"
     if method == "no-bootstrap":
         _draw(head, seed)

@@ -130,7 +130,7 @@ class CandidateSampler:
         documents = np.require(documents, np.int64, ["C"])
         if documents.size and (documents.min() < 0 or documents.max() >= self.task.nr_documents):
             raise InputError(
-                "there are no such documents",
+                "no such documents",
                 expected=f"numbers from 0 to {self.task.nr_documents - 1}",
                 received=f"{documents.min()} to {documents.max()}",
             )

@@ -128,7 +128,7 @@ def fine_tune_level(
     trained = Trained([*encoder.variables, head.table.variable, *position.variables], variables, optimizer)
     if has_checkpoint(folder / "last", world):
         load_training(folder / "last", trained, world)
-        logger.info("level %d goes on from step %d of %d", level, position.step, total)
+        logger.info("level %d: resuming from step %d of %d", level, position.step, total)
     resumes_from(f"fine-tuning, level {level}, step {position.step} of {total}")
     train_batch = _graph_of_a_batch(encoder, head, optimizer, variables, params, pad_id, of_all)
 
@@ -179,7 +179,7 @@ def fine_tune_level(
     if validate is not None and has_checkpoint(folder / "best", world):
         load_training(folder / "best", trained, world, optimizer=False)
         if rank == 0:
-            logger.info("level %d: the best of it was step %d", level, position.step)
+            logger.info("level %d: the best step was %d", level, position.step)
     head.forget_slots()
     return result
 
@@ -272,7 +272,7 @@ def _check_finite(losses: list[float], level: int, step: int) -> None:
         raise InputError(
             f"level {level}: the loss of step {step - len(losses) + 1 + wrong[0]} is {losses[wrong[0]]}",
             expected="a number",
-            received=f"{len(wrong)} of {len(losses)} losses that are none",
+            received=f"{len(wrong)} of {len(losses)} losses that are not",
             fix="lower learning_rate or head_learning_rate, add warmup_steps, or train without mixed_precision; what "
             "was saved before goes on to be there",
         )

@@ -47,10 +47,10 @@ def deepest_level(tree: LabelTree, max_match_clusters: int) -> int:
     deepest = next((t for t, size in enumerate(sizes) if size > max_match_clusters), len(sizes))
     if deepest == 0:
         raise InputError(
-            f"no level of {tree} is small enough to be fine-tuned on",
+            f"no level of {tree} is small enough for fine-tuning",
             expected=f"at most max_match_clusters={max_match_clusters:,} nodes below the root",
             received=f"{sizes[0]:,}",
-            fix="raise max_match_clusters, or give the tree smaller nr_splits or min_codes",
+            fix="raise max_match_clusters, or lower nr_splits or min_codes",
         )
     return deepest
 
@@ -78,7 +78,7 @@ def levels_of(
     """
     if Y.shape[1] != tree.nr_labels:
         raise InputError(
-            "the labels are not those of the tree",
+            "the labels do not fit the tree",
             expected=f"{tree.nr_labels:,} columns",
             received=f"{Y.shape[1]:,}",
         )

@@ -229,7 +229,7 @@ class Matcher:
             raise InputError(
                 f"level {self.level}, the last that was fine-tuned, is above the labels",
                 expected="a matcher of the label level",
-                fix="raise max_match_clusters, or take the rankers' scores (concat-only)",
+                fix="raise max_match_clusters, or use the rankers' scores (concat-only)",
             )
         parts = predicted.data, self.labels[predicted.indices], predicted.indptr
         return csr_matrix(parts, shape=predicted.shape)
@@ -276,7 +276,7 @@ class Matcher:
         found = load_tables(folder, [], strategy.communicator)
         about = parse_json(str(found["about"]), of=f"{folder}: about") if "about" in found else {}
         if about.get("format") != _FORMAT or about.get("version") != 1:
-            raise InputError(f"{folder} is no label head", expected="a folder that Matcher.save wrote")
+            raise InputError(f"{folder} is not a label head", expected="a folder that Matcher.save wrote")
         _check_about(about, found, folder)
         splits = [found[f"splits/{number}"] for number in range(len(about["scale"]))]
         heads = [

@@ -33,7 +33,7 @@ def load_pecos_head(path: Path, strategy: CollectiveStrategy, nr_labels: int, di
             f"{path} does not fit the encoder",
             expected=f"a label head of {dim} columns with one bias per row",
             received=f"weights {weights.shape}, biases {bias.shape}",
-            fix="the folder mixes two models: copy it again",
+            fix="the folder contains files of two models: copy the model again",
         )
 
     def initial(numbers: np.ndarray) -> np.ndarray:
@@ -55,6 +55,6 @@ def _embedding(file: TorchFile, name: str) -> np.ndarray:
             f"{file.path} is not a label head of PECOS",
             expected="a TransformerLinearXMCHead with the embeddings W and b",
             received=f"no tensor for {name}",
-            fix="copy the file again; models without it still predict by their rankers (concat-only)",
+            fix="copy the file again; without it the model still predicts with its rankers (concat-only)",
         )
     return file.array(found).astype(np.float32, copy=False)

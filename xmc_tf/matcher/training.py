@@ -240,10 +240,10 @@ class LevelByLevel:
             value = found.get(f"encoder/{number:05d}")
             if value is None or value.shape != tuple(variable.shape):
                 raise InputError(
-                    f"{folder} was made with another encoder: {variable.name}",
+                    f"{folder} was trained with another encoder: {variable.name}",
                     expected=f"shape {tuple(variable.shape)}",
                     received="nothing" if value is None else f"shape {value.shape}",
-                    fix="remove the folder, or train with the encoder of the time",
+                    fix="remove the folder, or train with that encoder",
                 )
             variable.assign(tf.cast(value, variable.dtype))
         steps = read_manifest(folder).step
@@ -256,7 +256,7 @@ class LevelByLevel:
 def _of_level_above(predicted: csr_matrix | None, task: LevelTask) -> csr_matrix:
     """Predictions that have been made, since a level below the top needs them."""
     if predicted is None:
-        raise InputError(f"level {task.level} is predicted from the level above, of which there are no predictions")
+        raise InputError(f"level {task.level} needs predictions of the level above, which are missing")
     return predicted
 
 

@@ -35,7 +35,7 @@ class Buckets:
         """
         if not bounds or min(bounds) < 1 or any(b <= a for a, b in itertools.pairwise(bounds)):
             raise InputError(
-                "the buckets' bounds make no buckets",
+                "the bounds of the buckets are invalid",
                 expected="ascending whole numbers from 1, as in 10,50",
                 received=",".join(map(str, bounds)) or "nothing",
             )

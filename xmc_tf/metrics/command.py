@@ -85,7 +85,7 @@ def evaluate(args: argparse.Namespace) -> None:
     names = args.tags or short_names(args.pred_path)
     if len(names) != len(args.pred_path):
         raise InputError(
-            "--tags does not name every prediction",
+            "--tags does not match the predictions",
             expected=f"{len(args.pred_path)} names",
             received=f"{len(names)}",
         )
@@ -105,7 +105,7 @@ def evaluate(args: argparse.Namespace) -> None:
         training = as_truth(load_matrix(args.train_labels, name="the training labels"), args.train_labels)
         if training.shape[1] != truth.shape[1]:
             raise InputError(
-                f"{args.train_labels} has other labels than the truth",
+                f"{args.train_labels} has a different number of labels than the true labels",
                 expected=f"{truth.shape[1]:,} columns, as {args.truth_path} has",
                 received=f"{training.shape[1]:,}",
             )

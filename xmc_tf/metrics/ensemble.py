@@ -29,7 +29,7 @@ def ensemble(way: str, predictions: Sequence[smat.spmatrix | np.ndarray]) -> sma
         CSR, every row sorted by descending score, ties by label id.
     """
     if way not in ENSEMBLES:
-        raise InputError(f"there is no ensemble {way!r}", expected=", ".join(ENSEMBLES), received=way)
+        raise InputError(f"unknown ensemble {way!r}", expected=", ".join(ENSEMBLES), received=way)
     if len(predictions) < 2:
         raise InputError("an ensemble needs several predictions", expected="at least 2", received=str(len(predictions)))
     for number, prediction in enumerate(predictions[1:], 2):

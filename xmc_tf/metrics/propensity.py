@@ -20,7 +20,7 @@ def inverse_propensity(frequency: np.ndarray, documents: int, a: float = 0.55, b
         One weight a label, at least 1.
     """
     if documents < 1:
-        raise InputError("there are no training documents to take propensities from", expected="at least 1")
+        raise InputError("propensities need training documents", expected="at least 1")
     if b <= 0:
         raise InputError("the propensity parameter B is too small", expected="above 0", received=str(b))
     # Under three documents ln N - 1 is negative, and so would be the weights.

@@ -105,7 +105,7 @@ def _canonical(matrix: smat.spmatrix | np.ndarray, name: str) -> smat.csr_matrix
     """A CSR copy with sorted indices and without duplicates; the caller may write to it."""
     if isinstance(matrix, np.ndarray) and matrix.ndim != 2:
         raise InputError(
-            f"{name} is no matrix",
+            f"{name} is not a matrix",
             expected="documents × labels",
             received=f"an array of shape {matrix.shape}",
         )

@@ -115,7 +115,7 @@ def _table(header: Sequence[str], names: Sequence[str], values: np.ndarray, mark
 def _labels_of(system: System, comparison: Comparison, names: Sequence[str]) -> str:
     counts = system.counts
     if counts is None:
-        raise ValueError("the comparison was made without details")
+        raise ValueError("the comparison was computed without details")
     f1 = counts.f1
     often = np.flatnonzero(counts.true >= _ENOUGH_TRUTHS)
     # More truths first among equals: a perfect or hopeless frequent label says more.

@@ -119,9 +119,9 @@ def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...
     if not entries:
         raise InputError(
             f"{name} is empty",
-            expected=f"{depth} entries, one for each level of the tree, or a single one for all",
+            expected=f"{depth} entries, one per level of the tree, or a single one for all",
             received="an empty list",
-            fix="leave the list out for the defaults",
+            fix="omit the list to use the defaults",
         )
     if len(entries) != depth:
         _warn_of_another_depth(name, len(entries), depth)

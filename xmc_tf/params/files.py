@@ -140,5 +140,5 @@ def _read_json(path: Path) -> dict[str, Any]:
     wanted = "a parameter file: JSON, as --generate-params-skeleton writes it"
     data: Any = read_json(path, expected=wanted, top=None, unique_keys=True, foreign=True)
     if not isinstance(data, dict):
-        raise InputError(f"{path} holds no parameters", expected="a JSON object {...}", received=type(data).__name__)
+        raise InputError(f"{path} contains no parameters", expected="a JSON object {...}", received=type(data).__name__)
     return data

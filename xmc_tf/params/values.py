@@ -108,7 +108,7 @@ def checked(field: dataclasses.Field, shape: Shape, value: Any) -> Any:
             raise MisfitError(
                 field.name,
                 "is an empty list",
-                expected="at least one entry, the first level's",
+                expected="at least one entry, for the first level",
                 received="[]",
             )
         return tuple(_one(field, shape, f"{field.name}[{i}]", entry) for i, entry in enumerate(value))
@@ -128,7 +128,7 @@ def _one(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
                 "is not one of the values it may have",
                 expected=expected(field, shape),
                 received=shown(value),
-                fix=f"did you mean {shown(close)}?" if close else "take one of them",
+                fix=f"did you mean {shown(close)}?" if close else "use one of them",
             )
         if meta.get("parse"):
             try:

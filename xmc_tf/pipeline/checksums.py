@@ -50,7 +50,7 @@ def same_everywhere(communicator: Communicator, checksums: Mapping[str, str | No
             other = [name for name, value in theirs.items() if value != first.get(name)]
             if other:
                 raise InputError(
-                    f"rank {rank} on {host} was given other {' and '.join(other)} than rank 0",
+                    f"rank {rank} on {host} received different {' and '.join(other)} than rank 0",
                     expected="the same files on all ranks",
                     fix="put them on a shared file system, or copy them to all hosts again",
                 )

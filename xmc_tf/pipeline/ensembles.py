@@ -23,9 +23,9 @@ def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:
     if recipe.ensemble_method is not None:
         if recipe.ensemble_method != "concat-only" and not head_of_labels:
             raise InputError(
-                f"--ensemble-method {recipe.ensemble_method} needs a label head, of which there is none",
-                expected="an encoder that is fine-tuned down to the labels, or the rankers alone",
-                fix="raise --max-match-clusters to the number of labels, or take --ensemble-method concat-only",
+                f"--ensemble-method {recipe.ensemble_method} needs a label head, which this model does not have",
+                expected="an encoder that is fine-tuned on the level of the labels, or only the rankers",
+                fix="raise --max-match-clusters to the number of labels, or use --ensemble-method concat-only",
             )
         return recipe.ensemble_method
     if not rankers:

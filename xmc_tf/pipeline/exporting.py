@@ -24,7 +24,7 @@ def parts_of(model: XTransformer) -> ModelParts:
     dim = int(model.facts["embedding_dim"])
     if ranker.nr_dense != dim:
         raise InputError(
-            "dense features beside the encoder's vector cannot be exported",
+            "a model with dense features beside the embedding cannot be exported",
             expected=f"{dim} dense features",
             received=str(ranker.nr_dense),
         )
@@ -45,7 +45,7 @@ def _head_of(model: XTransformer) -> LabelHeadPart | None:
             "one cannot",
             expected="the rankers' answers (concat-only), or their mean with a label head of one level on unit vectors",
             received=method,
-            fix='set "ensemble_method": "concat-only" in its params.json, and see what that costs with predict',
+            fix='set "ensemble_method": "concat-only" in its params.json, and measure the effect with predict',
         )
     rows, labels = heads[0].local(), model.matcher.labels
     assert labels is not None  # or there would be no mean

@@ -165,16 +165,16 @@ class TrainingInputs:
         check_pair(held_out.texts, held_out.Y, called.get("texts", "validation texts"), called.get("Y", "labels"))
         if (held_out.X is None) != (train.X is None):
             raise InputError(
-                "training and validation are not of one kind",
+                "training and validation need the same kind of features",
                 expected="features with both, or with neither",
                 received="features with " + ("training" if held_out.X is None else "validation") + " alone",
-                fix="give -xt with -x, and neither without the other",
+                fix="give both -x and -xt, or neither",
             )
         if held_out.X is not None and train.X is not None:
             check_pair(held_out.X, held_out.Y, called.get("X", "validation features"), called.get("Y", "labels"))
             if held_out.X.nr_features != train.X.nr_features:
                 raise InputError(
-                    "the validation features are not those of the training",
+                    "the validation features do not fit the training features",
                     expected=f"{train.X.nr_features:,} columns",
                     received=f"{held_out.X.nr_features:,}",
                 )

@@ -26,7 +26,7 @@ def level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, 
     levels = next((t for t, size in enumerate(sizes) if size > most), len(sizes))
     if levels == 0:
         raise InputError(
-            "no level of the tree is small enough to be fine-tuned on",
+            "no level of the tree is small enough for fine-tuning",
             expected=f"at most --max-match-clusters {most:,} nodes below the root",
             received=f"{sizes[0]:,}",
             fix="raise --max-match-clusters, or lower --nr-splits or --min-codes",

@@ -106,9 +106,7 @@ class XTransformer(Parts):
         kept = None
         if work_dir is None:
             if communicator.size > 1:
-                raise InputError(
-                    "several workers need a folder that all of them see", expected="work_dir", received="None"
-                )
+                raise InputError("several ranks need a shared folder", expected="work_dir", received="None")
             kept = temporary_folder()
             work_dir = Path(kept.name) / "work"
         recipe = Recipe(
@@ -153,7 +151,7 @@ class XTransformer(Parts):
             raise InputError(
                 f"{folder} is the folder of PECOS that this model was loaded from",
                 expected="another folder for the converted model",
-                fix="save it elsewhere; PECOS's files stay as they are",
+                fix="save it elsewhere; PECOS's files are not changed",
             )
         with placed_folder(folder, MODEL) as part:
             facts = self.facts
@@ -189,7 +187,7 @@ class XTransformer(Parts):
             )
         parts = {name: folder / name for name in PARTS if (folder / name).is_dir()}
         if "encoder" not in parts:
-            raise InputError(f"{folder}: encoder/ is missing", fix="the folder was copied in part: copy it again")
+            raise InputError(f"{folder}: encoder/ is missing", fix="the folder is incomplete: copy it again")
         return cls(parts, facts, read_names(folder, int(facts["nr_labels"])), where=folder)
 
     # What it does.

@@ -119,7 +119,7 @@ class Parts:
         if "head" not in self.parts:
             raise InputError(
                 f"{self.folder} has no label head: its encoder was not fine-tuned",
-                fix="train it with --do-fine-tune true, or take the rankers' scores: ensemble method concat-only",
+                fix="train it with --do-fine-tune true, or use the rankers' scores: ensemble method concat-only",
             )
         from xmc_tf.collective.solo import Solo
         from xmc_tf.collective.strategy import CollectiveStrategy

@@ -41,7 +41,7 @@ def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], dict[str, Any]]:
     inner = folder / "text_encoder"
     if not (inner / "text_encoder" / "config.json").is_file():
         raise InputError(
-            f"{inner / 'text_encoder' / 'config.json'} is missing", fix="the folder was copied in part: copy it again"
+            f"{inner / 'text_encoder' / 'config.json'} is missing", fix="the folder is incomplete: copy it again"
         )
     parts = {"encoder": inner}
     if (inner / "text_model").exists():
@@ -81,7 +81,7 @@ def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], dict[str, Any]]:
                 f"{place} does not fit the encoder",
                 expected=f"at least {dim} features, the width of the embedding",
                 received=f"{nr_features:,}",
-                fix="the folder mixes two models: copy it again",
+                fix="the folder contains files of two models: copy the model again",
             )
         facts |= {"nr_features": nr_features, "nr_dense": dim}
     return parts, facts
@@ -143,7 +143,7 @@ def _pred_params(matcher: dict[str, Any], path: Path) -> MatcherPredParams:
 
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise InputError(f"{path} is missing", fix="the folder was copied in part: copy it again")
+        raise InputError(f"{path} is missing", fix="the folder is incomplete: copy it again")
     return dict(read_json(path, limit=_LARGEST, foreign=True, fix="copy the model again"))
 
 
@@ -151,6 +151,6 @@ def _count(content: dict[str, Any], key: str, path: Path) -> int:
     value = content.get(key)
     if type(value) is not int or not 0 < value < 1 << 31:
         raise InputError(
-            f"{path}: {key} is {str(value)[:40]}", expected="a whole number from 1 on", fix="copy the model again"
+            f"{path}: {key} is {str(value)[:40]}", expected="a whole number of at least 1", fix="copy the model again"
         )
     return value

@@ -40,7 +40,7 @@ def predict(model: "XTransformer", texts: Texts, X: Any, wishes: Wishes) -> csr_
     for name in ("beam_size", "only_topk", "max_pred_chunk"):
         value = getattr(wishes, name)
         if value is not None and value < 1:
-            raise InputError(f"{name} is out of range", expected="a whole number from 1 on", received=str(value))
+            raise InputError(f"{name} is out of range", expected="a whole number of at least 1", received=str(value))
     given = _given_features(model, texts, X, wishes.method)
     parts = []
     for begin in range(0, len(texts), wishes.max_pred_chunk):
@@ -138,14 +138,17 @@ def _given_features(model: "XTransformer", texts: Texts, X: Any, method: str) ->
         if model.makes_features or method == "transformer-only":
             return None
         raise InputError(
-            "this model was trained on features beside the texts",
+            "this model was trained on texts and features",
             expected=f"{model.nr_given_features:,} features (-x), as in training",
             received="texts alone",
         )
     X = as_features(X)
     if model.makes_features:
         raise InputError(
-            "this model makes its features itself", expected="texts alone", received="features too", fix="drop -x"
+            "this model computes its features from the texts",
+            expected="texts alone",
+            received="features too",
+            fix="drop -x",
         )
     check_prediction_input(X, model.nr_given_features)
     check_pair(X, texts, "the features", "the texts")

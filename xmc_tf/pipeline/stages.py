@@ -152,9 +152,9 @@ class Stages:
         mark = self.folder / ".work"
         if self.folder.exists() and not mark.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
             raise InputError(
-                f"{self.folder} is there already and is no work folder",
-                expected="a new folder, or that of an earlier run, to go on with",
-                fix="move it away, or give the model another name",
+                f"{self.folder} already exists and is not a work folder",
+                expected="a new folder, or the work folder of an earlier run, to resume from",
+                fix="move it elsewhere, or choose another folder for the model",
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         mark.write_text(_MARK + "\n", encoding="utf-8")
@@ -162,9 +162,9 @@ class Stages:
     def _see(self) -> None:
         if not (self.folder / ".work").is_file():
             raise InputError(
-                f"{self.folder}, which rank 0 has made, is not seen here",
+                f"{self.folder}, which rank 0 created, does not exist on this rank",
                 expected="a folder that all hosts share",
-                fix="put the model on the shared file system, under the same path everywhere",
+                fix="put the model on a shared file system, at the same path on all hosts",
             )
 
     def _find(self, name: str, key: str) -> Facts | None:
@@ -176,7 +176,7 @@ class Stages:
         """Makes the folder to fill; what an interrupted run left in it stays if it was of the same inputs."""
         begun = _read(part / _BEGUN)
         if begun is not None and begun.get("hash") == key:
-            self._tell("%s: goes on where it was stopped", part.stem)
+            self._tell("%s: resuming", part.stem)
             return
         _discard(part, _BEGUN)
         part.mkdir()

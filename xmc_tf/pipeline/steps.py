@@ -85,7 +85,7 @@ class Steps:
         )
         if self._longest > stage.facts["max_length"]:
             raise InputError(
-                "truncate_length is more than the encoder can read",
+                "truncate_length exceeds the maximum length of the encoder",
                 expected=f"at most {stage.facts['max_length']:,}",
                 received=f"{self._longest:,}",
                 fix=f"--truncate-length {stage.facts['max_length']}",

@@ -39,7 +39,7 @@ class Answering:
                 model = LocalModel(self.folder)
                 if "paths" not in model.signatures:
                     raise InputError(
-                        f"{model.folder} reads no text: it was trained on features",
+                        f"{model.folder} cannot read texts: it was trained on features",
                         expected="a model that was trained on text (-t), with its own vectoriser",
                     )
                 model.ask([b"warm up"], "paths")  # the first run of a graph is slow

@@ -112,7 +112,7 @@ class _Incoming(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         left = self._end - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the request has not arrived in time")
+            raise TimeoutError("the request did not arrive in time")
         self._connection.settimeout(left)
         return self._connection.recv_into(buffer)
 
@@ -160,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._wrong_method()
         # A page from elsewhere cannot send this type without asking first, and nobody here says yes.
         if self.headers.get_content_type() != "application/json":
-            raise _RefusalError(415, "a question is sent as application/json")
+            raise _RefusalError(415, "a request must have the type application/json")
         body = self.rfile.read(length := self._length())
         if len(body) < length:
             raise _RefusalError(400, f"the request ends after {len(body):,} of {length:,} bytes")
@@ -170,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _RefusalError(400, str(error)) from None
         text, k = question.get("text"), question.get("k")
         if not isinstance(text, str) or not (k is None or type(k) is int):
-            raise _RefusalError(400, 'a question has the form {"text": "…", "k": 5}; k may be left out')
+            raise _RefusalError(400, 'a request has the form {"text": "…", "k": 5}; k may be left out')
         self._json(200, self._of_model(lambda: self.server.answering.ask(text, k)))
 
     def _wrong_method(self) -> None:
@@ -183,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _length(self) -> int:
         given = self.headers.get_all("Content-Length", [])
         if "Transfer-Encoding" in self.headers or not given:
-            raise _RefusalError(411, "a question is sent with its Content-Length")
+            raise _RefusalError(411, "a request must have a Content-Length")
         if len(given) > 1 or not re.fullmatch("[0-9]+", given[0].strip(), re.ASCII):
             raise _RefusalError(400, "Content-Length is not a number of bytes")
         digits = given[0].strip().lstrip("0")
@@ -195,10 +195,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Refuses requests that came by a foreign name: another site's page, by a name that it lets point here."""
         hosts = self.headers.get_all("Host", [])
         if len(hosts) != 1 or _name_of(f"//{hosts[0]}") not in _LOCAL:
-            raise _RefusalError(403, "this page answers to this machine alone")
+            raise _RefusalError(403, "this page is only available on this machine")
         origin = self.headers.get("Origin")
         if origin is not None and origin != f"http://{hosts[0]}":
-            raise _RefusalError(403, "this page answers to itself alone")
+            raise _RefusalError(403, "this page accepts requests only from itself")
 
     def _reply(self, work: Callable[[], None]) -> None:
         try:

@@ -99,7 +99,7 @@ def arrange(
     """
     if precision not in PRECISIONS:
         raise InputError(
-            f"weights are not kept in {precision!r}", expected=", ".join(PRECISIONS), received=repr(precision)
+            f"unknown number format of weights: {precision!r}", expected=", ".join(PRECISIONS), received=repr(precision)
         )
     nr_nodes, nr_parents = clusters.shape
     splits = np.asarray(clusters.indptr, np.int64)

@@ -57,7 +57,7 @@ class Client:
         parts = urlsplit(url if "://" in url else f"grpc://{url}")
         if parts.scheme not in ("http", "https", "grpc") or not parts.hostname:
             raise InputError(
-                f"{url!r} is no address of a server",
+                f"{url!r} is not the address of a server",
                 expected="http://host:8501 for REST or grpc://host:8500",
                 received=url,
             )
@@ -171,7 +171,7 @@ class _Rest:
         except InputError as error:
             raise ServerError(f"{self._url} does not answer in JSON: {error}") from None
         if not isinstance(answer, dict) or not isinstance(answer.get("outputs"), dict):
-            raise ServerError(f"{self._url}: the answer has no outputs; it is no TensorFlow Serving")
+            raise ServerError(f"{self._url}: the response has no outputs; the server is not TensorFlow Serving")
         outputs: Mapping[str, Any] = answer["outputs"]
         return outputs
 
@@ -185,7 +185,7 @@ class _Grpc:
             from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
         except ImportError as error:
             raise InputError(
-                f"gRPC cannot be spoken here: {error}",
+                f"gRPC is not available: {error}",
                 expected="the packages grpcio and tensorflow-serving-api",
                 fix="install them: pip install 'xmc_tf[serving]', or use REST: http://host:8501",
             ) from None

@@ -49,7 +49,7 @@ class GivenVectors:
 
     def of_text(self, text: tf.Tensor) -> tf.Tensor:
         """None: there is nothing that reads text."""
-        raise NotImplementedError("these vectors are made by the caller")
+        raise NotImplementedError("these embeddings are computed by the caller")
 
     def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """The vectors as they came."""

@@ -66,7 +66,7 @@ class ExportSettings:
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise InputError("the threshold must be a number", received=str(self.threshold))
         if self.precision not in PRECISIONS:
-            raise InputError(f"weights are not kept in {self.precision!r}", expected=", ".join(PRECISIONS))
+            raise InputError(f"unknown number format of weights: {self.precision!r}", expected=", ".join(PRECISIONS))
 
 
 class Exported(NamedTuple):
@@ -163,7 +163,7 @@ def export_model(
         check_warmup(*warmup)
         if not parts.reads_text:
             raise InputError(
-                "warm-up requests cannot be written: this model was trained on features and reads no text",
+                "warm-up requests cannot be written: this model was trained on features and cannot read texts",
                 expected="a model that reads text",
                 fix="export it without -t",
             )

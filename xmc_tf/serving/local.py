@@ -27,7 +27,7 @@ class LocalModel:
         folder: the version's folder, with saved_model.pb; or the one above it, whose highest version is taken.
 
     Raises:
-        InputError: when there is no exported model.
+        InputError: when there is not an exported model.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -44,7 +44,7 @@ class LocalModel:
         except (OSError, tf.errors.OpError) as error:
             raise InputError(
                 f"{self.folder} cannot be loaded: {str(error).splitlines()[0]}",
-                fix="the folder was copied in part: copy or export it again",
+                fix="the folder is incomplete: copy or export it again",
             ) from None
         missing = {"serving_default"} - set(self._model.signatures)
         if missing:
@@ -112,7 +112,7 @@ def find_version(folder: str | Path) -> Path:
             fix=f"export it: python -m xmc_tf.export -m {folder} -o served/1",
         )
     raise InputError(
-        f"{folder} is no exported model" if folder.exists() else f"{folder} does not exist",
+        f"{folder} is not an exported model" if folder.exists() else f"{folder} does not exist",
         expected="a folder with saved_model.pb, or one of versions 1, 2, …",
         fix="export a model: python -m xmc_tf.export -m MODEL -o served/1",
     )
@@ -123,7 +123,7 @@ def _about(folder: Path) -> dict[str, Any]:
     about: dict[str, Any] = read_json(path, fix="copy or export it again") if path.exists() else {}
     if about.get("format") != SERVING:
         raise InputError(
-            f"{folder} is a SavedModel of something else: {ABOUT} does not say what it is",
+            f"{folder} is a SavedModel of another program: {ABOUT} does not say what it is",
             expected="what python -m xmc_tf.export wrote",
         )
     if is_unchanged(about) is False:

@@ -44,7 +44,7 @@ def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = No
         The tree; its ``node_order`` tells which column each node was.
 
     Raises:
-        InputError: naming the file: it is missing, is no matrix, does not fit the others, or a node has several
+        InputError: naming the file: it is missing, is not a matrix, does not fit the others, or a node has several
             parents or none.
     """
     path = Path(path)
@@ -90,7 +90,7 @@ def _depth(folder: Path) -> int:
     file = folder / CONFIG
     if not file.exists():
         raise InputError(
-            f"{folder} holds no label tree",
+            f"{folder} contains no label tree",
             expected=f"a {CONFIG} beside C0.npz, C1.npz …",
             received=", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "an empty folder",
             fix="name the folder tree/ of a model, or a matrix of labels × clusters (.npz)",
@@ -100,7 +100,7 @@ def _depth(folder: Path) -> int:
     depth = config.get("len") if isinstance(config, dict) else None
     if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
         raise InputError(
-            f"{file} does not say how deep the tree is", expected=wanted, received=json.dumps(config)[:100]
+            f"{file} does not give the depth of the tree", expected=wanted, received=json.dumps(config)[:100]
         )
     found = len(list(folder.glob("C*.npz")))
     for t in range(depth):
@@ -128,7 +128,7 @@ def _of_ranker(folder: Path) -> list[Path]:
         files.append(file)
     if not files:
         raise InputError(
-            f"{folder} holds no label tree",
+            f"{folder} contains no label tree",
             expected="ranker/0.model/C.npz, as linear rankers have it",
             fix="copy the whole folder again",
         )
@@ -150,7 +150,7 @@ def _read(file: Path) -> spmatrix:
 def _check_fit(files: list[Path], chain: list[spmatrix]) -> None:
     if chain[0].shape[1] != 1:
         raise InputError(
-            f"{files[0]} does not begin with one root",
+            f"{files[0]} does not start with one root",
             expected="a matrix of one column",
             received=f"{chain[0].shape[0]:,} × {chain[0].shape[1]:,}",
             fix="give a single matrix of labels × clusters as a file instead of a folder",
@@ -159,9 +159,9 @@ def _check_fit(files: list[Path], chain: list[spmatrix]) -> None:
         if chain[t].shape[1] != chain[t - 1].shape[0]:
             raise InputError(
                 f"{files[t]} does not fit {files[t - 1].name}",
-                expected=f"{chain[t - 1].shape[0]:,} columns, one a row of {files[t - 1].name}",
+                expected=f"{chain[t - 1].shape[0]:,} columns, one per row of {files[t - 1].name}",
                 received=f"{chain[t].shape[0]:,} × {chain[t].shape[1]:,}",
-                fix="the matrices are of different trees: copy the folder again",
+                fix="the matrices belong to different trees: copy the folder again",
             )
 
 

@@ -54,7 +54,7 @@ def build_tree_over_ranks(
     """
     if min_n_sub_tree < 1:
         raise InputError(
-            "min_n_sub_tree is out of range", expected="a whole number from 1 on", received=str(min_n_sub_tree)
+            "min_n_sub_tree is out of range", expected="a whole number of at least 1", received=str(min_n_sub_tree)
         )
     depth = binary_depth(embeddings.nr_rows, params.max_leaf_size)
     if depth == 0:

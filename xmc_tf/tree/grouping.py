@@ -68,7 +68,7 @@ def upper_splits(nr_leaves: int, nr_splits: int, min_codes: int | None) -> list[
     """
     if nr_splits < 2:
         raise InputError(
-            "a tree cannot be grouped by less than two children",
+            "nr_splits is too small",
             expected="nr_splits of 2 or more",
             received=f"nr_splits={nr_splits}",
         )

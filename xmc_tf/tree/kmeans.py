@@ -45,7 +45,9 @@ def build_tree(
     features = as_features(embeddings)
     nr_labels = features.nr_rows
     if nr_labels == 0:
-        raise InputError("there are no labels to build a tree of", expected="one embedding at least", received="0 rows")
+        raise InputError(
+            "there are no labels to build a tree from", expected="one embedding at least", received="0 rows"
+        )
     depth = binary_depth(nr_labels, params.max_leaf_size)
     order = _halve_all(features, depth, params) if depth else np.arange(nr_labels)
     return tree_of_order(order, depth, params)

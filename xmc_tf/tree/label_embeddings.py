@@ -59,9 +59,7 @@ def label_embedding(
     """
     name = method.lower()
     if name not in METHODS:
-        raise InputError(
-            "there is no such label embedding", expected=f"one of {', '.join(METHODS)}", received=repr(method)
-        )
+        raise InputError("unknown label embedding", expected=f"one of {', '.join(METHODS)}", received=repr(method))
     labels = label_matrix(Y)
     if name == "pii":
         return _unit_rows(transposed(labels), threads)
@@ -205,7 +203,7 @@ def _check_same_columns(features: Features, own: Features) -> None:
             "document and label features cannot be combined",
             expected=f"{features.nr_sparse:,} sparse and {features.nr_dense:,} dense columns in Z, as in X",
             received=f"{own.nr_sparse:,} sparse and {own.nr_dense:,} dense columns",
-            fix="make both by the same vectorizer and encoder, or use pifa_lf_concat",
+            fix="compute both with the same vectorizer and encoder, or use pifa_lf_concat",
         )
 
 
@@ -213,7 +211,7 @@ def _weights(alpha: Any, nr_labels: int) -> np.ndarray:
     weights = np.asarray(alpha)
     if weights.dtype.kind not in "fiu" or weights.shape not in ((), (nr_labels,)):
         raise InputError(
-            "alpha is neither a number nor one number a label",
+            "alpha has the wrong shape",
             expected=f"a number or an array of {nr_labels:,}",
             received=f"an array of shape {weights.shape}" if weights.dtype.kind in "fiu" else repr(alpha),
         )

@@ -206,7 +206,7 @@ def _frozen(values: np.ndarray | Sequence[int], name: str) -> np.ndarray:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InputError(
-            f"{name} are no list of whole numbers",
+            f"{name} are not a list of whole numbers",
             expected="one dimension of integers",
             received=f"{array.ndim} dimensions of {array.dtype}",
         )
@@ -221,7 +221,7 @@ def _check_splits(splits: tuple[np.ndarray, ...], nr_labels: int) -> None:
     below = [level.size - 1 for level in splits[1:]] + [nr_labels]
     if splits[0].size != 2:
         raise InputError(
-            "the tree does not begin with one root", expected="1 root", received=f"{splits[0].size - 1} nodes"
+            "the tree does not start with one root", expected="1 root", received=f"{splits[0].size - 1} nodes"
         )
     for t, (level, size) in enumerate(zip(splits, below, strict=True)):
         if level.size < 2 or level[0] != 0 or level[-1] != size or np.any(level[1:] < level[:-1]):

@@ -51,10 +51,10 @@ def _check_shapes(matrices: list[csc_matrix]) -> None:
         raise InputError("the cluster chain is empty", expected="one matrix at least", received="none")
     if matrices[0].shape[1] != 1:
         raise InputError(
-            "the cluster chain does not begin with one root",
+            "the cluster chain does not start with one root",
             expected="a first matrix of one column",
             received=f"{matrices[0].shape[1]} columns",
-            fix="give a matrix of labels × clusters by its file: the levels above it are then made for it",
+            fix="give a single matrix of labels × clusters as a file; the levels above are then added",
         )
     for t in range(1, len(matrices)):
         if matrices[t].shape[1] != matrices[t - 1].shape[0]:

@@ -130,7 +130,7 @@ class _Namer:
             if given is not None and len(given) != tree.nr_labels:
                 raise InputError(
                     f"the {what} do not fit the tree",
-                    expected=f"{tree.nr_labels:,}, one a label",
+                    expected=f"{tree.nr_labels:,}, one per label",
                     received=f"{len(given):,}",
                 )
 
@@ -170,7 +170,7 @@ class _Namer:
 
 def _whole(name: str, value: int, least: int) -> int:
     if not isinstance(value, int) or value < least:
-        raise InputError(f"{name} is not right", expected=f"a whole number of {least} or more", received=repr(value))
+        raise InputError(f"{name} is out of range", expected=f"a whole number of {least} or more", received=repr(value))
     return value
 
 
@@ -233,7 +233,7 @@ def _frequencies(path: Path, nr_labels: int) -> np.ndarray:
     if matrix.shape[1] != nr_labels:
         raise InputError(
             f"{path} does not fit the tree",
-            expected=f"{nr_labels:,} columns, one a label",
+            expected=f"{nr_labels:,} columns, one per label",
             received=f"{matrix.shape[1]:,}",
         )
     return np.bincount(csr_matrix(matrix).indices, minlength=nr_labels)

@@ -81,7 +81,7 @@ def mistakes():
         world.broadcast(1, size)
     with pytest.raises(InputError, match="one for each rank"):
         world.alltoall([1] * (size + 1))
-    with pytest.raises(InputError, match="cannot be moved"):
+    with pytest.raises(InputError, match="cannot be sent"):
         world.allreduce_array(np.array([None]))
     if size > 1:
         width = 3 if rank == 1 else 2

@@ -25,7 +25,7 @@ def ranks_without(world: Communicator, folder: Path) -> list[int]:
         except OSError as error:
             problem = f"{error.strerror}: {folder}"
     if problem := world.broadcast(problem):
-        raise InputError("rank 0 cannot write in the folder to be shared", received=problem)
+        raise InputError("rank 0 cannot write to the shared folder", received=problem)
     try:
         seen = world.rank == 0 or (_appears(mark, token) and _writable(mark, world.rank))
         return [rank for rank, fine in enumerate(world.allgather(seen)) if not fine]

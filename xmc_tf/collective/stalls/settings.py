@@ -30,7 +30,7 @@ def timeout_of(environment: Mapping[str, str], given: float | None = None) -> fl
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise InputError(VARIABLE, expected="a number of seconds, or 0 for no watch", received=repr(text))
+        raise InputError(VARIABLE, expected="a number of seconds, or 0 to turn the watch off", received=repr(text))
     return seconds
 
 

@@ -111,7 +111,7 @@ class StallWatch:
             while time.monotonic() < patient_until and not self._over.wait(0.05):
                 if self._told.is_set() or own_state(self.rank, self.host).longest < timeout:
                     return
-        end = f"failed: the run is ended, as is asked for after {timeout:g} s"
+        end = f"failed: aborted after {timeout:g} s without progress (--stall-timeout)"
         print("\n".join(["", *describe(states, timeout), end]), file=sys.stderr, flush=True)
         self._ask([state.rank for state in states if not state.silence], {"end": True})
         _end()

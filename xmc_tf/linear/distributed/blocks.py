@@ -84,12 +84,12 @@ def open_block(path: Path) -> Block:
     with path.open("rb") as file:
         head, size = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
         if len(head) < _HEAD_BYTES or not head.startswith(_MAGIC):
-            raise InputError(f"{path} is no solved sub-problem", fix="delete it; it will be solved again")
+            raise InputError(f"{path} is not a solved sub-problem", fix="delete it; it will be solved again")
         nr_labels, nr_weights = map(int, np.frombuffer(head, np.int64, 2, len(_MAGIC)))
         whole = size == _HEAD_BYTES + _LABEL_BYTES * nr_labels + _WEIGHT_BYTES * nr_weights
         numbers = np.fromfile(file, np.int64, 2 * nr_labels if whole else 0)
     if not whole or numbers[nr_labels:].sum() != nr_weights:
-        raise InputError(f"{path} does not hold what its head says", fix="delete it; it will be solved again")
+        raise InputError(f"{path} is inconsistent with its header", fix="delete it; it will be solved again")
     return Block(path, numbers[:nr_labels], numbers[nr_labels:])
 
 

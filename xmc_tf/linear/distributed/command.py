@@ -82,7 +82,7 @@ def _features(communicator: Communicator, work: WorkFolder, given: Given, accoun
                     communicator, texts, given.tfidf_params, work.features, target, threads=account.threads
                 )  # fmt: skip
             else:
-                _LOG.warning("not all ranks have TensorFlow, which splits texts: rank 0 does it alone")
+                _LOG.warning("not all ranks have TensorFlow: rank 0 computes the TF-IDF features alone")
                 together(communicator, lambda: _vectorize_here(work, given) if communicator.rank == 0 else None)
     return as_features(open_matrix(target))
 

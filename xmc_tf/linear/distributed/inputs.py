@@ -100,17 +100,17 @@ def check_same_inputs(
         for what in first:
             if others[what] != first[what]:
                 raise InputError(
-                    f"the ranks were given different {what}",
+                    f"ranks received different {what}",
                     expected=f"on every rank as on rank 0 on {host}: {_told(first[what])}",
                     received=f"on rank {rank} on {other_host}: {_told(others[what])}",
-                    fix="put the files on a shared disk, or copy them anew to every host",
+                    fix="put the files on a shared disk, or copy them to every host again",
                 )
         if other_said != first_said:
             raise InputError(
-                "the ranks were started with different settings",
+                "ranks were started with different options",
                 expected=f"on every rank as on rank 0 on {host}",
                 received=f"others on rank {rank} on {other_host}: {_first_difference(first_said, other_said)}",
-                fix="give all ranks the same command line, and install the same version on all hosts",
+                fix="use the same command line and version on all ranks",
             )
     digest = hashlib.sha256(said.encode())
     digest.update(json.dumps([first, kernel_folder().name], sort_keys=True).encode())

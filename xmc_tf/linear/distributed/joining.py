@@ -32,7 +32,7 @@ class _Columns:
         counts = np.zeros(nr_labels, np.int64)
         for number, block in enumerate(blocks):
             if (self.block[block.labels] >= 0).any():
-                raise InputError("two solved sub-problems hold the same label", fix="delete the work folder")
+                raise InputError("two solved sub-problems contain the same label", fix="delete the work folder")
             self.block[block.labels] = number
             self.start[block.labels] = np.cumsum(block.counts) - block.counts
             counts[block.labels] = block.counts

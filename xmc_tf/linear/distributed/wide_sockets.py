@@ -125,8 +125,8 @@ class Connections:
         except OSError as error:  # not as it is: a BrokenPipeError is taken for that of a reader of our output
             there = self._switchboard.everybody[other]
             raise ConnectionError(
-                f"rank {there.rank} on {there.host}, with which this rank solves a problem, is gone ({error}); "
-                "the same command, started again, goes on from the last step"
+                f"rank {there.rank} on {there.host}, with which this rank solves a problem, has ended ({error}); "
+                "run the same command again to resume from the last step"
             ) from error
 
     def close(self) -> None:

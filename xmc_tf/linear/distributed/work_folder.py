@@ -122,14 +122,14 @@ def _prepare(path: Path, key: str) -> None:
     if path.exists() and any(not entry.name.startswith(_BEGINNING) for entry in path.iterdir()):
         if not (path / _NAME).is_file():
             raise InputError(
-                f"{path} is in the way: it is where the ranks put what they have done, and holds something else",
-                fix="move it away, or give the model another name with -m",
+                f"{path} is needed for intermediate results, but contains other files",
+                fix="move it elsewhere, or choose another folder with -m",
             )
         if read_json(path / _NAME, fix=f"remove {path}").get("key") != key:
-            _LOG.info("%s is left over from other inputs, settings or another version: beginning anew", path)
+            _LOG.info("%s belongs to other inputs, options or another version: starting from the beginning", path)
             _discard(path)
         else:
-            _LOG.info("going on with what lies in %s", path)
+            _LOG.info("resuming from %s", path)
     for old in path.glob("claims-*"):
         shutil.rmtree(old)
     for old in path.glob("seen-*"):
@@ -146,9 +146,9 @@ def _look_for(mark: Path, patience_s: float = 10.0) -> None:
     while not mark.exists():
         if time.monotonic() > end:
             raise InputError(
-                f"{mark.parent} is not the folder that rank 0 has made",
-                expected="one folder that all ranks share, such as one on NFS",
+                f"{mark.parent} is not the folder that rank 0 created",
+                expected="a folder that all ranks share, for example on NFS",
                 received="a rank that does not see rank 0's files",
-                fix="give a path on a shared disk with -m",
+                fix="choose a folder on a shared disk with -m",
             )
         time.sleep(0.2)
