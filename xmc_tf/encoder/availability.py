@@ -57,6 +57,6 @@ def _unavailable(name: str, reason: str) -> InputError:
         f"--model-shortcut {name}: no such encoder",
         expected="a folder with config.json, weights and tokenizer, or a name on the Hugging Face hub",
         received=reason,
-        fix=f"on a machine with a network run: hf download {name} --local-dir FOLDER; copy FOLDER here and use it instead "
-        "of the name",
+        fix=f"on a machine with a network run: hf download {name} --local-dir FOLDER; copy FOLDER here and use it "
+        "instead of the name",
     )
