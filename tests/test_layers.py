@@ -55,7 +55,7 @@ SIDEWAYS = {
 
 # These run on clusters that have no TensorFlow.
 WITHOUT_TENSORFLOW = ["common", "params", "data", "metrics", "tree", "linear"]
-# So do these, with whose help they talk to one another; the rest of their package is TensorFlow's. (Loading the MPI
+# So do these, with whose help they talk to each other; the rest of their package is TensorFlow's. (Loading the MPI
 # backend starts MPI: tests/distributed/test_communicator.py sees to that one.) What fine-tuning trains on is arrays,
 # which are made, and can be looked at, without it.
 MODULES_WITHOUT_TENSORFLOW = [

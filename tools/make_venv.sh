@@ -7,7 +7,7 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 
 say() { echo "  $*" >&2; }
 
-# An environment holds absolute paths: it breaks when its folder is moved or its Python is removed. It is then made anew.
+# An environment holds absolute paths: it breaks when its folder is moved or its Python is removed. It is then made again.
 is_sound() {
   "$venv/bin/python" -c 'import pip' 2>/dev/null && grep -qF "$(cd "$venv" && pwd -P)" "$venv/bin/activate"
 }
@@ -34,7 +34,7 @@ if [ "$(uname -s)-$(uname -m)" != Linux-x86_64 ]; then
 fi
 
 if [ -e "$venv" ] && ! is_sound; then
-  say "$venv was made in another folder or for a Python that is gone: making it anew"
+  say "$venv was made in another folder or for a Python that is gone: making it again"
   rm -rf "$venv"
 fi
 if [ ! -e "$venv" ]; then

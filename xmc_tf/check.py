@@ -111,7 +111,7 @@ def _verify(args: argparse.Namespace) -> None:
 def _check(roll: Roll, args: argparse.Namespace) -> list[str]:
     """Return the problems that were found, the same on all ranks."""
     world = choose()
-    roll.enter("finding one another")
+    roll.enter("finding each other")
     found = world.allgather(places.own_place(world))
     _show(world, args, f"{world.size} rank{'s' if world.size > 1 else ''}: {world}\n{places.as_table(found)}")
     timings = []

@@ -16,7 +16,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.invocation import as_called
 from xmc_tf.common.numbers import whole
 
-_RANKS_A_CORE, _LEAST_LIMIT = 4, 64  # more would only wait for one another, if they found memory
+_RANKS_A_CORE, _LEAST_LIMIT = 4, 64  # more would only wait for each other, if they found memory
 _DESCRIPTION = """Run a Python module or script on N ranks of this machine, with horovodrun.
 
 Each rank is pinned to its share of the cores and uses as many threads (OMP_NUM_THREADS, NUMBA_NUM_THREADS,

@@ -174,7 +174,7 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
     flags = argparse.Namespace(**{name: value for name, value in vars(arguments).items() if name not in left_out})
     if arguments.fp16 is not None:
         flags.mixed_precision = _precision(arguments)
-    flags.neg_mining_chain = flags.negative_sampling  # as in the peer
+    flags.neg_mining_chain = flags.negative_sampling  # as in PECOS
     if flags.negative_sampling == "all":
         # Rankers have no such thing. Beside a head that knows all negatives, easy ones serve best; alone, their own.
         flags.neg_mining_chain = "tfn" if flags.do_fine_tune else "tfn+man"

@@ -15,7 +15,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", help="a Python that has libpecos")
     parser.add_argument("--data", help="a folder of X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz")
-    parser.add_argument("--features", help="X.trn.npz, X.tst.npz and a tree hlt/ for them, in the peer's format")
+    parser.add_argument("--features", help="X.trn.npz, X.tst.npz and a tree hlt/ for them, in PECOS's format")
     parser.add_argument("--model", help="a model trained on that data")
     parser.add_argument("--encoder", help="a folder of weights and tokenizer")
     parser.add_argument("--only", help="run the one figure of that name")

@@ -5,7 +5,7 @@
 The texts are those of the demonstration, the labels made up: five a document, twenty matched parents each. MODEL is a
 folder of weights; without it, a BERT of 384 numbers with random ones. One level is trained by the real loop, candidates
 capped at 500. Prints one JSON line for each number of labels, with what the head takes of each worker, and what the
-peer's replicated one (weights, gradient and two Adam slots on every worker) would by arithmetic.
+PECOS's replicated one (weights, gradient and two Adam slots on every worker) would by arithmetic.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.rankers_vs_pecos --peer PYTHON --features DIR --data DIR [--dense 384] [--threads 2]
 
-PYTHON runs a venv that has libpecos. FEATURES holds X.trn.npz, X.tst.npz and the tree hlt/ in the peer's format, DATA
+PYTHON runs a venv that has libpecos. FEATURES holds X.trn.npz, X.tst.npz and the tree hlt/ in PECOS's format, DATA
 holds Y.trn.npz and Y.tst.npz. With ``--dense D`` every document also has D dense features: those of X.trn.dense.npy
 and X.tst.dense.npy where FEATURES has them, else random ones of length one.
 

@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--encoder", type=Path, help="its weights and tokenizer")
     parser.add_argument("--peer", help="a Python that has libpecos, scikit-learn and transformers")
     parser.add_argument("--model", help="one trained model's folder, in place of all that")
-    parser.add_argument("--texts", type=Path, help="texts to ask it with, one a line")
+    parser.add_argument("--texts", type=Path, help="texts to ask it with, one per line")
     parser.add_argument("--weights", default="fp32", help="fp32 (default), fp16 or int8")
     parser.add_argument("-k", type=int, default=10, help="labels a text (default 10)")
     parser.add_argument("-b", type=int, default=10, help="beam (default 10)")
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _kept(folder: Path, module: str, data: Path, *flags: Any) -> Path:
-    """A model trained once; half-trained ones are gone on with."""
+    """A model trained once; half-trained ones are resumed."""
     if not (folder / "params.json").exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         served.run(module, "-t", data / "X.trn.txt", "-y", data / "Y.trn.npz", "-m", folder, *flags)

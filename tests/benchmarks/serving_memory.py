@@ -27,7 +27,7 @@ from tests.benchmarks import served
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, nargs="+", help="trained models")
-    parser.add_argument("--texts", required=True, type=Path, help="texts to ask with, one a line")
+    parser.add_argument("--texts", required=True, type=Path, help="texts to ask with, one per line")
     parser.add_argument("--weights", nargs="+", default=["fp32", "fp16", "int8"])
     a = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="xmc-tf-memory-") as work:

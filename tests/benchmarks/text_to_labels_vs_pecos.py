@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.text_to_labels_vs_pecos --peer PYTHON --data DIR [--leaf 100] [--threads 2]
 
-PYTHON runs a venv that has libpecos and scikit-learn, with which the peer's users make their features (word 1-2-grams,
+PYTHON runs a venv that has libpecos and scikit-learn, with which PECOS's users make their features (word 1-2-grams,
 min_df 2, sublinear, at most 500,000). DATA holds X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz. Prints one JSON line: the
 seconds of each step and P@1..5 of both sides.
 """

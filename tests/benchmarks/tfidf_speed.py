@@ -22,9 +22,9 @@ from xmc_tf.params import TfidfParams
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", help="texts in UTF-8, one a line")
+    parser.add_argument("file", help="texts in UTF-8, one per line")
     parser.add_argument("--rounds", type=int, default=2, help="times that each side runs (default 2)")
-    parser.add_argument("-n", "--threads", type=int, default=-1, help="ours; -1 for one a core (default)")
+    parser.add_argument("-n", "--threads", type=int, default=-1, help="ours; -1 for one per core (default)")
     args = parser.parse_args()
 
     lines = list(TextFile(args.file))

@@ -5,11 +5,11 @@
         [-- more flags of xmc_tf.train]
 
 MODEL is a folder of weights that both sides load. Ours runs as its users run it, by the command line, without looking
-at the test documents: linear rankers alone, rankers on the frozen encoder, the default recipe, and the peer's own
-settings. The peer runs with those settings, frozen and fine-tuned. Prints a table, and one JSON line: P@1, P@3, P@5 in
+at the test documents: linear rankers alone, rankers on the frozen encoder, the default recipe, and PECOS's own
+settings. PECOS runs with those settings, frozen and fine-tuned. Prints a table, and one JSON line: P@1, P@3, P@5 in
 percent, the seconds of each from files to predictions, and the documents a second of the training steps alone.
 
-``--peer-steps 20`` cuts the peer's fine-tuning short, where its speed is wanted and not its precision.
+``--peer-steps 20`` cuts PECOS's fine-tuning short, where its speed is wanted and not its precision.
 
 ``--first 30000 --least 3`` takes the first documents and the labels that at least so many of them have.
 """
@@ -34,7 +34,7 @@ from xmc_tf.metrics import format_table
 
 _BATCH = 32
 _STEP = re.compile(r"^(\d\d:\d\d:\d\d) I level (\d+), step (\d+) of ", re.MULTILINE)
-_STEPS = 236  # of the peer's, for each level; of ours with the peer's settings
+_STEPS = 236  # of PECOS's, for each level; of ours with PECOS's settings
 _PEERS_SETTINGS = (
     "--loss-function weighted-squared-hinge -ns tfn+man --bootstrap-method linear --max-active-matching-labels 500 "
     f"--learning-rate 1e-4 --batch-size {_BATCH} --max-steps {_STEPS}"
@@ -49,11 +49,11 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=64, help="tokens of a document that are read")
     parser.add_argument("--leaf", type=int, default=16)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--first", type=int, help="training documents to take; all where not given")
+    parser.add_argument("--first", type=int, help="training documents to take; all by default")
     parser.add_argument("--least", type=int, default=1, help="training documents that a label must have")
     parser.add_argument("--test", type=int, help="test documents to take")
-    parser.add_argument("--steps", type=int, default=_STEPS, help="of fine-tuning, a level, with the peer's settings")
-    parser.add_argument("--peer-steps", type=int, help="of the peer; as many as ours where not given")
+    parser.add_argument("--steps", type=int, default=_STEPS, help="of fine-tuning, per level, with PECOS's settings")
+    parser.add_argument("--peer-steps", type=int, help="of PECOS; as many as ours by default")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="run these alone")
     parser.add_argument("more", nargs="*", help="flags of xmc_tf.train for all of ours, after --")
     a = parser.parse_args()
@@ -64,7 +64,7 @@ def main() -> None:
         for name, flags in {
             "ours: frozen encoder": ["--no-fine-tune"],
             "ours: defaults": [],
-            "ours: the peer's settings": peers_settings,
+            "ours: PECOS's settings": peers_settings,
         }.items():
             if a.only is None or name in a.only:
                 results[name] = _ours(data, Path(work), a, [*flags, *a.more])

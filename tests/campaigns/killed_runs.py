@@ -117,7 +117,7 @@ def run(
 
 
 def contents(folder: Path, but: Sequence[str] = ()) -> dict[str, str]:
-    """Return the checksum of each file of a folder, and nothing where there is no folder."""
+    """Return the checksum of each file of a folder, and nothing where there is not a folder."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))

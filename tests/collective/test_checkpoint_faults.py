@@ -65,25 +65,25 @@ class Lonely(Solo):
         self.allgather(None)
 
 
-@pytest.mark.parametrize("anew", [True, False])
-def test_another_rank_that_dies_at_any_moment_costs_no_checkpoint(anew, tmp_path):
+@pytest.mark.parametrize("again", [True, False])
+def test_another_rank_that_dies_at_any_moment_costs_no_checkpoint(again, tmp_path):
     """This rank learns of it by a call to the others that fails, also when it has just written the manifest."""
     steps = []
     for calls in range(20):
         folder = tmp_path / str(calls)
-        if not anew:
+        if not again:
             save(folder, size=1, step=1)
 
         lonely = Lonely(calls)
         with contextlib.suppress(RuntimeError):
             save_tables(folder, [trained(lonely)], lonely, step=2)
-        if anew and not (folder / "manifest.json").exists():
+        if again and not (folder / "manifest.json").exists():
             continue
         steps.append(read_manifest(folder).step)
         np.testing.assert_array_equal(stacked(load(folder)[0]), whole(23, 3))
     assert steps == sorted(steps)
     assert steps[-1] == 2
-    assert anew or steps[0] == 1
+    assert again or steps[0] == 1
     assert lonely.left > 0  # the last of them was not disturbed
 
 

@@ -1,4 +1,4 @@
-"""Which world a process belongs to, and the world of one."""
+"""Which world a process belongs to, and the single process."""
 
 import subprocess
 import sys

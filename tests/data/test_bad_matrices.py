@@ -1,4 +1,4 @@
-"""Each bad matrix is answered with its file, what was expected, what came, and what to do."""
+"""Each bad matrix is answered with its file, what was expected, what was received, and what to do."""
 
 import io
 import zipfile

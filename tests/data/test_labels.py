@@ -1,4 +1,4 @@
-"""Label names: one a line, as many as labels."""
+"""Label names: one per line, as many as labels."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""``xmc_tf.check``: who is where, what messages cost, and who keeps the others waiting."""
+"""``xmc_tf.check``: the ranks and their hosts, what messages cost, and who keeps the others waiting."""
 
 import itertools
 import json

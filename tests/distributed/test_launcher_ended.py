@@ -18,7 +18,7 @@ WORKER = "waiting.py"
 
 
 def end_launcher(number, pids, segments):
-    """For ``during``: sends the signal to the launcher when the ranks wait for one another, and waits for their end.
+    """For ``during``: sends the signal to the launcher when the ranks wait for each other, and waits for their end.
 
     ``pids`` gets the ranks' numbers, ``segments`` Open MPI's files in shared memory.
     """

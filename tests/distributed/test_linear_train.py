@@ -119,7 +119,7 @@ def test_killed_at_any_moment_all_stop_within_seconds_and_the_same_command_finis
         assert work.exists()
         if number:
             assert "resuming from" in run.ranks[0].output
-    # Three ranks go on where two have stopped.
+    # Three ranks resume where two have stopped.
     again = mpiexec(WORKER, "0", *command, world=3)
     assert "resuming from" in again.ranks[0].output
     assert contents(tmp_path / "model") == one_process

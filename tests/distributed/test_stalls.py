@@ -1,4 +1,4 @@
-"""Ranks that wait for others that never come end in time, and say who is where; over Gloo as over MPI."""
+"""Ranks that wait for others that never come end in time, and report where each rank is; over Gloo as over MPI."""
 
 import os
 import re

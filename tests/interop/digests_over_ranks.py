@@ -3,7 +3,7 @@
     python -m tests.interop.digests_over_ranks [--data FOLDER …] [--ranks 1 2 3 4] [--negatives tfn tfn+man]
 
 FOLDER holds X.trn.txt and Y.trn.npz; the demo's corpus, made of what is installed here, is always among them. Every
-training is ``mpiexec -n N python -m xmc_tf.linear.train`` with one thread a rank, from TF-IDF features (sparse) and
+training is ``mpiexec -n N python -m xmc_tf.linear.train`` with one thread per rank, from TF-IDF features (sparse) and
 from the same with 64 dense columns beside them, which are a random projection of them. A digest is that of all files of
 the model's folder and of their names. Prints a line a training, then one JSON line; exit status 1 where two digests
 differ that should not.

@@ -1,6 +1,6 @@
 """Shows that our measures and ensembles are PECOS's: same P@k and R@k, same lines, same ensembled scores.
 
-Run by the peer's Python, which needs nothing of ours; ours run in their own, on files, as a user would run them:
+Run by PECOS's Python, which needs nothing of ours; ours run in their own, on files, as a user would run them:
 
     PEER/bin/python tests/interop/evaluate_with_pecos.py --ours .venv/bin/python
 """
@@ -36,7 +36,7 @@ def random_prediction(rng: np.random.Generator, truth: smat.csr_matrix) -> smat.
     rows = np.arange(truth.shape[0])
     one = smat.csr_matrix((rng.random(len(rows)), (rows, rng.integers(0, truth.shape[1], len(rows)))), truth.shape)
     prediction = (noise + hits + one).tocsr().astype(np.float32)
-    # The peer's ensembles take rows that are sorted by score.
+    # PECOS's ensembles take rows that are sorted by score.
     return smat_util.sorted_csr(prediction, only_topk=30)
 
 
@@ -66,7 +66,7 @@ def main() -> None:
             subprocess.run([args.ours, "-c", ENSEMBLE, way, out, *paths], cwd=ROOT, check=True)
             ours = smat.load_npz(out)
             if ours.nnz != theirs.nnz:
-                sys.exit(f"{way}: {ours.nnz} entries, the peer has {theirs.nnz}")
+                sys.exit(f"{way}: {ours.nnz} entries, PECOS has {theirs.nnz}")
             worst_score = max(worst_score, float(abs(ours - theirs).max()))
             systems[out] = theirs
 
@@ -97,9 +97,9 @@ def main() -> None:
             }
         )
     )
-    # The peer adds float32 scores up, we float64: the order of nearly equal scores may turn.
+    # PECOS adds float32 scores up, we float64: the order of nearly equal scores may turn.
     if worst_measure > 1e-4 or worst_score > 1e-5:
-        sys.exit("ours and the peer's differ")
+        sys.exit("ours and PECOS's differ")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m tests.interop.pecos_xlinear_behaviour
 
-Each behaviour is written anew, by what a test of PECOS asks (the name of that test is given), on random data. Needs no
+Each behaviour is written again, by what a test of PECOS asks (the name of that test is given), on random data. Needs no
 PECOS; ``pytest tests/interop`` runs the same. Prints a row per behaviour and one JSON line; exit status 1 where one
 that should hold does not. Trained models are compared with PECOS's by ``tests.interop.retrained_with_pecos``.
 """

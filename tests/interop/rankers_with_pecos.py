@@ -1,10 +1,10 @@
-"""Whether libpecos and we read one another's models and then predict the same, over all post-processors.
+"""Whether libpecos and we read each other's models and then predict the same, over all post-processors.
 
     python -m tests.interop.rankers_with_pecos --peer PYTHON [--features DIR --data DIR] [--texts] [--ranks N]
 
-PYTHON runs a venv that has libpecos. Without FEATURES (X.trn.npz, X.tst.npz and a tree hlt/ in the peer's format) and
+PYTHON runs a venv that has libpecos. Without FEATURES (X.trn.npz, X.tst.npz and a tree hlt/ in PECOS's format) and
 DATA (Y.trn.npz), a small random problem is made; with ``--texts`` features and tree are made of DATA's texts
-(X.trn.txt, X.tst.txt). We train a model, with ``--ranks`` by ``mpiexec -n N python -m xmc_tf.linear.train``; the peer
+(X.trn.txt, X.tst.txt). We train a model, with ``--ranks`` by ``mpiexec -n N python -m xmc_tf.linear.train``; PECOS
 trains one; each side predicts with both. Prints one JSON line a post-processor; exit status 1 where a label differs, or
 a score by more than 1e-5.
 """
@@ -85,11 +85,11 @@ def main() -> None:
 
 
 def _compare(work: Path, model: str, post: str, queries: object, ranks: int) -> bool:
-    """One model, one post-processor: our predictions beside the peer's."""
+    """One model, one post-processor: our predictions beside PECOS's."""
     ours = XLinear.load(work / model).predict(queries, beam_size=10, only_topk=10, post_processor=post)
     theirs = smat.load_npz(work / f"{model}.{post}.npz").tocsr()
     ours_dense, theirs_dense = _filled(ours), _filled(theirs)
-    # Labels of equal score may stand in for one another at the end of a row; else the same labels are wanted.
+    # Labels of equal score may stand in for each other at the end of a row; else the same labels are wanted.
     differing = sum(
         set(ours.indices[slice(*ours.indptr[i : i + 2])]) != set(theirs.indices[slice(*theirs.indptr[i : i + 2])])
         and abs(ours_dense[i].min() - theirs_dense[i].min()) > _TOLERANCE

@@ -1,10 +1,10 @@
 """Shows that PECOS reads our label trees as we do, and we its: shapes, indices byte by byte, embeddings, quality.
 
-Run by the peer's Python; ours run in their own, and the two meet in files only:
+Run by PECOS's Python; ours run in their own, and the two meet in files only:
 
     PEER/bin/python tests/interop/tree_with_pecos.py --ours .venv/bin/python
 
-With ``--features`` (a folder with the peer's ``X.trn.npz`` and ``hlt/``) and ``--label-path Y.trn.npz`` the quality of
+With ``--features`` (a folder with PECOS's ``X.trn.npz`` and ``hlt/``) and ``--label-path Y.trn.npz`` the quality of
 both trees on those data is compared too.
 """
 
@@ -158,7 +158,7 @@ def main() -> None:
     elif options.ours:
         given = [] if options.features is None else ["--features", str(options.features)]
         given += [] if options.label_path is None else ["--label-path", str(options.label_path)]
-        # From here on we are in our own Python, which calls the peer's back for its part.
+        # From here on we are in our own Python, which calls PECOS's back for its part.
         sys.exit(subprocess.run([options.ours, __file__, *given, "--peer", sys.executable]).returncode)
     elif options.peer:
         sys.path.insert(0, str(Path(__file__).resolve().parents[2]))

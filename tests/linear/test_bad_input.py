@@ -106,7 +106,7 @@ TRAINING = {
     "no Y": ("-y", lambda c, d: "", ["lacks -y", "--help"]),
     "no model": ("-m", lambda c, d: "", ["lacks -m"]),
     "no X": ("-x", lambda c, d: None, ["one of -t (texts) and -x (features)"]),
-    "model is no model": (
+    "model is not a model": (
         "-m",
         lambda c, d: text(d / "params.json", "{}").parent,
         ["files that are not part of a model", "params.json", "another folder with -m"],
@@ -263,7 +263,7 @@ def edit(path, **changes):
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-LEVELS = "ranker/ranker"  # the peer's folder has one of that name within
+LEVELS = "ranker/ranker"  # PECOS's folder has one of that name within
 
 
 def without_records(m):
@@ -283,7 +283,7 @@ MODELS = {
     "half copied": (lambda m: (m / "params.json").unlink(), ["params.json is missing", "folder is incomplete"]),
     "any folder": (
         lambda m: [shutil.rmtree(m), m.mkdir(), (m / "x").touch()],
-        ["is no model", "the folder that training wrote"],
+        ["is not a model", "the folder that training wrote"],
     ),
     "half a JSON": (lambda m: shorten(m / "params.json", m / "params.json"), ["params.json is not JSON"]),
     "odd JSON": (lambda m: (m / "params.json").write_text("[]"), ["params.json does not hold"]),

@@ -126,7 +126,7 @@ def test_dense_features_may_come_as_sparse_ones():
     ours, theirs = model.predict(both), model.predict(as_features(as_one))
     for left, right in zip(rows_of(ours), rows_of(theirs), strict=True):
         assert_same_ranking(left, right)
-    assert rows_of(model.predict(both)) == rows_of(ours)  # the weights are arranged anew each time
+    assert rows_of(model.predict(both)) == rows_of(ours)  # the weights are arranged again each time
 
 
 @posts

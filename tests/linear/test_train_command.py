@@ -108,7 +108,7 @@ def test_a_tree_in_a_folder_and_in_one_matrix(basics, corpus, tmp_path):
 
 
 def test_negatives_of_clusters_are_those_of_the_trees_own_columns(basics, corpus, tmp_path):
-    """Reading a tree may number its clusters anew; the user's columns go along."""
+    """Reading a tree may number its clusters again; the user's columns go along."""
     chain = random_chain(12, [2, 5], seed=4)
     save_chain(tmp_path / "tree", chain)  # by node, not by position
     for t, clusters in enumerate(chain):

@@ -1,4 +1,4 @@
-"""One level of fine-tuning: it learns, is what plain Keras would do, stops, and goes on where it was stopped."""
+"""One level of fine-tuning: it learns, is what plain Keras would do, stops, and resumes."""
 
 import dataclasses
 import logging
@@ -46,7 +46,7 @@ def world(tmp_path):
 
 
 class World:
-    """Documents, and everything made anew for every training over them."""
+    """Documents, and everything made again for every training over them."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -1,4 +1,4 @@
-"""All levels: trained, predicted by beam, saved and loaded, gone on with after an interruption, seen in TensorBoard."""
+"""All levels: trained, predicted by beam, saved and loaded, resumed after an interruption, seen in TensorBoard."""
 
 import dataclasses
 

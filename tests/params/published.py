@@ -1,4 +1,4 @@
-"""A parameter file in the form that the peer publishes: `__meta__` everywhere, some keys retired."""
+"""A parameter file in the form that PECOS publishes: `__meta__` everywhere, some keys retired."""
 
 from typing import Any
 

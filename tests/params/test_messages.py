@@ -1,4 +1,4 @@
-"""Every bad parameter file is answered with the key, what was expected, what came, and how to mend it."""
+"""Every bad parameter file is answered with the key, what was expected, what was received, and how to fix it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The peer's published files load as they are, and what we write holds what they held."""
+"""PECOS's published files load as they are, and what we write holds what they held."""
 
 import json
 import logging
@@ -88,7 +88,7 @@ def test_published_linear_file(tmp_path):
 
 
 def test_defaults_are_the_peers_but_for_the_recipe():
-    """Of the encoder's fine-tuning it is ours, since the peer's makes good encoders worse."""
+    """Of the encoder's fine-tuning it is ours, since PECOS's makes good encoders worse."""
     train = XTransformerParams()
     assert train.preliminary_indexer_params == HierarchicalKMeansParams(
         nr_splits=16,

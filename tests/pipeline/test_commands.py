@@ -14,7 +14,7 @@ from xmc_tf.metrics import pecos_lines
 from xmc_tf.params import WITHOUT_EFFECT, TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.train_flags import parser
 
-# The peer's flags: name → a value, or None for a switch.
+# PECOS's flags: name → a value, or None for a switch.
 PEER_FLAGS = {
     "-t": "t", "--trn-text-path": "t", "-x": "x", "--trn-feat-path": "x", "-y": "y", "--trn-label-path": "y",
     "-m": "m", "--model-dir": "m", "-tt": "t", "--tst-text-path": "t", "-xt": "x", "--tst-feat-path": "x",

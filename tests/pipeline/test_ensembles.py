@@ -14,7 +14,7 @@ from xmc_tf.pipeline.inputs import Recipe
         ("cross-entropy", None, False, "concat-only"),  # a head of clusters scores no labels
         ("weighted-squared-hinge", None, True, "concat-only"),  # margins are no probabilities
         ("weighted-squared-hinge", "average", True, "average"),
-        ("cross-entropy", "transformer-only", True, "concat-only"),  # the peer's files mean the levels by it
+        ("cross-entropy", "transformer-only", True, "concat-only"),  # PECOS's files mean the levels by it
         ("cross-entropy", "rank_average", True, "rank_average"),
     ],
 )

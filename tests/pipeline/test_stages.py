@@ -1,4 +1,4 @@
-"""Stages: made once, anew when what they depend on has changed, taken up where they were stopped."""
+"""Stages: made once, again when what they depend on has changed, taken up where they were stopped."""
 
 import json
 import logging

@@ -76,7 +76,7 @@ def test_an_operation_of_somebody_else_is_noticed(tmp_path):
 
 
 def test_answers_do_not_depend_on_what_was_asked_together(exported):
-    # A server that batches puts requests behind one another and cuts the answers apart again.
+    # A server that batches puts requests behind each other and cuts the answers apart again.
     model = LocalModel(exported)
     first, second = HARD[3:5], [text.encode() for text in documents(9, seed=4)[0]]
     for signature in ("serving_default", "paths"):

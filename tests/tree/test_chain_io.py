@@ -1,4 +1,4 @@
-"""Cluster chains on disk: what the peer writes is read, what is written is the peer's, what is broken is named."""
+"""Cluster chains on disk: what PECOS writes is read, what is written is PECOS's, what is broken is named."""
 
 import json
 import shutil

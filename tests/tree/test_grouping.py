@@ -1,4 +1,4 @@
-"""How deep trees are and how their levels are grouped: the peer's shapes, pinned."""
+"""How deep trees are and how their levels are grouped: PECOS's shapes, pinned."""
 
 import numpy as np
 import pytest

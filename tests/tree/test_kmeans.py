@@ -93,7 +93,7 @@ def test_every_label_once_and_siblings_of_equal_size(rows, leaf, nr_splits, kind
 @pytest.mark.parametrize("do_sample", [False, True])
 @pytest.mark.parametrize("together", [-1, 10**9])
 def test_the_number_of_threads_changes_nothing(kind, do_sample, together, monkeypatch):
-    monkeypatch.setattr(kmeans, "_WIDE_ENTRIES", together)  # all threads on each node, or a thread a node
+    monkeypatch.setattr(kmeans, "_WIDE_ENTRIES", together)  # all threads on each node, or a thread per node
     given = embeddings(kind, 700)
     one = build_tree(given, params(do_sample=do_sample, threads=1))
     for threads in (2, 3, 7):

@@ -51,7 +51,7 @@ class Accumulator(tf.Module):
         return self.count >= self.every
 
     def take(self) -> tuple[list[tf.Tensor], list[RowGradient]]:
-        """Gives what is held; the next batch begins anew.
+        """Gives what is held; the next batch begins again.
 
         What is held is not cleared: from the assignment of something empty inside a condition TensorFlow's graph
         optimizer concludes that it is always empty (world_optimizers.check_accumulation).

@@ -1,4 +1,4 @@
-"""Who talks to whom: one small interface over a world of one, Horovod and MPI, picked by how the process started."""
+"""Who talks to whom: one small interface over a single process, Horovod and MPI, picked by how the process started."""
 
 import logging
 import os
@@ -121,12 +121,12 @@ def choose() -> Communicator:
     """This process's communicator, by how it was started; the same object on every call.
 
     ``horovodrun --gloo`` gives Horovod's world, ``mpiexec`` and ``horovodrun --mpi`` that of MPI (Horovod's too, where
-    Horovod is used), anything else a world of one. ``XMC_TF_COMMUNICATOR`` (solo, horovod, mpi) overrules. All ranks
+    Horovod is used), anything else a single process. ``XMC_TF_COMMUNICATOR`` (solo, horovod, mpi) overrules. All ranks
     have to call it for the first time together.
 
     With ``XMC_TF_STALL_TIMEOUT`` (seconds) a rank that waits for others for longer than that ends the run.
 
-    From then on an error that ends one of several ranks ends them all: MPI would have them wait for one another
+    From then on an error that ends one of several ranks ends them all: MPI would have them wait for each other
     forever. The end of the launcher ends them too.
 
     Raises:
@@ -173,7 +173,7 @@ def _mpi(reason: str) -> Communicator:
 
 
 def _alone_among_many(reason: str, package: str, error: ImportError) -> InputError:
-    # Going on as a world of one would make every rank train, and overwrite, the whole model.
+    # Going on as a single process would make every rank train, and overwrite, the whole model.
     return InputError(
         f"this is one of several processes ({reason}), but they cannot communicate",
         expected=f"{package}, installed for {sys.executable}",

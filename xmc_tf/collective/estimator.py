@@ -61,7 +61,7 @@ class Estimator:
         strategy: who takes part.
         model: a compiled Keras model, or a function that makes one, which is called inside ``strategy.scope()``.
         model_dir: for ``checkpoint/`` and TensorBoard; a folder that all hosts see. What is trained there already is
-            gone on with.
+            resumed.
         save_every: steps between checkpoints.
         callbacks: of Keras, on all ranks.
     """

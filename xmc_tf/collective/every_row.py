@@ -1,8 +1,8 @@
 """Losses of every instance against every row of a table: the instances travel, the rows stay where they are.
 
-Where all rows are candidates there is nothing to choose and nothing to look up: a worker multiplies everybody's
+Where all rows are candidates there is nothing to choose and nothing to look up: a rank multiplies everybody's
 vectors by its own rows, knows which of them are positive, and takes its share of every instance's loss on the spot.
-What travels is the vectors and their gradients, 2·B·dim numbers to each other worker, whatever the number of rows.
+What travels is the vectors and their gradients, 2·B·dim numbers to each other rank, whatever the number of rows.
 """
 
 from collections.abc import Callable

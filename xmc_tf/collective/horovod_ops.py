@@ -30,7 +30,7 @@ def node_name(text: str) -> str:
 
 
 def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sends ``splits[r]`` rows to rank r; gives what came, in the order of the ranks, and how much from each."""
+    """Send ``splits[r]`` rows to rank r; return the rows received, in the order of the ranks, and their number per rank."""
     hvd, splits = horovod(), _never_folded(tf.cast(splits, tf.int32))
     moved, received = marked(name, [tensor, splits], lambda: hvd.alltoall(tensor, splits=splits, name=node_name(name)))
     return tf.ensure_shape(moved, [None, *tensor.shape[1:]]), received
@@ -70,7 +70,7 @@ def _never_folded(tensor: tf.Tensor) -> tf.Tensor:
     """The tensor, of which TensorFlow then does not think that it is a constant.
 
     Horovod's operations do not say that they have effects. With constant inputs TensorFlow would run them while it
-    traces, to learn a shape, and drop them afterwards: ranks would wait for one another forever. See
+    traces, to learn a shape, and drop them afterwards: ranks would wait for each other forever. See
     ``check_constant_ids_in_a_graph`` of ``tests/collective/world_lookup.py``.
     """
     if tf.executing_eagerly():

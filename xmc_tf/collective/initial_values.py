@@ -1,4 +1,4 @@
-"""First values of a sharded table: they depend on the seed and on the row's number, never on the number of workers.
+"""First values of a sharded table: they depend on the seed and on the row's number, never on the number of ranks.
 
 Rows are drawn in blocks of fixed size, each block from a generator that is seeded with the block's number. A rank
 draws the blocks that its range touches and keeps its rows of them.

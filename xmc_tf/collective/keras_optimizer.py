@@ -28,7 +28,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
     """Takes every rank's gradients and makes the same step on all of them.
 
     Replicated variables are updated by ``inner`` with gradients summed over the ranks; sharded tables by its row-wise
-    form, each rank its own rows. The learning rate is what you give: it is never scaled by the number of workers.
+    form, each rank its own rows. The learning rate is what you give: it is never scaled by the number of ranks.
 
     It counts as one of Keras' LossScaleOptimizers so that Keras does not put one around it, which would decide on
     every rank for itself whether a gradient has overflowed.

@@ -114,7 +114,7 @@ def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
     for name, saved in packed.arrays.items():
         _check_place(folder, packed, name, saved)
         raw, wrong = np.empty(saved.bytes, np.uint8), False
-        # Opened anew for each: that costs little, and the arrays of a file need not stand together in the table.
+        # Opened again for each: that costs little, and the arrays of a file need not stand together in the table.
         with FileIO(folder / saved.file) as file:
             file.seek(saved.offset)
             for number, (low, high) in enumerate(blocks(0, len(raw), saved.block_bytes)):

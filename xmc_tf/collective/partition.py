@@ -133,7 +133,7 @@ def balanced(
         array([0, 1, 5])
 
     Args:
-        weights: one a row, not negative: the bytes, the work, the visits.
+        weights: one per row, not negative: the bytes, the work, the visits.
         size: number of ranks.
         boundaries: rows at which ranges may begin (the clusters' first rows); 0 and the end always may. Everywhere
             if not given.
@@ -216,7 +216,7 @@ def _reach(before: np.ndarray, start: int, limit: int) -> int:
 
 
 def _spread(before: np.ndarray, size: int, limit: int) -> np.ndarray:
-    """Cuts that keep every share within ``limit`` and, as far as that allows, near to one another."""
+    """Cuts that keep every share within ``limit`` and, as far as that allows, near to each other."""
     # From the right: where a rank must begin at the earliest for it and those after it to hold the rest.
     earliest = np.zeros(size + 1, dtype=np.int64)
     earliest[size] = len(before) - 1

@@ -100,7 +100,7 @@ def exchange_ids(
 
 
 def checked_ids(table: ShardedTable, ids: tf.Tensor) -> tf.Tensor:
-    """``ids``, once it is known that the table has them all; for a world of one."""
+    """``ids``, once it is known that the table has them all; for a single process."""
     with tf.control_dependencies([_assert_none_missing(table, _header(table, ids)[None])]):
         return tf.identity(ids)
 

@@ -140,7 +140,7 @@ def _save_graph(
 
 
 def _whole(table: ShardedTable) -> ShardedTable:
-    """The whole table as a world of one would have it, with a variable that takes no memory."""
+    """The whole table as a single process would have it, with a variable that takes no memory."""
     variable = UninitializedVariable(
         shape=[table.rows, table.dim], dtype=table.variable.dtype, trainable=False, name=table.name.replace(":", "_")
     )

@@ -1,4 +1,4 @@
-"""A world of one: every message arrives where it came from."""
+"""A single process: every message arrives where it came from."""
 
 import sys
 

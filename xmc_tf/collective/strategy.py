@@ -1,4 +1,4 @@
-"""``CollectiveStrategy``: a user's script over many workers, three lines changed."""
+"""``CollectiveStrategy``: distribute a training script over many ranks with three changed lines."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,10 +42,10 @@ class _EmbeddingScope:
 
 
 class CollectiveStrategy:
-    """Embeddings sharded by rows over all workers, everything else replicated; Horovod between them.
+    """Shard embeddings by rows over all ranks, and replicate all other variables.
 
-    The same script runs as one process without Horovod, and on N workers under ``horovodrun -np N``. Every worker feeds
-    its own part of the data; the loss of a step is the mean of the workers' losses.
+    The same script runs as one process without Horovod, and on N ranks under ``horovodrun -np N``. Every rank feeds
+    its own part of the data; the loss of a step is the mean of the ranks' losses.
 
     Example:
         >>> strategy = CollectiveStrategy()
@@ -59,12 +59,13 @@ class CollectiveStrategy:
     In a loop of your own, ``strategy.optimizer(...)`` stands for the optimizer.
 
     Args:
-        communicator: between the workers; by default what the process was started with.
-        seed: of the tables' first values, which do not depend on the number of workers.
+        communicator: between the ranks; by default what the process was started with.
+        seed: of the tables' first values, which do not depend on the number of ranks.
         shard_above: tables of more bytes are sharded, smaller ones replicated.
         wire: the format in which rows travel: fp32, or with half the bytes fp16 or bf16.
-        stall_timeout: seconds for which a worker may wait in one collective before all are ended with a message that
-            says who is where; by default that is only said, after a minute. See ``stalls.settings.watch_for_stalls``.
+        stall_timeout: maximum seconds without progress in one collective, after which the run is aborted with a
+            report of what each rank does. Default: no abort, and one report after a minute. See
+            ``stalls.settings.watch_for_stalls``.
     """
 
     def __init__(
@@ -88,21 +89,21 @@ class CollectiveStrategy:
             watch_for_stalls(self.communicator, stall_timeout)
 
     def world_size(self) -> int:
-        """Number of workers."""
+        """Number of ranks."""
         return self.communicator.size
 
     def rank(self) -> int:
-        """This worker's number among all, the global one."""
+        """Global number of this rank."""
         return self.communicator.rank
 
     def local_rank(self) -> int:
-        """This worker's number on its host: the one to pick a GPU with."""
+        """Number of this rank on its host; it selects the GPU."""
         return self.communicator.local_rank
 
     @contextmanager
     def scope(self) -> Iterator["CollectiveStrategy"]:
-        """What is made inside is replicated: variables begin with the first worker's values, models that are compiled
-        train on all workers together.
+        """Replicate what is created inside: variables start with the values of rank 0, and compiled models
+        train on all ranks.
         """
 
         def same_everywhere(next_creator: Callable, **kwargs: Any) -> tf.Variable:
@@ -172,7 +173,7 @@ class CollectiveStrategy:
         """A table sharded by rows, whatever its size.
 
         Args:
-            name: the same on all workers, another for each table.
+            name: the same on all ranks, another for each table.
             rows: of the whole table.
             dim: width of a row.
             initializer: see ``initial_values.Initializer``.
@@ -205,7 +206,7 @@ class CollectiveStrategy:
         *,
         weights: tf.Tensor | tf.RaggedTensor | None = None,
     ) -> tf.Tensor | tf.RaggedTensor:
-        """Rows of what ``variable`` or ``table`` gave; all workers call it together. See ``lookup.lookup``."""
+        """Rows of what ``variable`` or ``table`` gave; all ranks call it together. See ``lookup.lookup``."""
         if isinstance(table, ShardedTable):
             return lookup(table, ids, combiner, weights=weights, wire=self._wires.get(table, self._defaults.wire))
         rows, dim = table.shape
@@ -220,14 +221,14 @@ class CollectiveStrategy:
         accumulate: int = 1,
         loss_scale: float | Literal["dynamic"] | LossScale | None = None,
     ) -> CollectiveOptimizer:
-        """One of Keras' optimizers over all workers and all that they train; see ``CollectiveOptimizer``.
+        """One of Keras' optimizers over all ranks and all that they train; see ``CollectiveOptimizer``.
 
-        The learning rate is never scaled by the number of workers.
+        The learning rate is never scaled by the number of ranks.
 
         Args:
             optimizer: of Keras, or its name.
             table_optimizer: for sharded tables, where it shall not be the row-wise form of ``optimizer``.
-            reduction: "mean" where each worker's loss is the mean over its batch, "sum" where the losses add up.
+            reduction: "mean" where each rank's loss is the mean over its batch, "sum" where the losses add up.
             accumulate: batches in a step.
             loss_scale: for fp16: "dynamic", or a number that stays.
         """
@@ -261,13 +262,13 @@ class CollectiveStrategy:
     def export_saved_model(
         self, folder: str | Path, model: "tf_keras.Model | Mapping[str, Signature]", *, track: Sequence[Any] = ()
     ) -> Path:
-        """Writes a SavedModel that plain TensorFlow loads; all workers call it together. See ``export_saved_model``."""
+        """Writes a SavedModel that plain TensorFlow loads; all ranks call it together. See ``export_saved_model``."""
         from xmc_tf.collective.saved_model import export_saved_model
 
         return export_saved_model(folder, model, self.tables, self.communicator, track=track)
 
     def check_replicas(self, variables: Sequence[tf.Variable]) -> int:
-        """Compares replicated variables over all workers, bit by bit; see ``check_replicas_equal``."""
+        """Compares replicated variables over all ranks, bit by bit; see ``check_replicas_equal``."""
         return check_replicas_equal(variables, self.communicator)
 
     def _table_of_layer(

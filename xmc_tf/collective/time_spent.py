@@ -1,6 +1,6 @@
 """How long this process has been in collectives: by the clock, read inside the graph before and after each of them.
 
-A collective's time is from when its inputs are there to when its results are, so that waiting for slower workers is in
+A collective's time is from when its inputs are there to when its results are, so that waiting for slower ranks is in
 it. At the end of a step the times are added up; what was under way at the same time counts once. On a GPU an input
 counts as there when the work that makes it has been handed over.
 """

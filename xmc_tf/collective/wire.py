@@ -9,7 +9,7 @@ from xmc_tf.collective.traffic import after, count_sent
 from xmc_tf.common.errors import InputError
 
 WireFormat = Literal["fp32", "fp16", "bf16"]
-# What one worker sends or gets in one exchange is counted in 32 bits, by MPI and so by Horovod. Tests lower it.
+# What one rank sends or gets in one exchange is counted in 32 bits, by MPI and so by Horovod. Tests lower it.
 MOST_NUMBERS = 2**31 - 1
 BYTES_PER_NUMBER = {"fp32": 4, "fp16": 2, "bf16": 2}
 

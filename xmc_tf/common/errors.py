@@ -10,7 +10,7 @@ class InputError(ValueError):
     Args:
         problem: what is wrong and where (file, line or row).
         expected: what would have been right.
-        received: what came instead.
+        received: what was received instead.
         fix: what the user can do about it.
     """
 

@@ -198,7 +198,7 @@ def _state_without_records(folder: Path, kind: FolderContent, name: str, size: i
 
 
 def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
-    """All files below a folder; what is no file at all (a pipe) has no size."""
+    """All files below a folder; what is not a file at all (a pipe) has no size."""
     for place, _, names in os.walk(folder):
         for name in names:
             path = Path(place, name)

@@ -56,19 +56,19 @@ def epoch_batches(
 
 
 def share_of_batch(documents: np.ndarray, lengths: np.ndarray, rank: int, size: int) -> np.ndarray:
-    """This worker's documents of a global batch.
+    """This rank's documents of a global batch.
 
-    The documents are dealt out by length, so that all workers have as many, give or take one, and as long ones: none
+    The documents are dealt out by length, so that all ranks have as many, give or take one, and as long ones: none
     waits for the others.
 
     Args:
         documents: the global batch.
         lengths: tokens of each document of the data set.
-        rank: this worker.
-        size: how many workers there are.
+        rank: number of this rank.
+        size: number of ranks.
 
     Returns:
-        Its documents, in the order of the batch; none where there are more workers than documents.
+        Its documents, in the order of the batch; none where there are more ranks than documents.
     """
     longest_first = np.argsort(-np.asarray(lengths)[documents].astype(np.int64), kind="stable")
     row, column = np.divmod(np.arange(len(documents)), size)

@@ -76,7 +76,7 @@ def check_training_input(
         What there is, counted.
 
     Raises:
-        InputError: saying which file, what was expected, what came and what to do.
+        InputError: saying which file, what was expected, what was received and what to do.
     """
     called = _called(files)
     check_labels(Y, called["Y"], loaded)
@@ -186,7 +186,7 @@ def check_features(X: Any, name: str = "the features X", loaded: bool = False) -
 
 
 def check_code_matrix(C: Any, nr_labels: int, name: str = "the code matrix C") -> None:
-    """Checks a label-to-cluster matrix: a row a label, each label in exactly one cluster."""
+    """Checks a label-to-cluster matrix: a row per label, each label in exactly one cluster."""
     if not issparse(C) or C.format not in ("csr", "csc"):
         raise InputError(f"{name} is not a sparse matrix", expected="labels by clusters, CSC", received=_kind(C))
     _check_sparse(C, name, "clusters")

@@ -64,7 +64,7 @@ def load_matrix(
 
 
 def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False) -> None:
-    """Writes a matrix as `load_matrix` maps it, and as scipy and the peer's loaders read it.
+    """Writes a matrix as `load_matrix` maps it, and as scipy and PECOS's loaders read it.
 
     Sparse matrices become an uncompressed .npz of float32 data and int32 indices (int64 only where those
     do not fit), dense ones a float32 .npy. The file appears whole or not at all.

@@ -1,4 +1,4 @@
-"""Texts, one a line: a file that is mapped, and where each line begins."""
+"""Texts, one per line: a file that is mapped, and where each line begins."""
 
 import logging
 import mmap
@@ -30,13 +30,13 @@ _NO_TEXTS = {
     b"\xfe\xff": ("text in UTF-16", "convert it: iconv -f UTF-16 -t UTF-8"),
     b"\x7fELF": ("a program", "name the file that holds the texts"),
     b"%PDF-1": ("a PDF file", "extract its text first"),
-    b"SQLite format 3\x00": ("an SQLite database", "export the texts, one a line"),
-    b"\x89HDF\r\n": ("an HDF5 file", "export the texts, one a line"),
+    b"SQLite format 3\x00": ("an SQLite database", "export the texts, one per line"),
+    b"\x89HDF\r\n": ("an HDF5 file", "export the texts, one per line"),
 }
 
 
 class TextFile:
-    r"""The documents of a text file, one a line, without holding them in memory.
+    r"""The documents of a text file, one per line, without holding them in memory.
 
     Lines end in ``\n`` or ``\r\n``; the last may lack its end. An empty line is an empty document. Bytes that
     are no UTF-8 become U+FFFD, the replacement character, when a document is given as `str`; `check` counts

@@ -2,7 +2,7 @@
 
 A folder holds ``ids.bin`` (the documents' ids one after another, two bytes each where they fit), ``lengths.npy`` and
 ``store.json``, which has their sizes and checksums: what was cut or changed is said when the store is opened, and not
-found out by poor predictions. All workers of a host map the same file, so its pages are in memory once.
+found out by poor predictions. All ranks of a host map the same file, so its pages are in memory once.
 """
 
 import hashlib

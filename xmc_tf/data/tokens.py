@@ -116,6 +116,6 @@ class TokenStore:
             verify: read all of it once and compare checksums (about a second a gigabyte); sizes are always compared.
 
         Raises:
-            InputError: naming the file that is missing, cut short, changed, or at odds with the others.
+            InputError: naming the file that is missing, cut short, changed, or inconsistent with the others.
         """
         return cls(*open_files(Path(folder), verify), Path(folder))

@@ -214,7 +214,7 @@ def _what_next(data: Path, linear: Path, model: Path) -> None:
             f"--train-labels {data}/Y.trn.npz --labels {data}/labels.txt --report {model.parent}/report",
         ),
         (
-            "your own texts, one a line, with this model",
+            "your own texts, one per line, with this model",
             f"xmc_tf.predict -t mine.txt -m {model} -o mine.npz",
         ),
         (

@@ -1,4 +1,4 @@
-"""Texts that are copies of one another, or nearly so."""
+"""Texts that are copies of each other, or nearly so."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence

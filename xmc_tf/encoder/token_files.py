@@ -1,4 +1,4 @@
-"""All documents tokenized once a host, into files that its workers map."""
+"""All documents tokenized once a host, into files that its ranks map."""
 
 import hashlib
 import logging
@@ -29,12 +29,12 @@ def tokenize_file(
 ) -> TokenStore:
     """Tokenizes all documents into a folder, or takes the folder when it holds just that already.
 
-    Where several workers see the same folder, the first of them writes it and the others wait.
+    Where several ranks see the same folder, the first of them writes it and the others wait.
 
     Args:
-        texts: the documents, the same on every worker.
+        texts: the documents, the same on every rank.
         tokenizer: what to tokenize with.
-        folder: where the token store lies or shall lie, the same path on every worker.
+        folder: where the token store lies or shall lie, the same path on every rank.
         max_length: most tokens of a document, special ones included.
         communicator: this process among the others; None for one process.
 
@@ -42,7 +42,7 @@ def tokenize_file(
         The store, mapped into memory.
 
     Raises:
-        InputError: on all workers, when one of them cannot write or has other documents than the first.
+        InputError: on all ranks, when one of them cannot write or has other documents than the first.
     """
     tokenizer.check_max_length(max_length)
     folder = Path(folder)

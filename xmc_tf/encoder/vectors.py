@@ -26,7 +26,7 @@ def encode_documents(
     training: bool = False,
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """The vectors of documents, as they are pooled, not normalised; local to this worker.
+    """The vectors of documents, as they are pooled, not normalised; local to this rank.
 
     Documents of like length go together, so that nearly nothing is padding. The vectors do not depend on which
     documents go together, but for rounding.

@@ -78,7 +78,7 @@ def in_order(work: Callable[[T], R], batches: Iterator[T], threads: int) -> Iter
     Args:
         work: a function that lets go of Python's lock, as TensorFlow does, or threads gain nothing.
         batches: what to work on; read no further ahead than a few batches.
-        threads: how many, -1 for one a core.
+        threads: how many, -1 for one per core.
     """
     threads = len(os.sched_getaffinity(0)) if threads == -1 else threads
     if threads < 1:

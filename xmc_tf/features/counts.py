@@ -35,7 +35,7 @@ class Counted(NamedTuple):
     prefix: np.ndarray
     word: np.ndarray
     words: bytes
-    """The different words, one a line."""
+    """The different words, one per line."""
 
 
 class NgramCounter:

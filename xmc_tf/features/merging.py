@@ -105,7 +105,7 @@ def _by_owner(counted: Counted, size: int) -> list[tuple[np.ndarray, np.ndarray,
 
 
 def _names(counted: Counted, keys: np.ndarray) -> bytes:
-    """The n-grams of these keys, which this rank has counted, one a line."""
+    """The n-grams of these keys, which this rank has counted, one per line."""
     if not len(keys):
         return b""
     order = np.argsort(keys)

@@ -61,7 +61,7 @@ def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int]:
         The parameters, the vocabulary, and how many documents it was made of.
 
     Raises:
-        InputError: naming the file that is missing, cut short, changed, or at odds with the others.
+        InputError: naming the file that is missing, cut short, changed, or inconsistent with the others.
     """
     folder = Path(folder)
     with verified(folder):

@@ -65,7 +65,7 @@ class Tfidf:
         Args:
             texts: the texts, in UTF-8 where they are bytes.
             params: None for the defaults.
-            threads: how many, -1 for one a core; the result is the same.
+            threads: how many, -1 for one per core; the result is the same.
 
         Raises:
             InputError: when no n-gram is in ``min_df`` documents.
@@ -82,7 +82,7 @@ class Tfidf:
 
         Args:
             texts: the texts, in UTF-8 where they are bytes.
-            threads: how many, -1 for one a core; the result is the same.
+            threads: how many, -1 for one per core; the result is the same.
             quiet: whether nothing is shown, however long it takes.
 
         Returns:
@@ -117,7 +117,7 @@ class Tfidf:
         return self._vocabulary.names
 
     def save(self, folder: str | Path) -> None:
-        """Writes all to a folder; ``vocabulary.txt`` in it names each feature, one a line, for people."""
+        """Writes all to a folder; ``vocabulary.txt`` in it names each feature, one per line, for people."""
         store.save(folder, self.params, self._vocabulary, self.nr_documents)
 
     @classmethod
@@ -125,7 +125,7 @@ class Tfidf:
         """Reads what `save` wrote.
 
         Raises:
-            InputError: naming the file that is missing, cut short, changed, or at odds with the others.
+            InputError: naming the file that is missing, cut short, changed, or inconsistent with the others.
         """
         return cls(*store.load(folder))
 
@@ -141,7 +141,7 @@ def count_ngrams(
     Args:
         texts: the texts, in UTF-8 where they are bytes.
         params: how they are split.
-        threads: how many, -1 for one a core.
+        threads: how many, -1 for one per core.
         progress: is told of the documents.
     """
     # Only here: who loads a fitted one for a single text should not wait for numba.

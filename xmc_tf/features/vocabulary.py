@@ -22,7 +22,7 @@ class Vocabulary:
         keys: int64, the n-gram keys, ascending.
         columns: int32, the feature of each key.
         idf: float32, the inverse document frequency of each feature.
-        lines: gives the features' names in UTF-8, one a line. A function, as hardly anybody asks.
+        lines: gives the features' names in UTF-8, one per line. A function, as hardly anybody asks.
     """
 
     keys: np.ndarray

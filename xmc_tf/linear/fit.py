@@ -1,6 +1,6 @@
 """Training rankers: every cluster of every level is a task, the longest first, over as many threads as there are.
 
-Levels whose negatives come from the labels alone do not wait for one another: their clusters share one queue, so that
+Levels whose negatives come from the labels alone do not wait for each other: their clusters share one queue, so that
 a top level with a single cluster does not leave the other threads idle. A level that learns from its parent's mistakes
 ("man") starts a new queue. A cluster that is too wide for one thread is solved by all of them before the queue begins
 (``wide.py``). A task's result does not depend on the thread, nor on what ran beside it.
@@ -52,7 +52,7 @@ def train_rankers(
             ``codes`` that a matcher gives it.
         pred_params: what the model uses where prediction is not told otherwise.
         user_negatives: see :func:`~xmc_tf.linear.problems.user_matching`.
-        threads: how many; -1: one a core. The model does not depend on it.
+        threads: how many; -1: one per core. The model does not depend on it.
         seed: of the orders in which the solvers visit the instances.
     """
     check_pair(X, Y)
@@ -76,7 +76,7 @@ def _train_together(
     threads: int,
     seed: int,
 ) -> None:
-    """Trains levels that do not wait for one another and adds them to the model."""
+    """Trains levels that do not wait for each other and adds them to the model."""
     first = len(model.levels)
     plans = [level_tasks(instances, problem) for problem in problems]
     tasks = [(t, i) for t, plan in enumerate(plans) for i in range(len(plan.work))]

@@ -96,12 +96,12 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 
 def kind_of(folder: Path) -> str:
-    """Return "XTransformer" or "XLinear" for a model's folder, ours or PECOS's; raises where there is no model."""
+    """Return "XTransformer" or "XLinear" for a model's folder, ours or PECOS's; raises where there is not a model."""
     return model_kind(folder) or str(read_facts(folder).get("model"))
 
 
 def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write ``params.json`` with the records of all other files: last of all, since without it there is no model."""
+    """Write ``params.json`` with the records of all other files: last of all, since without it there is not a model."""
     facts = {key: value for key, value in facts.items() if key not in _ABOUT_THE_FOLDER}
     files = record_files(folder, but=[MODEL_HEADER])
     content: dict[str, Any] = {"format": MODEL_FORMAT, "version": _VERSION, "checksum": "", **facts, "files": files}

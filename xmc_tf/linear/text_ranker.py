@@ -230,7 +230,7 @@ class TextRanker:
             user_negatives: matching for negatives, by levels above the labels.
             recorded: more for ``params.json``: the other parts' parameters.
             wishes: beam_size, only_topk, post_processor to predict with, over ``pred_params``.
-            threads: how many; -1: one a core.
+            threads: how many; -1: one per core.
             seed: of the solvers' visiting orders.
         """
         pred_params = level_predictions(tree, params, pred_params, wishes)

@@ -14,7 +14,7 @@ from xmc_tf.linear.wide_team import Team, largest_power_of_two
 
 
 class _Meeting:
-    """Where the members show one another their arrays."""
+    """Where the members show each other their arrays."""
 
     def __init__(self, members: int) -> None:
         self.shown: list[np.ndarray] = [np.zeros(0)] * members

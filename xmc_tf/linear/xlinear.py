@@ -196,7 +196,7 @@ class XLinear:
             only_topk: labels kept; None: what the model says.
             post_processor: of all levels; None: what the model says.
             codes: (documents × parents of the first level): where to start from; None: everywhere.
-            threads: how many; -1: one a core.
+            threads: how many; -1: one per core.
 
         Returns:
             (documents × labels) scores, descending within a row.

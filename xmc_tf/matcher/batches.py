@@ -1,4 +1,4 @@
-"""This worker's part of each global batch, made ready in the background while the step before it computes.
+"""This rank's part of each global batch, made ready in the background while the step before it computes.
 
 A plain thread and a queue: making a batch is numpy and a compiled kernel of a few tenths of a millisecond, so there is
 nothing that several threads could share, and TensorFlow lets go of Python's lock while a step computes. Measured on two
@@ -24,19 +24,19 @@ _LOOK = 0.1
 
 
 class Batch(NamedTuple):
-    """What one worker computes in one step.
+    """What one rank computes in one step.
 
     Attributes:
         epoch: which pass over the documents this is, from 0.
         step: which batch of the epoch, from 0.
-        documents: int64 [n], this worker's rows of the store; n may be 0.
+        documents: int64 [n], this rank's rows of the store; n may be 0.
         ids: int32 [n, T], padded on the right.
         mask: int32 [n, T], 1 for a token.
         candidates: int64, flat: the nodes each document is scored against.
         splits: int64 [n + 1], where each document's candidates begin.
         targets: float32, flat: 1 for a label, 0 for a negative.
         weights: float32, flat: the weight of a label, 1 for a negative.
-        global_count: how many documents the batch has on all workers together.
+        global_count: how many documents the batch has on all ranks together.
     """
 
     epoch: int
@@ -52,7 +52,7 @@ class Batch(NamedTuple):
 
 
 class TrainingBatches:
-    """The batches of fine-tuning, epoch after epoch, the same global ones on any number of workers.
+    """The batches of fine-tuning, epoch after epoch, the same global ones on any number of ranks.
 
     Example:
         >>> batches = TrainingBatches(store, sampler, batch=64, seed=0, pad_id=0, rank=rank, size=size)
@@ -63,11 +63,11 @@ class TrainingBatches:
     Args:
         store: the tokens of all documents.
         sampler: draws their candidates.
-        batch: documents of a global batch: those of all workers together.
+        batch: documents of a global batch: those of all ranks together.
         seed: of the order.
         pad_id: what stands behind a document's end.
-        rank: this worker.
-        size: how many workers there are.
+        rank: number of this rank.
+        size: number of ranks.
         rows: the documents to train on; None for all. The others may be held out to validate on.
         token_budget: the most tokens of a global batch, padding counted in; ``batch`` is then the most documents.
         ahead: how many batches are kept ready.
@@ -121,7 +121,7 @@ class TrainingBatches:
         return -(-len(self.rows) // self._batch) if self._token_budget is None else len(self.plan(epoch))
 
     def make(self, epoch: int, step: int) -> Batch:
-        """This worker's part of one global batch, made at once."""
+        """This rank's part of one global batch, made at once."""
         everyone = self.plan(epoch)[step]
         documents = share_of_batch(everyone, self._store.lengths, self._rank, self._size)
         # No encoder takes rows without a place, so an empty part is one token wide.

@@ -1,6 +1,6 @@
 """Where the rows of a new label head begin: with linear rankers, with the parents' rows, with centroids, or anywhere.
 
-Whatever the method, a worker makes its own rows only, some thousands at a time.
+Whatever the method, a rank makes its own rows only, some thousands at a time.
 """
 
 import logging
@@ -24,7 +24,7 @@ from xmc_tf.params.choices import BOOTSTRAPS
 logger = logging.getLogger(__name__)
 
 _ROWS_AT_ONCE = 16384
-_ROOTS_ROWS = 1024  # a worker may make so many that are not its own, at either end
+_ROOTS_ROWS = 1024  # a rank may make so many that are not its own, at either end
 _PENALTY = 100.0  # Cp and Cn: hardly any regularisation, as the dense vectors are few numbers for many documents
 
 # Methods that look at the documents' vectors.
@@ -42,7 +42,7 @@ def bootstrap(
     loss_function: str = "squared-hinge",
     seed: int = 0,
 ) -> None:
-    """Gives a head its first rows; all workers call it together.
+    """Gives a head its first rows; all ranks call it together.
 
     Args:
         head: of the level.
@@ -77,7 +77,7 @@ def bootstrap(
 
 
 def _draw(head: LabelHead, seed: int) -> None:
-    """Normal weights, biases of 0; the same on any number of workers."""
+    """Normal weights, biases of 0; the same on any number of ranks."""
     values = first_values(random_rows(), head.name, head.nr_nodes, head.dim, seed)
     assert values is not None
     low, high = head.own_rows()
@@ -87,7 +87,7 @@ def _draw(head: LabelHead, seed: int) -> None:
 
 
 def _inherit(head: LabelHead, parent_head: LabelHead, task: LevelTask) -> None:
-    """The parents' rows, from wherever they lie; every worker asks as often as the one with the most rows."""
+    """The parents' rows, from wherever they lie; every rank asks as often as the one with the most rows."""
     low, high = head.own_rows()
     most = int(np.diff(head.table.partition.bounds).max())
     for offset in range(0, most, _ROWS_AT_ONCE):
@@ -186,11 +186,11 @@ def _centroids(
 
 
 def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, int, int]]:
-    """The pieces, of whole clusters, that a worker's nodes lie in: first and one past the last, then of parents."""
+    """The pieces, of whole clusters, that a rank's nodes lie in: first and one past the last, then of parents."""
     low, high = head.own_rows()
     if task.nr_parents == 1:
         # The root's children may be parted anywhere, but what a solver finds depends a little on which it has together.
-        # So they come in the same pieces on any number of workers, and a worker keeps of its first and last its own.
+        # So they come in the same pieces on any number of ranks, and a rank keeps of its first and last its own.
         for begin in range(low - low % _ROOTS_ROWS, high, _ROOTS_ROWS):
             yield begin, min(begin + _ROOTS_ROWS, head.nr_nodes), 0, 1
         return
@@ -203,7 +203,7 @@ def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, in
 
 
 def _keep_own(head: LabelHead, begin: int, rows: np.ndarray) -> None:
-    """Of rows from ``begin`` on, sets those that are this worker's."""
+    """Of rows from ``begin`` on, sets those that are this rank's."""
     low, high = head.own_rows()
     first, last = max(low, begin), min(high, begin + len(rows))
     if first < last:

@@ -1,4 +1,4 @@
-"""Which nodes of a level a document is trained on: its labels, and negatives below the parents it is matched to."""
+"""The nodes of a level that a document is trained on: its labels, and negatives below the parents it is matched to."""
 
 from typing import NamedTuple
 
@@ -70,11 +70,11 @@ def parents_matched(
 
 
 class CandidateSampler:
-    """Draws the candidates of documents, the same whatever the batch and the worker they are drawn in.
+    """Draws the candidates of documents, the same whatever the batch and the rank they are drawn in.
 
     All labels of a document are candidates, also those that lie below no matched parent. Where there are more
     candidates than ``cap``, negatives are drawn without replacement; only where the labels alone are more than ``cap``,
-    labels are drawn. Each epoch draws anew.
+    labels are drawn. Each epoch draws again.
 
     Example:
         >>> tree = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])

@@ -38,7 +38,7 @@ _SIGNATURE = [
     tf.TensorSpec([], tf.float32),
 ]
 
-# XLA compiles anew for every width, so there are only multiples of this.
+# XLA compiles again for every width, so there are only multiples of this.
 _XLA_WIDTH = 16
 
 
@@ -49,7 +49,7 @@ class LevelResult:
     Args:
         steps: made in all, those before a resumption included.
         first_step: the first one that this run has made.
-        losses: of the steps from there on, over all workers.
+        losses: of the steps from there on, over all ranks.
         seconds: that they took, validations and checkpoints included.
         padding_share: of all that the encoder was given.
         validations: (step, measures), as they came.
@@ -82,11 +82,11 @@ def fine_tune_level(
 ) -> LevelResult:
     """Trains encoder and head together, from the last checkpoint in ``folder`` if there is one.
 
-    All workers call it together. A global batch has ``batch_size`` documents a worker; a step's loss is the mean over
-    the documents of the global batch, whatever the number of workers.
+    All ranks call it together. A global batch has ``batch_size`` documents a rank; a step's loss is the mean over
+    the documents of the global batch, whatever the number of ranks.
 
     Args:
-        strategy: the workers.
+        strategy: the ranks.
         encoder: what makes vectors of token ids; see ``encoder.Encoder``.
         head: the level's rows, bootstrapped.
         store: the tokens of all documents.
@@ -96,7 +96,7 @@ def fine_tune_level(
         folder: for checkpoints; one that all hosts see.
         seed: of the order of documents, and of dropout.
         summaries: where the course is written to.
-        validate: gives measures, the same on all workers, of which more is better; called whenever a checkpoint is
+        validate: gives measures, the same on all ranks, of which more is better; called whenever a checkpoint is
             due. The best state by their mean is what remains in the end.
         rows: the documents to train on; None for all.
     """
@@ -222,7 +222,7 @@ def _graph_of_a_batch(
         global_count: tf.Tensor,
     ) -> tf.Tensor:
         documents, width = tf.shape(ids)[0], tf.shape(ids)[1]
-        # No encoder takes a batch of nothing, and a worker that has none must still take part in the step.
+        # No encoder takes a batch of nothing, and a rank that has none must still take part in the step.
         empty = tf.maximum(0, 1 - documents)
         ids = tf.pad(ids, [[0, empty], [0, 0]], constant_values=pad_id)
         seen = tf.pad(mask, [[0, empty], [0, 0]], constant_values=1)
@@ -266,7 +266,7 @@ def _candidates(batch: Batch) -> tf.RaggedTensor:
 
 
 def _check_finite(losses: list[float], level: int, step: int) -> None:
-    """Ends a training that has gone wrong; the losses are those of all workers, so all of them end."""
+    """Ends a training that has gone wrong; the losses are those of all ranks, so all of them end."""
     wrong = np.flatnonzero(~np.isfinite(losses))
     if len(wrong):
         raise InputError(
@@ -279,5 +279,5 @@ def _check_finite(losses: list[float], level: int, step: int) -> None:
 
 
 def _same_dropout_from_here(seed: int, rank: int) -> None:
-    """Lets dropout begin anew at a checkpoint, so that a run that goes on from it drops what the unbroken one drops."""
+    """Restart dropout at a checkpoint, so that a resumed run drops the same units as an uninterrupted one."""
     tf.random.set_seed(seed * 1009 + rank)

@@ -1,4 +1,4 @@
-"""The label head: one row of weights and a bias for every node of a level, sharded over the workers."""
+"""The label head: one row of weights and a bias for every node of a level, sharded over the ranks."""
 
 import logging
 
@@ -27,7 +27,7 @@ _SHORTEST = 1e-12  # what a vector is divided by at least
 class LabelHead:
     """Scores documents against the nodes of a level: ``weights[node] · vector + bias[node]``.
 
-    The rows stand in the order of the tree, so siblings are neighbours and belong to the same worker. A row is the
+    The rows stand in the order of the tree, so siblings are neighbours and belong to the same rank. A row is the
     node's weights with its bias as the last number; vectors get a constant 1 to go with it.
 
     Example:
@@ -35,8 +35,8 @@ class LabelHead:
         >>> losses = head.losses(vectors, candidates, targets, head_loss("squared-hinge"))      # [B]
 
     Args:
-        strategy: the workers.
-        name: the same on all workers; names messages and files.
+        strategy: the ranks.
+        name: the same on all ranks; names messages and files.
         nr_nodes: of the level.
         dim: width of the encoder's vectors.
         splits: where the children of each node of the level above begin, and where the last ones end; None: anywhere
@@ -121,7 +121,7 @@ class LabelHead:
         loss: HeadLoss,
         weights: tf.RaggedTensor | None = None,
     ) -> tf.Tensor:
-        """Each document's loss, ``[B]``; all workers call it together, some maybe without documents.
+        """Each document's loss, ``[B]``; all ranks call it together, some maybe without documents.
 
         Args:
             vectors: the encoder's, ``[B, dim]``.
@@ -139,7 +139,7 @@ class LabelHead:
     def losses_of_all(
         self, vectors: tf.Tensor, positives: tf.RaggedTensor, loss: HeadLoss, weights: tf.RaggedTensor | None = None
     ) -> tf.Tensor:
-        """Each document's loss where every node is its candidate, ``[B]``; all workers call it together.
+        """Each document's loss where every node is its candidate, ``[B]``; all ranks call it together.
 
         Args:
             vectors: the encoder's, ``[B, dim]``.
@@ -156,7 +156,7 @@ class LabelHead:
         return sums / self.nr_nodes if loss.mean else sums
 
     def scores(self, vectors: tf.Tensor, nodes: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Scores of the nodes asked for; all workers call it together."""
+        """Scores of the nodes asked for; all ranks call it together."""
         return self.scorer.scores(self._with_one(vectors), nodes)
 
     def choose_route(self, candidates: tf.RaggedTensor) -> None:
@@ -169,15 +169,15 @@ class LabelHead:
         logger.info("%s: %s", self.name, scorer.choice.reason)
 
     def own_rows(self) -> tuple[int, int]:
-        """The first row of this worker, and the one after its last."""
+        """The first row of this rank, and the one after its last."""
         return self.table.start, self.table.start + self.table.local_rows
 
     def gathered(self, communicator: Communicator) -> np.ndarray:
-        """The whole head ``[nr_nodes, dim + 1]`` on every worker; for small ones only."""
+        """The whole head ``[nr_nodes, dim + 1]`` on every rank; for small ones only."""
         return communicator.allgather_array(self.local())
 
     def local(self) -> np.ndarray:
-        """This worker's rows."""
+        """This rank's rows."""
         rows = np.empty((self.table.local_rows, self.dim + 1), np.float32)
         for low in range(0, len(rows), _BLOCK_ROWS):
             high = min(low + _BLOCK_ROWS, len(rows))

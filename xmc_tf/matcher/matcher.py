@@ -29,8 +29,8 @@ _PAIRS_AT_ONCE = 1 << 16  # scored together where rows and documents are paired 
 class Matcher:
     """Scores documents against the nodes of a tree, by what an encoder makes of their texts.
 
-    What takes vectors takes them as the encoder gives them, each worker those of its own documents, and is called by
-    all workers together.
+    What takes vectors takes them as the encoder gives them, each rank those of its own documents, and is called by
+    all ranks together.
 
     Example:
         >>> matcher = Matcher.train(strategy, encoder, tokenizer.pad_id, store, tree, Y, params, folder="work/matcher")
@@ -38,7 +38,7 @@ class Matcher:
         >>> matcher.save("model/head")
 
     Args:
-        strategy: the workers.
+        strategy: the ranks.
         heads: of the levels from the top down to the last one that was fine-tuned.
         splits: for each of them, where the children of the level above begin and where the last ones end.
         labels: the label at each node of the last level, where its nodes are labels; None where they are clusters.
@@ -82,13 +82,13 @@ class Matcher:
         logdir: str | Path | None = None,
         names: Sequence[str] | None = None,
     ) -> Self:
-        """Fine-tunes encoder and heads level by level; goes on where an interrupted call with this folder stopped.
+        """Fine-tunes encoder and heads level by level; resumes an interrupted call with this folder.
 
         With ``negative_sampling`` "all" the last level alone is trained on, under one root: it needs no level above to
         choose its candidates.
 
         Args:
-            strategy: the workers, all of which call it together.
+            strategy: the ranks, all of which call it together.
             encoder: what is fine-tuned, in place.
             pad_id: of its tokenizer.
             store: the tokens of the training documents.
@@ -243,7 +243,7 @@ class Matcher:
         return csr_matrix((labels.data, position[labels.indices], labels.indptr), shape=labels.shape)
 
     def save(self, folder: str | Path) -> None:
-        """Writes the heads, each worker its rows; all workers call it together. The encoder is saved by itself.
+        """Writes the heads, each rank its rows; all ranks call it together. The encoder is saved by itself.
 
         Args:
             folder: that all hosts see.
@@ -263,11 +263,11 @@ class Matcher:
 
     @classmethod
     def load(cls, folder: str | Path, strategy: CollectiveStrategy, encoder: Any = None) -> Self:
-        """Reads what ``save`` wrote, on any number of workers, each its rows.
+        """Reads what ``save`` wrote, on any number of ranks, each its rows.
 
         Args:
             folder: that was saved to.
-            strategy: the workers, all of which call it together.
+            strategy: the ranks, all of which call it together.
             encoder: what the heads belong to, if it is wanted.
 
         Raises:
@@ -304,7 +304,7 @@ class Matcher:
         return kept
 
     def _pairs_at_once(self, indptr: np.ndarray) -> list[tuple[int, int]]:
-        """Ranges of documents with not too many pairs; as many on every worker, the last ones maybe empty."""
+        """Ranges of documents with not too many pairs; as many on every rank, the last ones maybe empty."""
         ranges, low = [], 0
         while low < len(indptr) - 1:
             high = max(low + 1, int(np.searchsorted(indptr, indptr[low] + _PAIRS_AT_ONCE, side="right")) - 1)

@@ -18,7 +18,7 @@ def make_optimizer(
     """The optimizer of encoder and head together.
 
     Args:
-        strategy: the workers; their losses add up.
+        strategy: the ranks; their losses add up.
         params: learning rates, schedule, decay, clipping, accumulation, precision.
         steps: of the whole training.
         encoder_variables: what is trained of the encoder.

@@ -1,8 +1,8 @@
-"""Predictions of a level by its head: each worker its own documents, the rows coming by, block after block.
+"""Predictions of a level by its head: each rank its own documents, the rows coming by, block after block.
 
-A document's candidates are the children of the parents that it has been given. All documents of a worker that have the
+A document's candidates are the children of the parents that it has been given. All documents of a rank that have the
 same parent are scored against its children by one small matrix product; the head's rows come from their owners in
-blocks, each once, so that no worker ever holds the whole head.
+blocks, each once, so that no rank ever holds the whole head.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def predict_level(
 ) -> csr_matrix:
     """The best nodes of a level for each document, with scores chained along the path.
 
-    All workers call it together, each with its own documents, of which there may be none.
+    All ranks call it together, each with its own documents, of which there may be none.
 
     Example:
         >>> top = predict_level(heads[0], vectors, None, tasks[0].splits, only_topk=8)
@@ -92,7 +92,7 @@ def predict_level(
 def score_children(head: LabelHead, vectors: np.ndarray, parents: csr_matrix, splits: np.ndarray) -> np.ndarray:
     """Raw scores of the children of each document's parents, in the order of parents and children.
 
-    All workers call it together.
+    All ranks call it together.
 
     Args:
         head: of the children's level.
@@ -125,7 +125,7 @@ def score_children(head: LabelHead, vectors: np.ndarray, parents: csr_matrix, sp
 def head_blocks(head: LabelHead, splits: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """The rows of the head in blocks of whole clusters: the number of the first row, and the rows.
 
-    All workers go through it together.
+    All ranks go through it together.
     """
     world, bounds = head.strategy.communicator, head.table.partition.bounds
     first = 0
@@ -135,7 +135,7 @@ def head_blocks(head: LabelHead, splits: np.ndarray) -> Iterator[tuple[int, np.n
         high = int(splits[last])
         first = last
         parts = []
-        # The root's children are the only cluster that several workers may share.
+        # The root's children are the only cluster that several ranks may share.
         for owner in range(head.table.size):
             begin, end = max(low, int(bounds[owner])), min(high, int(bounds[owner + 1]))
             if begin >= end:
@@ -149,7 +149,7 @@ def head_blocks(head: LabelHead, splits: np.ndarray) -> Iterator[tuple[int, np.n
 
 
 def _documents_at_once(begins: np.ndarray, communicator: Communicator) -> Iterator[tuple[int, int]]:
-    """Ranges of documents with not too many candidates; as many ranges on every worker, the last ones maybe empty."""
+    """Ranges of documents with not too many candidates; as many ranges on every rank, the last ones maybe empty."""
     ranges, low = [], 0
     while low < len(begins) - 1:
         high = max(low + 1, int(np.searchsorted(begins, begins[low] + _SCORES_AT_ONCE, side="right")) - 1)

@@ -22,13 +22,13 @@ def write_projector(
     names: Sequence[str] | None = None,
     most: int = MOST_NODES,
 ) -> None:
-    """Writes the vectors of every level that is small enough; all workers call it together.
+    """Writes the vectors of every level that is small enough; all ranks call it together.
 
     Example:
         >>> write_projector("logs", matcher.heads, tree, Y, names)      # tensorboard --logdir logs, "Projector"
 
     Args:
-        logdir: TensorBoard's folder; the first worker writes.
+        logdir: TensorBoard's folder; rank 0 writes.
         heads: of the levels from the top on.
         tree: over the labels.
         Y: documents × labels; how frequent a label is.

@@ -1,4 +1,4 @@
-"""How good predictions are that are spread over the workers."""
+"""How good predictions are that are spread over the ranks."""
 
 from collections.abc import Sequence
 
@@ -12,16 +12,16 @@ from xmc_tf.metrics import as_truth, mark_hits, top_labels
 def precision(
     truth: csr_matrix, predicted: csr_matrix, communicator: Communicator, ks: Sequence[int] = (1, 3, 5)
 ) -> dict[str, float]:
-    """Precision at the first few, in percent, over all workers' documents; all call it together.
+    """Precision at the first few, in percent, over all ranks' documents; all call it together.
 
     Example:
         >>> precision(truth, predicted, communicator)
         {'P@1': 45.2, 'P@3': 34.9, 'P@5': 28.1}
 
     Args:
-        truth: this worker's documents × nodes.
+        truth: this rank's documents × nodes.
         predicted: the same, with scores.
-        communicator: the workers.
+        communicator: the ranks.
         ks: how many of a document's predictions count.
     """
     hits = mark_hits(as_truth(truth), top_labels(predicted, max(ks)))

@@ -15,15 +15,15 @@ from xmc_tf.tree import LabelTree
 
 
 class Course(NamedTuple):
-    """Some steps, over all workers.
+    """Some steps, over all ranks.
 
     Attributes:
         losses: of each step.
         documents_per_second: encoded and scored.
         tokens_per_second: without padding.
         padding_share: which part of what the encoder was given was padding.
-        wire_bytes: sent to other workers, a step, over all workers.
-        communication_ms: of a step in collectives, waiting for slower workers included; the mean of the workers.
+        wire_bytes: sent to other ranks, a step, over all ranks.
+        communication_ms: of a step in collectives, waiting for slower ranks included; the mean of the ranks.
         step_ms: that a step takes.
     """
 
@@ -53,10 +53,10 @@ class Course(NamedTuple):
 
 
 class StepMeter:
-    """Collects what the steps count, without waiting for them; adds it up over the workers when asked.
+    """Collects what the steps count, without waiting for them; adds it up over the ranks when asked.
 
     Args:
-        communicator: the workers, all of which call ``take`` together.
+        communicator: the ranks, all of which call ``take`` together.
     """
 
     def __init__(self, communicator: Communicator) -> None:
@@ -66,7 +66,7 @@ class StepMeter:
         self._tokens = self._cells = 0.0
 
     def add(self, counts: tf.Tensor) -> None:
-        """Takes a batch's [loss, documents, tokens, tokens with padding] of this worker."""
+        """Takes a batch's [loss, documents, tokens, tokens with padding] of this rank."""
         self._counts.append(counts)
 
     def take(self, batches_per_step: int) -> Course:
@@ -108,7 +108,7 @@ class LevelSummaries:
         >>> summaries = LevelSummaries(tf.summary.create_file_writer("logs"), level=2)
 
     Args:
-        writer: of the first worker.
+        writer: of rank 0.
         level: of the tree.
     """
 
@@ -145,7 +145,7 @@ def write_texts(writer: tf.summary.SummaryWriter, tree: LabelTree, params: Seque
     """Writes the tree's sizes and every level's parameters as text.
 
     Args:
-        writer: of the first worker.
+        writer: of rank 0.
         tree: over the labels.
         params: of each level.
     """

@@ -89,7 +89,7 @@ class LevelByLevel:
         heads: list[LabelHead] = []
         results: list[LevelResult] = []
         predicted: csr_matrix | None = None  # of all documents, at the level above
-        held_out_predicted: csr_matrix | None = None  # of this worker's validation documents
+        held_out_predicted: csr_matrix | None = None  # of this rank's validation documents
         for number, (task, now, shown) in enumerate(zip(tasks, params, pred_params, strict=True)):
             logger.info("level %d: %d nodes", task.level, task.nr_nodes)
             place = self.folder / f"level_{task.level}"
@@ -146,7 +146,7 @@ class LevelByLevel:
         return self._vectors
 
     def _own_held_out(self, matrix: csr_matrix) -> csr_matrix:
-        """The rows of this worker's validation documents."""
+        """The rows of this rank's validation documents."""
         assert self.validation is not None
         low, high = own_documents(self.validation.store, self.strategy.communicator)
         return matrix[low:high]
@@ -188,7 +188,7 @@ class LevelByLevel:
         parents: csr_matrix | None,
         params: MatcherPredParams,
     ) -> csr_matrix:
-        """The predictions for all documents, on every worker; each makes those of its own."""
+        """The predictions for all documents, on every rank; each makes those of its own."""
         world = self.strategy.communicator
         low, high = own_documents(self.store, world)
         own = predict_level(
@@ -204,7 +204,7 @@ class LevelByLevel:
     def _predict_held_out(
         self, head: LabelHead, task: LevelTask, parents: csr_matrix | None, params: MatcherPredParams
     ) -> csr_matrix:
-        """This worker's validation documents, by the encoder as it is now."""
+        """This rank's validation documents, by the encoder as it is now."""
         assert self.validation is not None
         low, high = own_documents(self.validation.store, self.strategy.communicator)
         return predict_level(

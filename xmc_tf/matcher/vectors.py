@@ -1,4 +1,4 @@
-"""The vectors of all documents in one file that every worker fills its part of, made anew after every level."""
+"""The vectors of all documents in one file that every rank fills its part of, made again after every level."""
 
 import math
 import os
@@ -18,18 +18,18 @@ from xmc_tf.encoder import encode_documents
 
 
 def own_documents(store: TokenStore, communicator: Communicator) -> tuple[int, int]:
-    """This worker's range of the documents: as many tokens as any other's."""
+    """This rank's range of the documents: as many tokens as any other's."""
     return balanced(store.lengths.astype(np.int64) + 1, communicator.size).range(communicator.rank)
 
 
 def vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Communicator) -> np.ndarray:
-    """The vectors of all documents, mapped into memory; all workers call it together.
+    """The vectors of all documents, mapped into memory; all ranks call it together.
 
     Args:
-        encoder: the same on all workers.
+        encoder: the same on all ranks.
         store: the documents' tokens.
         path: of a file that all hosts see; what was there is replaced.
-        communicator: the workers.
+        communicator: the ranks.
     """
     low, high = own_documents(store, communicator)
 

@@ -1,4 +1,4 @@
-"""Several predictions made into one; the ways and their names are the peer's (PECOS's CsrEnsembler)."""
+"""Several predictions made into one; the methods and their names are those of PECOS's CsrEnsembler."""
 
 from collections.abc import Callable, Sequence
 

@@ -110,7 +110,7 @@ def _canonical(matrix: smat.spmatrix | np.ndarray, name: str) -> smat.csr_matrix
             received=f"an array of shape {matrix.shape}",
         )
     rows = smat.csr_matrix(matrix, copy=True)
-    # Built anew because scipy trusts flags that a caller may have set on the original.
+    # Built again because scipy trusts flags that a caller may have set on the original.
     rows = smat.csr_matrix((rows.data, rows.indices, rows.indptr), shape=rows.shape)
     rows.sum_duplicates()
     return rows

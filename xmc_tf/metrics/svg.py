@@ -76,7 +76,7 @@ def bars(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], *
 
 
 def _picture(parts: Sequence[str], names: Sequence[str]) -> str:
-    """The picture with a legend of the systems below it, one a line so that long names fit."""
+    """The picture with a legend of the systems below it, one per line so that long names fit."""
     legend = []
     for number, name in enumerate(names):
         y = _HEIGHT + 8 + 20 * number

@@ -24,7 +24,7 @@ class Params:
         InputError: nr_splits has the wrong type ...
     """
 
-    # The peer's name for the class: written as `__meta__`, so that its loader takes our files.
+    # PECOS's name for the class: written as `__meta__`, so that its loader takes our files.
     peer_name: ClassVar[str] = ""
     # Keys that older files hold and that have no effect any more.
     retired: ClassVar[tuple[str, ...]] = ()
@@ -77,7 +77,7 @@ class Params:
             raise misfit.within(place) if place else misfit from None
 
     def to_json(self) -> dict[str, Any]:
-        """The parameters as `json.dump` takes them, in the peer's form."""
+        """The parameters as `json.dump` takes them, in PECOS's form."""
         data: dict[str, Any] = {"__meta__": {"class_fullname": self.peer_name}} if self.peer_name else {}
         for field in dataclasses.fields(self):
             data[field.name] = _to_json(getattr(self, field.name))

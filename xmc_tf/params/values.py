@@ -97,7 +97,7 @@ class Shape:
 
     @property
     def is_block(self) -> bool:
-        """Whether it is more than a single value: a class of its own, or a list of entries, one a level."""
+        """Whether it is more than a single value: a class of its own, or a list of entries, one per level."""
         return self.chain or dataclasses.is_dataclass(self.type)
 
 
@@ -219,7 +219,7 @@ def expected(field: dataclasses.Field, shape: Shape) -> str:
         words = " ".join([words, " and ".join(bounds)]).strip()
     words += "".join(f", or {value:g}" for value in meta.get("also", ()))
     if shape.chain:
-        words += ", or a list of them, one a level"
+        words += ", or a list of them, one per level"
     return words + (", or null" if shape.optional else "")
 
 

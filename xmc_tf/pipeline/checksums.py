@@ -27,7 +27,7 @@ def checksum(thing: Any) -> str | None:
 
 
 def files_of(name: str) -> list[list[str | int]] | None:
-    """What a folder holds, as sizes and dates tell; None where the name is no folder."""
+    """What a folder holds, as sizes and dates tell; None where the name is not a folder."""
     folder = Path(name).expanduser()
     if not folder.is_dir():
         return None

@@ -1,4 +1,4 @@
-"""The documents' vectors in one file that all workers fill, block by block, and that an interrupted run takes up."""
+"""The documents' vectors in one file that all ranks fill, block by block, and that an interrupted run takes up."""
 
 import math
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xmc_tf.data import TokenStore
     from xmc_tf.encoder import Encoder
 
-BLOCK = 256  # documents that are done or not; not a worker's share, since the next run may have other workers
+BLOCK = 256  # documents that are done or not; not a rank's share, since the next run may have other ranks
 _GROUP = 4096  # documents that are encoded together, so that there are enough of like length, and then written down
 
 
@@ -46,7 +46,7 @@ def embed_documents(
     path, shape = folder / "E.npy", (len(store), encoder.dim)
     done = on_first_rank(communicator, lambda: _prepare(path, shape))
     waiting = np.setdiff1d(np.arange(-(-shape[0] // BLOCK)), done)
-    # Neighbours in turn: whatever the order of the documents is, long ones come to all workers.
+    # Neighbours in turn: whatever the order of the documents is, long ones come to all ranks.
     mine = waiting[communicator.rank :: communicator.size]
     together(communicator, lambda: _encode_blocks(encoder, store, path, mine, communicator.rank, length, batch_tokens))
     communicator.barrier()
@@ -86,7 +86,7 @@ def _prepare(path: Path, shape: tuple[int, int]) -> np.ndarray:
 
 
 def _blocks_in(record: Path) -> Iterator[int]:
-    """The blocks that a worker has written down as done; a line that was cut short does not count."""
+    """The blocks that a rank has written down as done; a line that was cut short does not count."""
     for line in record.read_text(encoding="ascii").split("\n")[:-1]:
         if line.isdigit():
             yield int(line)
@@ -95,7 +95,7 @@ def _blocks_in(record: Path) -> Iterator[int]:
 def _encode_blocks(
     encoder: "Encoder", store: "TokenStore", path: Path, blocks: np.ndarray, rank: int, length: float, batch_tokens: int
 ) -> None:
-    """Encodes this worker's blocks, some at a time."""
+    """Encodes this rank's blocks, some at a time."""
     from xmc_tf.encoder import encode_documents
 
     with path.open("rb") as file:

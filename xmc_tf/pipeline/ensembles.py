@@ -11,7 +11,7 @@ from xmc_tf.pipeline.inputs import Recipe
 def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:
     """The ensemble method of a model that is not told otherwise at prediction.
 
-    The peer's parameter files say ``transformer-only`` of every level and mean the head's scores while levels are
+    PECOS's parameter files say ``transformer-only`` of every level and mean the head's scores while levels are
     fine-tuned; labels are then the rankers'. So do we read them: where there are rankers, ``transformer-only`` has to
     be asked for by name.
 

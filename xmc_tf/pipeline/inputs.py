@@ -67,9 +67,9 @@ class Recipe:
         only_topk: the same for the labels.
         post_processor: the same for the rankers' scores.
         ensemble_method: whose scores count; None for what ``pred_params`` say.
-        steps_scale: factors of the training steps, one a level; none for 1.
+        steps_scale: factors of the training steps, one per level; none for 1.
         seed: of all that is random.
-        threads: of the linear parts; -1 for one a core.
+        threads: of the linear parts; -1 for one per core.
         logdir: where TensorBoard's files go.
     """
 

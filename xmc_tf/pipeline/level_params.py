@@ -19,7 +19,7 @@ def level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, 
     """How each level is trained, and how it predicts: as the parameters say, with the caller's wishes over them.
 
     Args:
-        recipe: what the user said; a list of blocks must have one for each level, as in the peer.
+        recipe: what the user said; a list of blocks must have one for each level, as in PECOS.
         tree: that the encoder is fine-tuned on.
     """
     most, sizes = recipe.params.max_match_clusters, tree.level_sizes[1:]

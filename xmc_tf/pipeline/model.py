@@ -90,11 +90,11 @@ class XTransformer(Parts):
             label_features: labels × features, to build that tree by.
             validation: held-out documents: (texts, Y) or (texts, Y, X).
             names: of the labels.
-            strategy: the workers; by default those that were started together.
-            work_dir: where stages are kept: with the same one the same call goes on where it was stopped. Needed with
-                several workers, on a disk that all see.
+            strategy: the ranks; by default those that were started together.
+            work_dir: where stages are kept: with the same one, the same call resumes. Required for
+                several ranks, on a disk that all see.
             seed: of all that is random.
-            threads: of the linear parts; -1 for one a core.
+            threads: of the linear parts; -1 for one per core.
             logdir: where TensorBoard's files go.
             **wishes: ``beam_size``, ``only_topk``, ``post_processor``, ``ensemble_method`` over ``pred_params``.
         """
@@ -221,7 +221,7 @@ class XTransformer(Parts):
                 ``average``, ``rank_average``, ``round_robin`` of both.
             max_pred_chunk: documents that are predicted at a time.
             batch_tokens: tokens that the encoder takes at a time.
-            threads: of the rankers; -1 for one a core.
+            threads: of the rankers; -1 for one per core.
 
         Returns:
             (documents × labels) scores, descending within a row.

@@ -1,9 +1,9 @@
-"""Stages: work that is done once, whatever stops the process in between.
+"""Stages: work that is done once, even if the process is interrupted in between.
 
-Each stage has a folder in the work folder. It is filled under another name, ``<stage>.part``, and gets its own when it
-is complete; its ``stage.json`` holds the hash of all that it was made from. The same command again finds the stages
-that are complete and of the same inputs, and goes on after the last of them. What has changed makes anew that stage and
-those that build on it, and no other.
+Each stage has a folder in the work folder. It is filled under the name ``<stage>.part`` and renamed when it is
+complete. Its ``stage.json`` contains the hash of its inputs. When the same command runs again, it reuses the stages that
+are complete and have the same inputs, and resumes after the last of them. A changed input repeats its stage and the
+stages that depend on it.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 _RECORD = "stage.json"
 _BEGUN = "begun.json"
 _MARK = "xmc_tf work folder"
-_FORMAT = 1  # of the stages' folders; another one makes all of them anew
+_FORMAT = 1  # of the stages' folders; another one makes all of them again
 
 Facts = dict[str, Any]
 
@@ -42,7 +42,7 @@ class Stage:
         name: what it is called.
         folder: where its results lie.
         hash: of its inputs, those of the stages before included.
-        facts: what it tells the stages after it, and ``said``, what came out in words.
+        facts: what it tells the stages after it, and ``said``, the result in words.
         seconds: how long it took, when it was made.
         kept: whether it was there from before.
     """
@@ -120,7 +120,7 @@ class Stages:
 
         Args:
             name: what it is called.
-            said: what came out, asked when it is over.
+            said: the result, asked when it is over.
         """
         start = time.monotonic()
         yield
@@ -129,7 +129,7 @@ class Stages:
         self.done.append(stage)
 
     def summary(self) -> list[list[str]]:
-        """A line for each stage: its name, the seconds it took, what came out."""
+        """A line for each stage: its name, the seconds it took, the result."""
         return [
             [stage.name, f"{stage.seconds:.1f}" + (" (before)" if stage.kept else ""), stage.facts.get("said", "")]
             for stage in self.done
@@ -225,7 +225,7 @@ def _discard(folder: Path, *records: str) -> None:
 
 
 def _read(path: Path) -> Facts | None:
-    """A record; None where there is none that can be read, since then the stage is made anew."""
+    """A record; None where there is none that can be read, since then the stage is made again."""
     try:
         return dict(read_json(path))
     except (OSError, InputError):

@@ -1,4 +1,4 @@
-"""Cluster chains on disk: the peer's folder of matrices, and a bare matrix of labels × clusters."""
+"""Cluster chains on disk: PECOS's folder of matrices, and a bare matrix of labels × clusters."""
 
 import json
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ def _load(path: Path, nr_splits: int, min_codes: int | None) -> LabelTree:
 
 
 def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]) -> None:
-    """Writes a label tree as the peer's folder of matrices, float32 CSC, completely or not at all.
+    """Writes a label tree as PECOS's folder of matrices, float32 CSC, completely or not at all.
 
     Args:
         path: the folder; a tree that is there is replaced, other files stay.

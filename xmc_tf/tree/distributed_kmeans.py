@@ -46,7 +46,7 @@ def build_tree_over_ranks(
 
     Args:
         communicator: the ranks.
-        embeddings: one row a label, the same on all ranks, best mapped.
+        embeddings: one row per label, the same on all ranks, best mapped.
         params: how to cluster.
         sub_embeddings: gives other embeddings, by which the labels are clustered within the sub-trees; None: the same.
         min_n_sub_tree: where there are such, at least so many sub-trees change to them.

@@ -31,7 +31,7 @@ def build_tree(
         >>> tree = build_tree(label_embedding("pifa", X, Y), HierarchicalKMeansParams(max_leaf_size=100))
 
     Args:
-        embeddings: one row a label: sparse, dense, or both side by side.
+        embeddings: one row per label: sparse, dense, or both side by side.
         params: how to cluster; None: the defaults.
 
     Returns:
@@ -85,7 +85,7 @@ def node_seeds(seed: int, level: int, nr_nodes: int) -> np.ndarray:
 
 
 def worth_renumbering(level: int, depth: int) -> bool:
-    """Whether a level's features are numbered anew once it is split.
+    """Whether a level's features are numbered again once it is split.
 
     It costs about what it gains on the next level; on the next two it pays. The sums are taken in the order of the
     numbers, so every way to build a tree does it at the same levels.

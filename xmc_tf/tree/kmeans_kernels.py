@@ -2,7 +2,7 @@
 
 Where the time is saved, without giving up an exact round:
 
-* The sums of features of both sides are not summed anew in a round; only the labels that changed sides move from one
+* The sums of features of both sides are not summed again in a round; only the labels that changed sides move from one
   to the other.
 * A label's score cannot change by more than its norm times the way that the direction between the centroids went.
   Labels that cannot have come near the border are not scored again (`pick_doubtful`): after the first rounds, most.
@@ -30,7 +30,7 @@ class Entries(NamedTuple):
         end: where they end.
         indices: the sparse features, ascending within a label, numbered within a node from 0.
         values: their values.
-        dense: the dense features, a row a label (not a place); no columns where there are none.
+        dense: the dense features, a row per label (not a place); no columns where there are none.
         order: the label at each place.
         private: the squared weight of features that no other label of the node has, where they were dropped.
         norms: the norm of all features of each place.

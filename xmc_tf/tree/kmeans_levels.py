@@ -82,7 +82,7 @@ class Level:
         )
 
     def drop_unshared(self, workers: Workers) -> None:
-        """Keeps only the features that two labels of a node share, and numbers them anew."""
+        """Keeps only the features that two labels of a node share, and numbers them again."""
         offsets = np.concatenate(([0], np.cumsum(self.entries.end - self.entries.begin)))
         size = int(offsets[-1])
         # Two pairs of arrays take turns: fresh memory costs as much as the work itself.

@@ -48,7 +48,7 @@ def label_embedding(
         Y: documents × labels, sparse.
         Z: labels × label features, for the methods with ``lf``.
         alpha: the weight of ``pifa`` in the combination, from 0 to 1; one for all labels or one for each.
-        threads: how many threads to use; -1 for one a core. The result does not depend on it.
+        threads: how many threads to use; -1 for one per core. The result does not depend on it.
 
     Returns:
         Labels × features: CSR where all parts are sparse, an array where all are dense. ``pifa_lf_concat`` of a sparse
@@ -105,7 +105,7 @@ def sum_documents(features: Features, documents: csr_matrix, threads: int = -1) 
     Args:
         features: of the documents.
         documents: labels × documents, or some of its rows.
-        threads: how many; -1: one a core.
+        threads: how many; -1: one per core.
     """
     turned = documents
     starts = turned.indptr.astype(np.int64)
@@ -179,7 +179,7 @@ def _label_features(Z: Any, nr_labels: int, method: str) -> Features:
     if own.nr_rows != nr_labels:
         raise InputError(
             "the label features and the label matrix are not of the same labels",
-            expected=f"{nr_labels:,} rows in Z, one a column of Y",
+            expected=f"{nr_labels:,} rows in Z, one per column of Y",
             received=f"{own.nr_rows:,} rows",
         )
     return own

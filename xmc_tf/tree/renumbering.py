@@ -1,4 +1,4 @@
-"""From a chain of cluster matrices to contiguous children: checks the chain and numbers its nodes anew."""
+"""From a chain of cluster matrices to contiguous children: checks the chain and numbers its nodes again."""
 
 from collections.abc import Sequence
 
@@ -60,7 +60,7 @@ def _check_shapes(matrices: list[csc_matrix]) -> None:
         if matrices[t].shape[1] != matrices[t - 1].shape[0]:
             raise InputError(
                 f"matrices {t - 1} and {t} of the cluster chain do not fit together",
-                expected=f"{matrices[t - 1].shape[0]} columns in matrix {t}, one a row of matrix {t - 1}",
+                expected=f"{matrices[t - 1].shape[0]} columns in matrix {t}, one per row of matrix {t - 1}",
                 received=f"{matrices[t].shape[1]} columns",
             )
 

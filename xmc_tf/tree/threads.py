@@ -20,7 +20,7 @@ class Workers:
         [3, 7]
 
     Args:
-        threads: how many; -1 for one a core.
+        threads: how many; -1 for one per core.
     """
 
     def __init__(self, threads: int = -1) -> None:

@@ -1,4 +1,4 @@
-"""The peer's XR-Transformer asked text by text; run by the peer's Python.
+"""PECOS's XR-Transformer asked text by text; run by PECOS's Python.
 
 peer_served_side.py KEEP DATA ENCODER LENGTH LEAF K BEAM
 

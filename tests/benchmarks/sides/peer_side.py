@@ -1,17 +1,17 @@
-"""The peer's rankers, run by the peer's Python: ``peer_side.py {train|predict} JSON``, one JSON line out."""
+"""PECOS's rankers, run by PECOS's Python: ``peer_side.py {train|predict} JSON``, one JSON line out."""
 
 import json
 import sys
 from pathlib import Path
 
-import matrices  # beside this file: the peer's Python knows nothing of our packages
+import matrices  # beside this file: PECOS's Python knows nothing of our packages
 import scipy.sparse as smat
 from pecos.xmc.base import ClusterChain
 from pecos.xmc.xlinear.model import XLinearModel
 
 
 def together(parts):
-    """The peer stores dense features as sparse entries."""
+    """PECOS stores dense features as sparse entries."""
     if len(parts) == 1:
         return parts[0]
     both = smat.hstack([parts[0], smat.csr_matrix(parts[1])], format="csr", dtype="float32")

@@ -1,4 +1,4 @@
-"""The peer's XR-Transformer on one data folder; run by the peer's Python, prints one JSON line.
+"""PECOS's XR-Transformer on one data folder; run by PECOS's Python, prints one JSON line.
 
 peer_xtransformer.py DATA ENCODER LENGTH LEAF THREADS STEPS     (0 steps: the encoder as it comes)
 """

@@ -1,1 +1,1 @@
-"""Whether the ranks of a run can work together: who is where, who is silent, what the messages cost."""
+"""Check the ranks of a run: which ranks there are, which do not respond, and how long messages take."""

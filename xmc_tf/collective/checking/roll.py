@@ -54,7 +54,7 @@ class Entry:
 
 
 def run_folder(environment: Mapping[str, str], place: Path | None = None) -> Path:
-    """A folder that the ranks of this run agree on without talking to one another, and no other run uses.
+    """A folder that the ranks of this run agree on without talking to each other, and no other run uses.
 
     Args:
         environment: the rank's.

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-# Apart, since the two come by different ways and may overtake one another: an error is not to be pushed out.
+# Apart, since the two come by different ways and may overtake each other: an error is not to be pushed out.
 OUTPUT_LINES, ERROR_LINES = 5, 20
 
 # Nothing that another rank does makes a process end by one of these.

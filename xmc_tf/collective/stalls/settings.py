@@ -1,4 +1,4 @@
-"""Whether and for how long ranks may wait for one another, and the watch over it, of which a process has one."""
+"""Whether and for how long ranks may wait for each other, and the watch over it, of which a process has one."""
 
 import os
 from collections.abc import Mapping

@@ -103,7 +103,7 @@ def own_memory() -> int:
 
 
 def accounts_table(communicator: Communicator, account: Account) -> str:
-    """What every rank has done, a line a rank; empty on all but rank 0."""
+    """What every rank has done, a line per rank; empty on all but rank 0."""
     everyone = communicator.gather(account.summary(communicator.host))
     return format_accounts(everyone) if communicator.rank == 0 else ""
 

@@ -1,7 +1,7 @@
 """Solved sub-problems on disk: the weight columns of some labels, in the order in which they were solved.
 
 A training has thousands of them, and every rank opens all: so they are no archives, but a head (how many labels and how
-many weights) and four arrays behind one another: labels, how many weights each has, features, weights.
+many weights) and four arrays behind each other: labels, how many weights each has, features, weights.
 """
 
 import os

@@ -49,7 +49,7 @@ class _Columns:
             begin = stop
 
     def _runs(self, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-        """Ranges of entries that follow one another in one block: block, where in it, from, to; block by block."""
+        """Ranges of entries that follow each other in one block: block, where in it, from, to; block by block."""
         a = int(np.searchsorted(self.indptr, begin, side="right")) - 1
         b = int(np.searchsorted(self.indptr, end, side="left"))
         filled = np.flatnonzero(np.diff(self.indptr[a : b + 1])) + a

@@ -37,7 +37,7 @@ def place_model(
 
 
 def place_rankers(part: Path, work: WorkFolder, model: XLinear) -> None:
-    """Fills a folder of rankers: parameters anew, weights by a second name."""
+    """Fills a folder of rankers: parameters again, weights by a second name."""
     write_parameters(model, part)
     for t in range(model.depth):
         _link(work.weights(t), level_folder(part, t) / "W.npz")

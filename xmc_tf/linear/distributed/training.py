@@ -98,7 +98,7 @@ def _store(work: WorkFolder, levels: Levels | None, run: range, predicted: Path 
 def _train_run(
     communicator: Communicator, work: WorkFolder, run: range, instances: Instances, account: Account, seed: int
 ) -> None:
-    """Trains levels that do not wait for one another; their weights are on disk on return."""
+    """Trains levels that do not wait for each other; their weights are on disk on return."""
     joined = communicator.broadcast([t for t in run if work.weights(t).exists()])
     if len(joined) == len(run):
         return

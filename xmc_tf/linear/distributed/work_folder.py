@@ -71,7 +71,7 @@ def work_path(model: Path) -> Path:
 
 
 def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkFolder:
-    """Takes up what an earlier run with the same inputs has left, or begins anew.
+    """Takes up what an earlier run with the same inputs has left, or begins again.
 
     Args:
         communicator: the ranks.

@@ -3,7 +3,7 @@
 A cluster sees a few thousand of millions of instances and a few thousand of hundreds of thousands of features. Solving
 works on a copy in which
 
-* the instances follow one another, so that a pass streams through memory;
+* the instances follow each other, so that a pass streams through memory;
 * features are numbered from the most frequent one on, so that the weights in use lie together in the cache;
 * a feature that only one instance has (a quarter of all entries in leaf clusters of short texts) is taken out: its
   weight is alpha * y * x whatever the others do, so its share of the margin is alpha * x², a term on the diagonal.

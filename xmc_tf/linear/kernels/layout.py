@@ -1,4 +1,4 @@
-"""Weights as the beam search reads them: one chunk a parent, one row a feature, siblings side by side.
+"""Weights as the beam search reads them: one chunk a parent, one row per feature, siblings side by side.
 
 A query meets a chunk with some twenty features of its own; the chunk knows thousands. So each chunk has a small hash
 table from feature to row, and a row holds the weights of those siblings that have one. All chunks of all levels lie in

@@ -213,7 +213,7 @@ def score_paths(chunks, indptr, indices, data, dense, path_indptr, path_chunk, p
     Args:
         chunks, indptr, indices, data, dense, posts: as for :func:`search`.
         path_indptr: (levels, queries + 1): where each query's nodes of a level begin in the arrays that follow.
-        path_chunk: chunk of each node; nodes of the same chunk follow one another.
+        path_chunk: chunk of each node; nodes of the same chunk follow each other.
         path_child: its position among its siblings.
         path_parent: where its parent stands in ``out``; -1 for the root.
         posts: post-processor of each level.

@@ -1,0 +1,88 @@
+"""Check that code, pages and settings use the words of the field.
+
+    python tools/check_words.py [FILE ...]
+
+Print each banned phrase with its place and the better word, and exit with status 1 if there is one. Without files,
+check all text files that git tracks. `make lint` runs it.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ENDINGS = (
+    ".py",
+    ".md",
+    ".sh",
+    ".sbatch",
+    ".json",
+    ".yaml",
+    ".yml",
+    ".toml",
+    ".cfg",
+    ".config",
+    ".Dockerfile",
+    "Makefile",
+)
+
+# (text that every match contains, pattern, better word). Only phrases with few false positives.
+BANNED = [
+    ("peer", r"\bthe peer\b(?!\.)|\bpeer's\b", "PECOS"),
+    ("mend", r"\bmend(s|ed|ing)?\b", "fix"),
+    ("wishes", r"\bwishes\b", "options, settings"),
+    (" on w", r"\bgo(es|ing)? on (where|with what)\b|\bgone on with\b", "resume"),
+    ("going on from", r"\bgoing on from\b", "resuming from"),
+    ("world of one", r"\bworld of one\b", "a single process"),
+    ("one another", r"\bone another\b", "each other"),
+    ("what came", r"\bwhat came\b", "received; the result"),
+    ("what it comes to", r"\bwhat it comes to\b", "estimate, metric"),
+    ("worth", r"\bwhat (it|they|predictions) (is|are) worth\b", "estimate, metric"),
+    ("kin", r"\b(his|her|its|their|scored) kin\b", "variants"),
+    ("at odds", r"\bat odds\b", "inconsistent"),
+    ("anew", r"\banew\b", "again"),
+    ("who is where", r"\bwho is where\b", "which ranks there are"),
+    ("nothing is said", r"\bwhere nothing is said\b", "by default"),
+    ("where not given", r"\bwhere not given\b", "by default"),
+    ("is asked for", r"\bas is asked for\b", "the name of the option"),
+    ("is no ", r"(?<![Tt]here )\bis no (folder|model|matrix|list|file|journal|name)\b", "is not a"),
+    ("greatest length", r"\bgreatest length\b", "maximum length"),
+    ("longest gradient", r"\blongest gradient\b", "maximum gradient norm"),
+    ("one a ", r"\bone a (core|line|label|column|level|rank|row)\b", "one per"),
+    ("told apart", r"\btold apart\b", "distinguished"),
+]
+# Names in the code, which change with the new layout.
+ALLOWED_IN_CODE = {"wishes"}
+
+
+def problems(text: str, is_code: bool) -> list[tuple[int, str, str]]:
+    """Return line number, banned phrase and better word of each problem in a text."""
+    found = []
+    for contained, pattern, better in BANNED:
+        if contained in text and not (is_code and contained in ALLOWED_IN_CODE):
+            for match in re.finditer(pattern, text):
+                found.append((text.count("\n", 0, match.start()) + 1, match[0], better))
+    return sorted(found)
+
+
+def main(names: list[str]) -> int:
+    """Print the problems of files and return the exit status."""
+    if not names:
+        listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+        names = [
+            name for name in listed.stdout.splitlines() if name.endswith(ENDINGS) and name != "tools/check_words.py"
+        ]
+    status = 0
+    for name in names:
+        path = ROOT / name
+        if path.is_file():  # a file may have been deleted since the last commit
+            text = path.read_text(encoding="utf-8", errors="replace")
+            for line, phrase, better in problems(text, is_code=name.endswith(".py")):
+                print(f"{name}:{line}: {phrase!r}; better: {better}", file=sys.stderr)
+                status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
