@@ -30,7 +30,7 @@ def node_name(text: str) -> str:
 
 
 def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Send ``splits[r]`` rows to rank r; return the rows received, in the order of the ranks, and their number per rank."""
+    """Send ``splits[r]`` rows to rank r; return the rows received, by rank, and their number from each rank."""
     hvd, splits = horovod(), _never_folded(tf.cast(splits, tf.int32))
     moved, received = marked(name, [tensor, splits], lambda: hvd.alltoall(tensor, splits=splits, name=node_name(name)))
     return tf.ensure_shape(moved, [None, *tensor.shape[1:]]), received
