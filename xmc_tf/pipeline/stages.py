@@ -1,9 +1,9 @@
 """Stages: work that is done once, even if the process is interrupted in between.
 
-Each stage has a folder in the work folder. It is filled under the name ``<stage>.part`` and renamed when it is
-complete. Its ``stage.json`` contains the hash of its inputs. When the same command runs again, it reuses the stages
-that are complete and have the same inputs, and resumes after the last of them. A changed input repeats its stage and the
-stages that depend on it.
+Each stage has a folder in the work folder. It is filled under the name ``<stage>.part``, then renamed.
+Its ``stage.json`` contains the hash of its inputs. When the same command runs again, it reuses the stages that are
+complete and have the same inputs, and resumes after the last of them. A changed input repeats its stage and the stages
+that depend on it.
 """
 
 import hashlib
