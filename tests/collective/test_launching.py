@@ -100,7 +100,7 @@ def test_the_command_names_hosts_and_keeps_the_loopback_for_this_one():
     [
         (["--np", "2"], "nothing to run"),
         (["--np", "0", "-m", "x"], "--np"),
-        (["--np", "2", "nowhere.py"], "there is no script nowhere.py"),
+        (["--np", "2", "nowhere.py"], "no such script: nowhere.py"),
         (["--np", "2", "xmc_tf.check"], "use -m xmc_tf.check"),
         (["--np", "2", "--threads", "0", "-m", "x"], "--threads"),
         (["--np", "2", "--stall-timeout", "0", "-m", "x"], "--stall-timeout"),

@@ -147,7 +147,7 @@ def test_what_does_not_exist_is_named():
         partition.overlaps(even_rows(5, 2))
     with pytest.raises(InputError, match="at least one rank"):
         even_rows(3, 0)
-    with pytest.raises(InputError, match="below zero"):
+    with pytest.raises(InputError, match="is negative"):
         even_rows(-1, 2)
     with pytest.raises(InputError, match="weight of row 1"):
         balanced([1.0, np.nan], 2)

@@ -92,7 +92,7 @@ def test_slots_are_made_when_asked_for_and_belong_to_the_rows():
         ({"rows": 0}, "at least one row"),
         ({"partition": even_rows(5, 1)}, "not over its rows"),
         ({"initializer": np.zeros((4, 2), np.float32)}, "another shape"),
-        ({"initializer": tf_keras.initializers.Orthogonal()}, "Orthogonal cannot give the values of some rows"),
+        ({"initializer": tf_keras.initializers.Orthogonal()}, "Orthogonal cannot compute the values of single rows"),
     ],
 )
 def test_what_cannot_be_a_table(options, said):

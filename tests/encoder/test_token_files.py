@@ -123,7 +123,7 @@ def test_ranks_with_different_documents_are_told(tokenizer, tmp_path):
         return tokenize_file(texts, tokenizer, tmp_path / "tokens", max_length=16, communicator=communicator)
 
     for error in Ranks(3).run(work):
-        assert "rank 2 has other documents" in str(error)
+        assert "rank 2 has different documents" in str(error)
 
 
 def test_a_rank_that_cannot_write_is_named_by_all(tokenizer, tmp_path, monkeypatch):

@@ -224,7 +224,7 @@ def test_byte_pairs_in_bulk_and_not_in_the_graph():
     own = TextTokenizer(byte_pairs())
     for text, ids in zip(HARD, own.tokenize(HARD, LENGTH), strict=True):
         assert ids.tolist() == byte_pairs()(text, truncation=True, max_length=LENGTH)["input_ids"], text
-    with pytest.raises(InputError, match="no twin for the graph: its model is BPE"):
+    with pytest.raises(InputError, match="cannot run in the graph: its model is BPE"):
         own.in_graph(LENGTH)
 
 

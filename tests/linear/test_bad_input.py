@@ -177,7 +177,7 @@ TEXTS = {
     "a matrix for a text": (lambda c, d: c / "X.npz", ["X.npz is no text", "-x"]),
     "gzip": (lambda c, d: text(d / "X.txt", b"\x1f\x8b12345"), ["a gzip file", "gunzip"]),
     "UTF-16": (lambda c, d: text(d / "X.txt", "a\n".encode("utf-16")), ["text in UTF-16", "iconv"]),
-    "no words": (lambda c, d: text(d / "X.txt", "! ?\n" * 90), ["no word in 90 documents"]),
+    "no words": (lambda c, d: text(d / "X.txt", "! ?\n" * 90), ["no words in 90 documents"]),
     "missing": (lambda c, d: d / "X.txt", ["X.txt does not exist"]),
 }
 

@@ -79,7 +79,7 @@ def test_levels_that_are_too_large_are_left_out():
 
 
 def test_labels_of_another_tree():
-    with pytest.raises(InputError, match=r"not those of the tree\n.*5 columns\n.*4"):
+    with pytest.raises(InputError, match=r"do not fit the tree\n.*5 columns\n.*4"):
         levels_of(TREE, Y[:, :4], max_match_clusters=5)
 
 

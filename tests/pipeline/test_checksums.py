@@ -45,7 +45,7 @@ def test_files_of_a_folder(tmp_path):
 def test_a_rank_with_other_data_is_named_on_all():
     def work(world):
         sums = {"texts": "a", "labels": "b" if world.rank != 1 else "c"}
-        with pytest.raises(InputError, match="rank 1 on host1 was given other labels than rank 0"):
+        with pytest.raises(InputError, match="rank 1 on host1 received different labels than rank 0"):
             same_everywhere(world, sums)
         same_everywhere(world, {"texts": "a"})
         return world.rank

@@ -298,7 +298,7 @@ def test_nothing_of_the_users_is_overwritten_but_an_older_export(model, tmp_path
         ({"beam_size": -1}, "beam_size must be at least 1"),
         ({"post_processor": "softmax"}, "unknown post-processor 'softmax'"),
         ({"threshold": float("nan")}, "the threshold must be a number"),
-        ({"precision": "fp8"}, "weights are not kept in 'fp8'"),
+        ({"precision": "fp8"}, "unknown number format of weights: 'fp8'"),
     ],
 )
 def test_impossible_settings_are_refused(settings, message):

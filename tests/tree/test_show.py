@@ -126,9 +126,9 @@ def test_drawing_of_a_small_tree():
     [
         ({"names": ["one"]}, "names do not fit the tree"),
         ({"frequencies": np.ones(6)}, "frequencies do not fit the tree"),
-        ({"depth": -1}, "depth is not right"),
-        ({"max_children": 0}, "max_children is not right"),
-        ({"words": 0}, "words is not right"),
+        ({"depth": -1}, "depth is out of range"),
+        ({"max_children": 0}, "max_children is out of range"),
+        ({"words": 0}, "words is out of range"),
     ],
 )
 def test_what_does_not_fit_is_said(options, message):
