@@ -142,7 +142,7 @@ TRAINING = {
     "an impossible Cp": ("--Cp", lambda c, d: "-1", ["--Cp is out of range", "above 0", "-1"]),
     "a threshold that is no number": ("--threshold", lambda c, d: "much", ["--threshold", "much"]),
     "no such threads": ("-n", lambda c, d: "0", ["--threads", "at least 1 and at most 1024, or -1"]),
-    "a beam of none": ("-b", lambda c, d: "0", ["--beam-size", "from 1 on", "0"]),
+    "a beam of none": ("-b", lambda c, d: "0", ["--beam-size", "at least 1", "0"]),
     "unknown parameter": (
         "--params-path",
         lambda c, d: text(d / "p.json", '{"train_params": {"hlm_args": {"model_chain": {"treshold": 1}}}}'),
