@@ -75,7 +75,7 @@ TRAINING = {
         ["X.npy: row 0, column 0", "inf"],
     ),
     "X without columns": ("-x", lambda c, d: save(d / "X.npz", np.ones((90, 0))), ["X.npz", "at least one"]),
-    "X is text": ("-x", lambda c, d: c / "X.txt", ["X.txt is not a matrix", "(-t)"]),
+    "X is text": ("-x", lambda c, d: c / "X.txt", ["X.txt is not a matrix", "texts with -t"]),
     "X is missing": ("-x", lambda c, d: c / "X1.npz", ["X1.npz does not exist", "did you mean", "X.npz?"]),
     "X is a folder": ("-x", lambda c, d: d, ["is a folder", "a file"]),
     "X holds pickles": ("-x", lambda c, d: pickled(d / "X.npz"), ["pickled Python objects, which are never loaded"]),
