@@ -41,8 +41,9 @@ def _head_of(model: XTransformer) -> LabelHeadPart | None:
     heads = model.matcher.heads if method == "average" else []
     if len(heads) != 1 or not heads[0].normalize:
         raise InputError(
-            f"this model answers by {method}" + (f" of {len(heads)} levels" if heads else "") + ", which an exported "
-            "one cannot",
+            f"this model answers by {method}"
+            + (f" of {len(heads)} levels" if heads else "")
+            + ", which an export cannot",
             expected="the rankers' answers (concat-only), or their mean with a label head of one level on unit vectors",
             received=method,
             fix='set "ensemble_method": "concat-only" in its params.json, and measure the effect with predict',
