@@ -73,30 +73,30 @@ class XTransformer(Parts):
         logdir: str | Path | None = None,
         **wishes: Any,
     ) -> Self:
-        """Trains a model; under ``horovodrun`` all ranks call it together.
+        """Train a model. Under ``horovodrun``, all ranks must call it.
 
         Example:
             >>> model = XTransformer.train(TextFile("X.trn.txt"), Y, names=names)
             >>> model.save("model")
 
         Args:
-            texts: of the documents.
-            Y: documents × labels.
-            params: how everything is trained.
-            pred_params: how the model predicts where it is not told otherwise.
-            X: documents × features, as ``as_features`` takes them; None for a TF-IDF of the model's own.
-            tfidf: of that TF-IDF; None for rankers on the encoder's vector alone.
-            tree: over the labels, to fine-tune on; None for one by the documents' features.
-            label_features: labels × features, to build that tree by.
+            texts: one text per document.
+            Y: labels, a sparse matrix of documents × labels.
+            params: training options (default: all defaults).
+            pred_params: default prediction options of the model.
+            X: features, documents × features, as ``as_features`` accepts them (default: TF-IDF of the texts).
+            tfidf: options of that TF-IDF; None to train the rankers on embeddings only.
+            tree: label tree for fine-tuning (default: built from the features).
+            label_features: labels × features, to build that tree from.
             validation: held-out documents: (texts, Y) or (texts, Y, X).
-            names: of the labels.
-            strategy: the ranks; by default those that were started together.
-            work_dir: where stages are kept: with the same one, the same call resumes. Required for
-                several ranks, on a disk that all see.
-            seed: of all that is random.
-            threads: of the linear parts; -1 for one per core.
-            logdir: where TensorBoard's files go.
-            **wishes: ``beam_size``, ``only_topk``, ``post_processor``, ``ensemble_method`` over ``pred_params``.
+            names: label names.
+            strategy: distribution over ranks (default: the ranks of the launcher).
+            work_dir: folder for finished stages. With the same folder, the same call resumes an interrupted training.
+                Required for several ranks, on a shared disk.
+            seed: random seed.
+            threads: number of threads for tree and rankers; -1: one per core.
+            logdir: folder for TensorBoard's log files.
+            **wishes: ``beam_size``, ``only_topk``, ``post_processor`` and ``ensemble_method`` override ``pred_params``.
         """
         communicator = strategy.communicator if strategy is not None else choose()
         documents = Documents(texts, Y, None if X is None else as_features(X))
@@ -130,7 +130,7 @@ class XTransformer(Parts):
         strategy: "CollectiveStrategy | None" = None,
         kept: Any = None,
     ) -> Self:
-        """Trains a model stage by stage, for a caller that looks after the stages itself."""
+        """Train a model in the given stages."""
 
         def the_strategy() -> "CollectiveStrategy":
             from xmc_tf.collective.strategy import CollectiveStrategy
@@ -141,9 +141,9 @@ class XTransformer(Parts):
         return cls(made.parts, made.facts, given.names, where=stages.folder, kept=kept)
 
     def save(self, folder: str | Path) -> None:
-        """Writes the model's folder, completely or not at all.
+        """Write the model to a folder, completely or not at all.
 
-        An older model there is replaced; files that are not part of a model stay. Of several ranks one calls it.
+        An older model there is replaced; other files stay. Only one rank may call it.
         """
         folder = Path(folder)
         from_pecos = bool(pecos_class(self.folder))
@@ -193,7 +193,7 @@ class XTransformer(Parts):
     # What it does.
 
     def encode(self, texts: Texts, *, batch_tokens: int = 16384) -> np.ndarray:
-        """The texts' vectors, scaled to length 1: float32 [texts, dim]."""
+        """Return the embeddings of texts, scaled to length 1: float32 [texts, dim]."""
         return rows_of_length(1.0, vectors_of(self, texts, batch_tokens))
 
     def predict(
@@ -209,19 +209,20 @@ class XTransformer(Parts):
         batch_tokens: int = 16384,
         threads: int = -1,
     ) -> csr_matrix:
-        """The best labels of texts.
+        """Predict the best labels of texts.
 
         Args:
-            texts: of the documents.
-            X: their features, where the model was trained on features that were given.
-            beam_size: nodes kept at each level above the labels; None for what the model says, here and below.
-            only_topk: labels kept.
-            post_processor: of the scores at each level.
+            texts: one text per document.
+            X: features of the documents; required if the model was trained with features.
+            beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None, here
+                and below: the model's default.
+            only_topk: number of labels per document.
+            post_processor: function applied to the scores of each level.
             ensemble_method: ``concat-only`` for the rankers' scores, ``transformer-only`` for the label head's, or
                 ``average``, ``rank_average``, ``round_robin`` of both.
-            max_pred_chunk: documents that are predicted at a time.
-            batch_tokens: tokens that the encoder takes at a time.
-            threads: of the rankers; -1 for one per core.
+            max_pred_chunk: number of documents to predict at a time.
+            batch_tokens: number of tokens to encode at a time.
+            threads: number of threads of the rankers; -1: one per core.
 
         Returns:
             (documents × labels) scores, descending within a row.
@@ -233,7 +234,7 @@ class XTransformer(Parts):
         return predict(self, texts, X, wishes)
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
-        """Restrict predictions to some labels; the folder of the model stays as it is.
+        """Restrict predictions to some labels, without changing the model's folder.
 
         Args:
             labels: numbers of the labels that may be predicted; None for all.
@@ -243,7 +244,7 @@ class XTransformer(Parts):
             self.ranker.set_output_constraint(self.output_labels)
 
     def export(self, folder: str | Path, settings: "ExportSettings | None" = None) -> "Exported":
-        """Writes the model as a SavedModel, from text to label names; see ``xmc_tf.serving.export.export_model``.
+        """Export the model as a SavedModel, from text to label names; see ``xmc_tf.serving.export.export_model``.
 
         Example:
             >>> print(model.export("served/1").table())
@@ -278,7 +279,7 @@ class XTransformer(Parts):
 
 
 def _link_or_copy(source: str, target: str) -> None:
-    """A second name for a file, which costs nothing; a copy where the file system has none or it is elsewhere."""
+    """Create a hard link to a file, or a copy if the file system does not support it."""
     try:
         os.link(source, target)
     except OSError:
