@@ -143,7 +143,7 @@ def _documents_per_s(train: list[str]) -> float | None:
 
 
 def _peer(data: Path, a: argparse.Namespace, fine_tune: int) -> dict[str, Any]:
-    """The same on the other side; it has no vectoriser of its own, so its users' usual one makes the features."""
+    """The same on the other side; it has no vectorizer of its own, so its users' usual one makes the features."""
     script = Path(__file__).parent / "sides" / "peer_xtransformer.py"
     given = [
         str(data),

@@ -64,7 +64,7 @@ def test_one_process_takes_up_what_ranks_have_left(basics, tmp_path, monkeypatch
     assert len(solved) == tasks  # a cluster each, and none twice
 
 
-def test_texts_are_made_features_once_and_the_vectoriser_goes_with_the_model(corpus, tmp_path):
+def test_texts_are_made_features_once_and_the_vectorizer_goes_with_the_model(corpus, tmp_path):
     flags = ["-t", corpus / "X.txt", "-y", corpus / "Y.npz", "--labels", corpus / "labels.txt", "-n", 1]
     run_train(*flags, "-m", tmp_path / "here")
     work_path(tmp_path / "there").mkdir()

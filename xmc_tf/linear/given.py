@@ -82,7 +82,7 @@ class Given(Asked):
 
 
 def vectorized(given: Given) -> "tuple[Tfidf, Features]":
-    """The vectoriser fitted to the texts, and their features."""
+    """The vectorizer fitted to the texts, and their features."""
     from xmc_tf.features import Tfidf  # brings TensorFlow, which features alone do not need
 
     assert given.texts is not None

@@ -1,4 +1,4 @@
-"""What the folders of all models have in common: ``params.json``, label names, the vectoriser, and checks of them."""
+"""What the folders of all models have in common: ``params.json``, label names, the vectorizer, and checks of them."""
 
 import json
 import logging
@@ -160,7 +160,7 @@ def nr_dense(facts: Mapping[str, Any], folder: Path) -> int:
 
 
 def load_tfidf(folder: Path | None, facts: Mapping[str, Any]) -> "Tfidf":
-    """A model's vectoriser; loading it loads TensorFlow."""
+    """A model's vectorizer; loading it loads TensorFlow."""
     if folder is None or not folder.is_dir():
         if folder is not None and facts.get("tfidf_params"):
             raise InputError(

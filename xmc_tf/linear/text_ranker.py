@@ -50,7 +50,7 @@ Texts: TypeAlias = TextFile | Sequence[str] | Sequence[bytes]
 
 @dataclass(eq=False)
 class TextRanker:
-    """XR-Linear with what it needs around it: vectoriser, tree, label names.
+    """XR-Linear with its vectorizer, label tree and label names.
 
     Example:
         >>> model = TextRanker.load("model")
@@ -60,8 +60,8 @@ class TextRanker:
     Args:
         ranker: the trained rankers.
         tree: the label tree.
-        names: the labels' names, where they have any.
-        facts: what ``params.json`` says.
+        names: label names, or None.
+        facts: the model metadata of ``params.json``.
         folder: where it was loaded from.
     """
 
@@ -78,24 +78,24 @@ class TextRanker:
         return f"TextRanker({self.ranker.nr_labels:,} labels, {self.ranker.depth} levels, reads {reads}{of})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: everything, the vectoriser included, so that the model's folder is not needed."""
+        """Pickle the whole model with its vectorizer, so that its folder is not needed."""
         state = {name: value for name, value in vars(self).items() if name != "tfidf"}
         return state | {"given_tfidf": self.tfidf if self.reads_text else None}
 
     @property
     def reads_text(self) -> bool:
-        """Whether the model has a vectoriser of its own."""
+        """Whether the model contains a vectorizer and can read texts."""
         return self.given_tfidf is not None or (self.folder is not None and (self.folder / "features").is_dir())
 
     @cached_property
     def tfidf(self) -> "Tfidf":
-        """The vectoriser; loading it loads TensorFlow, so only who gives text waits for that."""
+        """The vectorizer. It is loaded on first use, because it loads TensorFlow."""
         if self.given_tfidf is not None:
             return self.given_tfidf
         return load_tfidf(self.folder / "features" if self.folder else None, self.facts)
 
     def features(self, texts: Texts, threads: int = -1) -> Features:
-        """The features of texts."""
+        """Return the TF-IDF features of texts."""
         return as_features(self.tfidf.transform(texts, threads=threads))
 
     def predict(
@@ -111,10 +111,11 @@ class TextRanker:
 
         Args:
             documents: texts, for a model that was trained on texts; else features.
-            beam_size: nodes kept at each level above the labels; None for the model's own, here and below.
-            only_topk: labels kept.
-            post_processor: of the scores at each level.
-            threads: how many; -1 for one per core.
+            beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None, here
+                and below: the model's default.
+            only_topk: number of labels per document.
+            post_processor: function applied to the scores of each level.
+            threads: number of threads; -1: one per core.
 
         Returns:
             (documents × labels) scores, descending within a row.
@@ -150,14 +151,14 @@ class TextRanker:
         ]
 
     def save(self, folder: str | Path) -> None:
-        """Writes the model's folder, whole or not at all; an older model there is replaced."""
+        """Write the model to a folder, completely or not at all; an older model there is replaced."""
         write_model(
             folder, self.tree, self.names, self.facts, self.ranker.save,
             self.tfidf.save if self.reads_text else None,
         )  # fmt: skip
 
     def export(self, folder: str | Path, **settings: Any) -> Any:
-        """Exports the model as a SavedModel, from text to label names, which a stock TensorFlow Serving loads.
+        """Export the model as a SavedModel, from text to label names, which a stock TensorFlow Serving loads.
 
         Example:
             >>> print(model.export("served/1", only_topk=10, beam_size=20).table())
@@ -175,7 +176,7 @@ class TextRanker:
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Reads a model's folder, or a folder of rankers that PECOS trained."""
+        """Load a model, or rankers that PECOS trained, from a folder."""
         folder = Path(folder)
         if not (folder / "params.json").exists() and (folder / "param.json").exists():
             ranker = XLinear.load(folder)
@@ -261,7 +262,7 @@ def write_model(
         names: of the labels, where they have any.
         facts: for ``params.json``.
         write_ranker: makes the folder of rankers at a path.
-        write_tfidf: makes that of the vectoriser, where there is one.
+        write_tfidf: makes that of the vectorizer, where there is one.
     """
     with placed_folder(folder, MODEL) as part:
         save_chain(part / "tree", tree.to_chain())
@@ -275,7 +276,7 @@ def write_model(
 def level_predictions(
     tree: LabelTree, params: RankerParams, pred_params: RankerPredParams, wishes: Mapping[str, Any] | None
 ) -> RankerPredParams:
-    """How each level that is trained predicts: as the parameters say, with the wishes over them."""
+    """Return the prediction options of each level that is trained; ``wishes`` override the parameters."""
     depth = len(range(tree.depth)[trained_levels(params, tree.depth)])
     levels = override_levels(pred_params.hlm_args.model_chain, depth, **(wishes or {}))
     return RankerPredParams.from_json({"hlm_args": {"model_chain": [level.to_json() for level in levels]}})
@@ -299,7 +300,7 @@ def model_facts(
     recorded: Mapping[str, Any] | None,
     seed: int,
 ) -> dict[str, Any]:
-    """What ``params.json`` says of a model: parameters, shapes, seed, versions."""
+    """Return the metadata in ``params.json``: parameters, shapes, seed, versions."""
     return {
         "model": "XLinear",
         "train_params": params.to_json(),
@@ -325,7 +326,7 @@ def train_on_text(
     names: list[str] | None = None,
     threads: int = -1,
 ) -> TextRanker:
-    """Text and labels in, a model out, with the defaults of everything that is not said.
+    """Train a model on texts and labels, with defaults for all other options.
 
     Example:
         >>> train_on_text(texts, Y, names=names).save("model")

@@ -96,7 +96,7 @@ class Parts:
 
     @cached_property
     def tfidf(self) -> "Tfidf":
-        """The vectoriser."""
+        """The vectorizer."""
         return load_tfidf(self.parts.get("features"), self.facts)
 
     @cached_property

@@ -40,7 +40,7 @@ class Answering:
                 if "paths" not in model.signatures:
                     raise InputError(
                         f"{model.folder} cannot read texts: it was trained on features",
-                        expected="a model that was trained on text (-t), with its own vectoriser",
+                        expected="a model that was trained on text (-t), with its own vectorizer",
                     )
                 model.ask([b"warm up"], "paths")  # the first run of a graph is slow
                 self._model = model

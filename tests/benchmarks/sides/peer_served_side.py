@@ -3,7 +3,7 @@
 peer_served_side.py KEEP DATA ENCODER LENGTH LEAF K BEAM
 
 Trains it on the encoder as it comes, where KEEP does not hold it yet. A request goes from texts to labels: its users'
-usual vectoriser, then XTransformer.predict without a process that loads data, three times as fast as by default.
+usual vectorizer, then XTransformer.predict without a process that loads data, three times as fast as by default.
 """
 
 import os

@@ -41,7 +41,7 @@ class WorkFolder:
 
     @property
     def features(self) -> Path:
-        """The vectoriser, where the model is trained on texts."""
+        """The vectorizer, where the model is trained on texts."""
         return self.path / "features"
 
     def file(self, name: str) -> Path:
