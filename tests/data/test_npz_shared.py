@@ -67,5 +67,5 @@ def test_a_range_that_is_missing_is_noticed(tmp_path):
     file = SharedNpz(tmp_path / "part.npz", {"data": Later(np.dtype(np.float32), 10)})
     file.create()
     print_ = file.fill("data", 0, [np.zeros(9)])
-    with pytest.raises(InputError, match="do not add up"):
+    with pytest.raises(InputError, match="are inconsistent"):
         file.finish({"data": [print_]})

@@ -96,7 +96,9 @@ def test_training_asks_before_it_reads_data(tmp_path, monkeypatch):
     from xmc_tf import train
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    flags = ["-t", "no file", "-y", "no file", "-m", str(tmp_path / "m"), "--model-shortcut", "no/encoder"]
+    data = tmp_path / "data"
+    data.write_bytes(b"\xff neither text nor a matrix")
+    flags = ["-t", str(data), "-y", str(data), "-m", str(tmp_path / "m"), "--model-shortcut", "no/encoder"]
     with pytest.raises(InputError, match="--model-shortcut no/encoder"):
         train.main([*flags, "--cache-dir", str(tmp_path)])
-    assert not list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == [data]
