@@ -50,8 +50,10 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names in _LAZY
     from xmc_tf.data.matrices import load_matrix
     from xmc_tf.data.text import TextFile
     from xmc_tf.features.tfidf import Tfidf
-    from xmc_tf.linear.text_ranker import TextRanker as XRLinear
     from xmc_tf.metrics.evaluation import evaluate
+    from xmc_tf.models.loading import load
+    from xmc_tf.models.xr_linear import XRLinear
+    from xmc_tf.models.xtransformer import XTransformer
     from xmc_tf.params.linear import (
         LinearChainParams,
         LinearChainPredParams,
@@ -64,8 +66,6 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names in _LAZY
     from xmc_tf.params.tfidf import TfidfParams
     from xmc_tf.params.tree import HierarchicalKMeansParams
     from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParams
-    from xmc_tf.pipeline.loading import load
-    from xmc_tf.pipeline.model import XTransformer
     from xmc_tf.serving.client import Client
     from xmc_tf.tree.label_tree import LabelTree
 
@@ -87,12 +87,12 @@ _LAZY = {
     "TextFile": "xmc_tf.data.text",
     "Tfidf": "xmc_tf.features.tfidf",
     "TfidfParams": "xmc_tf.params.tfidf",
-    "XRLinear": "xmc_tf.linear.text_ranker:TextRanker",
-    "XTransformer": "xmc_tf.pipeline.model",
+    "XRLinear": "xmc_tf.models.xr_linear",
+    "XTransformer": "xmc_tf.models.xtransformer",
     "XTransformerParams": "xmc_tf.params.xtransformer",
     "XTransformerPredParams": "xmc_tf.params.xtransformer",
     "evaluate": "xmc_tf.metrics.evaluation",
-    "load": "xmc_tf.pipeline.loading",
+    "load": "xmc_tf.models.loading",
     "load_matrix": "xmc_tf.data.matrices",
 }
 
@@ -156,9 +156,9 @@ def _begin_command_line() -> None:
     A signal that comes while they run shows no traceback, and a rank whose launcher is killed leaves a record.
     """
     module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
-    if not module.startswith("xmc_tf.") or module.startswith("xmc_tf.collective."):
+    if not module.startswith("xmc_tf.") or module == "xmc_tf.launch.agent":
         return
-    from xmc_tf.common import startup
+    from xmc_tf.common.process import startup
 
     startup.prepare()
 

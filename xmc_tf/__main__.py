@@ -66,14 +66,14 @@ def _run(program: str, command: str, arguments: list[str]) -> None:
     """Run one command as ``python -m`` runs its module."""
     if command not in MODULES:
         _refuse(program, command)
-    from xmc_tf.common import startup
+    from xmc_tf.common.process import startup
 
     startup.prepare()  # before the imports below, which take seconds
     from importlib import import_module
     from importlib.util import find_spec
 
-    from xmc_tf.common import cli
-    from xmc_tf.common.invocation import started_as
+    from xmc_tf.common.process import cli
+    from xmc_tf.common.process.invocation import started_as
 
     if command == "predict" and _is_linear(arguments):
         command = "linear predict"
@@ -89,7 +89,7 @@ def _is_linear(arguments: list[str]) -> bool:
     """Return whether the model of ``predict`` consists of linear rankers only; any error is left to the command."""
     import argparse
 
-    from xmc_tf.common.model_kind import LINEAR, model_kind
+    from xmc_tf.common.folders.model_kind import LINEAR, model_kind
 
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     parser.add_argument("-m", "--model-folder")

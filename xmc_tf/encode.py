@@ -5,18 +5,18 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from xmc_tf.collective.communicator import choose
-from xmc_tf.collective.together import together
-from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.invocation import as_called
+from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
-from xmc_tf.common.outputs import refuse_output
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import TextFile, embedding_path, save_matrix
+from xmc_tf.models.over_ranks import share_of
+from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import add_verbosity, add_without_effect, truth, warn_without_effect
 from xmc_tf.pipeline.devices import choose_device
-from xmc_tf.pipeline.model import XTransformer
-from xmc_tf.pipeline.over_ranks import share_of
+from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 _LOG = logging.getLogger(__name__)
 _DESCRIPTION = """Embed texts with the encoder of a model of xmc_tf.train. Embeddings have length 1.
@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Embed this rank's share of the texts, and save it."""
     arguments = parser().parse_args(argv)
-    communicator = choose()
+    communicator = choose_communicator()
     # Rank 0 logs for all ranks.
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
     if communicator.rank == 0:
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     folder = arguments.save_emb_folder or (arguments.save_emb_path if communicator.size > 1 else None)
     path = Path(folder) / f"X.emb.{communicator.rank}.npy" if folder else embedding_path(arguments.save_emb_path)
     inputs = {"-m": arguments.model_folder, "-t": arguments.text_path}
-    together(
+    run_on_all_ranks(
         communicator, lambda: refuse_output("--save-emb-folder" if arguments.save_emb_folder else "-o", path, inputs)
     )
     choose_device(communicator, arguments.use_gpu)
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         save_matrix(path, vectors, any_name=True)
         _LOG.info("%s: %s embeddings with %s columns", path, f"{vectors.shape[0]:,}", vectors.shape[1])
 
-    together(communicator, encode)
+    run_on_all_ranks(communicator, encode)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from xmc_tf.common import cli
+from xmc_tf.common.process import cli
 from xmc_tf.metrics.command import evaluate, make_parser
 
 _DESCRIPTION = """Measure predictions against the true labels: one row per prediction file or ensemble.

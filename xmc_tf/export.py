@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.export_folder import EXPORT
-from xmc_tf.common.invocation import as_called
-from xmc_tf.common.model_kind import FINE_TUNED
+from xmc_tf.common.files.outputs import refuse_model_folder
+from xmc_tf.common.folders.export_folder import EXPORT
+from xmc_tf.common.folders.model_kind import FINE_TUNED
+from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.numbers import whole
-from xmc_tf.common.outputs import refuse_model_folder
-from xmc_tf.common.placing import claimed_folder
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
-from xmc_tf.linear.model_folder import kind_of
-from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.models.folder import kind_of
+from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_answers, add_verbosity
 
 _LOG = logging.getLogger(__name__)
@@ -129,16 +129,15 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
 
 def _load(folder: str) -> tuple[Any, Any]:
     """The model, and its parts for the export."""
-    from xmc_tf.serving.export import parts_of_ranker
 
     if kind_of(Path(folder)) == FINE_TUNED:
-        from xmc_tf.pipeline import XTransformer
-        from xmc_tf.pipeline.exporting import parts_of
+        from xmc_tf.models.exporting import parts_of
+        from xmc_tf.models.xtransformer import XTransformer
 
         fine_tuned = XTransformer.load(folder)
         return fine_tuned, parts_of(fine_tuned)
-    model = TextRanker.load(folder)
-    return model, parts_of_ranker(model)
+    model = XRLinear.load(folder)
+    return model, model.export_parts()
 
 
 def _measure(arguments: argparse.Namespace, model: Any, texts: Any, truth: Any) -> None:

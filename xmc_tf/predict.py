@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from scipy.sparse import csr_matrix
 
-from xmc_tf.collective.communicator import choose
-from xmc_tf.collective.together import together
-from xmc_tf.common import cli
-from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.invocation import as_called
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.outputs import Named, refuse_output
 from xmc_tf.common.numbers import whole
-from xmc_tf.common.outputs import Named, refuse_output
-from xmc_tf.common.terminal import printable
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.invocation import as_called
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import (
     TextFile,
     check_pair,
@@ -28,6 +26,9 @@ from xmc_tf.data import (
     save_matrix,
 )
 from xmc_tf.metrics import precision_and_recall
+from xmc_tf.models.over_ranks import predict_over_ranks
+from xmc_tf.models.prediction import named
+from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
     ENSEMBLES,
     add_answers,
@@ -40,10 +41,9 @@ from xmc_tf.params import (
 )
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.inputs import Texts
-from xmc_tf.pipeline.model import XTransformer
-from xmc_tf.pipeline.over_ranks import predict_over_ranks
-from xmc_tf.pipeline.prediction import named
 from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.serving.client import Client
 
 _LOG = logging.getLogger(__name__)
@@ -119,17 +119,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         warn_without_effect(arguments, "predict")
         _by_server(arguments)
         return
-    communicator = choose()
+    communicator = choose_communicator()
     # Rank 0 logs for all ranks.
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
     if communicator.rank == 0:
         warn_without_effect(arguments, "predict")
     announce_compiling()
-    together(communicator, lambda: refuse_output("-o", arguments.save_pred_path, _inputs(arguments)))
-    model = together(communicator, lambda: XTransformer.load(arguments.model_folder))
+    run_on_all_ranks(communicator, lambda: refuse_output("-o", arguments.save_pred_path, _inputs(arguments)))
+    model = run_on_all_ranks(communicator, lambda: XTransformer.load(arguments.model_folder))
     if arguments.only_labels:
-        together(communicator, lambda: _restrict(model, arguments.only_labels))
-    texts, X, Y = together(communicator, lambda: _documents(arguments, model))
+        run_on_all_ranks(communicator, lambda: _restrict(model, arguments.only_labels))
+    texts, X, Y = run_on_all_ranks(communicator, lambda: _documents(arguments, model))
     if (arguments.ensemble_method or model.facts["ensemble_method"]) == "concat-only":
         model.ranker.warn_if_out_of_reach(arguments.only_topk, arguments.beam_size)
     choose_device(communicator, arguments.use_gpu)

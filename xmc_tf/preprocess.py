@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files import existing_file
-from xmc_tf.common.invocation import as_called
+from xmc_tf.common.files.outputs import refuse_output
+from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.numbers import whole
-from xmc_tf.common.outputs import refuse_output
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import LabelledText, TextFile, save_matrix
 from xmc_tf.params import add_verbosity, add_without_effect, tfidf_of_pecos, truth, warn_without_effect
 

@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from xmc_tf.collective.claiming import claimed_by_all
-from xmc_tf.collective.communicator import Communicator, choose
-from xmc_tf.collective.together import together
-from xmc_tf.common import cli
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files import existing_file
-from xmc_tf.common.outputs import refuse_model_folder, refuse_output, refuse_work_folder
-from xmc_tf.common.resuming import finished, resume_hint
+from xmc_tf.common.files.outputs import refuse_model_folder, refuse_output, refuse_work_folder
+from xmc_tf.common.files.regular import existing_file
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.resuming import finished, resume_hint
 from xmc_tf.data import TextFile, load_features, load_matrix, load_names
-from xmc_tf.linear.model_folder import MODEL
 from xmc_tf.metrics import format_table
+from xmc_tf.models.folder import MODEL
+from xmc_tf.models.over_ranks import measure_over_ranks
+from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
     WITHOUT_EFFECT,
     MatcherParams,
@@ -36,11 +35,13 @@ from xmc_tf.params import (
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.embeddings import copy_of_length_one
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
-from xmc_tf.pipeline.model import XTransformer
-from xmc_tf.pipeline.over_ranks import measure_over_ranks
 from xmc_tf.pipeline.stages import Stages
 from xmc_tf.pipeline.train_flags import parser
 from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.ranks.claiming import claimed_by_all
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import load_chain
 
 _LOG = logging.getLogger(__name__)
@@ -54,25 +55,25 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(text)
         return
     _require(arguments)
-    communicator = choose()
+    communicator = choose_communicator()
     # What rank 0 says is said for all.
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
     if communicator.rank == 0:
         warn_without_effect(arguments, "train")
         cli.on_interrupt(resume_hint)
     announce_compiling()
-    recipe = together(communicator, lambda: _recipe(arguments))
-    together(communicator, lambda: _refuse_outputs(arguments, recipe))
+    recipe = run_on_all_ranks(communicator, lambda: _recipe(arguments))
+    run_on_all_ranks(communicator, lambda: _refuse_outputs(arguments, recipe))
     folder = Path(arguments.model_dir)
     work = Path(arguments.work_dir or f"{folder}.work")
     with claimed_by_all(communicator, folder, MODEL, work, fix="give another folder with -m"):
-        together(communicator, lambda: _check_files(arguments))
+        run_on_all_ranks(communicator, lambda: _check_files(arguments))
         on_first_rank(communicator, lambda: _check_encoder(recipe, work))
         _train(communicator, arguments, recipe, folder, work)
 
 
 def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Recipe, folder: Path, work: Path) -> None:
-    given = together(communicator, lambda: _given(arguments))
+    given = run_on_all_ranks(communicator, lambda: _given(arguments))
     device = choose_device(communicator, recipe.first_level.use_gpu)
     _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in given.documents.Y.shape), device)
 

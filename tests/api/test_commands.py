@@ -14,7 +14,8 @@ import pytest
 
 from tests.test_layers import COMMAND_LINES
 from xmc_tf.__main__ import COMMANDS, MODULES, main
-from xmc_tf.common import cli, folder_locks, invocation, startup
+from xmc_tf.common.folders import locks as folder_locks
+from xmc_tf.common.process import cli, invocation, startup
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = "import sys\nfrom xmc_tf.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"  # as pip's

@@ -22,12 +22,12 @@ import tensorflow as tf
 import tf_keras
 from transformers import BertConfig
 
-from xmc_tf.collective.checkpoint import save_tables
-from xmc_tf.collective.shard_files import write_shard
-from xmc_tf.collective.solo import Solo
+from xmc_tf.collective.checkpoints.checkpoint import save_tables
+from xmc_tf.collective.checkpoints.shard_files import write_shard
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.collective.table import ShardedTable
+from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.encoder import Encoder
+from xmc_tf.ranks.solo import Solo
 
 LABELS = 2617
 

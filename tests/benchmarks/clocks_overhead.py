@@ -44,8 +44,8 @@ def work(rows: int, dim: int, ids: int, rounds: int, steps: int) -> None:
     import tf_keras
 
     from xmc_tf import CollectiveStrategy
-    from xmc_tf.collective import time_spent
-    from xmc_tf.collective.stalls.marks import MARKS
+    from xmc_tf.collective.meters import time_spent
+    from xmc_tf.ranks.stalls.marks import MARKS
 
     strategy = CollectiveStrategy()
     table = strategy.table("items", rows, dim)

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.data import save_matrix
-from xmc_tf.linear.text_ranker import TextRanker, train_on_text
+from xmc_tf.models.xr_linear import XRLinear, train_on_text
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         model = a.model or _made_up(work / "model")
-        row = TextRanker.load(model).features(["one short text with some words"]).sparse
+        row = XRLinear.load(model).features(["one short text with some words"]).sparse
         save_matrix(work / "row.npz", row)
         predict = [sys.executable, "-m", "xmc_tf.linear.predict", "-m", str(model)]
         seconds = {

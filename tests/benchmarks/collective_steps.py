@@ -122,7 +122,7 @@ class Case:
 
     def timed_step(self, number: int) -> None:
         """One step that all workers begin together."""
-        from xmc_tf.collective.traffic import bytes_sent
+        from xmc_tf.collective.meters.traffic import bytes_sent
 
         ids, before = self.batches[number % len(self.batches)], sum(bytes_sent().values())
         self.strategy.communicator.barrier()

@@ -57,7 +57,7 @@ def work(folder: Path, labels: int, steps: int, encoder_name: str) -> None:
     from xmc_tf.data import TextFile
     from xmc_tf.encoder import Encoder, TextTokenizer, tokenize_file
     from xmc_tf.matcher.bootstrap import bootstrap
-    from xmc_tf.matcher.candidates import CandidateSampler
+    from xmc_tf.matcher.candidates.choosing import CandidateSampler
     from xmc_tf.matcher.fine_tune import fine_tune_level
     from xmc_tf.matcher.head import LabelHead
     from xmc_tf.matcher.levels import LevelTask

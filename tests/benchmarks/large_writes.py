@@ -16,7 +16,7 @@ from statistics import median
 
 import numpy as np
 
-from xmc_tf.common.writing import write_in_steps
+from xmc_tf.common.files.writing import write_in_steps
 
 
 def main() -> None:

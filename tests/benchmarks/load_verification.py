@@ -22,12 +22,13 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import TextFile, load_matrix
-from xmc_tf.linear.text_ranker import TextRanker, train_on_text, write_model
-from xmc_tf.linear.xlinear import Level, XLinear
+from xmc_tf.linear.level import Level
+from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.models.xr_linear import XRLinear, train_on_text, write_model
 from xmc_tf.params import LinearLevelPredParams
 from xmc_tf.tree import LabelTree
 
-_COMPARISONS = "xmc_tf.common.checksums._comparisons"
+_COMPARISONS = "xmc_tf.common.folders.checksums._comparisons"
 _FEATURES = 200_000
 _A_LABEL = 2_000  # weights of a label
 
@@ -73,7 +74,7 @@ def _measured(model: Path, rounds: int) -> dict[str, float | int]:
     )
     size = sum(path.stat().st_size for path in model.rglob("*") if path.is_file())
     return {
-        "weights": TextRanker.load(model).ranker.nr_weights,
+        "weights": XRLinear.load(model).ranker.nr_weights,
         "mb": round(size / 1e6, 1),
         "ready_without_s": round(ready_without_s, 4),
         "ready_with_s": round(ready_with_s, 4),
@@ -91,7 +92,7 @@ def _load(model: Path, verify: bool) -> tuple[float, float, float]:
     comparisons = nullcontext() if verify else mock.patch(_COMPARISONS, return_value=([], []))
     with comparisons:
         start, cpu = time.perf_counter(), time.process_time()
-        model_read = TextRanker.load(model)
+        model_read = XRLinear.load(model)
         read, read_cpu = time.perf_counter() - start, time.process_time() - cpu
         model_read.ranker.chunks(0, thread_count(-1))
         return read, read_cpu, time.perf_counter() - start

@@ -45,8 +45,8 @@ def measure(side: str, labels: int, steps: int) -> dict[str, float]:
     import numpy as np
     import tensorflow as tf
 
-    from xmc_tf.collective.pairs import PairScorer
-    from xmc_tf.collective.table import make_table
+    from xmc_tf.collective.tables.pairs import PairScorer
+    from xmc_tf.collective.tables.table import make_table
 
     draw = np.random.default_rng(0)
     table = make_table("labels", labels, DIM)

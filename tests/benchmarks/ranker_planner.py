@@ -9,7 +9,7 @@ and their cuts come from ``xmc_tf.linear.tasks`` and ``xmc_tf.linear.distributed
 as ``claims.py`` has it. What a task takes is its estimate times a random factor (a quarter up or down), since the
 passes that a solver needs are not known beforehand, and every claim, with its file, costs a fiftieth of a second.
 
-Problems that are too wide for one thread go first, by teams (``linear/wide_team.py``), as ``plan.teams`` makes them;
+Problems that are too wide for one thread go first, by teams (``linear/wide/team.py``), as ``plan.teams`` makes them;
 those for which a team of one will do lie in the list with the others. What a team takes:
 
 * Work: so many times that of one thread's solver, as ``wide_solver.py --parts 1`` measured it on finna-en's root. It

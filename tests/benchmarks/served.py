@@ -12,10 +12,10 @@ from google.protobuf import text_format
 from scipy.sparse import csr_matrix
 
 from tests.benchmarks.sides.in_turns import Side
-from xmc_tf.common.export_folder import ABOUT
-from xmc_tf.common.quiet import muted_stderr
+from xmc_tf.common.folders.export_folder import ABOUT
+from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.data import TextFile
-from xmc_tf.linear.text_ranker import train_on_text
+from xmc_tf.models.xr_linear import train_on_text
 from xmc_tf.params import HierarchicalKMeansParams
 
 with muted_stderr():

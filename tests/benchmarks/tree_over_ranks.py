@@ -17,11 +17,11 @@ import numpy as np
 from scipy.sparse import vstack
 
 from tests.distributed.launch import mpiexec
-from xmc_tf.collective.communicator import choose
 from xmc_tf.data import load_matrix
 from xmc_tf.data.feature_files import load_features
 from xmc_tf.data.features import Features
 from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.tree import distributed_kmeans
 from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks
 from xmc_tf.tree.label_documents import documents_of_labels
@@ -53,7 +53,7 @@ def main() -> None:
 
 def work(a: argparse.Namespace) -> dict[str, Any]:
     """One rank's part."""
-    communicator = choose()
+    communicator = choose_communicator()
     embeddings = _copies(
         sum_documents(load_features(a.features), documents_of_labels(load_matrix(a.labels)), 1), a.copies
     )

@@ -30,15 +30,15 @@ import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.data import as_features
-from xmc_tf.linear import wide_parts
 from xmc_tf.linear.kernels.emit import Columns
 from xmc_tf.linear.kernels.lanes import WIDTH, aligned_zeros
-from xmc_tf.linear.kernels.wide import combine, precondition, products
 from xmc_tf.linear.problems import LevelProblem, sorted_csc
 from xmc_tf.linear.tasks import Instances, solve_task
-from xmc_tf.linear.wide import State
-from xmc_tf.linear.wide_parts import solve_wide
-from xmc_tf.linear.wide_team import Alone
+from xmc_tf.linear.wide import parts as wide_parts
+from xmc_tf.linear.wide.kernels import combine, precondition, products
+from xmc_tf.linear.wide.parts import solve_wide
+from xmc_tf.linear.wide.solver import State
+from xmc_tf.linear.wide.team import Alone
 from xmc_tf.params import HierarchicalKMeansParams, LinearLevelParams
 from xmc_tf.tree import build_tree, label_embedding
 

@@ -247,7 +247,7 @@ def _fork(command: str, argv: list[str], folder: Path, log: Path, limit_s: float
         code = 70
         try:
             _become(folder, log)
-            from xmc_tf.common import cli
+            from xmc_tf.common.process import cli
 
             sys.argv = [command, *argv]
             cli.run(module.main, argv)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.partition import Partition
-from xmc_tf.collective.table import ShardedTable, make_table
+from xmc_tf.collective.tables.table import ShardedTable, make_table
+from xmc_tf.ranks.partition import Partition
 
 # Where worlds are large and many, not every case is run in each of them.
 STRIDE = int(os.environ.get("XMC_TF_TEST_STRIDE", "1"))

@@ -5,10 +5,10 @@ import json
 import numpy as np
 
 from tests.collective.threads import all_well, on_ranks
-from xmc_tf.collective.checkpoint import load_tables, save_tables
-from xmc_tf.collective.partition import even_rows
-from xmc_tf.collective.table import make_table
+from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
+from xmc_tf.collective.tables.table import make_table
 from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.partition import even_rows
 
 
 def whole(rows, dim, offset=0.0):

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.collective.checkpoints import flip, load, refused, rewrite, save, stacked, trained, whole
 from tests.collective.threads import all_well, on_ranks
-from xmc_tf.collective import packed_arrays, shard_files
-from xmc_tf.collective.checkpoint import read_manifest, save_tables
-from xmc_tf.collective.packed_arrays import read_arrays, write_arrays
-from xmc_tf.collective.partition import Partition
+from xmc_tf.collective.checkpoints import packed_arrays, shard_files
+from xmc_tf.collective.checkpoints.checkpoint import read_manifest, save_tables
+from xmc_tf.collective.checkpoints.packed_arrays import read_arrays, write_arrays
+from xmc_tf.ranks.partition import Partition
 
 
 @given(

@@ -10,9 +10,9 @@ import pytest
 
 from tests.collective.checkpoints import empty, flip, load, refused, rewrite, save, stacked, trained, whole
 from tests.collective.threads import all_well, on_ranks
-from xmc_tf.collective import shard_files
-from xmc_tf.collective.checkpoint import load_tables, read_manifest, save_tables
-from xmc_tf.collective.solo import Solo
+from xmc_tf.collective.checkpoints import shard_files
+from xmc_tf.collective.checkpoints.checkpoint import load_tables, read_manifest, save_tables
+from xmc_tf.ranks.solo import Solo
 
 
 def test_a_full_disk_keeps_the_last_good_checkpoint_and_stops_every_rank(tmp_path, monkeypatch):
@@ -24,7 +24,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint_and_stops_every_rank(tmp_pat
             raise OSError(errno.ENOSPC, "No space left on device")
         return fine(path, *arguments)
 
-    monkeypatch.setattr("xmc_tf.collective.checkpoint.write_shard", full)
+    monkeypatch.setattr("xmc_tf.collective.checkpoints.checkpoint.write_shard", full)
     results = on_ranks(3, lambda one: save_tables(tmp_path / "c", [trained(one)], one, step=2))
     assert all(isinstance(result, OSError) for result in results), results
     assert all("rank 1 on host1" in str(result) and "No space left" in str(result) for result in results)

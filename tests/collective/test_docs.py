@@ -8,9 +8,9 @@ import tensorflow as tf
 import tf_keras
 
 from tests.distributed.launch import REPOSITORY
-from xmc_tf.collective.keras_embedding import ShardedEmbedding
-from xmc_tf.collective.solo import Solo
 from xmc_tf.collective.strategy import CollectiveStrategy
+from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
+from xmc_tf.ranks.solo import Solo
 
 PAGE = (REPOSITORY / "docs" / "collective.md").read_text()
 SCRIPTS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)

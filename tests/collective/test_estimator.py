@@ -5,11 +5,11 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from xmc_tf.collective.checkpoints.manifest import read_manifest
 from xmc_tf.collective.estimator import EvalSpec, TrainSpec
-from xmc_tf.collective.manifest import read_manifest
-from xmc_tf.collective.solo import Solo
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.solo import Solo
 
 ROWS = 40
 

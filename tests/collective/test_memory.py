@@ -10,11 +10,11 @@ MEASURE = """
 import json, resource, sys
 from pathlib import Path
 import tensorflow as tf
-from xmc_tf.collective.checkpoint import load_tables, save_tables
-from xmc_tf.collective.lookup import lookup
+from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
+from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.saved_model import Signature, export_saved_model
-from xmc_tf.collective.solo import Solo
-from xmc_tf.collective.table import make_table
+from xmc_tf.ranks.solo import Solo
+from xmc_tf.collective.tables.table import make_table
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 from tests.distributed.launch import REPOSITORY
-from xmc_tf.collective import pair_dots as module
-from xmc_tf.collective.pair_dots import pair_dots
-from xmc_tf.collective.pairs import PairScorer
-from xmc_tf.collective.table import make_table
+from xmc_tf.collective.tables import pair_dots as module
+from xmc_tf.collective.tables.pair_dots import pair_dots
+from xmc_tf.collective.tables.pairs import PairScorer
+from xmc_tf.collective.tables.table import make_table
 
 
 @pytest.mark.parametrize("pairs", [0, 1, 4, 5, 23])
@@ -51,8 +51,8 @@ def test_scores_of_a_batch_without_instances(route):
 MEASURE = """
 import json, resource, sys
 import tensorflow as tf
-from xmc_tf.collective.pairs import PairScorer
-from xmc_tf.collective.table import make_table
+from xmc_tf.collective.tables.pairs import PairScorer
+from xmc_tf.collective.tables.table import make_table
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

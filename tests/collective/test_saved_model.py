@@ -13,11 +13,11 @@ import tf_keras
 
 from tests.collective.threads import all_well, on_ranks
 from xmc_tf.collective import saved_model
-from xmc_tf.collective.lookup import lookup
-from xmc_tf.collective.partition import Partition
 from xmc_tf.collective.saved_model import Signature, export_saved_model
-from xmc_tf.collective.table import make_table
+from xmc_tf.collective.tables.lookup import lookup
+from xmc_tf.collective.tables.table import make_table
 from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.partition import Partition
 
 ROWS, DIM = 29, 4
 VALUES = np.random.default_rng(3).standard_normal((ROWS, DIM)).astype(np.float32)

@@ -6,15 +6,15 @@ import tensorflow as tf
 import tf_keras
 
 import xmc_tf
-from xmc_tf.collective.keras_embedding import ShardedEmbedding
-from xmc_tf.collective.keras_optimizer import CollectiveOptimizer
-from xmc_tf.collective.lookup import lookup
-from xmc_tf.collective.optimizers import RowAdagrad, RowAdam
-from xmc_tf.collective.pairs import PairScorer
-from xmc_tf.collective.solo import Solo
-from xmc_tf.collective.table import ShardedTable, make_table
-from xmc_tf.collective.traffic import TrafficSummaries, count_bytes
+from xmc_tf.collective.meters.traffic import TrafficSummaries, count_bytes
+from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
+from xmc_tf.collective.optimizers.row_wise import RowAdagrad, RowAdam
+from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
+from xmc_tf.collective.tables.lookup import lookup
+from xmc_tf.collective.tables.pairs import PairScorer
+from xmc_tf.collective.tables.table import ShardedTable, make_table
 from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.solo import Solo
 
 Embedding = tf_keras.layers.Embedding
 

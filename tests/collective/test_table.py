@@ -7,10 +7,10 @@ import tf_keras
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xmc_tf.collective.initial_values import BLOCK_ROWS
-from xmc_tf.collective.partition import Partition, even_rows
-from xmc_tf.collective.table import make_table, table_of
+from xmc_tf.collective.tables.initial_values import BLOCK_ROWS
+from xmc_tf.collective.tables.table import make_table, table_of
 from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.partition import Partition, even_rows
 
 
 def _joined(size, rows, **options):

@@ -11,10 +11,10 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmc_tf.collective import time_spent
-from xmc_tf.collective.stalls.graph_marks import marked
-from xmc_tf.collective.stalls.marks import MARKS
-from xmc_tf.collective.time_spent import add_up, length_of_union, seconds_in_collectives
+from xmc_tf.collective.meters import time_spent
+from xmc_tf.collective.meters.graph_marks import marked
+from xmc_tf.collective.meters.time_spent import add_up, length_of_union, seconds_in_collectives
+from xmc_tf.ranks.stalls.marks import MARKS
 
 NAP = 0.15
 
@@ -137,7 +137,7 @@ def test_where_tensorflow_must_not_tell_the_time():
 import tensorflow as tf
 tf.config.experimental.enable_op_determinism()
 from xmc_tf.collective import time_spent
-from xmc_tf.collective.stalls.graph_marks import marked
+from xmc_tf.collective.meters.graph_marks import marked
 @tf.function
 def step(value):
     (result,) = marked("a", [value], lambda: [value + 1])

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from tests.collective import world_every_row, world_fit, world_lookup, world_optimizers, world_pairs
-from xmc_tf.collective.solo import Solo
+from xmc_tf.ranks.solo import Solo
 
 CHECKS = [
     pytest.param(check, id=name)

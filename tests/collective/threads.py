@@ -2,7 +2,7 @@
 
 import threading
 
-from xmc_tf.common.wire_format import pack, unpack
+from xmc_tf.common.wire.format import pack, unpack
 
 
 class ThreadCommunicator:

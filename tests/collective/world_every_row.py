@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tests.collective.cases import STRIDE, draw_case
-from xmc_tf.collective.every_row import EveryRow
-from xmc_tf.collective.traffic import bytes_sent
+from xmc_tf.collective.meters.traffic import bytes_sent
+from xmc_tf.collective.tables.every_row import EveryRow
 
 CASES = 12
 CLOSE = {"rtol": 2e-5, "atol": 2e-5}

@@ -5,11 +5,11 @@ import pytest
 import tensorflow as tf
 
 from tests.collective.cases import STRIDE, as_dense, bags, draw_case, summed_gradient
-from xmc_tf.collective import wire as wires
-from xmc_tf.collective.lookup import fetch, flat_ids, lookup
-from xmc_tf.collective.row_requests import request_rows
-from xmc_tf.collective.table import make_table
-from xmc_tf.collective.traffic import bytes_sent
+from xmc_tf.collective.meters.traffic import bytes_sent
+from xmc_tf.collective.tables import wire as wires
+from xmc_tf.collective.tables.lookup import fetch, flat_ids, lookup
+from xmc_tf.collective.tables.row_requests import request_rows
+from xmc_tf.collective.tables.table import make_table
 
 CASES = 24
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

@@ -7,7 +7,7 @@ import tf_keras
 from tests.collective.cases import draw_case
 from tests.collective.reference import LazyReference
 from xmc_tf import CollectiveStrategy
-from xmc_tf.collective.lookup import lookup
+from xmc_tf.collective.tables.lookup import lookup
 
 STEPS = 20
 RATE = 0.05

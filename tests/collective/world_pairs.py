@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 
 from tests.collective.cases import STRIDE, as_dense, draw_case
-from xmc_tf.collective.pairs import PairScorer
-from xmc_tf.collective.routes import features_bytes, rows_bytes
-from xmc_tf.collective.table import make_table
-from xmc_tf.collective.traffic import bytes_sent
+from xmc_tf.collective.meters.traffic import bytes_sent
+from xmc_tf.collective.tables.pairs import PairScorer
+from xmc_tf.collective.tables.routes import features_bytes, rows_bytes
+from xmc_tf.collective.tables.table import make_table
 
 CASES = 12
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

@@ -4,8 +4,8 @@ import json
 import os
 from pathlib import Path
 
-from xmc_tf.common import placing, renames
-from xmc_tf.common.folder_kinds import FolderKind
+from xmc_tf.common.folders import placing, renames
+from xmc_tf.common.folders.kinds import FolderKind
 
 KIND = FolderKind(
     "a box",

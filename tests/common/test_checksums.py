@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmc_tf.common.archives import archive_problem
-from xmc_tf.common.checksums import Records, checksum_of, crc_of_file, is_unchanged, record_files, verified
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.archives import archive_problem
+from xmc_tf.common.folders.checksums import Records, checksum_of, crc_of_file, is_unchanged, record_files, verified
 
 
 @pytest.fixture

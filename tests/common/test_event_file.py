@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.event_file import EventFile
+from xmc_tf.common.files.event_file import EventFile
 
 WRITE = """
 import json, sys
-from xmc_tf.common.event_file import EventFile
+from xmc_tf.common.files.event_file import EventFile
 file = EventFile(sys.argv[1])
 for step in range(3):
     file.write({"busy seconds": step / 2, "done/a level": 100 * step}, step=step)

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files import open_regular
-from xmc_tf.common.json_files import MOST_LEVELS, parse_json, read_json
+from xmc_tf.common.files.json_files import MOST_LEVELS, parse_json, read_json
+from xmc_tf.common.files.regular import open_regular
 
 VALUES = st.recursive(
     st.none()
@@ -148,7 +148,7 @@ def test_anything_else_is_an_input_error(content):
 def test_no_module_reads_a_file_of_json_by_itself():
     """`json.loads` is left where a library or this process itself made the text."""
     allowed = {
-        "common/json_files.py",
+        "common/files/json_files.py",
         "encoder/graph_tokenizer.py",  # what the tokenizers library has just written
         "encoder/unigram.py",
         "linear/distributed/inputs.py",  # two texts of json.dumps, compared
@@ -156,11 +156,7 @@ def test_no_module_reads_a_file_of_json_by_itself():
     found = subprocess.run(
         [sys.executable, "-c", _LIST_READERS], capture_output=True, text=True, check=True, timeout=60
     ).stdout.split()
-    network = {
-        name
-        for name in found
-        if name.startswith(("collective/launching/", "collective/stalls/", "collective/channels/"))
-    }
+    network = {name for name in found if name.startswith(("launch/", "ranks/stalls/", "ranks/channels/"))}
     assert set(found) - network <= allowed
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from xmc_tf.common.launcher import RANK_VARIABLES, Process, find, launcher_of
+from xmc_tf.common.process.launcher import RANK_VARIABLES, Process, find, launcher_of
 
 RANK = """
 import os, sys, time

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from xmc_tf.common import outputs
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.outputs import refuse_model_folder, refuse_output, refuse_work_folder
+from xmc_tf.common.files.outputs import refuse_model_folder, refuse_output, refuse_work_folder
+from xmc_tf.common.files.regular import outputs
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_all_parts_that_are_written_are_known_here():
 
 _WRITER = """
 import sys
-from xmc_tf.common.atomic import atomic_file
+from xmc_tf.common.files.atomic import atomic_file
 with atomic_file(sys.argv[1]) as part:
     part.write_text("half")
     print("writing", flush=True)

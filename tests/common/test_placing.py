@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.common.placing_cases import KIND, dies_at_step, fill, place, word_of
-from xmc_tf.common import folder_locks, placing
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.folders import locks as folder_locks
+from xmc_tf.common.folders import placing
 
 
 def hidden(folder):
@@ -206,7 +207,7 @@ def test_a_journal_of_somebody_else_moves_and_removes_nothing(tmp_path, journal)
 
 _HOLDER = """
 import sys
-from xmc_tf.common.folder_locks import folder_lock
+from xmc_tf.common.folders.locks import folder_lock
 with folder_lock(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xmc_tf.common import run_records
-from xmc_tf.common.launcher import find
-from xmc_tf.common.run_records import Record, clean_up, temporary_folder
+from xmc_tf.common.process import run_records
+from xmc_tf.common.process.launcher import find
+from xmc_tf.common.process.run_records import Record, clean_up, temporary_folder
 
 MEMORY = Path("/dev/shm")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from xmc_tf.common import cli, signals
+from xmc_tf.common.process import cli, signals
 
 BEGIN = """
 import atexit, ctypes, os, signal, subprocess, sys, threading, time

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from xmc_tf.common.terminal import printable
+from xmc_tf.common.process.terminal import printable
 
 _SHOW = """
 import sys

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from xmc_tf.common.writing import write_in_steps
+from xmc_tf.common.files.writing import write_in_steps
 
 
 class Reluctant(io.BytesIO):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.npy_head import read_head
-from xmc_tf.data.npz import read_npz
+from xmc_tf.data.npz.npy_head import read_head
+from xmc_tf.data.npz.reading import read_npz
 
 
 def file_of(text: str, version=b"\x01\x00"):

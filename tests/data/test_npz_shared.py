@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import npz_shared
-from xmc_tf.data.crc import crc_of_all
-from xmc_tf.data.npz import read_npz
-from xmc_tf.data.npz_shared import Later, SharedNpz
-from xmc_tf.data.npz_write import write_npz
+from xmc_tf.data.npz import shared as npz_shared
+from xmc_tf.data.npz.crc import crc_of_all
+from xmc_tf.data.npz.reading import read_npz
+from xmc_tf.data.npz.shared import Later, SharedNpz
+from xmc_tf.data.npz.writing import write_npz
 
 
 def test_crc_of_parts():

@@ -10,7 +10,7 @@ import pytest
 from tests.demo.test_corpus import write_package
 from xmc_tf.demo import __main__ as demo
 from xmc_tf.demo import corpus, encoder, screen
-from xmc_tf.pipeline import XTransformer
+from xmc_tf.models.xtransformer import XTransformer
 
 
 @pytest.fixture

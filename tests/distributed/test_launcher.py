@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.collective.attacks import attack, flood
 from tests.distributed.launch import ENVIRONMENT, REPOSITORY, WORKERS, is_running, python, wait_for
-from xmc_tf.collective.launching.messages import ADDRESS, SECRET_FILE
+from tests.ranks.attacks import attack, flood
+from xmc_tf.launch.messages import ADDRESS, SECRET_FILE
 
 pytestmark = pytest.mark.distributed
 

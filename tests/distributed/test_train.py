@@ -6,7 +6,7 @@ import pytest
 from tests.distributed.launch import horovodrun, python
 from tests.pipeline.corpus import texts_and_labels, train_flags, write_corpus
 from xmc_tf.data import load_matrix
-from xmc_tf.pipeline import XTransformer
+from xmc_tf.models.xtransformer import XTransformer
 
 pytestmark = pytest.mark.distributed
 

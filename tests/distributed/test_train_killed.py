@@ -21,7 +21,7 @@ from tests.distributed.launch import environment, horovodrun, python, wait_for
 from tests.distributed.warm import warm
 from tests.pipeline.corpus import texts_and_labels, train_flags, write_corpus
 from xmc_tf.metrics import measure
-from xmc_tf.pipeline import XTransformer
+from xmc_tf.models.xtransformer import XTransformer
 
 pytestmark = pytest.mark.distributed
 

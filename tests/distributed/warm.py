@@ -97,8 +97,8 @@ def _import_all() -> None:
     """What trainings need, and the launcher."""
     for name in (
         "horovod.runner.launch", "horovod.tensorflow", "transformers.models.bert.modeling_tf_bert",
-        "xmc_tf.collective.horovod_backend", "xmc_tf.encoder", "xmc_tf.features", "xmc_tf.matcher.matcher",
-        "xmc_tf.pipeline.model", "xmc_tf.pipeline.train_flags",
+        "xmc_tf.ranks.horovod_backend", "xmc_tf.encoder", "xmc_tf.features", "xmc_tf.matcher.matcher",
+        "xmc_tf.models.xtransformer", "xmc_tf.pipeline.train_flags",
     ):  # fmt: skip
         importlib.import_module(name)
 

@@ -33,8 +33,8 @@ from transformers.modeling_tf_pytorch_utils import convert_tf_weight_name_to_pt_
 from xmc_tf import train  # noqa: E402
 from xmc_tf.demo.encoder import make_tiny  # noqa: E402
 from xmc_tf.linear import train as linear_train  # noqa: E402
-from xmc_tf.linear.text_ranker import TextRanker  # noqa: E402
-from xmc_tf.pipeline import XTransformer  # noqa: E402
+from xmc_tf.models.xr_linear import XRLinear  # noqa: E402
+from xmc_tf.models.xtransformer import XTransformer  # noqa: E402
 from xmc_tf.serving.local import LocalModel  # noqa: E402
 
 
@@ -56,7 +56,7 @@ encoder = make_tiny(Path("encoder"), texts, 32, hidden_size=16, intermediate_siz
 as_on_the_hub(encoder)
 SHORT = ["--truncate-length", "16", "--nr-splits", "4", "--batch-size", "16", "--max-steps", "4"]
 train.main([*DATA, "-m", "transformer", "--model-shortcut", str(encoder), *SHORT])
-for model in (TextRanker.load("linear"), XTransformer.load("transformer")):
+for model in (XRLinear.load("linear"), XTransformer.load("transformer")):
     best = np.array(model.predict(texts, only_topk=1).indices)
     assert (best == topics).mean() > 0.9, (best, topics)
 model.export("served/1")

@@ -26,8 +26,8 @@ from tests.encoder.tiny import tiny_encoder
 from xmc_tf import encode, predict, train
 from xmc_tf.data import TextFile, load_matrix, save_matrix
 from xmc_tf.linear import evaluate
+from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import XTransformerParams, XTransformerPredParams
-from xmc_tf.pipeline import XTransformer
 
 TITLES = ["blue android tablet mini cover", "blue windows laptop cover", "trail hiking boots"]
 LABELS_OF = [[0, 1], [0, 2], [3, 4, 5, 6]]

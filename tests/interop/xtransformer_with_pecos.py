@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.data import load_matrix
-from xmc_tf.pipeline import XTransformer
+from xmc_tf.models.xtransformer import XTransformer
 
 _TOLERANCE = 1e-4
 _ARCHITECTURES = ("bert", "roberta", "xlm-roberta", "distilbert", "xlnet")

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from tests.linear.command_data import run_predict, run_train
-from xmc_tf.common import cli
+from xmc_tf.common.process import cli
 from xmc_tf.linear import predict, train
 
 

@@ -15,7 +15,7 @@ from tests.linear.command_data import shell
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_features
 from xmc_tf.linear import XLinear
-from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.models.xr_linear import XRLinear
 
 
 def files_of(model):
@@ -42,7 +42,7 @@ def answers(copy, corpus):
     X = load_features([corpus / "X.npz"])
 
     def ask():
-        model = TextRanker.load(copy)
+        model = XRLinear.load(copy)
         predicted = model.predict(X)
         return predicted.indices.tolist(), predicted.data.tolist(), model.names
 
@@ -58,7 +58,7 @@ def test_metadata_holds_the_records_of_all_files(model):
 
 
 def test_saving_a_loaded_model_writes_the_same_files(model, tmp_path):
-    TextRanker.load(model).save(tmp_path / "again")
+    XRLinear.load(model).save(tmp_path / "again")
     for name in files_of(model):
         assert (tmp_path / "again" / name).read_bytes() == (model / name).read_bytes(), name
     assert files_of(tmp_path / "again") == files_of(model)
@@ -98,7 +98,7 @@ def test_every_byte_of_weights_counts_however_they_are_loaded(copy, name):
     try:
         for position in [0, len(before) - 1, *rng.integers(0, len(before), 30)]:
             flip(path, int(position), int(rng.integers(1, 256)))
-            for load in (lambda: TextRanker.load(copy), lambda: XLinear.load(copy / "ranker")):
+            for load in (lambda: XRLinear.load(copy), lambda: XLinear.load(copy / "ranker")):
                 with pytest.raises(InputError) as caught:
                     load()
                 assert f"{path} is damaged" in caught.value.problem
@@ -118,7 +118,7 @@ def test_rankers_without_records_have_the_checksums_of_their_archives(tmp_path, 
     assert XLinear.load(tmp_path / "m").nr_labels == 300
     path = tmp_path / "m" / "ranker" / "1.model" / "W.npz"
     flip(path, int(path.stat().st_size * position), 1)  # the lowest bit: a number like any other
-    for load in (XLinear.load, TextRanker.load):
+    for load in (XLinear.load, XRLinear.load):
         with pytest.raises(InputError, match=r"W\.npz is damaged: the content of its member (data|indices)\.npy has"):
             load(tmp_path / "m")
 
@@ -141,18 +141,18 @@ def test_an_edited_params_json_is_said_and_can_be_accepted(copy, caplog):
     before = path.read_text()
     try:
         path.write_text(before.replace('"seed": 0', '"seed": 7', 1))
-        facts = TextRanker.load(copy).facts
+        facts = XRLinear.load(copy).facts
         assert "params.json has changed since it was saved" in caplog.text
         assert 'delete its line "checksum" to accept' in caplog.text
         assert "seed" in facts
         caplog.clear()
         lines = [line for line in path.read_text().splitlines() if '"checksum"' not in line]
         path.write_text("\n".join(lines))
-        TextRanker.load(copy)
+        XRLinear.load(copy)
         assert not caplog.records
         path.write_text(before.replace('"version": 1', '"version": 2', 1))
         with pytest.raises(InputError, match="has an unknown version"):
-            TextRanker.load(copy)
+            XRLinear.load(copy)
     finally:
         path.write_text(before)
 

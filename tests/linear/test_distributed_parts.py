@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy.sparse import csc_matrix, random_array
 
 from tests.collective.threads import all_well, on_ranks
-from xmc_tf.collective.solo import Solo
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import npz_shared, save_matrix
-from xmc_tf.data.npz_write import Stream, write_npz
+from xmc_tf.data import save_matrix
+from xmc_tf.data.npz import shared as npz_shared
+from xmc_tf.data.npz.writing import Stream, write_npz
 from xmc_tf.linear.distributed import blocks, inputs, joining, training
 from xmc_tf.linear.distributed.account import Account, format_accounts
 from xmc_tf.linear.distributed.blocks import write_block
@@ -24,6 +24,7 @@ from xmc_tf.linear.distributed.claims import Claims
 from xmc_tf.linear.distributed.plan import cut_into_sub_problems
 from xmc_tf.linear.kernels.emit import Columns
 from xmc_tf.linear.tasks import cut_clusters
+from xmc_tf.ranks.solo import Solo
 
 
 @given(st.dictionaries(st.integers(0, 4), st.lists(st.integers(0, 1000), max_size=60), min_size=1), st.integers(1, 500))

@@ -11,7 +11,7 @@ from tests.distributed.launch import REPOSITORY
 from tests.params.pecos_flags import OUR_COMMANDS
 from tests.params.test_pecos_flags import PARSERS
 from xmc_tf.linear import XLinear
-from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.models.xr_linear import XRLinear
 
 PAGE = (REPOSITORY / "docs" / "from-pecos.md").read_text(encoding="utf-8")
 BLOCKS = [block.strip().splitlines() for block in re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
@@ -62,10 +62,10 @@ def test_pecos_settings_are_taken():
     assert (given.loss_function, given.negative_sampling, given.num_train_epochs) == ("squared-hinge", "tfn", 5)
 
 
-@pytest.mark.parametrize(("cls", "name"), re.findall(r"`(XLinear|TextRanker|XTransformer)\.(\w+)\(", PAGE))
+@pytest.mark.parametrize(("cls", "name"), re.findall(r"`(XLinear|XRLinear|XTransformer)\.(\w+)\(", PAGE))
 def test_methods_exist(cls, name):
-    classes = {"XLinear": XLinear, "TextRanker": TextRanker}
-    found = classes.get(cls) or importlib.import_module("xmc_tf.pipeline.model").XTransformer
+    classes = {"XLinear": XLinear, "XRLinear": XRLinear}
+    found = classes.get(cls) or importlib.import_module("xmc_tf.models.xtransformer").XTransformer
     assert callable(getattr(found, name))
 
 

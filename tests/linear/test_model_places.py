@@ -8,9 +8,9 @@ import pytest
 
 from tests.linear.command_data import facts, run_train, shell
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folder_locks import folder_lock
+from xmc_tf.common.folders.locks import folder_lock
 from xmc_tf.linear import XLinear
-from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.models.xr_linear import XRLinear
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_log_that_is_written_into_the_folder_before_and_during_training_stays(
             subprocess.run(train, stderr=tee.stdin, check=True, timeout=120)
             tee.stdin.write(b"ended\n")
         assert (model / "train.log").read_text().count("ended\n") == count
-        assert TextRanker.load(model).ranker.nr_labels == 12
+        assert XRLinear.load(model).ranker.nr_labels == 12
         (model / "Pt.npz").write_bytes(b"predictions")
     assert (model / "Pt.npz").read_bytes() == b"predictions"
     assert not [path.name for path in tmp_path.iterdir() if path.name != "model"]

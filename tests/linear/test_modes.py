@@ -11,7 +11,7 @@ from tests.linear.searching import rows_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.linear import train_rankers
 from xmc_tf.linear.modes import trained_levels, whole_chain
-from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import RankerParams, RankerPredParams
 from xmc_tf.tree import LabelTree
 
@@ -111,15 +111,15 @@ def test_matrices_that_do_not_fit():
 def test_folders_of_either(tmp_path, mode):
     """A matcher predicts nodes, which have no names."""
     names = [f"name {i}" for i in range(40)]
-    model = TextRanker.train(
+    model = XRLinear.train(
         X, Y, LabelTree.from_chain(CHAIN), params=ranker_params(mode=mode), pred_params=RankerPredParams(), names=names
     )
     model.save(tmp_path / "model")
-    again = TextRanker.load(tmp_path / "model")
+    again = XRLinear.load(tmp_path / "model")
     assert again.names == (names if mode == "ranker" else None)
     assert again.ranker.nr_labels == (40 if mode == "ranker" else 12)
     assert rows_of(again.predict(X)) == rows_of(model.predict(X))
-    bare = TextRanker.load(tmp_path / "model" / "ranker")
+    bare = XRLinear.load(tmp_path / "model" / "ranker")
     assert rows_of(bare.predict(X.rows(slice(0, 5)))) == rows_of(model.predict(X.rows(slice(0, 5))))
 
 

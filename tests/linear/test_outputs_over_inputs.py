@@ -8,11 +8,11 @@ import pytest
 
 from tests.linear.command_data import shell, write_corpus
 from tests.linear.test_bad_input import message
-from xmc_tf.common import outputs
-from xmc_tf.common.export_folder import EXPORT
+from xmc_tf.common.files.regular import outputs
+from xmc_tf.common.folders.export_folder import EXPORT
 from xmc_tf.linear import predict, train
 from xmc_tf.linear.disk import XLINEAR
-from xmc_tf.linear.model_folder import MODEL
+from xmc_tf.models.folder import MODEL
 from xmc_tf.tree import show
 
 evaluate = import_module("xmc_tf.evaluate")  # xmc_tf.evaluate is the public function

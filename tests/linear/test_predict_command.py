@@ -13,7 +13,7 @@ from tests.linear.searching import rows_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_features, load_matrix, save_matrix
 from xmc_tf.linear import predict
-from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.models.xr_linear import XRLinear
 
 
 def predictions(model, corpus, tmp_path, *flags, source=None):
@@ -23,7 +23,7 @@ def predictions(model, corpus, tmp_path, *flags, source=None):
 
 def test_a_matrix_in_order_of_score(model, corpus, tmp_path):
     ours = predictions(model, corpus, tmp_path, "-k", 5, "-b", 2, "-pp", "sigmoid")
-    expected = TextRanker.load(model).predict(
+    expected = XRLinear.load(model).predict(
         load_features([corpus / "X.npz"]), only_topk=5, beam_size=2, post_processor="sigmoid"
     )
     assert rows_of(ours) == rows_of(expected)

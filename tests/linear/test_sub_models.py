@@ -10,7 +10,7 @@ from tests.linear.cases import chains, features, full_matrix, random_chain, rand
 from tests.linear.searching import assert_same_ranking, beam_search, rows_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.linear import XLinear
-from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import POST_PROCESSORS
 
 
@@ -145,6 +145,6 @@ def test_parts_that_do_not_fit():
 def test_a_text_model_is_restricted_by_its_ranker(model, corpus):
     from xmc_tf.data import load_features
 
-    loaded = TextRanker.load(model)
+    loaded = XRLinear.load(model)
     loaded.ranker.set_output_constraint([2])
     assert {row[0][0] for row in loaded.best(load_features([corpus / "X.npz"]), k=3)} == {loaded.names[2]}

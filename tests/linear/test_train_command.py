@@ -12,7 +12,7 @@ from tests.linear.command_data import facts, run_train, shell
 from tests.linear.searching import rows_of
 from xmc_tf.data import as_features, load_features, load_matrix, save_matrix
 from xmc_tf.linear import XLinear, train_rankers
-from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import RankerParams
 from xmc_tf.tree import LabelTree, load_chain, save_chain
 
@@ -37,20 +37,20 @@ def test_the_folder_is_whole(model):
     assert said["train_params"]["hlm_args"]["neg_mining_chain"] == "tfn"
     assert {"python", "numpy", "numba", "xmc_tf"} <= set(said["versions"])
     assert str(model) not in (model / "params.json").read_text()  # nothing absolute
-    assert LabelTree.from_chain([level.clusters for level in TextRanker.load(model).ranker.levels]).nr_labels == 12
+    assert LabelTree.from_chain([level.clusters for level in XRLinear.load(model).ranker.levels]).nr_labels == 12
 
 
 def test_what_the_command_trains_is_what_the_function_trains(model, corpus):
     X, Y = load_features([corpus / "X.npz"]), load_matrix(corpus / "Y.npz")
     ours = train_rankers(X, Y, load_chain(model / "tree").to_chain(), threads=1)
-    for left, right in zip(weights_of(ours), weights_of(TextRanker.load(model).ranker), strict=True):
+    for left, right in zip(weights_of(ours), weights_of(XRLinear.load(model).ranker), strict=True):
         np.testing.assert_array_equal(left, right)
 
 
 def test_sparse_and_dense_side_by_side(corpus, tmp_path):
     flags = ["-x", corpus / "X.npz", corpus / "E.npy", "-y", corpus / "Y.npz", "-m", tmp_path / "m"]
     run_train(*flags)
-    again = TextRanker.load(tmp_path / "m").ranker
+    again = XRLinear.load(tmp_path / "m").ranker
     assert (again.nr_sparse, again.nr_dense, facts(tmp_path / "m")["nr_dense"]) == (30, 7, 7)
 
 
@@ -58,14 +58,14 @@ def test_sparse_and_dense_side_by_side(corpus, tmp_path):
 def test_a_number_after_t_is_a_threshold(basics, tmp_path, flag):
     run_train(*basics, flag, "0.05")
     assert facts(tmp_path / "m")["train_params"]["hlm_args"]["model_chain"]["threshold"] == 0.05
-    data = TextRanker.load(tmp_path / "m").ranker.levels[-1].weights.data
+    data = XRLinear.load(tmp_path / "m").ranker.levels[-1].weights.data
     assert 0.05 <= np.abs(data).min() < 0.1
 
 
 def test_both_meanings_of_t_at_once(corpus, tmp_path):
     run_train("-t", corpus / "X.txt", "-y", corpus / "Y.npz", "-m", tmp_path / "m", "-t", "0.25")
     assert facts(tmp_path / "m")["train_params"]["hlm_args"]["model_chain"]["threshold"] == 0.25
-    assert TextRanker.load(tmp_path / "m").reads_text
+    assert XRLinear.load(tmp_path / "m").reads_text
     assert facts(tmp_path / "m")["tfidf_params"]["ngram_max"] == 2
 
 
@@ -79,7 +79,7 @@ def test_flags_reach_the_parameters(basics, tmp_path):
     assert (level["solver_type"], level["Cp"], level["Cn"], level["bias"]) == ("L2R_LR_DUAL", 2, 0.5, 0)
     assert said["train_params"]["hlm_args"]["neg_mining_chain"] == "tfn+man"
     assert said["seed"] == 5
-    ranker = TextRanker.load(tmp_path / "m").ranker
+    ranker = XRLinear.load(tmp_path / "m").ranker
     assert ranker.depth == 3
     assert [level.pred_params.only_topk for level in ranker.levels] == [4, 4, 7]
     assert {level.pred_params.post_processor for level in ranker.levels} == {"sigmoid"}
@@ -98,13 +98,13 @@ def test_a_tree_in_a_folder_and_in_one_matrix(basics, corpus, tmp_path):
     parents = {}
     for given in ("tree", "leaves.npz"):
         run_train(*basics, "-c", tmp_path / given, "--nr-splits", 2, "--min-codes", 2)
-        ranker = TextRanker.load(tmp_path / "m").ranker
+        ranker = XRLinear.load(tmp_path / "m").ranker
         parents[given] = ranker.levels[-1].clusters.toarray()
         together = parents[given] @ parents[given].T
         np.testing.assert_array_equal(together, (chain[-1] @ chain[-1].T).toarray())
         assert ranker.depth == (3 if given == "tree" else 4)
     run_train(*basics, "--code-path", tmp_path / "m" / "tree")  # our own folder, which is replaced meanwhile
-    np.testing.assert_array_equal(TextRanker.load(tmp_path / "m").ranker.levels[-1].clusters.toarray(), parents[given])
+    np.testing.assert_array_equal(XRLinear.load(tmp_path / "m").ranker.levels[-1].clusters.toarray(), parents[given])
 
 
 def test_negatives_of_clusters_are_those_of_the_trees_own_columns(basics, corpus, tmp_path):
@@ -119,14 +119,14 @@ def test_negatives_of_clusters_are_those_of_the_trees_own_columns(basics, corpus
     X, Y = load_features([corpus / "X.npz"]), load_matrix(corpus / "Y.npz")
     params = RankerParams.from_json({"hlm_args": {"neg_mining_chain": "usn"}})
     ours = train_rankers(X, Y, chain, params=params, user_negatives={1: matched})
-    model = TextRanker.load(tmp_path / "m").ranker
+    model = XRLinear.load(tmp_path / "m").ranker
     np.testing.assert_array_equal(model.levels[-1].weights.toarray(), ours.levels[-1].weights.toarray())
 
 
 def test_negatives_of_labels_and_relevance_are_taken(basics, corpus, tmp_path, caplog):
     def weights(*flags):
         run_train(*basics, "-c", corpus / "C.npz", *flags)
-        return weights_of(TextRanker.load(tmp_path / "m").ranker)[-1]
+        return weights_of(XRLinear.load(tmp_path / "m").ranker)[-1]
 
     plain = weights()
     save_matrix(tmp_path / "M.npz", sp.csr_matrix(np.ones((90, 12), np.float32)))
@@ -157,7 +157,7 @@ def test_a_parameter_file_in_the_peers_form(basics, tmp_path):
         })
     )  # fmt: skip
     run_train(*basics, "--params-path", tmp_path / "p.json", "--max-leaf-size", 6, "--Cp", 9, "-k", 9)
-    said, ranker = facts(tmp_path / "m"), TextRanker.load(tmp_path / "m").ranker
+    said, ranker = facts(tmp_path / "m"), XRLinear.load(tmp_path / "m").ranker
     assert said["train_params"]["hlm_args"]["model_chain"]["Cp"] == 3
     assert said["train_params"]["hlm_args"]["neg_mining_chain"] == ["tfn", "tfn+man"]
     assert [level.pred_params.only_topk for level in ranker.levels] == [2, 3]
@@ -171,7 +171,7 @@ def test_a_shallow_tree(basics, corpus, tmp_path):
     depths = []
     for more in ([], ["--params-path", tmp_path / "p.json"]):
         run_train(*basics, "-c", corpus / "C.npz", "--nr-splits", 2, *more)
-        depths.append(TextRanker.load(tmp_path / "m").ranker.depth)
+        depths.append(XRLinear.load(tmp_path / "m").ranker.depth)
     assert depths == [4, 2]
 
 
@@ -206,7 +206,7 @@ def test_one_seed_one_model(basics, tmp_path):
 
 
 def test_text_in_names_out(text_model, corpus):
-    model = TextRanker.load(text_model)
+    model = XRLinear.load(text_model)
     assert model.reads_text
     assert {path.name for path in text_model.iterdir()} == {"params.json", "labels.txt", "tree", "features", "ranker"}
     ((best, score), *_), (other, *_) = model.best(["the library libraries", b"a kitchen kitchens"], k=3)
@@ -218,7 +218,7 @@ def test_text_in_names_out(text_model, corpus):
 def test_the_ranker_of_a_text_model_is_one_of_its_own(text_model):
     ranker = XLinear.load(text_model / "ranker")
     x = as_features(sp.csr_matrix((1, ranker.nr_features), dtype=np.float32))
-    assert rows_of(ranker.predict(x)) == rows_of(TextRanker.load(text_model).predict(x))
+    assert rows_of(ranker.predict(x)) == rows_of(XRLinear.load(text_model).predict(x))
 
 
 def test_the_shell_says_what_is_wrong_and_exits_with_2(corpus, tmp_path):

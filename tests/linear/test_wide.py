@@ -20,7 +20,7 @@ def everything_wide(monkeypatch):
     monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_ENTRIES", 0)
     monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_DOCUMENTS_A_FEATURE", 0)
     monkeypatch.setattr("xmc_tf.linear.tasks.PART_ENTRIES", 100)
-    monkeypatch.setattr("xmc_tf.linear.wide_parts.DEAL", 4)
+    monkeypatch.setattr("xmc_tf.linear.wide.parts.DEAL", 4)
 
 
 def weights(X, Y, threads=2, chain=None, **more):
@@ -80,7 +80,7 @@ def test_a_tree_of_wide_clusters_is_the_tree_of_narrow_ones(share, monkeypatch):
     X, Y, chain = features("private", 80), label_matrix(80, 20), random_chain(20, [4])
     narrow = weights(X, Y, 2, chain, max_iter=3000)
     wide = {"tasks.WIDE_ENTRIES": 0, "tasks.WIDE_DOCUMENTS_A_FEATURE": 0, "tasks.PART_ENTRIES": 100}
-    for name, value in {**wide, "wide_parts.DEAL": 1, "wide_parts._MOST_FEATURES": share}.items():
+    for name, value in {**wide, "wide.parts.DEAL": 1, "wide.parts._MOST_FEATURES": share}.items():
         monkeypatch.setattr(f"xmc_tf.linear.{name}", value)
     for expected, found in zip(narrow, weights(X, Y, 2, chain), strict=True):
         assert not np.array_equal(expected.data, found.data)

@@ -16,9 +16,9 @@ from xmc_tf.linear.distributed import plan, solving
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.distributed.plan import teams
 from xmc_tf.linear.distributed.training import train_over_ranks
-from xmc_tf.linear.distributed.wide_ranks import RankTeam
 from xmc_tf.linear.distributed.work_folder import open_work_folder, work_path
 from xmc_tf.linear.levels import Levels
+from xmc_tf.linear.wide.ranks import RankTeam
 
 ROWS, LABELS = 80, 60
 X, Y, CHAIN, PRED = features("both", ROWS), label_matrix(ROWS, LABELS), random_chain(LABELS, [2, 5]), pred_params()
@@ -30,7 +30,7 @@ def upper_levels_wide(monkeypatch):
     monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_ENTRIES", 1400)
     monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_DOCUMENTS_A_FEATURE", 0)
     monkeypatch.setattr("xmc_tf.linear.tasks.PART_ENTRIES", 500)
-    monkeypatch.setattr("xmc_tf.linear.wide_parts.DEAL", 4)
+    monkeypatch.setattr("xmc_tf.linear.wide.parts.DEAL", 4)
     monkeypatch.setattr("xmc_tf.linear.distributed.plan.LEAST_WORK", 500)
     monkeypatch.setattr("xmc_tf.linear.distributed.plan._TEAM_SHARE", 0.1)
 
@@ -41,7 +41,7 @@ def expected(tmp_path_factory):
     folder = tmp_path_factory.mktemp("one")
     with pytest.MonkeyPatch.context() as patch:
         wide = {"tasks.WIDE_ENTRIES": 1400, "tasks.WIDE_DOCUMENTS_A_FEATURE": 0, "tasks.PART_ENTRIES": 500}
-        for name, value in {**wide, "wide_parts.DEAL": 4}.items():
+        for name, value in {**wide, "wide.parts.DEAL": 4}.items():
             patch.setattr(f"xmc_tf.linear.{name}", value)
         model = train_rankers(X, Y, CHAIN, params=ranker_params(), pred_params=PRED, threads=1)
     for t, level in enumerate(model.levels):

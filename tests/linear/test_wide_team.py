@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.collective.threads import all_well, on_ranks
-from xmc_tf.collective.channels.handshake import call, new_secret
-from xmc_tf.linear.distributed.wide_ranks import RankTeam
-from xmc_tf.linear.distributed.wide_sockets import StoppedError, connect_threads
-from xmc_tf.linear.wide_team import Alone
-from xmc_tf.linear.wide_threads import _Meeting, _Member
+from xmc_tf.linear.wide.ranks import RankTeam
+from xmc_tf.linear.wide.sockets import StoppedError, connect_threads
+from xmc_tf.linear.wide.team import Alone
+from xmc_tf.linear.wide.threads import _Meeting, _Member
+from xmc_tf.ranks.channels.handshake import call, new_secret
 
 
 def by_threads(parts, members, course):

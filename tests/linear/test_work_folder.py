@@ -2,10 +2,10 @@
 
 import pytest
 
-from xmc_tf.collective.solo import Solo
 from xmc_tf.common.errors import InputError
 from xmc_tf.linear.distributed import work_folder
 from xmc_tf.linear.distributed.work_folder import open_work_folder, work_path
+from xmc_tf.ranks.solo import Solo
 
 
 class Stopped(BaseException):

@@ -11,8 +11,8 @@ from scipy.sparse import csr_matrix
 from tests.matcher.trees import random_matrix, random_tree, store_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import epoch_batches
-from xmc_tf.matcher.batches import BatchStream, TrainingBatches
-from xmc_tf.matcher.candidates import CandidateSampler, parents_matched
+from xmc_tf.matcher.candidates.batches import BatchStream, TrainingBatches
+from xmc_tf.matcher.candidates.choosing import CandidateSampler, parents_matched
 from xmc_tf.matcher.levels import levels_of
 
 DOCUMENTS = 53

@@ -5,16 +5,16 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from tests.matcher.tiny import DIM, TREE, documents
-from xmc_tf.collective.solo import Solo
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.linear import train_rankers
 from xmc_tf.matcher.bootstrap import bootstrap
-from xmc_tf.matcher.candidates import parents_matched
+from xmc_tf.matcher.candidates.choosing import parents_matched
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.levels import levels_of
 from xmc_tf.params import LinearChainParams, LinearLevelParams, RankerParams
+from xmc_tf.ranks.solo import Solo
 
 N = 80
 

@@ -11,20 +11,20 @@ import tf_keras
 from transformers import BertConfig
 
 from tests.matcher.tiny import DIM, TREE, WORDS, TinyEncoder, documents, encode, store_of
-from xmc_tf.collective.loss_scale import LossScale
-from xmc_tf.collective.solo import Solo
+from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder
 from xmc_tf.matcher import fine_tune
-from xmc_tf.matcher.batches import TrainingBatches
-from xmc_tf.matcher.candidates import CandidateSampler, parents_matched
+from xmc_tf.matcher.candidates.batches import TrainingBatches
+from xmc_tf.matcher.candidates.choosing import CandidateSampler, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.levels import levels_of
 from xmc_tf.matcher.losses import head_loss
 from xmc_tf.matcher.optimizer import make_optimizer
 from xmc_tf.params import MatcherParams
+from xmc_tf.ranks.solo import Solo
 
 PARAMS = MatcherParams(
     loss_function="squared-hinge",

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xmc_tf.collective.solo import Solo
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.matcher.head import LabelHead, shards
 from xmc_tf.matcher.losses import head_loss
 from xmc_tf.matcher.optimizer import decays, make_optimizer
 from xmc_tf.params import MatcherParams
+from xmc_tf.ranks.solo import Solo
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xmc_tf.collective.solo import Solo
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.losses import head_loss
 from xmc_tf.params.choices import LOSSES
+from xmc_tf.ranks.solo import Solo
 
 NODES, DIM = 7, 4
 SPLITS = np.array([0, 3, 3, 7, 8])  # of four documents, one without candidates

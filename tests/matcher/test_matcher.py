@@ -10,7 +10,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.projector import ProjectorConfig
 
 from tests.matcher.tiny import DIM, LABELS, TREE, TinyEncoder, documents, encode, store_of
-from xmc_tf.collective.solo import Solo
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
@@ -30,6 +29,7 @@ from xmc_tf.params import (
     RankerParams,
     RankerPredParams,
 )
+from xmc_tf.ranks.solo import Solo
 
 PARAMS = MatcherParams(
     negative_sampling="tfn+man",

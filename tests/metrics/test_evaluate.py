@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import scipy.sparse as smat
 
-from xmc_tf.common import cli
+from xmc_tf.common.process import cli
 from xmc_tf.data import save_matrix
 from xmc_tf.evaluate import main
 from xmc_tf.metrics import inverse_propensity, measure

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from tests.params import published
 from xmc_tf import train
 from xmc_tf.data import TextFile, load_matrix, save_matrix
-from xmc_tf.pipeline import XTransformer
+from xmc_tf.models.xtransformer import XTransformer
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPICS = ["library", "kitchen", "harbour", "forest", "theatre", "station", "garden", "museum"]

@@ -7,7 +7,7 @@ import pytest
 from tests.pipeline.corpus import shell
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder, TextTokenizer
-from xmc_tf.pipeline import XTransformer
+from xmc_tf.models.xtransformer import XTransformer
 
 QUERY = ["a library by the harbour"]
 

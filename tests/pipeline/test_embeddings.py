@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.collective.threads import on_ranks
-from xmc_tf.collective.solo import Solo
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import TokenStore
 from xmc_tf.encoder import Encoder
 from xmc_tf.pipeline import embeddings
 from xmc_tf.pipeline.embeddings import copy_of_length_one, embed_documents, rows_of_length
+from xmc_tf.ranks.solo import Solo
 
 DIM = 3
 

@@ -11,7 +11,6 @@ import pytest
 
 from tests.pipeline.corpus import LABELS, ROOT, run_train, shell, texts_and_labels, train_flags
 from xmc_tf import predict, train
-from xmc_tf.collective.solo import Solo
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
@@ -20,9 +19,10 @@ from xmc_tf.features import Tfidf
 from xmc_tf.linear import train_rankers
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.metrics import ensemble
+from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import LinearChainParams, LinearLevelParams, RankerParams
-from xmc_tf.pipeline import XTransformer
 from xmc_tf.pipeline.embeddings import rows_of_length
+from xmc_tf.ranks.solo import Solo
 from xmc_tf.tree import build_tree, label_embedding, load_chain
 
 

@@ -24,7 +24,7 @@ from xmc_tf import encode, export, predict
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix, save_matrix
 from xmc_tf.encoder import TextTokenizer
-from xmc_tf.pipeline import XTransformer
+from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.serving.local import LocalModel
 from xmc_tf.tree import load_chain, show
 

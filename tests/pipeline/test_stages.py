@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.collective.threads import on_ranks
-from xmc_tf.collective.solo import Solo
 from xmc_tf.common.errors import InputError
 from xmc_tf.params import TfidfParams
 from xmc_tf.pipeline.stages import Stages, digest
 from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.ranks.solo import Solo
 
 
 class Run:

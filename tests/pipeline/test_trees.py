@@ -7,9 +7,9 @@ import pytest
 
 from tests.collective.threads import all_well, on_ranks
 from tests.linear.cases import features, label_matrix
-from xmc_tf.collective.solo import Solo
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.pipeline.trees import cluster_labels, read_tree
+from xmc_tf.ranks.solo import Solo
 from xmc_tf.tree import distributed_kmeans, label_embedding
 
 ROWS, LABELS = 120, 150

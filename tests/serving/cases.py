@@ -3,8 +3,9 @@
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
-from xmc_tf.linear.text_ranker import train_on_text
-from xmc_tf.linear.xlinear import Level, XLinear
+from xmc_tf.linear.level import Level
+from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.models.xr_linear import train_on_text
 from xmc_tf.params import HierarchicalKMeansParams, LinearLevelPredParams
 
 NAMES = [f"label {number}" for number in range(58)] + ["ääkköset", "emoji 🎉"]

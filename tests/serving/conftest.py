@@ -3,7 +3,7 @@
 import pytest
 
 from tests.serving.cases import text_model
-from xmc_tf.serving.export import ExportSettings, export_model, parts_of_ranker
+from xmc_tf.serving.export import ExportSettings, export_model
 
 
 @pytest.fixture(scope="session")
@@ -19,5 +19,5 @@ def model(tmp_path_factory):
 def exported(model, tmp_path_factory):
     """The folder of its first version."""
     folder = tmp_path_factory.mktemp("served") / "subjects" / "1"
-    export_model(parts_of_ranker(model), folder, ExportSettings(only_topk=5, beam_size=8))
+    export_model(model.export_parts(), folder, ExportSettings(only_topk=5, beam_size=8))
     return folder

@@ -9,7 +9,7 @@ from tests.serving.cases import HARD, assert_same
 from tests.serving.test_export import BATCHES, TEXT_OPERATIONS, plain_answers
 from xmc_tf import export
 from xmc_tf.common.errors import InputError
-from xmc_tf.pipeline.exporting import parts_of
+from xmc_tf.models.exporting import parts_of
 from xmc_tf.serving.local import LocalModel
 
 

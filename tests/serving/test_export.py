@@ -16,11 +16,11 @@ from tensorflow.python.client import pywrap_tf_session
 from tests.serving.cases import HARD, NAMES, assert_same, documents, random_model, random_sparse
 from tests.serving.plain_tensorflow import operations
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.export_folder import ABOUT
+from xmc_tf.common.folders.export_folder import ABOUT
 from xmc_tf.data import Features
-from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.serving import streamed
-from xmc_tf.serving.export import ExportSettings, ModelParts, export_model, parts_of_ranker
+from xmc_tf.serving.export import ExportSettings, ModelParts, export_model
 from xmc_tf.serving.local import LocalModel
 
 BATCHES = (1, 7, 64)
@@ -259,7 +259,7 @@ def test_a_model_that_reads_features_is_asked_with_features(tmp_path):
 
 def test_weights_are_written_in_blocks_and_read_as_one(model, exported, tmp_path, monkeypatch):
     monkeypatch.setattr(streamed, "BLOCK_BYTES", 100)
-    export_model(parts_of_ranker(model), tmp_path / "1", ExportSettings(only_topk=5, beam_size=8))
+    export_model(model.export_parts(), tmp_path / "1", ExportSettings(only_topk=5, beam_size=8))
     texts = documents(10, seed=13)[0]
     expected, found = LocalModel(exported).ask(texts), LocalModel(tmp_path / "1").ask(texts)
     for name, values in expected.items():
@@ -268,7 +268,7 @@ def test_weights_are_written_in_blocks_and_read_as_one(model, exported, tmp_path
 
 
 def test_the_table_says_how_each_level_lies(model, tmp_path):
-    exported = export_model(parts_of_ranker(model), tmp_path / "1")
+    exported = export_model(model.export_parts(), tmp_path / "1")
     lines = exported.table().splitlines()
     assert lines[0].split() == ["level", "nodes", "weights", "full", "form", "MB"]
     assert len(lines) == 2 + model.ranker.depth
@@ -282,11 +282,11 @@ def test_nothing_of_the_users_is_overwritten_but_an_older_export(model, tmp_path
     (mine / "notes.txt").write_text("keep")
     (mine / "saved_model.pb").write_text("of another program")
     with pytest.raises(InputError, match=r"not part of an export of xmc_tf(.|\n)*saved_model\.pb"):
-        export_model(parts_of_ranker(model), mine)
+        export_model(model.export_parts(), mine)
     assert (mine / "notes.txt").read_text() == "keep"
     assert (mine / "saved_model.pb").read_text() == "of another program"
     for k in (2, 3):
-        export_model(parts_of_ranker(model), tmp_path / "1", ExportSettings(only_topk=k))
+        export_model(model.export_parts(), tmp_path / "1", ExportSettings(only_topk=k))
     assert LocalModel(tmp_path / "1").about["k"] == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "mine"]
 
@@ -311,7 +311,7 @@ def test_impossible_settings_are_refused(settings, message):
     [
         (lambda folder: None, "does not exist"),
         (lambda folder: folder.mkdir(), "is not an exported model"),
-        (lambda folder: TextRanker.save(_the_model(), folder), "is a trained model, not an exported one"),
+        (lambda folder: XRLinear.save(_the_model(), folder), "is a trained model, not an exported one"),
         (lambda folder: _broken(folder), "cannot be loaded"),
         (lambda folder: _of_something_else(folder), "is a SavedModel of another program"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from tests.linear.command_data import run_train, write_corpus
 from tests.serving.cases import documents
 from xmc_tf.data import load_features
-from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.serving.local import LocalModel
 
 
@@ -46,8 +46,8 @@ _FORKS = """
 import os, sys
 import numpy as np
 from xmc_tf.data import load_features
-from xmc_tf.linear.text_ranker import TextRanker
-model, X = TextRanker.load(sys.argv[1]), load_features([sys.argv[2]])
+from xmc_tf.models.xr_linear import XRLinear
+model, X = XRLinear.load(sys.argv[1]), load_features([sys.argv[2]])
 before = model.predict(X, threads=2)
 assert "tensorflow" not in sys.modules
 for _ in range(3):
@@ -77,6 +77,6 @@ def test_rankers_that_are_given_features_work_in_forks(corpus):
 
 def test_they_work_in_forks_of_a_process_with_tensorflow_too(corpus, model):
     model.best(documents(1, seed=5)[0])
-    ranker, X = TextRanker.load(corpus / "model"), load_features([corpus / "X.npz"])
+    ranker, X = XRLinear.load(corpus / "model"), load_features([corpus / "X.npz"])
     before = ranker.predict(X)
     assert np.array_equal(in_fork(lambda: ranker.predict(X).data), before.data)

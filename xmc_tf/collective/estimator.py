@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import tensorflow as tf
 import tf_keras
 
+from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training, tables_of
+from xmc_tf.collective.meters.traffic import TrafficSummaries
 from xmc_tf.collective.saved_model import Signature, export_saved_model
-from xmc_tf.collective.traffic import TrafficSummaries
-from xmc_tf.collective.training_state import has_checkpoint, load_training, save_training, tables_of
 from xmc_tf.common.errors import InputError
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from types import ModuleType
 
 import tensorflow as tf
 
-from xmc_tf.collective.stalls.graph_marks import marked
-from xmc_tf.collective.stalls.marks import MARKS
+from xmc_tf.collective.meters.graph_marks import marked
+from xmc_tf.ranks.stalls.marks import MARKS
 
 
 def horovod() -> ModuleType:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.table import table_of
+from xmc_tf.collective.tables.table import table_of
 from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.communicator import Communicator
 
 
 def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communicator) -> int:

@@ -21,17 +21,17 @@ import tf_keras
 from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 from tensorflow.python.saved_model.fingerprinting_utils import write_fingerprint
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.partition import even_rows
-from xmc_tf.collective.row_access import get_rows
-from xmc_tf.collective.shard_files import blocks, rows_in_a_block
-from xmc_tf.collective.stand_ins import standing_in
-from xmc_tf.collective.table import ShardedTable
-from xmc_tf.collective.together import together
-from xmc_tf.common.checksums import checksum_of, record_files
+from xmc_tf.collective.checkpoints.shard_files import blocks, rows_in_a_block
+from xmc_tf.collective.tables.row_access import get_rows
+from xmc_tf.collective.tables.stand_ins import standing_in
+from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.export_folder import ABOUT, EXPORT, PLAIN
-from xmc_tf.common.placing import placed_folder
+from xmc_tf.common.folders.checksums import checksum_of, record_files
+from xmc_tf.common.folders.export_folder import ABOUT, EXPORT, PLAIN
+from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.ranks.partition import even_rows
 
 # What is in memory a second time while a shard is written.
 BLOCK_BYTES = 64 << 20
@@ -83,18 +83,20 @@ def export_saved_model(
     folder = Path(folder)
     with placed_folder(folder, EXPORT) if communicator.rank == 0 else nullcontext() as part:
         keys: dict[str, str] = communicator.broadcast(
-            together(communicator, lambda: _save_graph(part, signatures, tables, track) if part is not None else {})
+            run_on_all_ranks(
+                communicator, lambda: _save_graph(part, signatures, tables, track) if part is not None else {}
+            )
         )
         part = Path(communicator.broadcast(str(part)))
         mine = [table for table in tables if table.name in keys]
         sees = communicator.allgather(part.is_dir())
         if sees[communicator.rank]:
-            together(communicator, lambda: _write_own_rows(part, mine, keys))
+            run_on_all_ranks(communicator, lambda: _write_own_rows(part, mine, keys))
         else:
-            together(communicator, lambda: None)
+            run_on_all_ranks(communicator, lambda: None)
         for rank in (rank for rank, it_does in enumerate(sees) if not it_does):
             _stream_rows(part, mine, keys, communicator, rank)
-        together(communicator, lambda: _merge(part) if communicator.rank == 0 else None)
+        run_on_all_ranks(communicator, lambda: _merge(part) if communicator.rank == 0 else None)
     communicator.barrier()
     return folder
 
@@ -233,7 +235,7 @@ def _stream_rows(
                 if arrived:  # on rank 0
                     _write_slice(part, table, keys, low, tf.constant(arrived[rank]))
 
-            together(communicator, write)
+            run_on_all_ranks(communicator, write)
 
 
 def _blocks_of(table: ShardedTable, rank: int) -> list[tuple[int, int]]:

@@ -11,20 +11,21 @@ import tensorflow as tf
 import tf_keras
 
 from xmc_tf.collective import horovod_ops
-from xmc_tf.collective.communicator import Communicator, choose
-from xmc_tf.collective.gradients import Reduction
-from xmc_tf.collective.initial_values import Initializer
-from xmc_tf.collective.keras_embedding import embeddings_shard, models_compile_with
-from xmc_tf.collective.keras_optimizer import CollectiveOptimizer
-from xmc_tf.collective.lookup import Combiner, Ids, lookup
-from xmc_tf.collective.loss_scale import LossScale
-from xmc_tf.collective.optimizers import TableOptimizer
-from xmc_tf.collective.partition import Partition, even_rows
+from xmc_tf.collective.optimizers.gradients import Reduction
+from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
+from xmc_tf.collective.optimizers.loss_scale import LossScale
+from xmc_tf.collective.optimizers.row_wise import TableOptimizer
 from xmc_tf.collective.replicas import check_replicas_equal
-from xmc_tf.collective.stalls.settings import watch_for_stalls
-from xmc_tf.collective.table import ShardedTable, make_table, replicated_here
-from xmc_tf.collective.wire import WireFormat, check_format
+from xmc_tf.collective.tables.initial_values import Initializer
+from xmc_tf.collective.tables.keras_embedding import embeddings_shard, models_compile_with
+from xmc_tf.collective.tables.lookup import Combiner, Ids, lookup
+from xmc_tf.collective.tables.table import ShardedTable, make_table, replicated_here
+from xmc_tf.collective.tables.wire import WireFormat, check_format
 from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.partition import Partition, even_rows
+from xmc_tf.ranks.stalls.settings import watch_for_stalls
 
 if TYPE_CHECKING:
     from xmc_tf.collective.estimator import Estimator
@@ -78,7 +79,7 @@ class CollectiveStrategy:
         stall_timeout: float | None = None,
     ) -> None:
         check_format(wire)
-        self.communicator = choose() if communicator is None else communicator
+        self.communicator = choose_communicator() if communicator is None else communicator
         self.seed = seed
         self.tables: list[ShardedTable] = []
         self._wires: dict[ShardedTable, WireFormat] = {}

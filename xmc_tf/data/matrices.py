@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, issparse
 
-from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files import existing_file
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.regular import existing_file
 from xmc_tf.data.looking import ALONE, Looks
-from xmc_tf.data.npz import is_npy, is_npz, read_npy, read_npz
-from xmc_tf.data.npz_write import write_npz
+from xmc_tf.data.npz.reading import is_npy, is_npz, read_npy, read_npz
+from xmc_tf.data.npz.writing import write_npz
 from xmc_tf.data.structure import check_finite, check_indices, check_pointers
 
 _LOG = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import overload
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files import existing_file
+from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.tabular import refuse_table
 

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folder_kinds import FolderKind
-from xmc_tf.common.headers import read_header
+from xmc_tf.common.files.headers import read_header
+from xmc_tf.common.folders.kinds import FolderKind
 
 _FORMAT = "xmc_tf.data.TokenStore"
 _VERSION = 1

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.placing import placed_folder
+from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data.token_files import TOKENS, TokenWriter, open_files
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as smat
 
-from xmc_tf.common import cli
-from xmc_tf.common.invocation import as_called
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.demo import screen
 from xmc_tf.demo.corpus import PACKAGES, build, is_built
 from xmc_tf.demo.encoder import make_tiny, pretrained_folder
 from xmc_tf.metrics import format_table, measure, percent
 from xmc_tf.metrics.files import load_prediction
-from xmc_tf.pipeline import XTransformer
+from xmc_tf.models.xtransformer import XTransformer
 
 _KS = (1, 3, 5)
 _SHOWN = 6

@@ -15,9 +15,9 @@ import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folder_kinds import FolderKind
-from xmc_tf.common.json_files import read_json
-from xmc_tf.common.placing import placed_folder
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.folders.kinds import FolderKind
+from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import save_matrix
 from xmc_tf.demo.copies import originals

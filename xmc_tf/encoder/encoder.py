@@ -12,9 +12,9 @@ import transformers
 from safetensors import SafetensorError
 from transformers import AutoConfig
 
-from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.forks import check_not_forked
+from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.process.forks import check_not_forked
 from xmc_tf.encoder import pooling as poolings
 from xmc_tf.encoder.architectures import Architecture, architecture_of
 from xmc_tf.encoder.sources import Source, quiet_transformers

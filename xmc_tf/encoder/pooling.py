@@ -6,7 +6,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.json_files import parse_json
+from xmc_tf.common.files.json_files import parse_json
 
 POOLINGS = ("mean", "cls", "pooler", "max", "last", "last_tanh")  # the last one is PECOS's for XLNet
 OWN_FILE = "pooling.json"

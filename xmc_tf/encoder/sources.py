@@ -12,10 +12,10 @@ from huggingface_hub.errors import HFValidationError
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
-from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files import open_regular
-from xmc_tf.common.json_files import read_json
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.files.regular import open_regular
+from xmc_tf.common.folders.checksums import verified
 from xmc_tf.encoder.torch_weights import INDEX, listed_files, torch_files
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")

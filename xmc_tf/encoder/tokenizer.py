@@ -11,8 +11,8 @@ import numpy as np
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.folders.checksums import verified
 from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
 from xmc_tf.encoder.sources import WEIGHT_ENDINGS, Source, quiet_transformers
 from xmc_tf.encoder.tokenizer_kind import inferred_type, note_defaults

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.json_files import read_json
+from xmc_tf.common.files.json_files import read_json
 
 _LOG = logging.getLogger(__name__)
 _LARGEST = 1 << 24  # bytes of a configuration

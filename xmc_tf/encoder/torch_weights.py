@@ -8,9 +8,9 @@ import numpy as np
 from transformers.modeling_tf_pytorch_utils import load_pytorch_state_dict_in_tf2_model
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.json_files import read_json
-from xmc_tf.data.torch_file import TorchFile
-from xmc_tf.data.torch_pickle import Tensor
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.data.torch.file import TorchFile
+from xmc_tf.data.torch.pickle import Tensor
 
 INDEX = "pytorch_model.bin.index.json"
 

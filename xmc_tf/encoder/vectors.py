@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.forks import check_not_forked
+from xmc_tf.common.process.forks import check_not_forked
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.tokens import TokenStore
 from xmc_tf.encoder.encoder import Encoder

@@ -1,6 +1,6 @@
 """TF-IDF: one TensorFlow graph that serves training and the SavedModel."""
 
-from xmc_tf.common.quiet import muted_stderr
+from xmc_tf.common.process.quiet import muted_stderr
 
 with muted_stderr():  # the first import in a process decides what is seen of it
     import tensorflow  # noqa: F401

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.together import together
-from xmc_tf.common.wire_format import register
+from xmc_tf.common.wire.format import register
 from xmc_tf.features.counts import Counted
 from xmc_tf.features.vocabulary import Vocabulary, best, lines_of, nothing_left, vocabulary_of
 from xmc_tf.params import TfidfParams
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 
 @register
@@ -68,7 +68,7 @@ def choose_over_ranks(
             raise nothing_left(sum(n for n, _ in seen), max(most for _, most in seen), nr_documents, params)
         return chosen
 
-    chosen = together(communicator, select)
+    chosen = run_on_all_ranks(communicator, select)
     wanted = None if chosen is None else [chosen.keys[chosen.first == rank] for rank in range(communicator.size)]
     named = communicator.gather(_names(counted, communicator.scatter(wanted)))
     if chosen is None:

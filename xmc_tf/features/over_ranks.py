@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.joint_files import remove_together
-from xmc_tf.collective.partition import balanced
-from xmc_tf.collective.stacking import stack_rows
-from xmc_tf.collective.together import together
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import save_matrix
-from xmc_tf.data.stored import open_matrix
+from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.features import store
 from xmc_tf.features.batches import text_range
 from xmc_tf.features.merging import choose_over_ranks
 from xmc_tf.features.tfidf import Tfidf, count_ngrams
 from xmc_tf.params import TfidfParams
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.joint_files import remove_together
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.ranks.partition import balanced
+from xmc_tf.ranks.stacking import stack_rows
 
 if TYPE_CHECKING:
     from xmc_tf.data import TextFile
@@ -41,7 +41,7 @@ def vectorize_over_ranks(
     """Fits a TF-IDF to texts and weighs them; all ranks call it together.
 
     Example:
-        >>> X = vectorize_over_ranks(choose(), texts, TfidfParams(), work / "features", work / "X.npz")
+        >>> X = vectorize_over_ranks(choose_communicator(), texts, TfidfParams(), work / "features", work / "X.npz")
 
     Args:
         communicator: the ranks.
@@ -65,7 +65,7 @@ def vectorize_over_ranks(
         _fit(communicator, texts, bounds, params, folder, threads)
     if not communicator.broadcast(target.exists()):
         _transform(communicator, texts, bounds, folder, target, threads)
-    return together(communicator, lambda: csr_matrix(open_matrix(target)))
+    return run_on_all_ranks(communicator, lambda: csr_matrix(open_matrix(target)))
 
 
 def _fit(
@@ -79,14 +79,14 @@ def _fit(
     first = communicator.rank == 0
     mine = text_range(texts, *bounds)
     with Progress("TF-IDF: counting words", len(mine), "documents", 2.0 if first else float("inf")) as progress:
-        counter = together(communicator, lambda: count_ngrams(mine, params, threads, progress))
+        counter = run_on_all_ranks(communicator, lambda: count_ngrams(mine, params, threads, progress))
     vocabulary = choose_over_ranks(communicator, counter.counted(), len(texts), params)
 
     def save() -> None:
         if vocabulary is not None:
             store.save(folder, params, vocabulary, len(texts))
 
-    together(communicator, save)
+    run_on_all_ranks(communicator, save)
 
 
 def _transform(
@@ -108,9 +108,9 @@ def _transform(
                 rows = tfidf.transform(text_range(texts, a, b), threads, quiet=communicator.rank != 0)
                 save_matrix(piece, rows)
 
-    together(communicator, weigh)
+    run_on_all_ranks(communicator, weigh)
     if len(mine := [piece for *_, piece in pieces]) == communicator.size == 1:
-        together(communicator, lambda: mine[0].replace(target))
+        run_on_all_ranks(communicator, lambda: mine[0].replace(target))
     else:
         stack_rows(communicator, mine, target)
     # Those of other ranks of an interrupted run too.

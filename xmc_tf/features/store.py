@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folder_kinds import FolderKind
-from xmc_tf.common.headers import read_header
-from xmc_tf.common.placing import placed_folder
+from xmc_tf.common.files.headers import read_header
+from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.folders.kinds import FolderKind
+from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
 

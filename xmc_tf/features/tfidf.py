@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.sparse import csr_matrix
 
-from xmc_tf.common.forks import check_not_forked
+from xmc_tf.common.process.forks import check_not_forked
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import store
 from xmc_tf.features.batches import TextRange, in_order, text_batches

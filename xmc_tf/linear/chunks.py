@@ -3,18 +3,16 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.linear.kernels.layout import FREE, Chunks, fill, measure, padded
-
-if TYPE_CHECKING:
-    from xmc_tf.linear.xlinear import Level
+from xmc_tf.linear.level import Level
 
 
-def build_chunks(levels: Sequence["Level"], nr_sparse: int, nr_dense: int, threads: int = 1) -> Chunks:
+def build_chunks(levels: Sequence[Level], nr_sparse: int, nr_dense: int, threads: int = 1) -> Chunks:
     """Arranges the weights of all levels for search.
 
     Args:
@@ -68,12 +66,12 @@ def build_chunks(levels: Sequence["Level"], nr_sparse: int, nr_dense: int, threa
     )  # fmt: skip
 
 
-def _arrays(level: "Level") -> tuple[Any, ...]:
+def _arrays(level: Level) -> tuple[Any, ...]:
     w = level.weights
     return kernel_view(w.indptr, np.int64), kernel_view(w.indices, np.int32), kernel_view(w.data, np.float32)
 
 
-def _children(level: "Level") -> tuple[Any, ...]:
+def _children(level: Level) -> tuple[Any, ...]:
     return kernel_view(level.clusters.indptr, np.int64), kernel_view(level.clusters.indices, np.int32)
 
 

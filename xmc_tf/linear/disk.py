@@ -7,20 +7,20 @@ ranker/<level>.model/           param.json, W.npz (features + bias row × nodes)
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_matrix
 
-from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folder_kinds import FolderKind
-from xmc_tf.common.json_files import read_json
-from xmc_tf.common.placing import placed_folder
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.folders.kinds import FolderKind
+from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data.matrices import load_matrix, save_matrix
-from xmc_tf.linear.xlinear import Level, XLinear
+from xmc_tf.linear.level import Level
 from xmc_tf.params import LinearLevelPredParams
 
 _CLASS = "pecos.xmc.base###MLModel"
@@ -42,11 +42,11 @@ XLINEAR = FolderKind(
 )
 
 
-def save_xlinear(model: XLinear, folder: str | Path) -> None:
-    """Writes the model's folder completely or not at all; an older model there is replaced, other files stay."""
+def save_levels(levels: Sequence[Level], folder: str | Path) -> None:
+    """Write a folder of rankers, completely or not at all; older rankers there are replaced, other files stay."""
     with placed_folder(folder, XLINEAR) as part:
-        write_parameters(model, part)
-        for t, level in enumerate(model.levels):
+        write_parameters(levels, part)
+        for t, level in enumerate(levels):
             save_matrix(level_folder(part, t) / "W.npz", level.weights)
 
 
@@ -55,25 +55,25 @@ def level_folder(folder: Path, t: int) -> Path:
     return folder / "ranker" / f"{t}.model"
 
 
-def write_parameters(model: XLinear, folder: Path) -> None:
-    """Writes all of a model but its weights."""
+def write_parameters(levels: Sequence[Level], folder: Path) -> None:
+    """Write everything except the weights."""
     _write(folder / "param.json", {"__meta__": {"class_fullname": _MODEL_CLASS}})
-    last = model.levels[-1].clusters
+    last = levels[-1].clusters
     _write(folder / "ranker" / "param.json", {
         "__meta__": {"class_fullname": "pecos.xmc.base###HierarchicalMLModel"},
         "model": "HierarchicalMLModel",
-        "depth": model.depth,
-        "nr_features": model.nr_features,
+        "depth": len(levels),
+        "nr_features": levels[0].nr_features,
         "nr_codes": int(last.shape[1]),
         "nr_labels": int(last.shape[0]),
     })  # fmt: skip
-    for t, level in enumerate(model.levels):
+    for t, level in enumerate(levels):
         here = level_folder(folder, t)
         _write(here / "param.json", {
             "__meta__": {"class_fullname": _CLASS},
             "model": "MLModel",
             "nr_labels": int(level.clusters.shape[0]),
-            "nr_features": model.nr_features,
+            "nr_features": level.nr_features,
             "nr_codes": int(level.clusters.shape[1]),
             "bias": float(level.bias),
             "pred_kwargs": level.pred_params.to_json(),
@@ -81,14 +81,14 @@ def write_parameters(model: XLinear, folder: Path) -> None:
         save_matrix(here / "C.npz", level.clusters.astype(np.float32))
 
 
-def load_xlinear(folder: str | Path, nr_dense: int = 0) -> XLinear:
-    """Reads a model's folder; weights stay memory-mapped where the file allows it."""
+def load_levels(folder: str | Path) -> list[Level]:
+    """Read a folder of rankers, at least one level; weights stay memory-mapped where the file allows it."""
     folder = Path(folder)
     with verified(folder, archives=(folder / "ranker").glob("*.model/[WC].npz")):
-        return _load(folder, nr_dense)
+        return _load(folder)
 
 
-def _load(folder: Path, nr_dense: int) -> XLinear:
+def _load(folder: Path) -> list[Level]:
     chain = _read(folder / "ranker" / "param.json", folder)
     depth = _whole_number(chain, "depth", folder / "ranker" / "param.json")
     nr_features = _whole_number(chain, "nr_features", folder / "ranker" / "param.json")
@@ -112,7 +112,7 @@ def _load(folder: Path, nr_dense: int) -> XLinear:
         levels.append(Level(weights, clusters, bias, _pred_params(param, here / "param.json")))
     if not levels:
         raise InputError(f"{folder}: the model has no levels", fix="train it again")
-    return XLinear(levels, nr_features - nr_dense, nr_dense)
+    return levels
 
 
 def _csc(path: Path, shape: tuple[int, int]) -> csc_matrix:

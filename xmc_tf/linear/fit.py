@@ -16,11 +16,12 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import Features, check_pair
 from xmc_tf.linear.kernels.emit import Columns
+from xmc_tf.linear.level import Level
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.problems import LevelProblem
 from xmc_tf.linear.tasks import Instances, level_tasks, solve_task, task_labels
-from xmc_tf.linear.wide_threads import solve_by_threads
-from xmc_tf.linear.xlinear import Level, XLinear
+from xmc_tf.linear.wide.threads import solve_by_threads
+from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.params import LinearLevelPredParams, RankerParams, RankerPredParams, per_level
 
 

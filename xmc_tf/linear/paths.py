@@ -1,16 +1,14 @@
 """The paths from the root to chosen labels, in the form that scoring walks them."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.linear.kernels.layout import Chunks
-
-if TYPE_CHECKING:
-    from xmc_tf.linear.xlinear import Level
+from xmc_tf.linear.level import Level
 
 
 class Paths(NamedTuple):
@@ -31,7 +29,7 @@ class Paths(NamedTuple):
     parent: np.ndarray
 
 
-def selected_paths(levels: Sequence["Level"], chunks: Chunks, selected: csr_matrix) -> Paths:
+def selected_paths(levels: Sequence[Level], chunks: Chunks, selected: csr_matrix) -> Paths:
     """Collects the ancestors of the selected labels of every query, each node once."""
     nr_queries = selected.shape[0]
     query = np.repeat(np.arange(nr_queries), np.diff(selected.indptr))
@@ -71,7 +69,7 @@ def selected_paths(levels: Sequence["Level"], chunks: Chunks, selected: csr_matr
     return Paths(indptr, *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _places(level: "Level") -> tuple[np.ndarray, np.ndarray]:
+def _places(level: Level) -> tuple[np.ndarray, np.ndarray]:
     """Of each node of a level: its parent, and its position among its siblings; -1 for one outside the tree."""
     clusters = level.clusters
     parent = np.full(clusters.shape[0], -1, np.int64)

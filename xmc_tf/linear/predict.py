@@ -8,14 +8,14 @@ from typing import Any
 
 from scipy.sparse import csr_matrix, vstack
 
-from xmc_tf.common import cli
-from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.invocation import as_called
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
-from xmc_tf.common.outputs import refuse_output
-from xmc_tf.common.terminal import printable
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.invocation import as_called
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import (
     Features,
     TextFile,
@@ -29,8 +29,8 @@ from xmc_tf.data import (
     prediction_path,
     save_matrix,
 )
-from xmc_tf.linear.text_ranker import TextRanker
 from xmc_tf.metrics import precision_and_recall
+from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_answers, add_layout, add_only_labels, add_verbosity
 
 _LOG = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "-y": arguments.label_path, "-so": arguments.selected_output,
     }  # fmt: skip
     refuse_output("-o", arguments.save_pred_path, inputs)
-    model = TextRanker.load(arguments.model_folder)
+    model = XRLinear.load(arguments.model_folder)
     if arguments.only_labels:
         nr_labels = model.ranker.nr_labels
         model.ranker.set_output_constraint(load_label_choice(arguments.only_labels, model.names, nr_labels))
@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(precision_and_recall(predicted, Y.tocsr(), arguments.layout))
 
 
-def _documents(arguments: argparse.Namespace, model: TextRanker) -> Any:
+def _documents(arguments: argparse.Namespace, model: XRLinear) -> Any:
     if arguments.query:
         return arguments.query
     if arguments.text_path:
@@ -135,7 +135,7 @@ def _documents(arguments: argparse.Namespace, model: TextRanker) -> Any:
     return X
 
 
-def _predict(arguments: argparse.Namespace, model: TextRanker, documents: Any) -> csr_matrix:
+def _predict(arguments: argparse.Namespace, model: XRLinear, documents: Any) -> csr_matrix:
     """Predict in chunks, so that memory does not grow with the number of documents."""
     selected = None
     if arguments.selected_output:
@@ -161,7 +161,7 @@ def _predict(arguments: argparse.Namespace, model: TextRanker, documents: Any) -
     return parts[0] if len(parts) == 1 else vstack(parts, format="csr")
 
 
-def _features(model: TextRanker, documents: Any, begin: int, end: int, threads: int) -> Features:
+def _features(model: XRLinear, documents: Any, begin: int, end: int, threads: int) -> Features:
     if isinstance(documents, Features):
         whole = begin == 0 and end == documents.nr_rows
         return documents if whole else documents.rows(slice(begin, end))
@@ -172,7 +172,7 @@ def _features(model: TextRanker, documents: Any, begin: int, end: int, threads: 
     return as_features(model.tfidf.transform(documents, threads=threads))
 
 
-def _give(arguments: argparse.Namespace, model: TextRanker, predicted: csr_matrix) -> None:
+def _give(arguments: argparse.Namespace, model: XRLinear, predicted: csr_matrix) -> None:
     path = arguments.save_pred_path
     if path is None:
         if arguments.label_path is None:
@@ -194,7 +194,7 @@ def _give(arguments: argparse.Namespace, model: TextRanker, predicted: csr_matri
         _LOG.info("predictions: %s", path)
 
 
-def _lines(model: TextRanker, predicted: csr_matrix) -> Iterator[list[tuple[str, float]]]:
+def _lines(model: XRLinear, predicted: csr_matrix) -> Iterator[list[tuple[str, float]]]:
     for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True):
         labels, scores = predicted.indices[a:b], predicted.data[a:b]
         yield [

@@ -2,15 +2,12 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csc_matrix, hstack
 
 from xmc_tf.common.errors import InputError
-
-if TYPE_CHECKING:
-    from xmc_tf.linear.xlinear import Level, XLinear
+from xmc_tf.linear.level import Level
 
 
 def checked_labels(labels: Iterable[int], nr_labels: int) -> np.ndarray:
@@ -38,7 +35,7 @@ def checked_labels(labels: Iterable[int], nr_labels: int) -> np.ndarray:
     return np.unique(given).astype(np.int64)
 
 
-def restricted(levels: Sequence["Level"], labels: np.ndarray) -> list["Level"]:
+def restricted(levels: Sequence[Level], labels: np.ndarray) -> list[Level]:
     """Return the levels with only the nodes that lead to ``labels``; the numbers of nodes and labels stay.
 
     The weights are shared with the given levels.
@@ -57,17 +54,17 @@ def restricted(levels: Sequence["Level"], labels: np.ndarray) -> list["Level"]:
     return out
 
 
-def sub_model(model: "XLinear", level: int, node: int) -> tuple["XLinear", np.ndarray]:
-    """Return the model of the sub-tree below a node, and the label that each of its labels is in ``model``."""
-    nodes_above = model.levels[level].clusters.shape[1] if 0 <= level < model.depth else 0
+def sub_model(levels: Sequence[Level], level: int, node: int) -> tuple[list[Level], np.ndarray]:
+    """Return the levels of the sub-tree below a node, and the label of ``levels`` that each of its labels is."""
+    nodes_above = levels[level].clusters.shape[1] if 0 <= level < len(levels) else 0
     if not 0 <= node < nodes_above:
         raise InputError(
             f"level {level} of the model has no node {node} above it",
-            expected=f"a level from 0 to {model.depth - 1}, and a number of one of its parents"
+            expected=f"a level from 0 to {len(levels) - 1}, and a number of one of its parents"
             + (f", from 0 to {nodes_above - 1:,}" if nodes_above else ""),
         )
     parents, out = np.array([node]), []
-    for whole in model.levels[level:]:
+    for whole in levels[level:]:
         block = whole.clusters[:, parents]
         children = np.unique(block.indices)
         if not len(children):
@@ -76,39 +73,40 @@ def sub_model(model: "XLinear", level: int, node: int) -> tuple["XLinear", np.nd
         clusters = csc_matrix((block.data, rows, block.indptr), shape=(len(children), len(parents)))
         out.append(dataclasses.replace(whole, weights=csc_matrix(whole.weights[:, children]), clusters=clusters))
         parents = children
-    return type(model)(out, model.nr_sparse, model.nr_dense), parents
+    return out, parents
 
 
-def split_at(model: "XLinear", level: int) -> tuple["XLinear", list[tuple["XLinear", np.ndarray]]]:
-    """Return the model above ``level``, and for each of its nodes the model below it with that model's labels."""
-    if not 0 < level < model.depth:
+def split_at(levels: Sequence[Level], level: int) -> tuple[list[Level], list[tuple[list[Level], np.ndarray]]]:
+    """Return the levels above ``level``, and for each node there the levels below it with their labels."""
+    if not 0 < level < len(levels):
         raise InputError(
             f"the model cannot be split at level {level}",
-            expected=f"a level from 1 to {model.depth - 1}: both parts need a level",
+            expected=f"a level from 1 to {len(levels) - 1}: both parts need a level",
             received=str(level),
         )
-    top = type(model)(list(model.levels[:level]), model.nr_sparse, model.nr_dense)
-    return top, [sub_model(model, level, node) for node in range(model.levels[level].clusters.shape[1])]
+    return list(levels[:level]), [sub_model(levels, level, node) for node in range(levels[level].clusters.shape[1])]
 
 
-def joined(top: "XLinear", children: Sequence[tuple["XLinear", np.ndarray]]) -> "XLinear":
-    """Return the model whose node ``i`` above the labels of ``children[i]`` is label ``i`` of ``top``.
+def joined(top: Sequence[Level], children: Sequence[tuple[Sequence[Level], np.ndarray]]) -> list[Level]:
+    """Return the levels in which node ``i`` above the labels of ``children[i]`` is label ``i`` of ``top``.
 
     The opposite of :func:`split_at`. Biases and prediction parameters are those of ``top`` and of the first child.
     """
-    if len(children) != top.nr_labels:
+    nr_nodes = top[-1].clusters.shape[0]
+    if len(children) != nr_nodes:
         raise InputError(
             "the sub-models do not fit the model above them",
-            expected=f"{top.nr_labels:,}, one for each of its labels",
+            expected=f"{nr_nodes:,}, one for each of its labels",
             received=f"{len(children):,}",
         )
-    models, labels = [child for child, _ in children], [np.asarray(own, np.int64) for _, own in children]
-    for number, (child, own) in enumerate(zip(models, labels, strict=True)):
-        found = (child.depth, child.nr_features, len(own))
-        if found != (models[0].depth, top.nr_features, child.nr_labels):
+    parts, labels = [levels for levels, _ in children], [np.asarray(own, np.int64) for _, own in children]
+    depth, nr_features = len(parts[0]), top[0].nr_features
+    for number, (levels, own) in enumerate(zip(parts, labels, strict=True)):
+        found, nr_labels = (len(levels), levels[0].nr_features, len(own)), levels[-1].clusters.shape[0]
+        if found != (depth, nr_features, nr_labels):
             raise InputError(
                 f"sub-model {number} does not fit the others",
-                expected=f"{models[0].depth} levels, {top.nr_features:,} features, {child.nr_labels:,} label numbers",
+                expected=f"{depth} levels, {nr_features:,} features, {nr_labels:,} label numbers",
                 received=f"{found[0]} levels, {found[1]:,} features, {found[2]:,} label numbers",
             )
     order = np.concatenate(labels)
@@ -117,16 +115,16 @@ def joined(top: "XLinear", children: Sequence[tuple["XLinear", np.ndarray]]) -> 
             "the label numbers of the sub-models are incomplete",
             expected=f"each number from 0 to {len(order) - 1:,} once",
         )
-    levels = list(top.levels)
-    for t, first in enumerate(models[0].levels):
-        parts = [child.levels[t] for child in models]
-        weights = csc_matrix(hstack([part.weights for part in parts], format="csc"))
-        clusters = _side_by_side([part.clusters for part in parts])
-        if t == models[0].depth - 1:
+    out = list(top)
+    for t, first in enumerate(parts[0]):
+        these = [levels[t] for levels in parts]
+        weights = csc_matrix(hstack([one.weights for one in these], format="csc"))
+        clusters = _side_by_side([one.clusters for one in these])
+        if t == depth - 1:
             weights = csc_matrix(weights[:, np.argsort(order)])
             clusters = csc_matrix((clusters.data, order[clusters.indices], clusters.indptr), shape=clusters.shape)
-        levels.append(dataclasses.replace(first, weights=weights, clusters=clusters))
-    return type(top)(levels, top.nr_sparse, top.nr_dense)
+        out.append(dataclasses.replace(first, weights=weights, clusters=clusters))
+    return out
 
 
 def _side_by_side(clusters: Sequence[csc_matrix]) -> csc_matrix:

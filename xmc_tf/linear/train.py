@@ -6,17 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xmc_tf.collective.claiming import claimed_by_all
-from xmc_tf.collective.communicator import Communicator, choose
-from xmc_tf.collective.shared_looks import LooksOverRanks
-from xmc_tf.collective.solo import Solo
-from xmc_tf.common import cli
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.invocation import as_called
+from xmc_tf.common.files.outputs import refuse_model_folder, refuse_work_folder
 from xmc_tf.common.numbers import whole
-from xmc_tf.common.outputs import refuse_model_folder, refuse_work_folder
-from xmc_tf.common.resuming import finished, nothing_to_resume, resume_hint, resumes_from
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.invocation import as_called
+from xmc_tf.common.process.resuming import finished, nothing_to_resume, resume_hint, resumes_from
 from xmc_tf.data import (
     Features,
     TextFile,
@@ -27,13 +23,13 @@ from xmc_tf.data import (
     load_names,
 )
 from xmc_tf.data.looking import ALONE, Looks
-from xmc_tf.linear.distributed.command import train_command_over_ranks
 from xmc_tf.linear.distributed.inputs import check_same_inputs
 from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.work_folder import remove_discarded, work_path
-from xmc_tf.linear.given import Asked, Given, in_order, make_tree, relevance, user_negatives, vectorized
-from xmc_tf.linear.model_folder import MODEL
-from xmc_tf.linear.text_ranker import TextRanker
+from xmc_tf.models.folder import MODEL
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.models.xr_linear_inputs import Asked, Given, in_order, make_tree, relevance, user_negatives, vectorized
+from xmc_tf.models.xr_linear_over_ranks import train_command_over_ranks
 from xmc_tf.params import (
     HierarchicalKMeansParams,
     LinearLevelParams,
@@ -49,6 +45,11 @@ from xmc_tf.params import (
     load_blocks,
     warn_without_effect,
 )
+from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.ranks.claiming import claimed_by_all
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.shared_scan import LooksOverRanks
+from xmc_tf.ranks.solo import Solo
 from xmc_tf.tree import label_embedding
 
 _LOG = logging.getLogger(__name__)
@@ -201,7 +202,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.generate_params_skeleton:
         print(linear_skeleton())
         return
-    communicator = choose()
+    communicator = choose_communicator()
     if communicator.rank == 0:
         cli.set_verbosity(arguments.verbose_level)
         warn_without_effect(arguments, "linear.train")
@@ -265,7 +266,7 @@ def _train_here(folder: Path, given: Given) -> None:
         return as_features(label_embedding(method, features, Y, threads=arguments.threads))
 
     tree = make_tree(Solo(), given, embed, given.tree_params.threads)
-    model = TextRanker.train(
+    model = XRLinear.train(
         X, Y, tree, params=given.params, pred_params=given.pred_params, names=given.names, tfidf=tfidf,
         R=R,
         user_negatives=in_order(negatives, tree, arguments.usn_match_path),

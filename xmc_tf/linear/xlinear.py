@@ -9,45 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csc_matrix, csr_matrix, spmatrix
+from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data.features import Features
 from xmc_tf.linear.chunks import build_chunks
+from xmc_tf.linear.disk import load_levels, save_levels
 from xmc_tf.linear.kernels.layout import Chunks
 from xmc_tf.linear.kernels.search import score_paths, search
+from xmc_tf.linear.level import Level
 from xmc_tf.linear.paths import selected_paths
 from xmc_tf.linear.postprocess import post_processor_code
 from xmc_tf.linear.sub_models import checked_labels, joined, restricted, split_at, sub_model
-from xmc_tf.params import LinearLevelPredParams
 
 _LOG = logging.getLogger(__name__)
 _BLOCK = 8192  # queries that go through a level together
 _BLOCK_NODES = 1 << 20  # and at most so many nodes in their beams
 _NO_CODES = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-
-
-@dataclass(frozen=True, eq=False)
-class Level:
-    """One level of rankers.
-
-    Args:
-        weights: (features, then the bias if there is one) × nodes, CSC.
-        clusters: nodes × parents, CSC.
-        bias: value of the constant feature, 0 for none.
-        pred_params: how it predicts where the caller does not say.
-    """
-
-    weights: csc_matrix
-    clusters: csc_matrix
-    bias: float
-    pred_params: LinearLevelPredParams
-
-    def __repr__(self) -> str:
-        nodes, parents = self.clusters.shape
-        return f"Level({nodes:,} nodes of {parents:,} parents, {self.weights.nnz:,} weights)"
 
 
 @dataclass(eq=False)
@@ -164,19 +144,25 @@ class XLinear:
         Returns:
             The model, and the label that each of its labels is in this model.
         """
-        return sub_model(self, level, node)
+        levels, labels = sub_model(self.levels, level, node)
+        return self._with_levels(levels), labels
 
     def split_at(self, level: int) -> tuple["XLinear", list[tuple["XLinear", np.ndarray]]]:
         """Return the model above a level, and the sub-models below, each with the labels that its labels are here.
 
         PECOS calls it ``split_model_at_depth``.
         """
-        return split_at(self, level)
+        top, below = split_at(self.levels, level)
+        return self._with_levels(top), [(self._with_levels(levels), labels) for levels, labels in below]
 
     @staticmethod
     def joined(top: "XLinear", children: Sequence[tuple["XLinear", np.ndarray]]) -> "XLinear":
         """Return the model that :meth:`split_at` would split into these parts; PECOS's ``reconstruct_model``."""
-        return joined(top, children)
+        return top._with_levels(joined(top.levels, [(child.levels, labels) for child, labels in children]))
+
+    def _with_levels(self, levels: list[Level]) -> "XLinear":
+        """Return a model of other levels on the same features."""
+        return type(self)(levels, self.nr_sparse, self.nr_dense)
 
     def predict(
         self,
@@ -265,9 +251,7 @@ class XLinear:
 
     def save(self, folder: str | Path) -> None:
         """Writes the model as PECOS's XLinear folder."""
-        from xmc_tf.linear.disk import save_xlinear
-
-        save_xlinear(self, folder)
+        save_levels(self.levels, folder)
 
     @classmethod
     def load(cls, folder: str | Path, nr_dense: int = 0) -> "XLinear":
@@ -277,9 +261,8 @@ class XLinear:
             folder: holds ``param.json`` and ``ranker/``.
             nr_dense: how many of the features, the last ones, are dense; what is not told comes with the queries.
         """
-        from xmc_tf.linear.disk import load_xlinear
-
-        return load_xlinear(folder, nr_dense)
+        levels = load_levels(folder)
+        return cls(levels, levels[0].nr_features - nr_dense, nr_dense)
 
     def _posts(self, override: str | None) -> np.ndarray:
         names: Sequence[str] = [override or level.pred_params.post_processor for level in self.levels]

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 from scipy.sparse import csc_matrix, csr_matrix
 
-from xmc_tf.collective.initial_values import first_values
-from xmc_tf.collective.lookup import lookup
-from xmc_tf.collective.row_access import set_rows
+from xmc_tf.collective.tables.initial_values import first_values
+from xmc_tf.collective.tables.lookup import lookup
+from xmc_tf.collective.tables.row_access import set_rows
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.linear import train_rankers

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.collective.training_state import has_checkpoint, load_training, save_training
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.common.progress import Progress
-from xmc_tf.common.resuming import resumes_from
 from xmc_tf.data import TokenStore
-from xmc_tf.matcher.batches import Batch, TrainingBatches
-from xmc_tf.matcher.candidates import CandidateSampler, EveryNode
+from xmc_tf.matcher.candidates.batches import Batch, TrainingBatches
+from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.losses import head_loss
 from xmc_tf.matcher.optimizer import make_optimizer

@@ -6,17 +6,17 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.every_row import EveryRow
-from xmc_tf.collective.initial_values import Initializer
-from xmc_tf.collective.pairs import PairScorer
-from xmc_tf.collective.partition import Partition, balanced
-from xmc_tf.collective.routes import choose_route
-from xmc_tf.collective.row_access import get_rows
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.collective.table import make_table
+from xmc_tf.collective.tables.every_row import EveryRow
+from xmc_tf.collective.tables.initial_values import Initializer
+from xmc_tf.collective.tables.pairs import PairScorer
+from xmc_tf.collective.tables.routes import choose_route
+from xmc_tf.collective.tables.row_access import get_rows
+from xmc_tf.collective.tables.table import make_table
 from xmc_tf.matcher.losses import HeadLoss
 from xmc_tf.params import MatcherParams
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.partition import Partition, balanced
 
 logger = logging.getLogger(__name__)
 

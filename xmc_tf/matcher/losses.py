@@ -13,7 +13,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.params.choices import LOSSES
 
 if TYPE_CHECKING:
-    from xmc_tf.collective.pairs import PairLoss
+    from xmc_tf.collective.tables.pairs import PairLoss
 
 MARGIN = 1.0
 

@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 from scipy.sparse import csr_matrix, spmatrix
 
-from xmc_tf.collective.checkpoint import load_tables, save_tables
+from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.json_files import parse_json
+from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.data import TokenStore
 from xmc_tf.matcher.fine_tune import LevelResult
 from xmc_tf.matcher.head import LabelHead

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras
 
-from xmc_tf.collective.keras_optimizer import CollectiveOptimizer
-from xmc_tf.collective.optimizers import RowAdam
+from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
+from xmc_tf.collective.optimizers.row_wise import RowAdam
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.matcher.schedules import Schedule
 from xmc_tf.params import MatcherParams

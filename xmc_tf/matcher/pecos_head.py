@@ -7,8 +7,8 @@ import numpy as np
 
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.torch_file import TorchFile
-from xmc_tf.data.torch_pickle import Holder, Tensor
+from xmc_tf.data.torch.file import TorchFile
+from xmc_tf.data.torch.pickle import Holder, Tensor
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.matcher import Matcher
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.row_access import get_rows
+from xmc_tf.collective.tables.row_access import get_rows
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.linear.kernels.postprocess import neutral
 from xmc_tf.linear.postprocess import post_processor_code
 from xmc_tf.matcher.beam_kernels import best_children, count_children
 from xmc_tf.matcher.head import LabelHead
+from xmc_tf.ranks.communicator import Communicator
 
 _ROWS_AT_ONCE = 16384  # of the head
 _SCORES_AT_ONCE = 1 << 25  # of candidates: 128 MiB

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import spmatrix
 
-from xmc_tf.common.atomic import atomic_file
+from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.tree import LabelTree
 

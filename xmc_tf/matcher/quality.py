@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.collective.communicator import Communicator
 from xmc_tf.metrics import as_truth, mark_hits, top_labels
+from xmc_tf.ranks.communicator import Communicator
 
 
 def precision(

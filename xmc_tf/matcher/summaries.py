@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.time_spent import seconds_in_collectives
-from xmc_tf.collective.traffic import bytes_sent
+from xmc_tf.collective.meters.time_spent import seconds_in_collectives
+from xmc_tf.collective.meters.traffic import bytes_sent
 from xmc_tf.params import MatcherParams
+from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.tree import LabelTree
 
 

@@ -15,16 +15,16 @@ import numpy as np
 import tensorflow as tf
 from scipy.sparse import csr_matrix, spmatrix, vstack
 
-from xmc_tf.collective.checkpoint import load_tables, save_tables
-from xmc_tf.collective.manifest import read_manifest
-from xmc_tf.collective.packed_arrays import Given
+from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
+from xmc_tf.collective.checkpoints.manifest import read_manifest
+from xmc_tf.collective.checkpoints.packed_arrays import Given
+from xmc_tf.collective.checkpoints.training_state import has_checkpoint
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.collective.training_state import has_checkpoint
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TokenStore
 from xmc_tf.encoder import encode_documents
 from xmc_tf.matcher.bootstrap import NEED_VECTORS, bootstrap
-from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, parents_matched
+from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode, parents_matched
 from xmc_tf.matcher.fine_tune import LevelResult, fine_tune_level
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.levels import LevelTask, levels_of

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.partition import balanced
-from xmc_tf.collective.together import together
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import TokenStore
-from xmc_tf.data.npy_head import read_head
+from xmc_tf.data.npz.npy_head import read_head
 from xmc_tf.encoder import encode_documents
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.ranks.partition import balanced
 
 
 def own_documents(store: TokenStore, communicator: Communicator) -> tuple[int, int]:
@@ -51,7 +51,7 @@ def vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Co
             file.flush()
             os.fsync(file.fileno())
 
-    together(communicator, make)
-    together(communicator, fill)
+    run_on_all_ranks(communicator, make)
+    run_on_all_ranks(communicator, fill)
     communicator.barrier()
     return np.load(path, mmap_mode="r")

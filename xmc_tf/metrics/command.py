@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.invocation import as_called
+from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
-from xmc_tf.common.outputs import refuse_output
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import load_matrix, load_names
 from xmc_tf.metrics.compare import compare
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble

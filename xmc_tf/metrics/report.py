@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xmc_tf.common.atomic import atomic_file
+from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.metrics import svg
 from xmc_tf.metrics.compare import Comparison, System
 from xmc_tf.metrics.table import percent

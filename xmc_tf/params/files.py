@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files import existing_file
-from xmc_tf.common.json_files import read_json
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.files.regular import existing_file
 from xmc_tf.params.base import Params, unknown_key, warn_of_retired
 from xmc_tf.params.linear import RankerParams, RankerPredParams
 from xmc_tf.params.tfidf import TfidfParams

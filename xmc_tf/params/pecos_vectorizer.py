@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.json_files import parse_json
+from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.params.tfidf import TfidfParams
 
 _ALL = 2**31 - 1

@@ -1,5 +1,1 @@
-"""From text to model: the tree, the fine-tuned encoder, the rankers, each a stage that is made once."""
-
-from xmc_tf.pipeline.model import XTransformer
-
-__all__ = ["XTransformer"]
+"""The stages of a training: features, trees, fine-tuned encoder, embeddings, rankers, each made once."""

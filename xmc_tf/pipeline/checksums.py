@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.together import together
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TextFile
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree
 
 _PIECE = 1 << 22
@@ -55,7 +55,7 @@ def same_everywhere(communicator: Communicator, checksums: Mapping[str, str | No
                     fix="put them on a shared file system, or copy them to all hosts again",
                 )
 
-    together(communicator, compare)
+    run_on_all_ranks(communicator, compare)
 
 
 def _add(total: Any, thing: Any) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.common.quiet import muted_stderr
+from xmc_tf.common.process.quiet import muted_stderr
+from xmc_tf.ranks.communicator import Communicator
 
 
 def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:

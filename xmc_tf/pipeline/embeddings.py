@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.together import together
-from xmc_tf.common.atomic import atomic_file
+from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.progress import Progress
-from xmc_tf.data.npy_head import read_head
+from xmc_tf.data.npz.npy_head import read_head
 from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 if TYPE_CHECKING:
     from xmc_tf.data import TokenStore
@@ -48,7 +48,9 @@ def embed_documents(
     waiting = np.setdiff1d(np.arange(-(-shape[0] // BLOCK)), done)
     # Neighbours in turn: whatever the order of the documents is, long ones come to all ranks.
     mine = waiting[communicator.rank :: communicator.size]
-    together(communicator, lambda: _encode_blocks(encoder, store, path, mine, communicator.rank, length, batch_tokens))
+    run_on_all_ranks(
+        communicator, lambda: _encode_blocks(encoder, store, path, mine, communicator.rank, length, batch_tokens)
+    )
     communicator.barrier()
     return {"dim": shape[1], "said": f"{shape[0]:,} × {shape[1]}"}
 

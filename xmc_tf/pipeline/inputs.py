@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 from scipy.sparse import spmatrix
 
-from xmc_tf.collective.communicator import Communicator
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import LARGEST_SEED
 from xmc_tf.data import Features, TextFile, check_training_input, check_validation_input
@@ -21,6 +20,7 @@ from xmc_tf.params import (
 )
 from xmc_tf.pipeline.checksums import checksum, same_everywhere
 from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.tree import LabelTree
 
 _LOG = logging.getLogger(__name__)

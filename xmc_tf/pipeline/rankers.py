@@ -6,13 +6,13 @@ from typing import Any
 
 from scipy.sparse import spmatrix
 
-from xmc_tf.collective.communicator import Communicator
 from xmc_tf.data import Features
 from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.stage import rankers_over_ranks
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.linear.modes import trained_levels
 from xmc_tf.params import LinearChainPredParams, RankerParams, RankerPredParams, override_levels
+from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.tree import LabelTree
 
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.together import together
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.json_files import read_json
-from xmc_tf.common.resuming import resumes_from
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.params import Params
 from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 _LOG = logging.getLogger(__name__)
 _RECORD = "stage.json"
@@ -72,7 +72,7 @@ class Stages:
         self.communicator = communicator
         self.done: list[Stage] = []
         on_first_rank(communicator, self._prepare)
-        together(communicator, self._see)
+        run_on_all_ranks(communicator, self._see)
 
     def run(
         self,

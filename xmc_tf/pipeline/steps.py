@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmc_tf.collective.communicator import Communicator
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
 from xmc_tf.linear.distributed.training import threads_of_rank
@@ -21,6 +20,7 @@ from xmc_tf.pipeline.rankers import ranker_pred_params, rankers_of
 from xmc_tf.pipeline.stages import Facts, Stage, Stages
 from xmc_tf.pipeline.trees import cluster_labels, read_tree, write_tree
 from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.ranks.communicator import Communicator
 
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy

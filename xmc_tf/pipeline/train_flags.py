@@ -3,9 +3,9 @@
 import argparse
 import dataclasses
 
-from xmc_tf.common import cli
-from xmc_tf.common.invocation import as_called
 from xmc_tf.common.numbers import whole
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.invocation import as_called
 from xmc_tf.params import (
     ENSEMBLES,
     POST_PROCESSORS,

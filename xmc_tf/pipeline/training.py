@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmc_tf.linear.model_folder import versions
+from xmc_tf.common.process.versions import package_versions
 from xmc_tf.params import MatcherParams, XTransformerParams
 from xmc_tf.pipeline.ensembles import chosen_method
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
@@ -90,7 +90,7 @@ def describe(given: TrainingInputs, recipe: Recipe) -> Facts:
         "nr_documents": given.documents.nr_documents,
         "nr_labels": given.documents.nr_labels,
         "seed": recipe.seed,
-        "versions": versions("tensorflow", "transformers"),
+        "versions": package_versions("tensorflow", "transformers"),
     }
 
 

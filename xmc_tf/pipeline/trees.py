@@ -5,13 +5,13 @@ from typing import Any
 
 from scipy.sparse import spmatrix
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.together import together
 from xmc_tf.data import Features, as_features
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.training import threads_of_rank
 from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree, build_tree, label_embedding, load_chain, save_chain
 from xmc_tf.tree.distributed_embeddings import forget_label_embeddings, label_embeddings_over_ranks
 from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks
@@ -66,7 +66,7 @@ def cluster_labels(
         forget_label_embeddings(folder)
         return write_tree(folder, tree)
 
-    facts = together(communicator, lambda: write() if communicator.rank == 0 else {})
+    facts = run_on_all_ranks(communicator, lambda: write() if communicator.rank == 0 else {})
     return communicator.broadcast(facts)
 
 

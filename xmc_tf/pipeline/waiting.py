@@ -5,8 +5,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from typing import Any, TypeVar, cast
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.together import together
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 Result = TypeVar("Result")
 
@@ -31,14 +31,14 @@ def on_first_rank(communicator: Communicator, work: Callable[[], Result], every_
     if communicator.rank != 0:
         while not communicator.broadcast(False):
             pass
-        together(communicator, lambda: None)
+        run_on_all_ranks(communicator, lambda: None)
         return communicator.broadcast(cast(Result, None))
     pool = ThreadPoolExecutor(1, thread_name_prefix="first-rank")
     try:
         future = pool.submit(work)
         while not communicator.broadcast(_ends_within(future, every_s)):
             pass
-        return communicator.broadcast(together(communicator, future.result))
+        return communicator.broadcast(run_on_all_ranks(communicator, future.result))
     finally:
         # Where another rank has died there is an error to be told at once, however long the work would still take.
         pool.shutdown(wait=False)

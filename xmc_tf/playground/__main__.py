@@ -5,10 +5,10 @@ import logging
 import webbrowser
 from collections.abc import Sequence
 
-from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.invocation import as_called
 from xmc_tf.common.numbers import whole
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.invocation import as_called
 from xmc_tf.playground.answering import Answering
 from xmc_tf.playground.server import PageServer
 

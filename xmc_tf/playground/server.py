@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.json_files import parse_json
+from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.playground.answering import Answering
 from xmc_tf.playground.page import FILES
 

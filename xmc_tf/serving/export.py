@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csc_matrix
 
-from xmc_tf.common.quiet import muted_stderr
+from xmc_tf.common.process.quiet import muted_stderr
 
 with muted_stderr():
     import tensorflow as tf
 
-from xmc_tf.common.checksums import checksum_of, record_files
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.export_folder import ABOUT, EXPORT, SERVING
-from xmc_tf.common.placing import placed_folder
+from xmc_tf.common.folders.checksums import checksum_of, record_files
+from xmc_tf.common.folders.export_folder import ABOUT, EXPORT, SERVING
+from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import Tfidf
-from xmc_tf.linear.text_ranker import TextRanker
-from xmc_tf.linear.xlinear import Level, XLinear
+from xmc_tf.linear.level import Level
+from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.metrics import format_table
 from xmc_tf.params import POST_PROCESSORS
 from xmc_tf.serving.answers import Answers
@@ -131,11 +131,6 @@ class Warmup(NamedTuple):
     nr_texts: int = 64
 
 
-def parts_of_ranker(model: TextRanker) -> ModelParts:
-    """The parts of a model of linear rankers alone."""
-    return ModelParts(model.ranker, model.names, model.tfidf if model.reads_text else None)
-
-
 def export_model(
     parts: ModelParts, folder: str | Path, settings: ExportSettings | None = None, warmup: Warmup | None = None
 ) -> Exported:
@@ -144,8 +139,9 @@ def export_model(
     One level of the tree is in memory at a time.
 
     Example:
-        >>> model = TextRanker.load("model")
-        >>> exported = export_model(parts_of_ranker(model), "served/1", ExportSettings(only_topk=10))
+        >>> model = XRLinear.load("model")
+        >>> parts = ModelParts(model.ranker, model.names, model.tfidf)
+        >>> exported = export_model(parts, "served/1", ExportSettings(only_topk=10))
         >>> print(exported.table())
 
     Args:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.atomic import atomic_file
 
 _LOG = logging.getLogger(__name__)
 # Where TensorFlow Serving looks, and how many it reads at the most.

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csc_matrix, issparse, sparray, spmatrix
 
-from xmc_tf.common.checksums import verified
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folder_kinds import FolderKind
-from xmc_tf.common.json_files import read_json
-from xmc_tf.common.placing import placed_folder
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.folders.kinds import FolderKind
+from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data import load_matrix, save_matrix
 from xmc_tf.tree.grouping import upper_splits
 from xmc_tf.tree.label_tree import LabelTree

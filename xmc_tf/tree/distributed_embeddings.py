@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import spmatrix
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.partition import balanced
-from xmc_tf.collective.stacking import Pieces, stack_rows
-from xmc_tf.collective.together import together
 from xmc_tf.data import Features, as_features
-from xmc_tf.data.npz import read_npy
-from xmc_tf.data.stored import open_matrix
+from xmc_tf.data.npz.reading import read_npy
+from xmc_tf.data.npz.stored import open_matrix
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.ranks.partition import balanced
+from xmc_tf.ranks.stacking import Pieces, stack_rows
 from xmc_tf.tree.label_documents import documents_of_labels, label_matrix, label_work
 from xmc_tf.tree.label_embeddings import label_embedding, sum_documents
 from xmc_tf.tree.threads import even_cuts
@@ -50,7 +50,7 @@ def label_embeddings_over_ranks(
                     for suffix in suffixes:
                         pieces[suffix].add(ours.sparse if suffix == ".npz" else ours.dense)
 
-            together(communicator, make)
+            run_on_all_ranks(communicator, make)
             for suffix in suffixes:
                 stack_rows(communicator, pieces[suffix].all, _file(folder, method, suffix))
     sparse, dense = _file(folder, method, ".npz"), _file(folder, method, ".npy")

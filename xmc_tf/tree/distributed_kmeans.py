@@ -15,11 +15,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from xmc_tf.collective.communicator import Communicator
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.features import Features
 from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.tree.grouping import binary_depth
 from xmc_tf.tree.kmeans import node_course, node_seeds, sample_rate, split_level, tree_of_order, worth_renumbering
 from xmc_tf.tree.kmeans_levels import Level, first_level, level_of_nodes

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.common.atomic import atomic_file
-from xmc_tf.common.cli import HelpFormatter, run
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.invocation import as_called
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
-from xmc_tf.common.outputs import refuse_output
+from xmc_tf.common.process.cli import HelpFormatter, run
+from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import load_matrix, load_names
 from xmc_tf.tree.chain_io import CONFIG, load_chain
 from xmc_tf.tree.label_tree import LabelTree

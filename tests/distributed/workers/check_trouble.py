@@ -6,10 +6,10 @@ import sys
 import tempfile
 import time
 
-from xmc_tf import check
-from xmc_tf.collective.checking import exchanges
-from xmc_tf.collective.communicator import rank_and_size
-from xmc_tf.common import cli
+from xmc_tf.check.__main__ import __main__ as check
+from xmc_tf.check.__main__ import exchanges
+from xmc_tf.common.process import cli
+from xmc_tf.ranks.choosing import rank_and_size
 
 how, arguments = sys.argv[1], sys.argv[2:]
 right = exchanges.COLLECTIVES["all-reduce"]

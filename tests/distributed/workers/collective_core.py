@@ -9,11 +9,11 @@ import time
 if "OMPI_COMM_WORLD_RANK" in os.environ:
     from mpi4py import MPI  # noqa: F401  before Horovod
 
-from xmc_tf.collective.communicator import choose
+from xmc_tf.ranks.choosing import choose_communicator
 
 
 def main():
-    world = choose()
+    world = choose_communicator()
     took = {}
     for module in sys.argv[1:]:
         checks = importlib.import_module(f"tests.collective.{module}")

@@ -7,15 +7,15 @@ import sys
 import numpy as np
 import pytest
 
-from xmc_tf.collective import exchange
-from xmc_tf.collective.communicator import choose
 from xmc_tf.common.errors import InputError
+from xmc_tf.ranks import exchange
+from xmc_tf.ranks.choosing import choose_communicator
 
 logging.basicConfig(level=logging.INFO)
-world = choose()
+world = choose_communicator()
 rank, size = world.rank, world.size
 ranks = range(size)
-assert choose() is world
+assert choose_communicator() is world
 assert 0 <= world.local_rank < size
 assert world.allgather(world.host) == [world.host] * size
 

@@ -3,14 +3,14 @@
 import sys
 import time
 
-from xmc_tf.collective.communicator import choose
-from xmc_tf.common import cli
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process import cli
+from xmc_tf.ranks.choosing import choose_communicator
 
 
 def main(argv=None):
     """Waits for everybody, but for rank 1."""
-    world = choose()
+    world = choose_communicator()
     world.barrier()
     if world.rank == 1:
         time.sleep(1)

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csc_matrix
 
-from xmc_tf.collective.communicator import choose
 from xmc_tf.data import Features
 from xmc_tf.linear import train_rankers
 from xmc_tf.linear.distributed.account import Account
@@ -19,6 +18,7 @@ from xmc_tf.linear.distributed.training import train_over_ranks
 from xmc_tf.linear.distributed.work_folder import open_work_folder
 from xmc_tf.linear.levels import Levels
 from xmc_tf.params import RankerParams, RankerPredParams
+from xmc_tf.ranks.choosing import choose_communicator
 
 LIMIT, DIMENSIONS, DOCUMENTS = 96 << 20, 250, 2000
 params = RankerParams.from_json({"hlm_args": {"model_chain": {"threshold": 0.0, "max_iter": 2}}})
@@ -39,7 +39,7 @@ def inputs(labels, clusters):
 
 
 how, folder = sys.argv[1], Path(sys.argv[2])
-communicator = choose()
+communicator = choose_communicator()
 X, Y, chain = inputs(300, 3)
 train_rankers(X, Y, chain, params=params, threads=1)  # compiles, or loads what is compiled
 X, Y, chain = inputs(100_000, 400)

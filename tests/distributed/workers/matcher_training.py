@@ -14,13 +14,13 @@ import numpy as np
 from transformers import BertConfig
 
 from tests.matcher.tiny import DIM, LABELS, TREE, WORDS, TinyEncoder, documents, encode
+from xmc_tf.collective.meters.traffic import bytes_sent
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.collective.traffic import bytes_sent
 from xmc_tf.data import TokenStore
 from xmc_tf.encoder import Encoder
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.bootstrap import bootstrap
-from xmc_tf.matcher.candidates import CandidateSampler, parents_matched
+from xmc_tf.matcher.candidates.choosing import CandidateSampler, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.levels import levels_of

@@ -8,17 +8,17 @@ import sys
 import time
 from pathlib import Path
 
-from xmc_tf.collective.communicator import choose
-from xmc_tf.collective.stalls import settings
+from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.ranks.stalls import settings
 
-world = choose()
+world = choose_communicator()
 world.barrier()
 if world.rank == 1:
     with contextlib.ExitStack() as held:
         if "attacked" in sys.argv:
             # The launcher starts this file as a script of a user's, which does not know the tests' folder.
             sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-            from tests.collective.attacks import attack
+            from tests.ranks.attacks import attack
 
             for peer in settings._watch._peers:
                 held.enter_context(attack(peer.endpoints[world.host]))

@@ -5,11 +5,11 @@ import logging
 import os
 import signal
 
-from xmc_tf.collective.communicator import choose
-from xmc_tf.collective.stalls.watch import StallWatch
+from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.ranks.stalls.watch import StallWatch
 
 logging.basicConfig()
-world = choose()
+world = choose_communicator()
 watch = StallWatch(world, timeout=None, warn_after=2.0)
 watch.start()
 world.barrier()

@@ -10,12 +10,12 @@ if "OMPI_COMM_WORLD_RANK" in os.environ:
 
 import numpy as np
 
-from xmc_tf.collective.communicator import choose
 from xmc_tf.data import Features, as_features, load_matrix
 from xmc_tf.features import over_ranks
 from xmc_tf.linear import train
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.pipeline.trees import cluster_labels
+from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.tree import distributed_kmeans
 
 texts, labels, out = sys.argv[1:]
@@ -39,7 +39,7 @@ counted(distributed_kmeans, "split_level", "splits")
 small = ["--max-leaf-size", "3", "--nr-splits", "4", "--seed", "3", "-n", "1"]
 train.main(["-t", texts, "-y", labels, "-m", f"{out}/model", *small])
 
-communicator, Y = choose(), load_matrix(labels)
+communicator, Y = choose_communicator(), load_matrix(labels)
 dense = np.random.default_rng(0).random((Y.shape[0], 8)).astype(np.float32)
 both = Features(as_features(load_matrix(Path(labels).with_name("X.trn.npz"))).sparse, dense)
 for name, X, own in (("both", both, None), ("own", None, dense[: Y.shape[1]])):

@@ -18,9 +18,9 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from xmc_tf.collective.checkpoints.training_state import load_training, save_training, tables_of
 from xmc_tf.collective.saved_model import export_saved_model
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.collective.training_state import load_training, save_training, tables_of
 from xmc_tf.common.errors import InputError
 
 ROWS, DIM, BATCH, HALF = 37, 6, 12, 6

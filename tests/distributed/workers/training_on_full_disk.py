@@ -7,7 +7,7 @@ import resource
 import sys
 
 from xmc_tf import train
-from xmc_tf.common import cli
+from xmc_tf.common.process import cli
 
 limit, flags = int(sys.argv[1]), sys.argv[2:]
 # Python ignores the signal that comes with it, so that writing fails as on a full disk.

@@ -2,13 +2,13 @@
 
 import time
 
-from xmc_tf.collective.communicator import choose
-from xmc_tf.common import cli
+from xmc_tf.common.process import cli
+from xmc_tf.ranks.choosing import choose_communicator
 
 
 def main(argv):
     """Waits until somebody ends this."""
-    world = choose()
+    world = choose_communicator()
     print(f"rank {world.rank} is here", flush=True)
     if world.rank == 1:
         time.sleep(600)

@@ -7,10 +7,11 @@ import json
 import sys
 import time
 
-from xmc_tf.common import cli
-from xmc_tf.linear import tasks, train, wide_parts
+from xmc_tf.common.process import cli
+from xmc_tf.linear import tasks, train
 from xmc_tf.linear.distributed import plan
-from xmc_tf.linear.distributed.wide_ranks import RankTeam
+from xmc_tf.linear.wide import parts as wide_parts
+from xmc_tf.linear.wide.ranks import RankTeam
 
 pause = float(sys.argv[1])
 plan._TEAM_SHARE = 0.05  # teams of all ranks

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, cast
 
-from xmc_tf.collective.communicator import Communicator
+from xmc_tf.ranks.communicator import Communicator
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.writing import write_in_steps
+from xmc_tf.common.files.writing import write_in_steps
 from xmc_tf.linear.distributed.plan import SubProblem
 from xmc_tf.linear.kernels.emit import Columns
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.together import together
 from xmc_tf.common.compiled import kernel_folder
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files import existing_file
-from xmc_tf.common.wire_format import register
-from xmc_tf.data.crc import crc_of_all
+from xmc_tf.common.files.regular import existing_file
+from xmc_tf.common.wire.format import register
+from xmc_tf.data.npz.crc import crc_of_all
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 _PIECE = 1 << 18  # stays in the processor's own cache between its copy and its checksum
 
@@ -37,7 +37,7 @@ def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fing
         communicator: the ranks.
         paths: this rank's files; other ranks may have others.
     """
-    mine = (communicator.host, together(communicator, lambda: [_identity(path) for path in paths]))
+    mine = (communicator.host, run_on_all_ranks(communicator, lambda: [_identity(path) for path in paths]))
     others = communicator.allgather(mine)
     here = [rank for rank, other in enumerate(others) if other == mine]
     place, count = here.index(communicator.rank), len(here)
@@ -47,7 +47,7 @@ def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fing
         spans = [(size * place // count, size * (place + 1) // count) for size in sizes]
         return [_crc(path, *span) for path, span in zip(paths, spans, strict=True)]
 
-    everyones = communicator.allgather(together(communicator, read))
+    everyones = communicator.allgather(run_on_all_ranks(communicator, read))
     parts = [everyones[rank] for rank in here]
     return [
         Fingerprint(path.name, sum(length for _, length in each), crc_of_all(each))
@@ -88,7 +88,7 @@ def check_same_inputs(
         InputError: on all ranks, saying what differs where.
     """
     every = [(what, one) for what, paths in files.items() for one in paths]
-    named = together(communicator, lambda: [(what, path) for what, one in every for path in _files(one, what)])
+    named = run_on_all_ranks(communicator, lambda: [(what, path) for what, one in every for path in _files(one, what)])
     prints = fingerprints(communicator, [path for _, path in named])
     mine: dict[str, list[Fingerprint]] = {what: [] for what in files}
     for (what, _), found in zip(named, prints, strict=True):

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.joint_files import part_of, write_together
-from xmc_tf.collective.together import together
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.matrices import index_type
-from xmc_tf.data.npz_shared import Later, SharedNpz
+from xmc_tf.data.npz.shared import Later, SharedNpz
 from xmc_tf.linear.distributed.blocks import Block, open_block
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.joint_files import part_of, write_together
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 _FIELDS = {"indices": 0, "data": 1}  # the matrix's arrays, and which of a block's columns they are made of
 _MOST_MAPPED = 4096  # blocks at a time, where the process may have so many files open
@@ -84,7 +84,7 @@ def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[
     Returns:
         How many weights there are.
     """
-    columns = together(communicator, lambda: _Columns([open_block(path) for path in paths], shape[1]))
+    columns = run_on_all_ranks(communicator, lambda: _Columns([open_block(path) for path in paths], shape[1]))
     nr_entries = int(columns.indptr[-1])
     index = index_type(shape, nr_entries)
     file = SharedNpz(part_of(target), {

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.joint_files import remove_together
-from xmc_tf.collective.partition import balanced
-from xmc_tf.collective.stacking import stack_rows
-from xmc_tf.collective.together import together
 from xmc_tf.data import Features, save_matrix
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.joint_files import remove_together
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.ranks.partition import balanced
+from xmc_tf.ranks.stacking import stack_rows
 
 DOCUMENTS_A_PIECE = 100_000
 
@@ -41,6 +41,6 @@ def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, 
                 if not piece.exists():
                     save_matrix(piece, model.predict(X.rows(slice(a, b)), threads=account.threads))
 
-    together(communicator, predict)
+    run_on_all_ranks(communicator, predict)
     stack_rows(communicator, pieces, target)
     remove_together(communicator, pieces)

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.together import together
-from xmc_tf.common.event_file import EventFile
+from xmc_tf.common.files.event_file import EventFile
 from xmc_tf.common.progress import WATCHERS, Progress
 from xmc_tf.linear.distributed.account import Account, own_memory
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 EVERY_S = 5.0
 
@@ -37,7 +37,7 @@ def reported(
         yield
         return
     folder = Path(logdir) / f"rank-{communicator.rank}"
-    file = together(communicator, lambda: EventFile(folder))
+    file = run_on_all_ranks(communicator, lambda: EventFile(folder))
     begun: dict[str, Progress] = {}
     start, stop = time.monotonic(), Event()
 

@@ -15,19 +15,19 @@ from threading import Event
 
 import numpy as np
 
-from xmc_tf.collective.communicator import Communicator
 from xmc_tf.common.progress import Progress
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.distributed.blocks import block_name, is_solved, write_block
 from xmc_tf.linear.distributed.claims import Claims
 from xmc_tf.linear.distributed.plan import SubProblem, teams
-from xmc_tf.linear.distributed.wide_ranks import RankTeam, states_left
-from xmc_tf.linear.distributed.wide_sockets import Connections, StoppedError, connect_threads
 from xmc_tf.linear.distributed.work_folder import WorkFolder
 from xmc_tf.linear.kernels.emit import Columns
 from xmc_tf.linear.problems import LevelProblem
 from xmc_tf.linear.tasks import Instances, LevelTasks, solve_task, task_labels
-from xmc_tf.linear.wide_parts import solve_wide
+from xmc_tf.linear.wide.parts import solve_wide
+from xmc_tf.linear.wide.ranks import RankTeam, states_left
+from xmc_tf.linear.wide.sockets import Connections, StoppedError, connect_threads
+from xmc_tf.ranks.communicator import Communicator
 
 # How long a rank that is done waits before it looks for what others have finished: each time a little longer.
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.005, 0.2

@@ -6,9 +6,7 @@ from pathlib import Path
 
 from scipy.sparse import spmatrix
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.together import together
-from xmc_tf.common.placing import placed_folder
+from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data import Features, check_pair
 from xmc_tf.linear.disk import XLINEAR
 from xmc_tf.linear.distributed.account import Account, accounts_table
@@ -19,6 +17,8 @@ from xmc_tf.linear.distributed.work_folder import open_work_folder
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.params import RankerParams, RankerPredParams
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree
 
 _LOG = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def rankers_over_ranks(
     """
     check_pair(X, Y)
     params, pred_params = params or RankerParams(), pred_params or RankerPredParams()
-    together(communicator, lambda: XLINEAR.check_place(folder))
+    run_on_all_ranks(communicator, lambda: XLINEAR.check_place(folder))
     work = open_work_folder(communicator, folder, key)
     account = Account(threads=threads_of_rank(communicator, threads))
     with reported(logdir, communicator, account):
@@ -83,10 +83,10 @@ def rankers_over_ranks(
             with placed_folder(folder, XLINEAR) as part:
                 place_rankers(part, work, model)
 
-    together(communicator, place)
+    run_on_all_ranks(communicator, place)
     table = accounts_table(communicator, account)
     if communicator.rank == 0:
         _LOG.info("%s: %s weights in %s levels\n%s", folder, f"{model.nr_weights:,}", model.depth, table)
         work.remove()
     communicator.barrier()
-    return together(communicator, lambda: XLinear.load(folder, nr_dense))
+    return run_on_all_ranks(communicator, lambda: XLinear.load(folder, nr_dense))

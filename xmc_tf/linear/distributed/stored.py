@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csc_matrix
 
-from xmc_tf.common.atomic import atomic_file
-from xmc_tf.common.json_files import read_json
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.json_files import read_json
 from xmc_tf.data import save_matrix
-from xmc_tf.data.npz import read_npz
-from xmc_tf.data.npz_write import write_npz
-from xmc_tf.data.stored import open_matrix
+from xmc_tf.data.npz.reading import read_npz
+from xmc_tf.data.npz.stored import open_matrix
+from xmc_tf.data.npz.writing import write_npz
 from xmc_tf.linear.problems import LevelProblem
 from xmc_tf.linear.tasks import LevelTasks
 from xmc_tf.params import LinearLevelParams

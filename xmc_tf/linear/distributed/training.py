@@ -6,14 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.joint_files import remove_together
-from xmc_tf.collective.together import together
 from xmc_tf.common.memory import give_back_freed
 from xmc_tf.common.threads import thread_count
-from xmc_tf.common.wire_format import register
+from xmc_tf.common.wire.format import register
 from xmc_tf.data import Features
-from xmc_tf.data.stored import open_matrix
+from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.distributed.blocks import block_name
 from xmc_tf.linear.distributed.joining import join_blocks
@@ -22,10 +19,14 @@ from xmc_tf.linear.distributed.predicting import predict_over_ranks
 from xmc_tf.linear.distributed.solving import solve_over_ranks
 from xmc_tf.linear.distributed.stored import is_stored, open_problem, open_tasks, save_problem
 from xmc_tf.linear.distributed.work_folder import WorkFolder
+from xmc_tf.linear.level import Level
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.tasks import Instances, level_tasks
-from xmc_tf.linear.xlinear import Level, XLinear
+from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.params import LinearLevelPredParams, RankerPredParams, per_level
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.joint_files import remove_together
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 
 @register
@@ -60,7 +61,7 @@ def train_over_ranks(
     Returns:
         The model, its weights mapped; bit for bit what ``train_rankers`` gives.
     """
-    levels = together(communicator, lambda: make_levels() if communicator.rank == 0 else None)
+    levels = run_on_all_ranks(communicator, lambda: make_levels() if communicator.rank == 0 else None)
     course = _Course([], [])
     if levels is not None:
         course = _Course(levels.together(), [levels.waits(t) for t in range(levels.depth)])
@@ -73,7 +74,7 @@ def train_over_ranks(
         if course.waits[run.start]:
             predicted = work.file(f"predicted-{run.start}.npz")
             predict_over_ranks(communicator, model, X, predicted, account)
-        together(communicator, partial(_store, work, levels, run, predicted, instances))
+        run_on_all_ranks(communicator, partial(_store, work, levels, run, predicted, instances))
         if run == course.runs[-1]:
             levels = None  # rank 0 alone has held them; from here on all have the same
         _train_run(communicator, work, run, instances, account, seed)

@@ -7,11 +7,11 @@ import shutil
 import time
 from pathlib import Path
 
-from xmc_tf.collective.communicator import Communicator
-from xmc_tf.collective.together import together
-from xmc_tf.common.atomic import atomic_file
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.json_files import read_json
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 _LOG = logging.getLogger(__name__)
 _NAME = "work.json"
@@ -82,15 +82,15 @@ def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkF
         InputError: something else lies there, or a rank does not see the folder.
     """
     path = work_path(model)
-    together(communicator, lambda: _prepare(path, key) if communicator.rank == 0 else None)
+    run_on_all_ranks(communicator, lambda: _prepare(path, key) if communicator.rank == 0 else None)
     token = communicator.broadcast(secrets.token_hex(8))
 
     def mark() -> None:
         if communicator.rank == 0:
             (path / f"seen-{token}").touch()
 
-    together(communicator, mark)
-    together(communicator, lambda: _look_for(path / f"seen-{token}"))
+    run_on_all_ranks(communicator, mark)
+    run_on_all_ranks(communicator, lambda: _look_for(path / f"seen-{token}"))
     if communicator.rank == 0:
         (path / f"seen-{token}").unlink()
     return WorkFolder(path, key)

@@ -1,0 +1,137 @@
+"""The check's parts: who is behind, who speaks, what places and folders give away, and the collectives of one."""
+
+import os
+import time
+
+import pytest
+
+from xmc_tf.check.__main__ import exchanges, places
+from xmc_tf.check.places import Place, own_place, ranges, warnings
+from xmc_tf.check.roll import Roll, run_folder
+from xmc_tf.check.shared_folder import ranks_without
+from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.choosing import rank_and_size
+from xmc_tf.ranks.solo import Solo
+
+
+def rolls(folder, size, stages):
+    """One roll for each rank that has entered that many stages."""
+    made = []
+    for rank, count in stages.items():
+        roll = Roll(folder, rank, size, "here")
+        for number in range(count):
+            roll.enter(f"stage {number}")
+        roll.beat("running")
+        made.append(roll)
+    return made
+
+
+def test_those_behind_are_named_and_nobody_else(tmp_path):
+    all_of_them = rolls(tmp_path, 4, {0: 3, 1: 2, 2: 3})
+    behind = all_of_them[0].behind()
+    assert len(behind) == 2
+    assert behind[0] == f"rank 1 (pid {os.getpid()} on here) was last heard of in 'stage 1'"
+    assert behind[1].startswith("rank 3: nothing was heard of it")
+    assert str(tmp_path) in behind[1]
+
+
+def test_a_stopped_an_ended_and_a_silent_rank_are_told_apart(tmp_path):
+    first, second, third, fourth = rolls(tmp_path, 4, dict.fromkeys(range(4), 1))
+    second.beat("stopped")
+    third.beat("ended")
+    past = time.time() - 100
+    os.utime(tmp_path / "3.life.json", (past, past))
+    here = f"(pid {os.getpid()} on here)"
+    assert first.behind() == [
+        f"rank 1 {here} is stopped, in 'stage 0'",
+        f"rank 2 {here} has ended, in 'stage 0'",
+        f"rank 3 {here} gave its last sign of life 100 s ago, in 'stage 0'",
+    ]
+    assert fourth.rank == 3
+
+
+def test_one_of_those_that_wait_speaks_for_all(tmp_path):
+    made = rolls(tmp_path, 4, {0: 1, 1: 2, 2: 2})
+    assert [roll.speaks() for roll in made] == [False, True, False]
+    made[1].clear()
+    assert [roll.speaks() for roll in made] == [False, False, False]
+
+
+def test_leaving_takes_the_folder_away_with_the_last(tmp_path):
+    folder = tmp_path / "run"
+    first, second = rolls(folder, 2, {0: 1, 1: 1})
+    first.leave()
+    assert folder.exists()
+    second.leave()
+    assert not folder.exists()
+
+
+def test_files_of_an_older_run_count_for_nothing(tmp_path):
+    (old,) = rolls(tmp_path, 2, {1: 5})
+    past = time.time() - 10_000
+    for path in tmp_path.iterdir():
+        os.utime(path, (past, past))
+    (new,) = rolls(tmp_path, 2, {0: 1})
+    assert new.entry(1) is None
+    assert new.speaks()
+    # A rank that begins again has said nothing yet.
+    assert Roll(tmp_path, 1, 2, "here").entry(1) is None
+    assert old.rank == 1
+
+
+def test_ranks_of_one_run_agree_on_a_folder_and_those_of_two_do_not(tmp_path):
+    one = run_folder({"PMIX_NAMESPACE": "17", "OMPI_COMM_WORLD_RANK": "0"}, tmp_path)
+    assert one == run_folder({"PMIX_NAMESPACE": "17", "OMPI_COMM_WORLD_RANK": "1"}, tmp_path)
+    assert one != run_folder({"PMIX_NAMESPACE": "18"}, tmp_path)
+    assert one.parent == tmp_path
+    assert run_folder({"XMC_TF_LAUNCH_SECRET_FILE": "a", "PMIX_NAMESPACE": "1"}) == run_folder(
+        {"XMC_TF_LAUNCH_SECRET_FILE": "a"}
+    )
+
+
+def place(rank, host="a", cores=(0, 1), threads=2, **versions):
+    return Place(rank, rank, host, 100 + rank, tuple(cores), threads, {"python": "3.11.7"} | versions)
+
+
+def test_warnings_name_what_gives_trouble():
+    assert warnings([place(0), place(1, "b")]) == []
+    assert warnings([place(0, cores=[0], threads=1), place(1, cores=[1], threads=1)]) == []
+    (crowded,) = warnings([place(0), place(1)])
+    assert "a: 2 ranks want 4 threads on 2 cores" in crowded
+    (different,) = warnings([place(0, numpy="1"), place(1, "b", numpy="2")])
+    assert "numpy is 1 on rank 0 and 2 on rank 1" in different
+    assert "xmc_tf" in own_place(Solo()).versions
+    assert "3.11.7" in places.as_table([place(0)])
+
+
+@pytest.mark.parametrize(("numbers", "text"), [([], ""), ([3], "3"), ([0, 1, 2, 5, 7, 8], "0-2,5,7-8")])
+def test_ranges(numbers, text):
+    assert ranges(numbers) == text
+
+
+def test_each_collective_is_right_alone_and_its_mistakes_are_seen():
+    said = []
+    for name in exchanges.COLLECTIVES:
+        timing = exchanges.measure(Solo(), name, 100_000, said.append)
+        assert timing.right
+        assert timing.wrong_ranks == []
+        trial = exchanges.COLLECTIVES[name](Solo(), 1000)
+        answer = trial.call()
+        rows = answer[0] if isinstance(answer, tuple) else answer
+        rows[-1] += 1
+        assert not trial.is_right(answer)
+    assert said[0] == "broadcast of 4,096 bytes, 1 of 5"
+    assert len(said) == 2 * 5 * len(exchanges.COLLECTIVES)
+
+
+def test_a_folder_is_shared_with_oneself_and_nothing_stays_in_it(tmp_path):
+    assert ranks_without(Solo(), tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError, match="No such file"):
+        ranks_without(Solo(), tmp_path / "nowhere")
+
+
+def test_rank_and_size_come_from_the_launcher():
+    assert rank_and_size({}) == (0, 1)
+    assert rank_and_size({"HOROVOD_RANK": "2", "HOROVOD_SIZE": "3"}) == (2, 3)
+    assert rank_and_size({"PMI_RANK": "1", "PMI_SIZE": "4"}) == (1, 4)

@@ -1,0 +1,155 @@
+"""The launcher's parts: cores, messages, who failed first, and what is said of wrong calls."""
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.process import run_records
+from xmc_tf.launch.__main__ import __main__ as launch
+from xmc_tf.launch.__main__ import messages
+from xmc_tf.launch.command import Host, ranks_command
+from xmc_tf.launch.cores import divide, thread_settings
+from xmc_tf.launch.outcome import RankState, first_failure
+from xmc_tf.ranks.channels.frames import Unpacker
+
+
+@given(st.sets(st.integers(0, 200), min_size=1, max_size=40), st.integers(1, 50))
+def test_cores_are_divided_among_the_ranks(cores, ranks):
+    shares = divide(sorted(cores), ranks)
+    assert len(shares) == ranks
+    if ranks > len(cores):
+        assert shares == [sorted(cores)] * ranks
+    else:
+        assert list(itertools.chain(*shares)) == sorted(cores)  # every core once, neighbours together
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_thread_settings_leave_the_users_own_alone():
+    settings = thread_settings(3, {"OMP_NUM_THREADS": "8"})
+    assert set(settings.values()) == {"3"}
+    assert "OMP_NUM_THREADS" not in settings
+    assert "TF_NUM_INTRAOP_THREADS" in settings
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["text", "stream"]), st.text(max_size=30)), max_size=8),
+    st.lists(st.integers(1, 20), min_size=1, max_size=50),
+)
+def test_messages_arrive_whole_in_whatever_pieces(fields, sizes):
+    sent = b"".join(messages.pack("line", **one) for one in fields)
+    unpacker, got, at = Unpacker(), [], 0
+    for number in range(len(sent)):
+        size = sizes[number % len(sizes)]
+        got += unpacker.feed(sent[at : at + size])
+        at += size
+    assert got == [{"kind": "line", **one} for one in fields]
+
+
+def state(rank, status, last_line_at=0.0, ended_at=10.0, stopped=False):
+    return RankState(rank, "host", 100 + rank, [0], last_line_at, status=status, ended_at=ended_at, stopped=stopped)
+
+
+def test_the_first_failure_is_the_cause_not_the_first_end():
+    assert first_failure([state(0, 0), state(1, None, ended_at=None), state(2, -15, stopped=True)]) is None
+    # Rank 0 ended before rank 1, but rank 1 had complained before.
+    slow = [state(0, 1, last_line_at=5.2, ended_at=5.3), state(1, 1, last_line_at=5.0, ended_at=7.0)]
+    assert first_failure(slow).rank == 1
+    # Nobody else's error makes a process end by SIGKILL or SIGSEGV, but it does by SIGABRT.
+    assert first_failure([state(0, 1, last_line_at=1.0), state(1, -9, last_line_at=4.0)]).rank == 1
+    assert first_failure([state(0, 1, last_line_at=1.0), state(1, -6, last_line_at=4.0)]).rank == 0
+
+
+def test_how_a_rank_ended_is_said_in_full():
+    killed = state(3, -9)
+    killed.errors.append("a warning")
+    killed.output.extend(f"step {number}" for number in range(9))
+    assert killed.exit_code == 137
+    assert killed.describe() == (
+        "rank 3 (pid 103 on host) was ended by signal 9 (SIGKILL); if nobody killed it, its host was out of memory. "
+        "Its last lines:\n    step 4\n    step 5\n    step 6\n    step 7\n    step 8\n    a warning"
+    )
+    lost = state(2, None)
+    assert lost.failed
+    assert lost.exit_code == 1
+    assert "rank 2 (pid 102 on host) was lost" in lost.describe()
+    assert "ended with exit status 3. It had said nothing" in state(1, 3).describe()
+    assert "ended with exit status 3. The others were stopped. It had" in state(1, 3).describe(siblings=True)
+
+
+def test_the_command_names_hosts_and_keeps_the_loopback_for_this_one():
+    here = ranks_command([Host("localhost", 3)], "mpi", ["w.py", "--x"], start_timeout=9)
+    assert here[here.index("-np") + 1] == "3"
+    assert "--mpi" in here
+    assert here[here.index("--network-interfaces") + 1] == "lo"
+    assert here[-2:] == ["w.py", "--x"]
+    there = ranks_command([Host("a", 2), Host("b", 1)], "gloo", ["w.py"], start_timeout=9)
+    assert there[there.index("-H") + 1] == "a:2,b:1"
+    assert there[there.index("-np") + 1] == "3"
+    assert "--network-interfaces" not in there
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--np", "2"], "nothing to run"),
+        (["--np", "0", "-m", "x"], "--np"),
+        (["--np", "2", "nowhere.py"], "no such script: nowhere.py"),
+        (["--np", "2", "xmc_tf.check"], "use -m xmc_tf.check"),
+        (["--np", "2", "--threads", "0", "-m", "x"], "--threads"),
+        (["--np", "2", "--stall-timeout", "0", "-m", "x"], "--stall-timeout"),
+    ],
+)
+def test_a_wrong_call_is_answered_before_anything_starts(arguments, says):
+    with pytest.raises(InputError) as error:
+        launch.main(arguments)
+    assert says in str(error.value)
+
+
+def test_a_launcher_among_ranks_is_refused(monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="started as one of several ranks"):
+        launch.main(["--np", "2", "-m", "x"])
+
+
+def test_without_horovod_it_says_what_is_missing(monkeypatch):
+    monkeypatch.setattr("xmc_tf.launch.command.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="Horovod, which is not installed"):
+        launch.main(["--np", "2", "-m", "x"])
+
+
+def test_help_needs_no_horovod_and_shows_an_example():
+    environment = os.environ | {"COLUMNS": "100"}
+    run = subprocess.run(
+        [sys.executable, "-m", "xmc_tf.launch", "--help"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "python -m xmc_tf.launch --np 2 -m xmc_tf.check" in run.stdout
+    assert "(-m MODULE | SCRIPT)" in run.stdout
+
+
+_LAUNCHER = """
+import sys
+from xmc_tf.launch import messages
+from xmc_tf.launch.watch import Watch
+print(Watch(2, "127.0.0.1", print).environment[messages.SECRET_FILE], flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_secret_of_a_killed_launcher_is_removed_by_the_next_run():
+    launcher = subprocess.Popen([sys.executable, "-c", _LAUNCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    secret = Path(launcher.stdout.readline().decode().strip())
+    assert secret.stat().st_mode & 0o077 == 0 or secret.parent.stat().st_mode & 0o077 == 0
+    run_records.clean_up()
+    assert secret.is_file(), "the launcher is still there"
+    launcher.kill()
+    launcher.communicate()
+    run_records.clean_up()
+    assert not secret.parent.exists()

@@ -1,0 +1,311 @@
+"""Authenticated connections, attacked by strangers with real sockets."""
+
+import json
+import os
+import re
+import resource
+import socket
+import struct
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.collective.threads import all_well, on_ranks
+from tests.ranks.attacks import attack, connect, flood, send
+from xmc_tf.ranks.channels import frames, handshake
+from xmc_tf.ranks.channels.addresses import addresses_by_host
+from xmc_tf.ranks.channels.frames import FrameError, Unpacker, frame, receive
+from xmc_tf.ranks.channels.handshake import StrangerError, call, new_secret
+from xmc_tf.ranks.channels.listener import MOST_HANDSHAKES, Listener
+
+SECRET = new_secret()
+
+
+class Party:
+    """A listener that greets each authenticated caller with its two numbers."""
+
+    def __init__(self):
+        self.came = []
+        self.listener = Listener(["127.0.0.1"], SECRET, "test", self.welcome)
+        self.address = "127.0.0.1", self.listener.ports["127.0.0.1"]
+
+    def welcome(self, connection, caller, called):
+        self.came.append((caller, called))
+        if caller == 13:
+            raise ValueError("caller 13 brings bad luck")
+        with connection:
+            connection.sendall(frame({"caller": caller, "called": called}))
+
+    def visit(self, caller, called=0, **options):
+        with call(self.address, SECRET, "test", caller=caller, called=called, **options) as connection:
+            return receive(connection, 10)
+
+
+@pytest.fixture
+def party():
+    party = Party()
+    yield party
+    party.listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        connect(party.address)
+
+
+def is_closed(connection):
+    """Whether the other side ends the connection, after its greeting at most."""
+    try:
+        while connection.recv(1000):
+            pass
+    except ConnectionResetError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+def test_those_who_know_the_secret_are_handed_over_with_their_numbers(party):
+    assert party.visit(3, 5) == {"caller": 3, "called": 5}
+    assert party.visit(1 - 2**63, 2**63 - 1) == {"caller": 1 - 2**63, "called": 2**63 - 1}
+    assert party.came == [(3, 5), (1 - 2**63, 2**63 - 1)]
+
+
+def test_garbage_and_half_open_connections_stop_nobody(party):
+    with attack(party.address):
+        assert [party.visit(number)["caller"] for number in range(5)] == list(range(5))
+    assert party.visit(6)["caller"] == 6
+    assert [caller for caller, _ in party.came] == [0, 1, 2, 3, 4, 6]  # and nobody else
+
+
+def test_another_secret_or_purpose_is_refused(party):
+    for secret, purpose in ((new_secret(), "test"), (SECRET, "another"), (SECRET, "")):
+        with pytest.raises(ConnectionResetError):
+            call(party.address, secret, purpose, caller=1, patience_s=0.1)
+    assert party.came == []
+
+
+@contextmanager
+def recorder(target):
+    """A relay between one caller and a listener; gives its address and what the caller has sent through it."""
+    sent = bytearray()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def relay():
+            with server.accept()[0] as caller, connect(target) as listener:
+
+                def back():
+                    while data := listener.recv(1000):
+                        send(caller, data)
+
+                thread = threading.Thread(target=back)
+                thread.start()
+                while len(sent) < handshake.REPLY_BYTES:
+                    data = caller.recv(1000)
+                    sent.extend(data)
+                    listener.sendall(data)
+                thread.join()
+
+        thread = threading.Thread(target=relay)
+        thread.start()
+        yield server.getsockname(), sent
+        thread.join()
+
+
+def test_a_recorded_handshake_cannot_be_replayed(party):
+    with recorder(party.address) as (address, sent), call(address, SECRET, "test", caller=7) as connection:
+        assert receive(connection, 10) == {"caller": 7, "called": 0}
+    assert party.came == [(7, 0)]
+    with connect(party.address) as replay:
+        replay.sendall(sent)
+        assert is_closed(replay)
+    with connect(party.address) as replay:  # the same with the numbers of another rank
+        replay.sendall(bytes(sent[:32]) + struct.pack("<qq", 8, 0) + bytes(sent[48:]))
+        assert is_closed(replay)
+    assert party.came == [(7, 0)]
+
+
+def test_one_byte_at_a_time_gains_no_time(party, monkeypatch):
+    monkeypatch.setattr(handshake, "HANDSHAKE_S", 0.5)
+    with connect(party.address) as slow:
+        slow.settimeout(0.05)
+        begun = time.monotonic()
+        for _ in range(10_000):
+            send(slow, b"x")
+            if is_closed(slow):
+                break
+            assert party.visit(1)["caller"] == 1
+        assert time.monotonic() - begun < 20
+    assert set(party.came) <= {(1, 0)}
+
+
+def test_a_listener_that_sends_one_byte_at_a_time_is_given_up(monkeypatch):
+    """The caller has one deadline for all bytes, too."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        over = threading.Event()
+
+        def drip():
+            with server.accept()[0] as connection:
+                while not over.wait(0.05):
+                    send(connection, b"x")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        begun = time.monotonic()
+        with pytest.raises(OSError):  # noqa: PT011 - a timeout, or a reset where the time ends between two attempts
+            call(server.getsockname(), SECRET, "test", caller=1, patience_s=0.5)
+        assert time.monotonic() - begun < 20
+        over.set()
+        thread.join()
+
+
+def test_what_listens_must_know_the_secret_too():
+    """An impostor at the port of a rank that has ended learns nothing and is not obeyed."""
+    for greeting in (b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(100), handshake.greeting(bytes(32)) + bytes(32)):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def answer(server=server, greeting=greeting):
+                with server.accept()[0] as connection:
+                    connection.sendall(greeting)
+                    is_closed(connection)
+
+            thread = threading.Thread(target=answer)
+            thread.start()
+            with pytest.raises(StrangerError):
+                call(server.getsockname(), SECRET, "test", caller=1)
+            thread.join()
+
+
+def test_a_flood_of_1000_connections_stops_nobody(party):
+    with flood(party.address):
+        assert [party.visit(number, patience_s=60)["caller"] for number in range(8)] == list(range(8))
+        assert len(party.listener._open) <= MOST_HANDSHAKES
+
+
+def test_a_failure_with_one_connection_is_not_the_listeners(party):
+    with call(party.address, SECRET, "test", caller=13) as connection:
+        assert is_closed(connection)
+    assert party.visit(14)["caller"] == 14
+
+
+def test_a_process_without_file_descriptors_recovers(party):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with connect(party.address) as early:
+        early.recv(handshake.GREETING_BYTES)
+        blocked = socket.socket()
+        highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+        fillers = []
+        try:
+            while True:
+                fillers.append(os.dup(0))
+        except OSError:
+            pass
+        try:
+            blocked.settimeout(20)
+            blocked.connect(party.address)
+            assert is_closed(early)  # dropped, so that another can be accepted
+        finally:
+            for filler in fillers:
+                os.close(filler)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            blocked.close()
+    assert party.visit(1)["caller"] == 1
+
+
+# Frames.
+
+
+fields = st.integers(1 - 2**63, 2**63 - 1) | st.text(max_size=30)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=5), fields, max_size=5), max_size=5), st.data())
+@settings(deadline=None, max_examples=50)
+def test_messages_are_found_in_whatever_pieces(contents, data):
+    sent, unpacker, found = b"".join(map(frame, contents)), Unpacker(), []
+    while sent:
+        size = data.draw(st.integers(1, len(sent)))
+        found += unpacker.feed(sent[:size])
+        sent = sent[size:]
+    assert found == contents
+
+
+@given(st.binary(max_size=200))
+def test_anything_else_is_a_frame_error(data):
+    for sent in (data, struct.pack("<I", len(data)) + data):
+        try:
+            messages = Unpacker().feed(sent)
+        except FrameError:
+            continue
+        assert all(type(message) is dict for message in messages)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000, '{"a":' * 100_000, "5", "[]", '{"a": NaN}', '{"a": 1, "a": 2}',
+        '{"a": -Infinity}', '{"a": ' + "9" * 10_000 + "}",
+        "\ud800",
+    ],
+    ids=lambda text: text[:12].encode(errors="replace").decode(),
+)  # fmt: skip
+def test_hostile_json_is_a_frame_error(text):
+    data = text.encode(errors="surrogatepass")
+    with pytest.raises(FrameError):
+        Unpacker().feed(struct.pack("<I", len(data)) + data)
+
+
+def test_a_length_beyond_the_limit_is_refused_before_anything_is_kept():
+    with pytest.raises(FrameError, match="4,294,967,295 bytes"):
+        Unpacker().feed(b"\xff" * 4)
+    with pytest.raises(FrameError, match="at most"):
+        frame({"text": "x" * frames.MOST_BYTES})
+    # The longest line of a rank's output fits, whatever is in it.
+    assert len(frame({"text": "\0" * (1 << 16)})) < frames.MOST_BYTES
+    left, right = socket.socketpair()
+    with left, right:
+        left.sendall(frame({}) + frame({}))
+        with pytest.raises(FrameError, match="more than one"):
+            receive(right, 5)
+        left.sendall(json.dumps({}).encode())
+        left.sendall(b"[[[[")
+        with pytest.raises(FrameError):
+            receive(right, 5)
+
+
+# Addresses.
+
+
+def test_ranks_of_one_host_use_the_loopback():
+    def work(world):
+        world.host = "here"
+        return addresses_by_host(world)
+
+    assert all_well(on_ranks(3, work)) == [{"here": "127.0.0.1"}] * 3
+
+
+def test_other_hosts_get_the_address_on_the_way_to_them(monkeypatch):
+    monkeypatch.delenv("HOROVOD_GLOO_IFACE", raising=False)
+    monkeypatch.delenv("HOROVOD_IFACE", raising=False)
+    for rank, found in enumerate(all_well(on_ranks(2, addresses_by_host))):
+        assert set(found) == {"host0", "host1"}
+        assert found[f"host{rank}"] == "127.0.0.1"
+        for address in found.values():
+            assert address not in ("", "0.0.0.0", "::")
+            with socket.create_server((address, 0)):
+                pass  # an own one
+    monkeypatch.setenv("HOROVOD_GLOO_IFACE", "lo")
+    assert all_well(on_ranks(2, addresses_by_host))[0] == {"host0": "127.0.0.1", "host1": "127.0.0.1"}
+
+
+# Documentation.
+
+
+def test_the_example_of_the_security_page_runs():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(code, {"__name__": "security_page"})
+    assert f"at most {MOST_HANDSHAKES} are open" in page
+    assert f"has {handshake.HANDSHAKE_S:g} seconds in all" in " ".join(page.split())

@@ -1,0 +1,130 @@
+"""Which world a process belongs to, and the single process."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.ranks import choosing
+from xmc_tf.ranks.choosing import choose_communicator, how_started
+from xmc_tf.ranks.solo import Solo
+
+
+@pytest.mark.parametrize(
+    ("environment", "kind", "reason"),
+    [
+        ({}, "solo", "not started by"),
+        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "4"}, "horovod", "HOROVOD_RANK=1, HOROVOD_SIZE=4"),
+        ({"HOROVOD_RANK": "0", "HOROVOD_SIZE": "1"}, "solo", "HOROVOD_SIZE=1"),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, "mpi", "OMPI_COMM_WORLD_RANK=1"),
+        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, "solo", "OMPI_COMM_WORLD_SIZE=1"),
+        ({"PMI_RANK": "3", "PMI_SIZE": "8"}, "mpi", "PMI_RANK=3, PMI_SIZE=8"),
+        ({"PMIX_RANK": "3"}, "mpi", "PMIX_RANK=3"),
+        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "4", "XMC_TF_COMMUNICATOR": "solo"}, "solo", "XMC_TF_COMMUNICATOR=solo"),
+        # Settings of Horovod's that are no sign of its launcher.
+        ({"HOROVOD_CYCLE_TIME": "1", "OMPI_MCA_btl": "self"}, "solo", "not started by"),
+    ],
+)
+def test_the_world_is_told_by_what_started_the_process(environment, kind, reason):
+    told, why = how_started(environment)
+    assert told == kind
+    assert reason in why
+
+
+def test_a_world_that_does_not_exist_is_refused():
+    with pytest.raises(InputError, match=r"solo, horovod or mpi[^$]*'nccl'"):
+        how_started({"XMC_TF_COMMUNICATOR": "nccl"})
+
+
+@pytest.mark.parametrize(("variable", "package"), [("HOROVOD", "horovod.tensorflow"), ("OMPI_COMM_WORLD", "mpi4py")])
+def test_one_of_many_that_cannot_talk_says_why_instead_of_going_on_alone(monkeypatch, variable, package):
+    monkeypatch.setenv(f"{variable}_RANK", "1")
+    monkeypatch.setenv(f"{variable}_SIZE", "2")
+    monkeypatch.setitem(sys.modules, package, None)  # an import of it fails
+    for backend in ("mpi_backend", "horovod_backend"):
+        monkeypatch.delitem(sys.modules, f"xmc_tf.ranks.{backend}", raising=False)
+    with pytest.raises(InputError) as error:
+        choose_communicator.__wrapped__()
+    assert f"{variable}_RANK=1, {variable}_SIZE=2" in str(error.value)
+    assert f"import of {package}" in str(error.value)  # Python's own words about what is missing
+    assert "distributed" in error.value.fix
+
+
+def test_alone_every_call_gives_back_what_was_given():
+    world = Solo()
+    assert (world.rank, world.size, world.local_rank) == (0, 1, 0)
+    value = {"a": 1}
+    world.barrier()
+    assert world.broadcast(value) is value
+    assert world.gather(value) == world.allgather(value) == world.alltoall([value]) == [value]
+    assert world.scatter([value]) is value
+    array = np.arange(6.0).reshape(3, 2)
+    for result in (
+        world.broadcast_array(array),
+        world.allreduce_array(array, "max"),
+        world.allgather_array(array),
+        world.alltoall_array(array, [3])[0],
+    ):
+        np.testing.assert_array_equal(result, array)
+        assert not np.shares_memory(result, array)
+    assert world.alltoall_array(array, [3])[1].tolist() == [3]
+
+
+def test_alone_the_checks_are_those_of_many():
+    world = Solo()
+    with pytest.raises(InputError, match="add up to the 3 rows"):
+        world.alltoall_array(np.zeros((3, 2)), [2])
+    with pytest.raises(InputError, match="no rank 1"):
+        world.gather(1, root=1)
+    with pytest.raises(InputError, match="one for each rank"):
+        world.scatter(None)
+    with pytest.raises(InputError, match="complex"):
+        world.allreduce_array(np.zeros(2, complex))
+    with pytest.raises(InputError, match="sum, max or min"):
+        world.allreduce_array(np.zeros(2), "mean")
+    with pytest.raises(InputError, match="an array on rank 0"):
+        world.broadcast_array(None)
+    with pytest.raises(InputError, match="at least one dimension"):
+        world.allgather_array(np.float32(1))
+    with pytest.raises(SystemExit) as end:
+        world.abort(3)
+    assert end.value.code == 3
+
+
+def test_choosing_needs_neither_horovod_nor_mpi_nor_tensorflow():
+    code = (
+        "import sys\n"
+        "for name in ('horovod', 'mpi4py', 'tensorflow'):\n"
+        "    sys.modules[name] = None\n"
+        f"from {choosing.__name__} import choose_communicator\n"
+        "assert str(choose_communicator()) == 'a single process'\n"
+        "assert choose_communicator() is choose_communicator()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("Horovod has been shut down. This was caused by an exception on one of the ranks", False),
+        ("[external/gloo/transport/tcp/pair.cc:575] Connection closed by peer [127.0.0.1]:34567", False),
+        ("Mismatched allreduce tensor shapes", True),
+        ("Connection reset by peer", True),
+    ],
+)
+def test_a_rank_that_only_follows_another_shows_no_traceback(monkeypatch, capsys, message, shown):
+    aborted = []
+    monkeypatch.setattr(choosing.cli, "_on_failure", [])
+    monkeypatch.setattr(choosing.sys, "excepthook", sys.__excepthook__)
+    choosing._end_together(SimpleNamespace(abort=aborted.append))
+    try:
+        raise RuntimeError(message)
+    except RuntimeError as error:
+        choosing.sys.excepthook(type(error), error, error.__traceback__)
+    said = capsys.readouterr().err
+    assert ("Traceback" in said) == shown
+    assert shown or said == "failed: another rank has ended; its last lines give the cause\n"
+    assert aborted == [1]

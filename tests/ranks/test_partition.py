@@ -1,0 +1,165 @@
+"""Partitions: what they promise, drawn by hypothesis and compared with trying everything."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.partition import Overlap, Partition, balanced, even_rows
+
+SIZES = st.integers(1, 9)
+
+
+@st.composite
+def partitions(draw, rows=None):
+    rows = draw(st.integers(0, 40)) if rows is None else rows
+    inner = draw(st.lists(st.integers(0, rows), max_size=6))
+    return Partition(np.array([0, *sorted(inner), rows]))
+
+
+@given(st.integers(0, 10**12), SIZES)
+def test_even_rows_differ_by_one_at_most(rows, size):
+    partition = even_rows(rows, size)
+    shares = np.diff(partition.bounds)
+    assert partition.size == size
+    assert partition.rows == rows
+    assert shares.max() - shares.min() <= 1
+    assert partition.bounds.dtype == np.int64
+
+
+@given(partitions())
+def test_every_row_has_the_owner_whose_range_it_lies_in(partition):
+    owners = partition.owner(np.arange(partition.rows))
+    expected = [rank for rank in range(partition.size) for _ in range(*partition.range(rank))]
+    assert owners.tolist() == expected
+
+
+def test_owner_keeps_the_shape_of_the_ids():
+    partition = Partition(np.array([0, 2, 2, 5]))
+    assert partition.owner(np.array([[0, 4], [1, 2]])).tolist() == [[0, 2], [0, 2]]
+    assert partition.owner([]).shape == (0,)
+    assert partition.owner(3) == 2
+
+
+@given(st.data())
+def test_overlaps_cover_every_row_once_with_its_old_and_new_owner(data):
+    old = data.draw(partitions())
+    new = data.draw(partitions(rows=old.rows))
+    overlaps = old.overlaps(new)
+    covered = [row for piece in overlaps for row in range(piece.start, piece.stop)]
+    assert covered == list(range(old.rows))
+    for piece in overlaps:
+        assert piece.start < piece.stop
+        for (low, high), rank in ((old.range(piece.source), piece.source), (new.range(piece.target), piece.target)):
+            assert low <= piece.start < piece.stop <= high, rank
+
+
+def test_overlaps_from_two_ranks_to_three():
+    assert even_rows(6, 2).overlaps(even_rows(6, 3)) == [
+        Overlap(0, 0, 0, 2),
+        Overlap(0, 1, 2, 3),
+        Overlap(1, 1, 3, 4),
+        Overlap(1, 2, 4, 6),
+    ]
+
+
+def largest_share(weights, bounds):
+    return max(sum(weights[start:stop]) for start, stop in itertools.pairwise(bounds))
+
+
+@given(
+    st.lists(st.integers(0, 12), max_size=9),
+    st.integers(1, 4),
+    st.one_of(st.none(), st.lists(st.integers(0, 9), max_size=6)),
+)
+def test_balanced_is_the_best_of_all_contiguous_partitions(weights, size, boundaries):
+    if boundaries is not None:
+        boundaries = [row for row in boundaries if row <= len(weights)]
+    allowed = range(len(weights) + 1) if boundaries is None else sorted({0, *boundaries, len(weights)})
+    everything = itertools.combinations_with_replacement(allowed, size - 1)
+    best = min(largest_share(weights, [0, *inner, len(weights)]) for inner in everything)
+    partition = balanced(np.array(weights, dtype=np.int64), size, boundaries)
+    assert largest_share(weights, partition.bounds) == best
+    assert set(partition.bounds.tolist()) <= set(allowed)
+    assert partition.size == size
+
+
+@given(st.lists(st.floats(0, 1e300), min_size=1, max_size=30), SIZES)
+def test_fractional_weights_reach_what_no_partition_can_beat(weights, size):
+    shares = np.add.reduceat(np.array(weights) / 1e3, np.arange(len(weights)))  # sums within the floats' range
+    partition = balanced(np.array(weights), size)
+    got = largest_share(shares.tolist(), partition.bounds)
+    # Nothing is below the largest row, nor can a greedy filling do better by more than one row.
+    assert got <= shares.sum() / size + shares.max() + 1e-9 * shares.sum()
+    assert got >= shares.max() - 1e-9 * shares.sum()
+
+
+def test_equal_weights_are_even_and_leave_no_rank_without_rows():
+    assert balanced(np.ones(10), 4).bounds.tolist() in ([0, 2, 5, 7, 10], [0, 2, 5, 8, 10], [0, 3, 5, 8, 10])
+    # The largest row decides the limit; the others are spread evenly over the rest all the same.
+    assert balanced([100, 1, 1, 1, 1, 1, 1], 3).bounds.tolist() == [0, 1, 4, 7]
+    assert balanced([9, 9, 1, 1, 1, 1, 1, 1, 9, 9], 4).bounds.tolist() == [0, 1, 5, 9, 10]
+
+
+def test_weights_of_zero_count_as_equal():
+    assert balanced(np.zeros(8), 4).bounds.tolist() == [0, 2, 4, 6, 8]
+    assert balanced([], 3).bounds.tolist() == [0, 0, 0, 0]
+
+
+def test_clusters_are_never_cut_and_stay_within_a_few_percent():
+    random = np.random.default_rng(3)
+    clusters = random.integers(1, 60, 4000)
+    starts = np.concatenate([[0], np.cumsum(clusters)])
+    partition = balanced(np.ones(starts[-1]), 16, starts)
+    assert np.isin(partition.bounds, starts).all()
+    assert np.diff(partition.bounds).max() / (starts[-1] / 16) < 1.02
+
+
+def test_a_hundred_million_rows_in_clusters_over_a_thousand_ranks():
+    starts = np.arange(0, 1_000_001, 7)
+    partition = balanced(np.arange(1_000_000), 1000, starts)
+    shares = [np.arange(*partition.range(rank)).sum() for rank in range(1000)]
+    assert max(shares) < 1.05 * np.mean(shares)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "received"),
+    [([1, 2], "1 2"), ([0, 3, 2], "0 3 2"), ([0.0, 1.0], "float64"), ([0], "shape (1,)"), ([[0, 1]], "shape (1, 2)")],
+)
+def test_bounds_that_are_none(bounds, received):
+    with pytest.raises(InputError) as error:
+        Partition(np.array(bounds))
+    assert received in str(error.value)
+
+
+def test_what_does_not_exist_is_named():
+    partition = even_rows(4, 2)
+    with pytest.raises(InputError, match=r"3 rows that do not exist: 7, -1, 4"):
+        partition.owner([0, 7, -1, 3, 4])
+    with pytest.raises(InputError, match="no rank 2"):
+        partition.range(2)
+    with pytest.raises(InputError, match="whole numbers"):
+        partition.owner([0.5])
+    with pytest.raises(InputError, match="5 rows"):
+        partition.overlaps(even_rows(5, 2))
+    with pytest.raises(InputError, match="at least one rank"):
+        even_rows(3, 0)
+    with pytest.raises(InputError, match="is negative"):
+        even_rows(-1, 2)
+    with pytest.raises(InputError, match="weight of row 1"):
+        balanced([1.0, np.nan], 2)
+    with pytest.raises(InputError, match="weight of row 0"):
+        balanced([-1, 2], 2)
+    with pytest.raises(InputError, match="from 0 to 2"):
+        balanced([1, 2], 2, [3])
+
+
+def test_equal_partitions_are_equal_and_cannot_be_changed():
+    assert even_rows(6, 2) == Partition(np.array([0, 3, 6]))
+    assert even_rows(6, 2) != even_rows(6, 3)
+    assert len({even_rows(6, 2), Partition([0, 3, 6])}) == 1
+    with pytest.raises(ValueError, match="read-only"):
+        even_rows(6, 2).bounds[1] = 0

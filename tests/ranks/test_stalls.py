@@ -1,0 +1,194 @@
+"""Waits: when they begin and end, how they are told, and what is said of whom."""
+
+import threading
+import time
+
+import pytest
+import tensorflow as tf
+
+from tests.collective.threads import all_well, on_ranks
+from xmc_tf.collective.meters.graph_marks import marked
+from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.channels.handshake import new_secret
+from xmc_tf.ranks.stalls import watch
+from xmc_tf.ranks.stalls.marks import MARKS, Marks
+from xmc_tf.ranks.stalls.report import describe, in_words
+from xmc_tf.ranks.stalls.settings import timeout_of
+from xmc_tf.ranks.stalls.state import State, own_state
+
+
+def test_a_wait_is_as_long_as_its_block():
+    marks = Marks()
+    assert marks.waits() == {}
+    with marks.waiting_in("outer"):
+        time.sleep(0.02)
+        with marks.waiting_in("inner"):
+            waits = marks.waits()
+        assert list(waits) == ["outer", "inner"]
+        assert waits["outer"] >= 0.02 > waits["inner"]
+        with pytest.raises(ValueError, match="broken"), marks.waiting_in("broken"):
+            raise ValueError("broken")
+        assert list(marks.waits()) == ["outer"]
+    assert marks.waits() == {}
+
+    @marks.as_wait("a call")
+    def waits_within(text):
+        return [text, *marks.waits()]
+
+    assert waits_within("in") == ["in", "a call"]
+    assert marks.waits() == {}
+
+
+def test_counts_that_move_are_no_wait():
+    marks, counts = Marks(), {"a": (0, 0)}
+    marks.add_source(lambda: counts)
+    assert marks.waits() == {}
+    counts["a"] = (1, 0)
+    assert marks.waits()["a"] < 0.02
+    time.sleep(0.03)
+    assert marks.waits()["a"] >= 0.03
+    counts["a"] = (2, 1)  # that one has ended, and another has begun
+    assert marks.waits()["a"] < 0.02
+    counts["a"] = (2, 2)
+    assert marks.waits() == {}
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    monkeypatch.setattr(MARKS, "kept", True)
+
+
+def test_a_graph_marks_what_it_waits_in_and_gives_the_same(kept):
+    """The collective is one that waits until the test lets it go; seen from another thread, as the watch does."""
+    let_go, waits = threading.Event(), {}
+
+    def wait(value):
+        let_go.wait(30)
+        return value + 1
+
+    @tf.function
+    def call(value):
+        def collective():
+            return [tf.py_function(wait, [value], tf.float32), tf.constant(7)]
+
+        return marked("test/graph", [value], collective)
+
+    def look():
+        end = time.monotonic() + 20
+        while not waits.get("test/graph") and time.monotonic() < end:
+            time.sleep(0.01)
+            waits.update(MARKS.waits())
+        let_go.set()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    results = call(tf.constant(2.0))
+    thread.join()
+    assert [one.numpy() for one in results] == [3.0, 7]
+    assert waits["test/graph"] > 0
+    assert "test/graph" not in MARKS.waits()
+
+
+def test_a_gradient_goes_through_the_marks(kept):
+    value = tf.Variable(3.0)
+
+    @tf.function
+    def slope():
+        with tf.GradientTape() as tape:
+            (loss,) = marked("test/gradient", [value.read_value()], lambda: [tf.square(value)])
+        return tape.gradient(loss, value)
+
+    assert slope().numpy() == 6.0
+    assert "test/gradient" not in MARKS.waits()
+
+
+def test_where_a_process_is():
+    state = own_state(3, "here")
+    assert state.place.startswith("test_stalls.py:")
+    assert " in test_where_a_process_is: state = own_state(" in state.place
+
+
+def test_names_in_words():
+    assert in_words("my/items/rows") == "the rows of a lookup in table 'my/items' (my/items/rows)"
+    assert in_words("a/rows/gradient").startswith("the gradient of a lookup in table 'a'")
+    assert in_words("xmc_tf/gradients/float32").startswith("the sum of the replicated variables' gradients")
+    assert in_words("xmc_tf/broadcast of kernel:0").startswith("the first rank's values")
+    assert in_words("something else") == "something else"
+
+
+def test_a_stall_in_words():
+    states = [
+        State(0, 10, "a", {"xmc_tf/norm": 1.2}, "train.py:9 in main: step()"),
+        State(1, 11, "a", {"t/ids": 31.0, "t/rows": 2.0}, "train.py:7 in main: step()"),
+        State(2, 12, "b", silence="has ended"),
+        State(3, 13, "b", {"t/ids": 29.0}),
+    ]
+    assert describe(states, 30) == [
+        "stall: rank 1 has waited 30 s for rank 0, 2, which are elsewhere",
+        "  rank 1 (pid 11 on a) waits in the ids of a lookup in table 't' (t/ids) for 31 s, "
+        "the rows of a lookup in table 't' (t/rows) for 2 s; train.py:7 in main: step()",
+        "  rank 0 (pid 10 on a) waits in the norm of all gradients (xmc_tf/norm) for 1 s; train.py:9 in main: step()",
+        "  rank 2 (pid 12 on b) has ended",
+        "  rank 3 (pid 13 on b) waits in the ids of a lookup in table 't' (t/ids) for 29 s",
+    ]
+    together = [State(rank, rank, "a", {"t/ids": 5.0}) for rank in range(40)]
+    lines = describe(together, 5)
+    assert lines[0] == (
+        "stall: rank 0 has waited 5 s for an answer, and all ranks are in the same call: "
+        "look at the network between them"
+    )
+    assert lines[-1] == "  and 24 more ranks"
+    assert len(describe([State(0, 1, "a", {"t/ids": 5.0}), *(State(r, r, "a") for r in range(1, 40))], 5)[0]) < 120
+
+
+def test_who_starts_a_run_has_the_last_word_about_the_timeout():
+    assert timeout_of({}) is None
+    assert timeout_of({}, 30) == 30
+    assert timeout_of({"XMC_TF_STALL_TIMEOUT": ""}, 30) == 30
+    assert timeout_of({"XMC_TF_STALL_TIMEOUT": "600"}, 30) == 600
+    assert timeout_of({"XMC_TF_STALL_TIMEOUT": "0"}, 30) == 0
+    for text in ("soon", "-1", "nan", "inf"):
+        with pytest.raises(InputError, match="XMC_TF_STALL_TIMEOUT"):
+            timeout_of({"XMC_TF_STALL_TIMEOUT": text})
+    with pytest.raises(InputError, match="stall_timeout"):
+        timeout_of({}, 0)
+
+
+def test_watches_ask_one_another_and_one_that_has_ended_is_known_to_have():
+    def on_rank(world):
+        world.host = "one"
+        one = watch.StallWatch(world, timeout=None, warn_after=1000)
+        one.start()
+        world.barrier()
+        states = one._everybody()
+        world.barrier()
+        if world.rank == 2:
+            one.stop()
+        world.barrier()
+        after = one._everybody() if world.rank == 0 else []
+        world.barrier()
+        one.stop()
+        return states, after
+
+    results = all_well(on_ranks(3, on_rank))
+    for states, _ in results:
+        assert [(state.rank, state.silence) for state in states] == [(0, ""), (1, ""), (2, "")]
+    # Its process, which is this test's, has not ended.
+    assert [state.silence for state in results[0][1]] == ["", "", "has ended, or is about to"]
+
+
+def test_a_stranger_is_told_nothing():
+    def on_rank(world):
+        world.host = "one"
+        one = watch.StallWatch(world, timeout=None)
+        one.start()
+        secret, one._secret = one._secret, new_secret()
+        answer = one._ask_one(0, {"end": True})
+        one._secret = secret
+        state = one._ask_one(0, {})
+        one.stop()
+        return answer, state
+
+    ((answer, state),) = all_well(on_ranks(1, on_rank))
+    assert "cannot be asked" in answer
+    assert state.rank == 0

@@ -1,0 +1,176 @@
+"""``python -m xmc_tf.check``: check that all ranks can reach each other, or that a model is intact."""
+
+import argparse
+import json
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import NoReturn
+
+from xmc_tf.check import exchanges, places
+from xmc_tf.check.keeper import keep
+from xmc_tf.check.model_check import check_model
+from xmc_tf.check.roll import Roll, run_folder
+from xmc_tf.check.shared_folder import ranks_without
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.invocation import as_called
+from xmc_tf.ranks.choosing import choose_communicator, rank_and_size
+from xmc_tf.ranks.communicator import Communicator
+
+_DESCRIPTION = """Check that all ranks can reach each other, or verify the files of a model.
+
+Run it before a long training, with the launcher and the hosts of the training. It lists all ranks (host,
+process, cores, versions), runs broadcast, all-reduce and all-to-all, compares their results with known
+values, and measures their time.
+
+It names each rank that hangs, did not start or died within --timeout seconds. On several hosts it needs a
+shared folder for that: --rendezvous. The exit status is 1 for such a rank, for a wrong result, and for a
+folder that is not shared.
+
+With --model it verifies every byte of a model or an export instead, without ranks. The exit status is 0 if
+all files are intact, 1 if a file is damaged or missing, and 2 if the folder is not a model."""
+
+_EXAMPLES = """examples:
+  python -m xmc_tf.launch --np 2 -m xmc_tf.check
+  horovodrun -np 4 -H localhost:4 python -m xmc_tf.check --shared-workdir
+  mpiexec -n 4 python -m xmc_tf.check --timeout 20 --shared-workdir /data/run
+  python -m xmc_tf.check --model model
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog=as_called("python -m xmc_tf.check"),
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=cli.HelpFormatter,
+    )
+    add = parser.add_argument
+    add("--model", metavar="DIR", help="verify only the files of this model, PECOS model or export")
+    add("--timeout", type=float, default=60.0, metavar="S", help="maximum seconds of one step")
+    add(
+        "--shared-workdir",
+        nargs="?",
+        const=".",
+        metavar="DIR",
+        help="also check that all ranks can read and write this folder (without DIR: the current one)",
+    )
+    add("--megabytes", type=float, default=16.0, metavar="MB", help="size of the large messages")
+    add(
+        "--communicator",
+        choices=["auto", "horovod", "mpi"],
+        default="auto",
+        help="communication library; auto: the one that xmc_tf uses with this launcher",
+    )
+    add(
+        "--rendezvous",
+        metavar="DIR",
+        help="shared folder in which ranks register (default: a temporary folder of this host)",
+    )
+    add("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Check the ranks, printing on rank 0, or verify a model."""
+    args = parser().parse_args(argv)
+    if args.model is not None:
+        _verify(args)
+        return
+    if not args.timeout > 0 or not args.megabytes > 0:
+        raise InputError("--timeout and --megabytes", expected="numbers above 0")
+    if args.communicator != "auto":
+        os.environ["XMC_TF_COMMUNICATOR"] = args.communicator
+    rank, size = rank_and_size(os.environ)
+    roll = Roll(
+        run_folder(os.environ, Path(args.rendezvous) if args.rendezvous else None), rank, size, socket.gethostname()
+    )
+    keep(roll, args.timeout)
+    try:
+        problems = _check(roll, args)
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of Horovod, MPI, TensorFlow: the ranks that are missing say more
+        _explain(roll, error)
+    if problems:
+        sys.exit(1)
+
+
+def _verify(args: argparse.Namespace) -> None:
+    """Verify a model's files, and exit with status 1 if one is damaged or missing."""
+    found = check_model(args.model)
+    print(json.dumps(found.to_json()) if args.json else found.to_text())
+    if not found.intact:
+        sys.exit(1)
+
+
+def _check(roll: Roll, args: argparse.Namespace) -> list[str]:
+    """Return the problems that were found, the same on all ranks."""
+    world = choose_communicator()
+    roll.enter("finding each other")
+    found = world.allgather(places.own_place(world))
+    _show(world, args, f"{world.size} rank{'s' if world.size > 1 else ''}: {world}\n{places.as_table(found)}")
+    timings = []
+    for name in exchanges.COLLECTIVES:
+        timings.append(exchanges.measure(world, name, round(args.megabytes * 1e6), roll.enter))
+    _show(world, args, "\n" + exchanges.as_table(timings))
+    problems = [f"{one.name}: wrong answer on rank {_names(one.wrong_ranks)}" for one in timings if not one.right]
+    shared = None
+    if args.shared_workdir:
+        roll.enter("shared folder")
+        folder = Path(args.shared_workdir).absolute()
+        without = ranks_without(world, folder)
+        shared = not without
+        if without:
+            hosts = sorted({found[rank].host for rank in without})
+            problems.append(f"{folder} is not shared: rank {_names(without)} ({', '.join(hosts)}) sees another folder")
+        else:
+            _show(world, args, f"\nall ranks see and can write {folder}")
+    roll.enter("end")
+    world.barrier()
+    warnings = places.warnings(found)
+    for line in [f"warning: {text}" for text in warnings] + [f"failed: {text}" for text in problems]:
+        if world.rank == 0 and not args.json:
+            print(line, file=sys.stderr)
+    if world.rank == 0 and args.json:
+        report = {
+            "communicator": str(world),
+            "ranks": [asdict(place) for place in found],
+            "collectives": [asdict(timing) for timing in timings],
+            "shared_workdir": shared,
+            "warnings": warnings,
+            "problems": problems,
+        }
+        print(json.dumps(report))
+    elif world.rank == 0 and not problems:
+        print("\nall checks passed")
+    return problems
+
+
+def _show(world: Communicator, args: argparse.Namespace, text: str) -> None:
+    if world.rank == 0 and not args.json:
+        print(text, flush=True)
+
+
+def _explain(roll: Roll, error: Exception) -> NoReturn:
+    """Report the ranks that are behind in a failed collective, and exit; the launcher stops the others."""
+    first = (str(error).splitlines() or [""])[0]
+    if roll.speaks():
+        lines = [f"failed: {type(error).__name__}: {first}", *(f"  {line}" for line in roll.behind())]
+        print("\n".join(lines), file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _names(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks))
+
+
+if __name__ == "__main__":
+    cli.run(main)

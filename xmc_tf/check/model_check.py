@@ -1,0 +1,214 @@
+"""Verification of every byte of a model's folder, or of an export's."""
+
+import os
+import stat
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.archives import archive_problem
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.files.outputs import EXPORT_KIND, FolderContent, kind_of
+from xmc_tf.common.folders.checksums import MODEL_HEADER, Records
+from xmc_tf.common.folders.export_folder import ABOUT
+from xmc_tf.common.progress import Progress
+from xmc_tf.common.threads import thread_count
+
+_MOST_LEVELS = 1000  # of a tree that is not a mistake
+
+OK, DAMAGED, MISSING = "ok", "damaged", "missing"
+UNKNOWN, FOREIGN = "no checksum recorded", "not part of the model"
+STATES = (OK, DAMAGED, MISSING, UNKNOWN, FOREIGN)
+
+
+@dataclass(frozen=True)
+class FileState:
+    """One file of the folder.
+
+    Args:
+        file: its relative path.
+        bytes: its size; 0 where it is missing.
+        state: one of ``STATES``.
+        problem: what is wrong with it, in words.
+    """
+
+    file: str
+    bytes: int
+    state: str
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class ModelCheck:
+    """The result for a folder.
+
+    Args:
+        folder: which.
+        what: what kind of folder it is.
+        files: its files in the order of their names.
+    """
+
+    folder: Path
+    what: str
+    files: list[FileState]
+
+    @property
+    def intact(self) -> bool:
+        """Whether no file is damaged or missing."""
+        return not any(one.state in (DAMAGED, MISSING) for one in self.files)
+
+    def to_text(self) -> str:
+        """A line for each file, and a summary."""
+        width = max((len(_printable(one.file)) for one in self.files), default=0)
+        digits = max((len(f"{one.bytes:,}") for one in self.files), default=0)
+        lines = []
+        for one in self.files:
+            lines.append(f"{_printable(one.file):<{width}}  {one.bytes:>{digits},}  {one.state}")
+            lines += [f"    {_printable(line)}" for line in one.problem.splitlines()]
+        counts = [f"{count:,} {state}" for state, count in self._counts().items() if count]
+        size = sum(one.bytes for one in self.files if one.state != FOREIGN)
+        verdict = "intact" if self.intact else "damaged"
+        if self.intact and self._counts()[UNKNOWN]:
+            verdict = "no damage found"
+        lines.append(f"\n{self.folder} ({self.what}): {verdict}; {', '.join(counts)}; {size / 1e6:,.1f} MB")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as an object."""
+        files = [
+            {"file": one.file, "bytes": one.bytes, "state": one.state}
+            | ({"problem": one.problem} if one.problem else {})
+            for one in self.files
+        ]
+        counts = self._counts()
+        return {
+            "folder": str(self.folder), "kind": self.what, "intact": self.intact, "counts": counts, "files": files
+        }  # fmt: skip
+
+    def _counts(self) -> dict[str, int]:
+        return {state: sum(one.state == state for one in self.files) for state in STATES}
+
+
+def check_model(folder: str | Path) -> ModelCheck:
+    """Compare all files of a model or an export with what is recorded about them.
+
+    Files of PECOS, and of version 0.1, have no records: archives are compared with their own checksums.
+
+    Example:
+        >>> check_model("model").intact
+        True
+
+    Raises:
+        InputError: the folder is not a model.
+    """
+    folder = Path(folder)
+    kind = kind_of(folder)
+    if kind is None or not kind.is_model:
+        raise InputError(
+            f"{folder} is not a model" if folder.exists() else f"{folder} does not exist",
+            expected="a model (params.json), a PECOS model (param.json and ranker/), or an export (saved_model.pb)",
+            fix="use the folder that training wrote (-m), or an export such as served/1",
+        )
+    header = ABOUT if kind is EXPORT_KIND else MODEL_HEADER
+    problem, records = "", None
+    try:
+        records = Records.read(folder, header) or _records_around(folder)
+    except InputError as error:
+        problem = str(error)
+    found = dict(_sizes(folder))
+    names = sorted({*found, *(records.files if records else _files_of_rankers(folder))})
+    total = sum(found.get(name, 0) for name in names)
+
+    def state(name: str) -> FileState:
+        size = found.get(name, 0)
+        if name == header:
+            return _header_state(folder / name, name, size, records, problem)
+        if records is not None:
+            if name not in records.files:
+                return FileState(name, size, FOREIGN)
+            wrong = records.problem(name)
+            if wrong is None:
+                return FileState(name, size, OK)
+            return FileState(name, size, DAMAGED if name in found else MISSING, str(wrong))
+        return _state_without_records(folder, kind, name, size)
+
+    with ThreadPoolExecutor(thread_count(-1)) as pool, Progress("verifying", total, "bytes") as progress:
+        states = []
+        for one in pool.map(state, names):
+            states.append(one)
+            progress.add(one.bytes)
+    return ModelCheck(folder, kind.what.removeprefix("the "), states)
+
+
+def _header_state(path: Path, name: str, size: int, records: Records | None, problem: str) -> FileState:
+    if problem:
+        return FileState(name, size, DAMAGED, problem)
+    if records is None:
+        try:
+            Records.parse(path)
+        except InputError as error:
+            return FileState(name, size, DAMAGED, str(error))
+        return FileState(name, size, UNKNOWN)
+    if records.unchanged is False:
+        accept = 'fix: if you edited it, delete its line "checksum" to accept the change; if not, copy the model again'
+        return FileState(name, size, DAMAGED, f"it has changed since it was saved\n{accept}")
+    return FileState(name, size, OK if records.unchanged else UNKNOWN)
+
+
+def _records_around(folder: Path) -> Records | None:
+    """The records of a model's rankers, which are a PECOS model as well."""
+    records = Records.around(folder)
+    if records is None or not records.files:
+        return None
+    for start in (Path(os.path.abspath(folder)), Path(os.path.realpath(folder))):
+        if start.is_relative_to(records.folder):
+            inside = start.relative_to(records.folder).as_posix() + "/"
+            files = {name.removeprefix(inside): record for name, record in records.files.items()}
+            return Records(folder, records.header, files, records.unchanged)
+    return None
+
+
+def _files_of_rankers(folder: Path) -> Iterator[str]:
+    """The files that rankers without records need: those of each level that their parameters count."""
+    for ranker in ("ranker", "ranker/ranker"):
+        try:
+            depth = read_json(folder / ranker / "param.json").get("depth")
+        except InputError:
+            continue
+        if type(depth) is int and 0 < depth <= _MOST_LEVELS:
+            yield from (f"{ranker}/{t}.model/{name}" for t in range(depth) for name in ("param.json", "W.npz", "C.npz"))
+
+
+def _state_without_records(folder: Path, kind: FolderContent, name: str, size: int) -> FileState:
+    path = folder / name
+    if not kind.has_part(name.split("/")[0]):
+        return FileState(name, size, FOREIGN)
+    if not os.path.lexists(path):
+        return FileState(name, 0, MISSING)
+    if not path.is_file():
+        return FileState(name, size, DAMAGED, "it is not a file")
+    if path.suffix == ".npz" or zipfile.is_zipfile(path):
+        wrong = archive_problem(path, thorough=True)
+        return FileState(name, size, OK) if wrong is None else FileState(name, size, DAMAGED, str(wrong))
+    return FileState(name, size, UNKNOWN)
+
+
+def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
+    """All files below a folder; what is not a file at all (a pipe) has no size."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = Path(place, name)
+            try:
+                status = path.stat()
+            except OSError:  # a link to nothing
+                continue
+            yield path.relative_to(folder).as_posix(), status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def _printable(text: str) -> str:
+    """Without control characters and bytes that are no text, which a terminal might obey."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

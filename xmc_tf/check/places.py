@@ -1,0 +1,97 @@
+"""Who is where: host, process, cores and versions of every rank, and what in it will give trouble."""
+
+import itertools
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+
+from xmc_tf.common.wire.format import register
+from xmc_tf.ranks.communicator import Communicator
+
+PACKAGES = ("xmc_tf", "numpy", "tensorflow", "horovod", "mpi4py")
+
+
+@register
+@dataclass(frozen=True)
+class Place:
+    """Where a rank runs and with what.
+
+    Args:
+        rank: its number.
+        local_rank: its number on its host.
+        host: the host's name.
+        pid: its process.
+        cores: those it may use.
+        threads: what OMP_NUM_THREADS allows it; as many as cores if that is not set.
+        versions: of Python and the packages that matter, where installed.
+    """
+
+    rank: int
+    local_rank: int
+    host: str
+    pid: int
+    cores: tuple[int, ...]
+    threads: int
+    versions: dict[str, str]
+
+
+def own_place(communicator: Communicator) -> Place:
+    """This rank's."""
+    cores = tuple(sorted(os.sched_getaffinity(0)))
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "-"
+    threads = int(setting) if setting.isdigit() else len(cores)
+    return Place(communicator.rank, communicator.local_rank, communicator.host, os.getpid(), cores, threads, versions)
+
+
+def as_table(places: Sequence[Place]) -> str:
+    """A line for each rank, and the versions once where they agree."""
+    lines = [f"{'rank':>4}  {'host':<24} {'local':>5} {'pid':>8} {'threads':>7}  cores"]
+    for place in places:
+        lines.append(
+            f"{place.rank:>4}  {place.host:<24} {place.local_rank:>5} {place.pid:>8} {place.threads:>7}  "
+            f"{ranges(place.cores)}"
+        )
+    versions = places[0].versions
+    lines.append("versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()))
+    return "\n".join(lines)
+
+
+def warnings(places: Sequence[Place]) -> list[str]:
+    """What will be slow or go wrong."""
+    found = []
+    for name, version in places[0].versions.items():
+        others = [place for place in places if place.versions.get(name) != version]
+        if others:
+            found.append(
+                f"{name} is {version} on rank 0 and {others[0].versions.get(name, '-')} on rank {others[0].rank}: "
+                "install the same on all hosts"
+            )
+    for host, group in itertools.groupby(sorted(places, key=lambda place: place.host), key=lambda place: place.host):
+        here = list(group)
+        cores = {core for place in here for core in place.cores}
+        threads = sum(place.threads for place in here)
+        if len(here) > 1 and threads > len(cores):
+            found.append(
+                f"{host}: {len(here)} ranks want {threads} threads on {len(cores)} cores: start fewer ranks, set "
+                "OMP_NUM_THREADS, or let xmc_tf.launch divide the cores"
+            )
+    return found
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Numbers as people write them: ``0-3,8``."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)

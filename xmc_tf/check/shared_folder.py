@@ -1,0 +1,55 @@
+"""Whether all ranks see the same folder, which checkpoints, models and resumed runs rely on."""
+
+import contextlib
+import secrets
+import time
+from pathlib import Path
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.communicator import Communicator
+
+PATIENCE_S = 5.0  # network file systems show a new file late
+
+
+def ranks_without(world: Communicator, folder: Path) -> list[int]:
+    """The ranks that do not see what rank 0 writes in ``folder``, or cannot write there themselves.
+
+    Raises:
+        InputError: on all ranks, when rank 0 cannot write there.
+    """
+    token, problem = world.broadcast(secrets.token_hex(16)), ""
+    mark = folder / f".xmc_tf-check-{token}"
+    if world.rank == 0:
+        try:
+            mark.write_text(token)
+        except OSError as error:
+            problem = f"{error.strerror}: {folder}"
+    if problem := world.broadcast(problem):
+        raise InputError("rank 0 cannot write to the shared folder", received=problem)
+    try:
+        seen = world.rank == 0 or (_appears(mark, token) and _writable(mark, world.rank))
+        return [rank for rank, fine in enumerate(world.allgather(seen)) if not fine]
+    finally:
+        if world.rank == 0:
+            mark.unlink(missing_ok=True)
+
+
+def _appears(mark: Path, token: str) -> bool:
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        with contextlib.suppress(OSError):
+            if mark.read_text() == token:
+                return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+
+
+def _writable(mark: Path, rank: int) -> bool:
+    own = mark.with_name(f"{mark.name}-{rank}")
+    try:
+        own.write_text("")
+        own.unlink()
+    except OSError:
+        return False
+    return True

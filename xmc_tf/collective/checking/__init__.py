@@ -1,1 +1,0 @@
-"""Check the ranks of a run: which ranks there are, which do not respond, and how long messages take."""

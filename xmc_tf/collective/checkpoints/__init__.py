@@ -1,0 +1,1 @@
+"""Checkpoints of sharded tables, which load on any number of ranks."""

@@ -1,0 +1,149 @@
+"""What a checkpoint says of itself: which files hold which rows of which table, and how to recognise them."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xmc_tf.collective.checkpoints.packed_arrays import Packed, SavedArray
+from xmc_tf.collective.checkpoints.shard_files import ShardFile
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.wire.format import register
+
+MANIFEST = "manifest.json"
+VERSION = 2
+_AGAIN = "copy it again, or go back to an earlier checkpoint"
+
+
+@register
+@dataclass(frozen=True)
+class SavedTable:
+    """A table in a checkpoint.
+
+    Args:
+        rows: of the whole table.
+        dim: width of a row.
+        values: the files of its rows, by first row.
+        slots: the same for every slot of the optimizer, by name.
+    """
+
+    rows: int
+    dim: int
+    values: list[ShardFile]
+    slots: dict[str, list[ShardFile]]
+
+
+@register
+@dataclass(frozen=True)
+class Manifest:
+    """A whole checkpoint.
+
+    Args:
+        data: the folder beside the manifest that holds the files.
+        step: how far training was.
+        ranks: how many wrote it.
+        tables: by name.
+        replicated: what is the same on all ranks.
+    """
+
+    data: str
+    step: int
+    ranks: int
+    tables: dict[str, SavedTable]
+    replicated: Packed
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Writes it in one piece: until then the folder's former checkpoint holds, from then on this one."""
+    with atomic_file(folder / MANIFEST) as part, part.open("w") as file:
+        json.dump({"version": VERSION, **dataclasses.asdict(manifest)}, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_manifest(folder: str | Path) -> Manifest:
+    """Reads what the checkpoint in ``folder`` holds.
+
+    Example:
+        >>> read_manifest("run/checkpoint").step
+        12000
+
+    Raises:
+        InputError: when there is none, or when it is damaged; the message names the file.
+    """
+    path = Path(folder) / MANIFEST
+    if not path.is_file():
+        raise InputError(
+            f"{path} does not exist", expected="a folder with a checkpoint in it", fix="check the folder's name"
+        )
+    try:
+        content = read_json(path, expected="the manifest of a checkpoint", fix=_AGAIN)
+        version = content.pop("version")
+        if version not in (1, VERSION):
+            raise InputError(
+                f"{path} has another version",
+                expected=f"{VERSION}",
+                received=f"{version}",
+                fix="use the newer xmc_tf that wrote it",
+            )
+        tables = {name: _table(entry) for name, entry in content.pop("tables").items()}
+        replicated = (_packed if version == VERSION else _one_a_file)(content.pop("replicated"))
+        manifest = Manifest(tables=tables, replicated=replicated, **content)
+        for name, table in manifest.tables.items():
+            for shards in (table.values, *table.slots.values()):
+                check_ranges(str(path), name, table.rows, shards)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{path} cannot be read: {type(error).__name__}: {error}",
+            expected="the manifest of a checkpoint",
+            fix=_AGAIN,
+        ) from error
+    return manifest
+
+
+def check_ranges(where: str, name: str, rows: int, shards: Sequence[ShardFile]) -> None:
+    """Every row of a table is in one file, and in one only."""
+    at = 0
+    for shard in shards:
+        if shard.start != at or shard.stop < shard.start:
+            raise InputError(
+                f"{where}: table {name!r}: {shard.file} does not follow the file before it",
+                expected=f"rows from {at} on",
+                received=f"rows {shard.start} to {shard.stop - 1}",
+                fix="use the same partition on all ranks of the training",
+            )
+        at = shard.stop
+    if at != rows:
+        raise InputError(
+            f"{where}: the files of table {name!r} end too early", expected=f"{rows} rows", received=f"{at} rows"
+        )
+
+
+def _table(entry: dict[str, Any]) -> SavedTable:
+    slots = {slot: [ShardFile(**shard) for shard in shards] for slot, shards in entry["slots"].items()}
+    return SavedTable(entry["rows"], entry["dim"], [ShardFile(**shard) for shard in entry["values"]], slots)
+
+
+def _packed(entry: dict[str, Any]) -> Packed:
+    return Packed(dict(entry["files"]), {name: SavedArray(**array) for name, array in entry["arrays"].items()})
+
+
+def _one_a_file(entries: dict[str, Any]) -> Packed:
+    """Version 1, in which every array was a ``.npy`` file, that is, a header and the array."""
+    files, arrays = {}, {}
+    for name, entry in entries.items():
+        shard = ShardFile(**entry["file"])
+        saved = SavedArray(entry["shape"], shard.dtype, shard.file, 0, 0, shard.checksums)
+        block_bytes = shard.block_rows * np.dtype(shard.dtype).itemsize
+        arrays[name] = dataclasses.replace(saved, offset=shard.bytes - saved.bytes, block_bytes=block_bytes)
+        files[shard.file] = shard.bytes
+    return Packed(files, arrays)

@@ -1,0 +1,171 @@
+"""Many arrays in few files, one after another: a file costs a flush to the disk, and an encoder has hundreds of arrays.
+
+The table of contents, with a checksum for each block of an array, stands beside the files (in the manifest). One array
+at a time is asked for and written, so that there never is a second copy of all of them.
+"""
+
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from io import BufferedWriter, FileIO
+from math import prod
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from xmc_tf.collective.checkpoints.shard_files import BLOCK_BYTES, blocks, check_length
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.wire.format import register
+
+# Before a file would get longer than that, the next one begins; an array that is longer has one of its own.
+PACK_BYTES = 1 << 30
+_ALIGNMENT = 64  # so that arrays can be mapped into memory where they lie
+
+# An array, or what gives it when its turn has come.
+Given: TypeAlias = np.ndarray | Callable[[], np.ndarray]
+
+
+@register
+@dataclass(frozen=True)
+class SavedArray:
+    """Where an array lies.
+
+    Args:
+        shape: of the array.
+        dtype: of its values, as numpy spells it.
+        file: the name of the file that it is in.
+        offset: number of the file's byte that it begins with.
+        block_bytes: bytes that share a checksum.
+        checksums: CRC-32 of each block.
+    """
+
+    shape: list[int]
+    dtype: str
+    file: str
+    offset: int
+    block_bytes: int
+    checksums: list[int]
+
+    @property
+    def bytes(self) -> int:
+        """That it takes."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@register
+@dataclass(frozen=True)
+class Packed:
+    """The table of contents.
+
+    Args:
+        files: the length of every file, by name.
+        arrays: by name.
+    """
+
+    files: dict[str, int]
+    arrays: dict[str, SavedArray]
+
+
+def write_arrays(folder: Path, given: Mapping[str, Given], stem: str = "replicated") -> Packed:
+    """Writes arrays, down to the disk.
+
+    Args:
+        folder: where the files are made.
+        given: the arrays by name, or what gives them.
+        stem: how the files' names begin.
+    """
+    files: dict[str, int] = {}
+    arrays: dict[str, SavedArray] = {}
+    with ExitStack() as stack:
+        file: BufferedWriter | None = None
+        for name, one in given.items():
+            value = np.asarray(one() if callable(one) else one)
+            if value.dtype.hasobject or value.dtype.kind not in "biufcSU":
+                raise InputError(
+                    f"extra[{name!r}] cannot be saved",
+                    expected="an array of numbers or text",
+                    received=f"{value.dtype}",
+                )
+            if file is None or (file.tell() and _aligned(file.tell()) + value.nbytes > PACK_BYTES):
+                stack.close()
+                file = stack.enter_context((folder / f"{stem}-{len(files):05d}.bin").open("wb"))
+                stack.callback(_flush, file)
+            file.write(bytes(_aligned(file.tell()) - file.tell()))
+            at, path = file.tell(), Path(file.name)
+            arrays[name] = SavedArray(
+                list(value.shape), value.dtype.str, path.name, at, BLOCK_BYTES, list(_write_blocks(file, value))
+            )
+            files[path.name] = file.tell()
+    return Packed(files, arrays)
+
+
+def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
+    """All of the arrays, in new memory.
+
+    Raises:
+        InputError: when a file is not there, or not the one that the table of contents speaks of.
+    """
+    for name, length in packed.files.items():
+        check_length(folder / name, length)
+    found = {}
+    for name, saved in packed.arrays.items():
+        _check_place(folder, packed, name, saved)
+        raw, wrong = np.empty(saved.bytes, np.uint8), False
+        # Opened again for each: that costs little, and the arrays of a file need not stand together in the table.
+        with FileIO(folder / saved.file) as file:
+            file.seek(saved.offset)
+            for number, (low, high) in enumerate(blocks(0, len(raw), saved.block_bytes)):
+                block = raw.data[low:high]
+                wrong |= _fill(file, block) != high - low or saved.checksums[number : number + 1] != [zlib.crc32(block)]
+        if wrong:
+            raise InputError(
+                f"{folder / saved.file}, array {name!r}: the content has changed since it was saved",
+                expected=f"the checksum that {folder.parent.name}'s manifest has for it",
+                fix="the file was damaged, or comes from another checkpoint: copy the whole checkpoint again",
+            )
+        found[name] = raw.view(np.dtype(saved.dtype)).reshape(saved.shape)
+    return found
+
+
+def _check_place(folder: Path, packed: Packed, name: str, saved: SavedArray) -> None:
+    """Refuses a table of contents that speaks of more bytes than the file has, before memory is taken for them."""
+    try:
+        whole = min(saved.shape, default=0) >= 0 and saved.offset >= 0 and saved.block_bytes > 0
+        whole = whole and saved.offset + saved.bytes <= packed.files[saved.file] and not np.dtype(saved.dtype).hasobject
+    except (TypeError, ValueError, KeyError):
+        whole = False
+    if not whole:
+        raise InputError(
+            f"{folder / str(saved.file)}, array {name!r}: the content has changed since it was saved",
+            expected="a place inside the file",
+            received=f"shape {saved.shape}, type {saved.dtype} from byte {saved.offset} on",
+            fix="the manifest was damaged: copy the whole checkpoint again",
+        )
+
+
+def _write_blocks(file: BufferedWriter, value: np.ndarray) -> Iterator[int]:
+    """Writes an array, and gives the checksums of its blocks."""
+    raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
+    for low, high in blocks(0, len(raw), BLOCK_BYTES):
+        file.write(raw[low:high])
+        yield zlib.crc32(raw[low:high])
+
+
+def _fill(file: FileIO, block: memoryview) -> int:
+    """Reads a block; gives how many bytes of it there were."""
+    done = 0
+    while done < len(block) and (count := file.readinto(block[done:])):
+        done += count
+    return done
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // _ALIGNMENT) * _ALIGNMENT
+
+
+def _flush(file: BufferedWriter) -> None:
+    file.flush()
+    os.fsync(file.fileno())

@@ -1,0 +1,91 @@
+"""How many bytes this process has sent to other ranks, by kind; counted inside the graph, shown in TensorBoard.
+
+The time that goes with them is taken in ``time_spent.py``.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import tensorflow as tf
+import tf_keras
+
+from xmc_tf.collective.meters.time_spent import seconds_in_collectives
+
+_COUNTERS: dict[str, tf.Variable] = {}
+
+
+def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -> tf.Operation:
+    """Adds the bytes of the rows that leave this rank; what it keeps for itself is no traffic.
+
+    Returns:
+        What the sending must wait for: in the graph of a gradient nothing else would make the counting happen.
+    """
+    with tf.device("/cpu:0"):
+        leaving = tf.reduce_sum(rows_per_rank) - rows_per_rank[rank]
+        return _counter(kind).assign_add(tf.cast(leaving, tf.int64) * row_bytes, read_value=False)
+
+
+def count_bytes(kind: str, count: int) -> tf.Operation:
+    """Adds a number of bytes that is known beforehand; returns what the sending must wait for."""
+    with tf.device("/cpu:0"):
+        return _counter(kind).assign_add(count, read_value=False)
+
+
+def after(counted: tf.Operation | None) -> AbstractContextManager:
+    """Makes what is inside wait for the counting; outside of graphs it has happened already."""
+    return nullcontext() if counted is None else tf.control_dependencies([counted])
+
+
+def bytes_sent() -> dict[str, int]:
+    """Bytes sent to other ranks since the start of the process, by kind.
+
+    Example:
+        >>> before = bytes_sent()
+        >>> step(batch)
+        >>> bytes_sent()["rows"] - before.get("rows", 0)
+        12582912
+    """
+    return {kind: int(counter.numpy()) for kind, counter in sorted(_COUNTERS.items())}
+
+
+class TrafficSummaries(tf_keras.callbacks.Callback):
+    """Writes the bytes sent in each epoch, and per step in it, to TensorBoard, and a step's time in collectives.
+
+    Example:
+        >>> model.fit(data, callbacks=[TrafficSummaries(logdir)])
+
+    Args:
+        logdir: TensorBoard's folder.
+    """
+
+    def __init__(self, logdir: str) -> None:
+        super().__init__()
+        self._writer = tf.summary.create_file_writer(str(logdir))
+        self._steps = 0
+        self._before: dict[str, int] = {}
+        self._spent_before = 0.0
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Remembers where the counters stand."""
+        self._steps, self._before, self._spent_before = 0, bytes_sent(), seconds_in_collectives()
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Counts the steps."""
+        self._steps = batch + 1
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Writes what the epoch has added."""
+        with self._writer.as_default():
+            for kind, sent in bytes_sent().items():
+                new = sent - self._before.get(kind, 0)
+                tf.summary.scalar(f"bytes sent/{kind}", new, step=epoch)
+                tf.summary.scalar(f"bytes sent per step/{kind}", new / max(self._steps, 1), step=epoch)
+            spent = 1000 * (seconds_in_collectives() - self._spent_before)
+            tf.summary.scalar("milliseconds in collectives per step", spent / max(self._steps, 1), step=epoch)
+        self._writer.flush()
+
+
+def _counter(kind: str) -> tf.Variable:
+    if kind not in _COUNTERS:
+        with tf.init_scope(), tf.device("/cpu:0"):
+            _COUNTERS[kind] = tf.Variable(0, dtype=tf.int64, trainable=False)
+    return _COUNTERS[kind]

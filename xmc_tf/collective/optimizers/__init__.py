@@ -1,0 +1,1 @@
+"""Optimizers for sharded tables, and the gradients they take."""

@@ -1,0 +1,114 @@
+"""From every rank's gradients to the step's: sums over ranks, one norm over all that is trained, clipping.
+
+The loss of a step is the mean (or the sum) of the ranks' losses. The gradient of a replicated variable is summed over
+the ranks by an all-reduce. That of a sharded table has been summed already, by coming together at the owner.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import tensorflow as tf
+
+from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.meters.traffic import after, count_bytes
+from xmc_tf.collective.tables.table import ShardedTable
+
+Reduction = Literal["mean", "sum"]
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
+
+
+class RowGradient(NamedTuple):
+    """Gradient of some local rows of a table, each row once."""
+
+    rows: tf.Tensor
+    values: tf.Tensor
+
+
+def merge_rows(gradient: Gradient | RowGradient) -> RowGradient:
+    """Adds up what belongs to one row: several ranks, and several lookups of a step, may have touched it."""
+    if isinstance(gradient, tf.IndexedSlices):
+        gradient = RowGradient(gradient.indices, gradient.values)
+    if isinstance(gradient, RowGradient):
+        unique, inverse = tf.unique(gradient.rows)
+        return RowGradient(unique, tf.math.unsorted_segment_sum(gradient.values, inverse, tf.size(unique)))
+    return RowGradient(tf.range(tf.shape(gradient)[0]), gradient)  # of a regularizer, which touches every row
+
+
+def dense(gradient: Gradient, variable: tf.Variable) -> tf.Tensor:
+    """A replicated variable's gradient as a tensor of its shape: ranks touch different rows, and sums must meet."""
+    if isinstance(gradient, tf.IndexedSlices):
+        gradient = tf.math.unsorted_segment_sum(gradient.values, gradient.indices, variable.shape[0])
+    # Behind reshapes by sizes that only the batch tells, a gradient has forgotten its shape; counting its bytes needs
+    # it (tests/distributed/test_matcher.py, "bert").
+    gradient.set_shape(variable.shape)
+    return gradient
+
+
+def sum_replicated(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
+    """Sums over the ranks, bitwise equal on all of them."""
+    gradients = list(gradients)
+    if size == 1 or not gradients:
+        return gradients
+    # Horovod's all-reduce knows no bfloat16.
+    wide = [tf.cast(one, tf.float32) if one.dtype == tf.bfloat16 else one for one in gradients]
+    whole = sum(one.shape.num_elements() * one.dtype.size for one in wide)
+    with after(count_bytes("gradients of replicated", 2 * (size - 1) * whole // size)):  # as a ring all-reduce sends
+        sums = horovod_ops.grouped_sum(wide, "xmc_tf/gradients")
+    return [tf.cast(total, one.dtype) for total, one in zip(sums, gradients, strict=True)]
+
+
+def norm_and_finiteness(
+    replicated: Sequence[tf.Tensor], row_gradients: Sequence[RowGradient], size: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The norm over all that is trained, every shard once, and whether all of it is finite; the same on all ranks."""
+    shards = [one.values for one in row_gradients]
+    local = tf.stack([_squares(shards), tf.cast(tf.logical_not(_all_finite(shards)), tf.float32)])
+    if size > 1 and shards:
+        local = horovod_ops.allreduce_sum(local, "xmc_tf/norm")
+    norm = tf.sqrt(local[0] + _squares(replicated))
+    return norm, tf.equal(local[1], 0.0) & _all_finite(replicated)
+
+
+def clipped(
+    replicated: Sequence[tf.Tensor], row_gradients: Sequence[RowGradient], norm: tf.Tensor, limit: float
+) -> tuple[list[tf.Tensor], list[RowGradient]]:
+    """Gradients shrunk so that their common norm is ``limit`` at most."""
+    factor = limit / tf.maximum(norm, limit)
+    return scaled(replicated, row_gradients, factor)
+
+
+def scaled(
+    replicated: Sequence[tf.Tensor], row_gradients: Sequence[RowGradient], factor: float | tf.Tensor
+) -> tuple[list[tf.Tensor], list[RowGradient]]:
+    """All gradients times ``factor``."""
+    return (
+        [one * tf.cast(factor, one.dtype) for one in replicated],
+        [RowGradient(one.rows, one.values * factor) for one in row_gradients],
+    )
+
+
+def split(
+    gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable], tables: Sequence[ShardedTable | None]
+) -> tuple[list[tf.Variable], list[tf.Tensor], list[ShardedTable], list[RowGradient]]:
+    """Takes replicated variables and sharded tables apart, and leaves out what has no gradient (a pooler, say)."""
+    given = [
+        (gradient, variable, table)
+        for gradient, variable, table in zip(gradients, variables, tables, strict=True)
+        if gradient is not None
+    ]
+    replicated = [(variable, dense(gradient, variable)) for gradient, variable, table in given if table is None]
+    sharded = [(table, merge_rows(gradient)) for gradient, _, table in given if table is not None]
+    return (
+        [variable for variable, _ in replicated],
+        [gradient for _, gradient in replicated],
+        [table for table, _ in sharded],
+        [gradient for _, gradient in sharded],
+    )
+
+
+def _squares(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    return tf.add_n([tf.zeros([]), *(tf.reduce_sum(tf.square(tf.cast(one, tf.float32))) for one in tensors)])
+
+
+def _all_finite(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    return tf.reduce_all([True, *(tf.reduce_all(tf.math.is_finite(one)) for one in tensors)])

@@ -1,0 +1,263 @@
+"""One of Keras' optimizers made to work over all ranks: in ``fit``, and in loops of your own."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.meters import time_spent
+from xmc_tf.collective.optimizers.accumulation import Accumulator
+from xmc_tf.collective.optimizers.gradients import (
+    Gradient,
+    Reduction,
+    RowGradient,
+    clipped,
+    norm_and_finiteness,
+    scaled,
+    split,
+    sum_replicated,
+)
+from xmc_tf.collective.optimizers.loss_scale import LossScale
+from xmc_tf.collective.optimizers.row_wise import TableOptimizer, like_keras
+from xmc_tf.collective.tables.table import ShardedTable, table_of
+from xmc_tf.common.errors import InputError
+
+
+class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precision.LossScaleOptimizer):
+    """Takes every rank's gradients and makes the same step on all of them.
+
+    Replicated variables are updated by ``inner`` with gradients summed over the ranks; sharded tables by its row-wise
+    form, each rank its own rows. The learning rate is what you give: it is never scaled by the number of ranks.
+
+    It counts as one of Keras' LossScaleOptimizers so that Keras does not put one around it, which would decide on
+    every rank for itself whether a gradient has overflowed.
+
+    Example:
+        >>> optimizer = strategy.optimizer(tf_keras.optimizers.Adam(1e-3))
+        >>> gradients = tape.gradient(loss, model.trainable_variables)
+        >>> optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+    Args:
+        inner: for the replicated variables; its global_clipnorm and clipvalue count for the tables too.
+        size: number of ranks.
+        table_optimizer: for the tables, where it shall not be the row-wise form of ``inner``.
+        reduction: "mean" where every rank's loss is the mean over its batch, "sum" where the losses add up.
+        accumulate: batches in a step.
+        loss_scale: for fp16; with it, ``apply_gradients`` takes the gradients of ``get_scaled_loss(loss)``.
+
+    Attributes:
+        gradient_norm: of the last step, over all that is trained and before clipping; where there is neither clipping
+            nor loss scaling it is not worked out.
+    """
+
+    loss_scale: LossScale | None = None  # Keras has a property of that name, which could not be set
+
+    def __init__(
+        self,
+        inner: tf_keras.optimizers.Optimizer,
+        size: int,
+        *,
+        table_optimizer: TableOptimizer | None = None,
+        reduction: Reduction = "mean",
+        accumulate: int = 1,
+        loss_scale: LossScale | None = None,
+    ) -> None:
+        _check(inner, reduction, accumulate)
+        super().__init__(name=f"collective_{inner.name}")
+        self.inner = inner
+        # Clipped here, over all that is trained; inside it would be by the norm of the replicated part alone.
+        self.norm_limit, inner.global_clipnorm = inner.global_clipnorm, None
+        self._size, self._reduction = size, reduction
+        self._table_optimizer = table_optimizer
+        self._accumulator = Accumulator(accumulate) if accumulate > 1 else None
+        self.loss_scale = loss_scale
+        self._ready = False
+        with tf.init_scope():
+            self.gradient_norm = tf.Variable(0.0, trainable=False, name="gradient_norm")  # to be shown; not kept
+
+    @property
+    def iterations(self) -> tf.Variable:
+        """Number of steps made."""
+        return self.inner.iterations
+
+    @iterations.setter
+    def iterations(self, variable: tf.Variable) -> None:
+        self.inner.iterations = variable
+
+    @property
+    def learning_rate(self) -> tf.Variable:
+        """Of both parts."""
+        return self.inner.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        self.inner.learning_rate = value
+
+    lr = learning_rate
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """What the replicated part keeps; what belongs to a table is in ``table.slots``."""
+        return self.inner.variables
+
+    @property
+    def inner_optimizer(self) -> tf_keras.optimizers.Optimizer:
+        """``inner``, by the name that Keras has for it."""
+        return self.inner
+
+    @property
+    def batches_per_step(self) -> int:
+        """How many batches are accumulated for a step."""
+        return 1 if self._accumulator is None else self._accumulator.every
+
+    def get_config(self) -> dict:
+        """The inner optimizer's: a model that is saved knows nothing of ranks."""
+        return {**self.inner.get_config(), "global_clipnorm": self.norm_limit}
+
+    @tf.autograph.experimental.do_not_convert
+    def get_scaled_loss(self, loss: tf.Tensor) -> tf.Tensor:
+        """The loss to differentiate; without loss scaling, itself."""
+        return loss if self.loss_scale is None else self.loss_scale.scaled(loss)
+
+    def get_unscaled_gradients(self, grads: Sequence[Gradient | None]) -> Sequence[Gradient | None]:
+        """The same gradients, for loops written for Keras' loss scaling: ``apply_gradients`` does the unscaling."""
+        return grads
+
+    @tf.autograph.experimental.do_not_convert
+    def compute_gradients(
+        self, loss: tf.Tensor | Callable, var_list: Any, tape: tf.GradientTape | None = None
+    ) -> list[tuple[Gradient | None, tf.Variable]]:
+        """Gradients of the scaled loss; ``fit`` comes through here."""
+        tape = tf.GradientTape() if tape is None else tape
+        with tape:
+            loss = self.get_scaled_loss(loss() if callable(loss) else loss)
+        variables = var_list() if callable(var_list) else list(var_list)
+        return list(zip(tape.gradient(loss, variables), variables, strict=True))
+
+    @tf.autograph.experimental.do_not_convert
+    def build(self, var_list: Iterable[tf.Variable]) -> None:
+        """Makes the slots, and gives all ranks the first rank's values of what is replicated."""
+        if self._ready:
+            return
+        variables = list(var_list)
+        replicated = [variable for variable in variables if table_of(variable) is None]
+        if self._size > 1:
+            horovod_ops.broadcast_variables(replicated)
+        if replicated:
+            self.inner.build(replicated)
+        tables = [table for variable in variables if (table := table_of(variable)) is not None]
+        if tables and self._table_optimizer is None:
+            self._table_optimizer = like_keras(self.inner)
+        for table in tables:
+            assert self._table_optimizer is not None
+            self._table_optimizer.make_slots(table)
+        self._ready = True
+
+    @tf.autograph.experimental.do_not_convert
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Gradient | None, tf.Variable]], name: str | None = None, **_: Any
+    ) -> tf.Variable:
+        """Makes a step, or adds to the one that is being accumulated; all ranks call it together."""
+        gradients, variables = (list(part) for part in zip(*grads_and_vars, strict=True))
+        with tf.init_scope():
+            self.build(variables)
+        with tf.name_scope(name or self.name):
+            replicated, dense, tables, rows = split(gradients, variables, [table_of(one) for one in variables])
+            if self.loss_scale is not None:
+                dense, rows = scaled(dense, rows, 1.0 / self.loss_scale.value)
+            if self._accumulator is None:
+                self._step(replicated, dense, tables, rows)
+            else:
+                self._accumulate(replicated, dense, tables, rows)
+            time_spent.add_up()
+        return self.iterations
+
+    def _accumulate(
+        self,
+        replicated: Sequence[tf.Variable],
+        dense: Sequence[tf.Tensor],
+        tables: Sequence[ShardedTable],
+        rows: Sequence[RowGradient],
+    ) -> None:
+        """Adds to what is held, and makes the step when that is due."""
+        accumulator = self._accumulator
+        assert accumulator is not None
+        accumulator.add(dense, rows)
+
+        def step() -> tf.Tensor:
+            held_dense, held_rows = accumulator.take()
+            self._step(replicated, held_dense, tables, held_rows)
+            return tf.constant(True)
+
+        # The count is the same on all ranks, so all of them go the same way.
+        tf.cond(accumulator.full(), step, lambda: tf.constant(False))
+
+    def _step(
+        self,
+        replicated: Sequence[tf.Variable],
+        dense: Sequence[tf.Tensor],
+        tables: Sequence[ShardedTable],
+        rows: Sequence[RowGradient],
+    ) -> None:
+        """Sums over ranks, clips, updates."""
+        dense, rows = sum_replicated(dense, self._size), list(rows)
+        if self._reduction == "mean" and self._size > 1:
+            dense, rows = scaled(dense, rows, 1.0 / self._size)
+        if self.norm_limit is None and self.loss_scale is None:
+            self._update(replicated, dense, tables, rows)
+            return
+        norm, finite = norm_and_finiteness(dense, rows, self._size)
+        self.gradient_norm.assign(norm)
+        if self.norm_limit is not None:
+            dense, rows = clipped(dense, rows, norm, self.norm_limit)
+        if self.loss_scale is None:
+            self._update(replicated, dense, tables, rows)
+            return
+
+        def update() -> tf.Tensor:
+            self._update(replicated, dense, tables, rows)
+            return tf.constant(True)
+
+        tf.cond(finite, update, lambda: tf.constant(False))
+        self.loss_scale.update(finite)
+
+    def _update(
+        self,
+        replicated: Sequence[tf.Variable],
+        dense: Sequence[tf.Tensor],
+        tables: Sequence[ShardedTable],
+        rows: Sequence[RowGradient],
+    ) -> None:
+        """Updates this rank's variables; nothing travels any more."""
+        if replicated:  # counts the step and sets the rate that a schedule gives for it
+            self.inner.apply_gradients(zip(dense, replicated, strict=True))
+        else:
+            self.inner._compute_current_learning_rate()
+            self.inner.iterations.assign_add(1)
+        for table, gradient in zip(tables, rows, strict=True):
+            values = gradient.values
+            if self.inner.clipvalue is not None:
+                values = tf.clip_by_value(values, -self.inner.clipvalue, self.inner.clipvalue)
+            assert self._table_optimizer is not None
+            self._table_optimizer.apply(table, gradient.rows, values, self.inner.iterations)
+
+
+def _check(inner: tf_keras.optimizers.Optimizer, reduction: str, accumulate: int) -> None:
+    """Says what cannot be done over ranks before training starts."""
+    if isinstance(inner, tf_keras.optimizers.legacy.Optimizer) or not isinstance(inner, tf_keras.optimizers.Optimizer):
+        raise InputError(
+            "optimizer", expected="one of tf_keras.optimizers, not of its legacy part", received=type(inner).__name__
+        )
+    if reduction not in ("mean", "sum"):
+        raise InputError("reduction over the ranks", expected="'mean' or 'sum'", received=repr(reduction))
+    if accumulate < 1:
+        raise InputError("batches in a step (accumulate)", expected="1 or more", received=str(accumulate))
+    if inner.clipnorm is not None:
+        raise InputError(
+            "clipnorm clips every variable by itself, and no rank sees the whole of a sharded one",
+            fix="use global_clipnorm, which is one norm over all that is trained",
+        )
+    if inner.use_ema:
+        raise InputError("averages of the weights (use_ema) are not supported for sharded tables", fix="omit use_ema")

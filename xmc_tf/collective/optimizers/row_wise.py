@@ -1,0 +1,187 @@
+"""Optimizers that update the touched rows of a shard and leave all others, and their slots, as they are.
+
+SGD without momentum and Adagrad give what their dense forms give. Momentum and Adam decay the slots of a row, and AdamW
+the row itself, in the steps that touch it: the usual lazy form. Where every step touches every row, they too give what
+Keras' give.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+import tensorflow as tf
+import tf_keras
+
+from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.common.errors import InputError
+
+# A number, something that has one (a variable that a callback changes), or a function that gives it.
+Rate: TypeAlias = float | tf.Variable | Callable[[], float | tf.Tensor]
+
+
+class TableOptimizer(Protocol):
+    """What updates a shard."""
+
+    def apply(
+        self, table: ShardedTable, unique_rows: tf.Tensor, row_gradients: tf.Tensor, step: tf.Tensor | int
+    ) -> None:
+        """Updates rows.
+
+        Args:
+            table: whose rows.
+            unique_rows: local numbers, each once.
+            row_gradients: one for each of them.
+            step: number of this step, from 1.
+        """
+
+    def make_slots(self, table: ShardedTable) -> None:
+        """Makes what is kept for every row, so that a checkpoint can be read into it before the first step."""
+
+
+class RowSGD:
+    """Stochastic gradient descent, with momentum where wanted.
+
+    Args:
+        learning_rate: see ``Rate``.
+        momentum: share of the last step of the row that is taken again.
+        nesterov: looks ahead along the momentum.
+        weight_decay: share of the row, times the learning rate, taken off in a step that touches it.
+    """
+
+    def __init__(
+        self, learning_rate: Rate = 0.01, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0
+    ) -> None:
+        self.learning_rate, self.momentum, self.nesterov = learning_rate, momentum, nesterov
+        self.weight_decay = weight_decay
+
+    def make_slots(self, table: ShardedTable) -> None:
+        """One slot with momentum, none without."""
+        if self.momentum:
+            table.slot("momentum")
+
+    def apply(
+        self, table: ShardedTable, unique_rows: tf.Tensor, row_gradients: tf.Tensor, step: tf.Tensor | int
+    ) -> None:
+        """Updates rows; see ``TableOptimizer``."""
+        rate = _rate(self.learning_rate)
+        _decay(table, unique_rows, rate, self.weight_decay)
+        if not self.momentum:
+            table.variable.scatter_sub(tf.IndexedSlices(rate * row_gradients, unique_rows))
+            return
+        slot = table.slot("momentum")
+        velocity = self.momentum * tf.gather(slot, unique_rows) - rate * row_gradients
+        slot.scatter_update(tf.IndexedSlices(velocity, unique_rows))
+        move = self.momentum * velocity - rate * row_gradients if self.nesterov else velocity
+        table.variable.scatter_add(tf.IndexedSlices(move, unique_rows))
+
+
+class RowAdagrad:
+    """Adagrad, as Keras has it.
+
+    Args:
+        learning_rate: see ``Rate``.
+        initial_accumulator_value: what the sum of squares begins with.
+        epsilon: keeps the division finite.
+        weight_decay: share of the row, times the learning rate, taken off in a step that touches it.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Rate = 0.001,
+        initial_accumulator_value: float = 0.1,
+        epsilon: float = 1e-7,
+        weight_decay: float = 0.0,
+    ) -> None:
+        self.learning_rate, self.initial, self.epsilon = learning_rate, initial_accumulator_value, epsilon
+        self.weight_decay = weight_decay
+
+    def make_slots(self, table: ShardedTable) -> None:
+        """The sums of squares."""
+        table.slot("accumulator", self.initial)
+
+    def apply(
+        self, table: ShardedTable, unique_rows: tf.Tensor, row_gradients: tf.Tensor, step: tf.Tensor | int
+    ) -> None:
+        """Updates rows; see ``TableOptimizer``."""
+        rate, slot = _rate(self.learning_rate), table.slot("accumulator", self.initial)
+        _decay(table, unique_rows, rate, self.weight_decay)
+        squares = tf.gather(slot, unique_rows) + tf.square(row_gradients)
+        slot.scatter_update(tf.IndexedSlices(squares, unique_rows))
+        move = rate * row_gradients / tf.sqrt(squares + self.epsilon)
+        table.variable.scatter_sub(tf.IndexedSlices(move, unique_rows))
+
+
+class RowAdam:
+    """Adam, and AdamW with ``weight_decay``; the bias correction goes by the number of the step, not of the row's.
+
+    Args:
+        learning_rate: see ``Rate``.
+        beta_1: decay of the mean.
+        beta_2: decay of the mean of squares.
+        epsilon: keeps the division finite.
+        weight_decay: share of the row, times the learning rate, taken off in a step that touches it.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Rate = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        weight_decay: float = 0.0,
+    ) -> None:
+        self.learning_rate, self.beta_1, self.beta_2, self.epsilon = learning_rate, beta_1, beta_2, epsilon
+        self.weight_decay = weight_decay
+
+    def make_slots(self, table: ShardedTable) -> None:
+        """Mean and mean of squares."""
+        table.slot("m")
+        table.slot("v")
+
+    def apply(
+        self, table: ShardedTable, unique_rows: tf.Tensor, row_gradients: tf.Tensor, step: tf.Tensor | int
+    ) -> None:
+        """Updates rows; see ``TableOptimizer``."""
+        rate, steps = _rate(self.learning_rate), tf.cast(step, tf.float32)
+        _decay(table, unique_rows, rate, self.weight_decay)
+        m, v = table.slot("m"), table.slot("v")
+        mean = self.beta_1 * tf.gather(m, unique_rows) + (1 - self.beta_1) * row_gradients
+        squares = self.beta_2 * tf.gather(v, unique_rows) + (1 - self.beta_2) * tf.square(row_gradients)
+        m.scatter_update(tf.IndexedSlices(mean, unique_rows))
+        v.scatter_update(tf.IndexedSlices(squares, unique_rows))
+        alpha = rate * tf.sqrt(1 - tf.pow(self.beta_2, steps)) / (1 - tf.pow(self.beta_1, steps))
+        table.variable.scatter_sub(tf.IndexedSlices(mean * alpha / (tf.sqrt(squares) + self.epsilon), unique_rows))
+
+
+def like_keras(optimizer: tf_keras.optimizers.Optimizer) -> RowSGD | RowAdagrad | RowAdam:
+    """The row-wise form of one of Keras' optimizers, which follows its learning rate (schedules, callbacks)."""
+
+    def rate() -> tf.Tensor:
+        return tf.convert_to_tensor(optimizer.learning_rate)
+
+    config, decay = optimizer.get_config(), optimizer.weight_decay or 0.0
+    kind = type(optimizer)
+    if kind is tf_keras.optimizers.SGD:
+        return RowSGD(rate, config["momentum"], config["nesterov"], decay)
+    if kind is tf_keras.optimizers.Adagrad:
+        return RowAdagrad(rate, config["initial_accumulator_value"], config["epsilon"], decay)
+    special = [flag for flag in ("amsgrad", "adaptive_epsilon") if config.get(flag)]
+    if kind in (tf_keras.optimizers.Adam, tf_keras.optimizers.AdamW) and not special:
+        return RowAdam(rate, config["beta_1"], config["beta_2"], config["epsilon"], decay)
+    raise InputError(
+        "this optimizer does not support sharded tables",
+        expected="SGD, Adagrad, Adam or AdamW (without amsgrad and adaptive_epsilon) of tf_keras.optimizers",
+        received=" with ".join([kind.__name__, *special]),
+        fix="give the tables their own optimizer: strategy.optimizer(yours, table_optimizer=RowAdam(1e-3))",
+    )
+
+
+def _rate(rate: Rate) -> tf.Tensor:
+    """The learning rate of this step."""
+    return tf.cast(rate() if callable(rate) else rate, tf.float32)
+
+
+def _decay(table: ShardedTable, rows: tf.Tensor, rate: tf.Tensor, share: float) -> None:
+    """Takes ``share * rate`` off the rows, before the step proper, as Keras does."""
+    if share:
+        shrink = tf.gather(table.variable, rows) * (share * rate)
+        table.variable.scatter_sub(tf.IndexedSlices(shrink, rows))

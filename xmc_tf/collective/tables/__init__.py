@@ -1,0 +1,1 @@
+"""Embedding tables that are sharded over the ranks: rows, lookups, scores of pairs."""

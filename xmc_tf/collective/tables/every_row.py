@@ -1,0 +1,117 @@
+"""Losses of every instance against every row of a table: the instances travel, the rows stay where they are.
+
+Where all rows are candidates there is nothing to choose and nothing to look up: a rank multiplies everybody's
+vectors by its own rows, knows which of them are positive, and takes its share of every instance's loss on the spot.
+What travels is the vectors and their gradients, 2·B·dim numbers to each other rank, whatever the number of rows.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from xmc_tf.collective.tables.row_requests import by_owner, checked_ids, exchange_ids
+from xmc_tf.collective.tables.stand_ins import in_place_of
+from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange
+
+# Scores and targets (1 for a positive, 0 for all else), and weights, all [B, rows] -> losses in that shape.
+RowLoss = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+class EveryRow:
+    """Takes losses of instances against all rows: ``loss(vectors @ table.T, positives)``, summed over the rows.
+
+    All ranks call it together, each with its own instances, which may be none.
+
+    Example:
+        >>> def loss(scores, targets, weights):
+        ...     return tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=scores)
+        >>> EveryRow(table).losses(vectors, positives, loss)      # [B]
+
+    Args:
+        table: the rows.
+        wire: the format in which vectors travel.
+    """
+
+    def __init__(self, table: ShardedTable, wire: WireFormat = "fp32") -> None:
+        check_format(wire)
+        self.table, self.wire = table, wire
+
+    @tf.autograph.experimental.do_not_convert
+    def losses(
+        self,
+        vectors: tf.Tensor,
+        positives: tf.RaggedTensor,
+        loss: RowLoss,
+        weights: tf.RaggedTensor | None = None,
+    ) -> tf.Tensor:
+        """The sum of each instance's losses over all rows of the table, ``[B]``.
+
+        Args:
+            vectors: ``[B, dim]``, float32.
+            positives: the rows that are right for each instance, each once, ``[B, None]``.
+            loss: from scores, targets and weights to losses, element by element.
+            weights: of the positives, in their shape; all other weights are 1.
+        """
+        table = in_place_of(self.table)
+        factors = tf.ones_like(positives.flat_values, tf.float32) if weights is None else weights.flat_values
+        here = _everybodys(table, vectors, positives, tf.cast(factors, tf.float32), self.wire)
+        scores = tf.matmul(here.vectors, table.variable, transpose_b=True)
+        shape = tf.shape(scores)
+        at = tf.stack([here.instance, here.row], axis=1)
+        targets = tf.tensor_scatter_nd_max(tf.zeros(shape), at, tf.ones_like(here.weights))
+        weighed = tf.tensor_scatter_nd_update(tf.ones(shape), at, here.weights)
+        shares = tf.reduce_sum(loss(scores, targets, weighed), axis=1)
+        if table.size == 1:
+            return shares
+        back = exchange(shares, here.came, here.sent, rank=table.rank, name=f"{table.name}/shares", kind="losses")
+        return tf.reduce_sum(tf.reshape(back, [table.size, tf.shape(vectors)[0]]), axis=0)
+
+
+class _Everybodys(NamedTuple):
+    """All ranks' instances, and those of their positives whose rows are here."""
+
+    vectors: tf.Tensor
+    instance: tf.Tensor  # of each positive, among ``vectors``
+    row: tf.Tensor  # of each positive, local
+    weights: tf.Tensor
+    sent: tf.Tensor  # instances to each rank
+    came: tf.Tensor  # instances from each rank
+
+
+def _everybodys(
+    table: ShardedTable, vectors: tf.Tensor, positives: tf.RaggedTensor, weights: tf.Tensor, wire: WireFormat
+) -> _Everybodys:
+    """Brings all instances to all ranks, and positives to the owners of their rows."""
+    ids, instances = tf.cast(positives.flat_values, tf.int64), tf.cast(positives.value_rowids(), tf.int32)
+    count = tf.shape(vectors)[0]
+    if table.size == 1:
+        only = tf.reshape(count, [1])
+        return _Everybodys(vectors, instances, tf.cast(checked_ids(table, ids), tf.int32), weights, only, only)
+    order, pairs_out = by_owner(table, ids)
+    owners = tf.repeat(tf.range(table.size), pairs_out)
+    # To every owner goes, for every instance, a mark and then the instance's positives there: who has none there is
+    # told by the mark alone, so that no counts need travel.
+    marks = tf.range(table.size * count)
+    places = tf.concat([2 * marks, 2 * (owners * count + tf.gather(instances, order)) + 1], axis=0)
+    stream = tf.gather(
+        tf.concat([tf.fill([table.size * count], tf.constant(-1, tf.int64)), tf.gather(ids, order)], axis=0),
+        tf.argsort(places, stable=True),
+    )
+    told, heard = exchange_ids(table, stream, pairs_out + count, ids, f"{table.name}/positives")
+    is_mark = told < 0
+    sources = tf.repeat(tf.range(table.size), heard)
+    came = tf.math.bincount(tf.boolean_mask(sources, is_mark), minlength=table.size, maxlength=table.size)
+    sent = tf.fill([table.size], count)
+    pairs_in = heard - came
+    moved = exchange(
+        tf.tile(vectors, [table.size, 1]), sent, came, rank=table.rank, name=f"{table.name}/vectors", wire=wire,
+        kind="vectors",
+    )  # fmt: skip
+    weighed = exchange(
+        tf.gather(weights, order), pairs_out, pairs_in, rank=table.rank, name=f"{table.name}/weights", kind="weights"
+    )
+    instance = tf.boolean_mask(tf.cumsum(tf.cast(is_mark, tf.int32)) - 1, ~is_mark)
+    row = tf.cast(tf.boolean_mask(told, ~is_mark) - table.start, tf.int32)
+    return _Everybodys(moved, instance, row, weighed, sent, came)

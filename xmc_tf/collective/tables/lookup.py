@@ -1,0 +1,136 @@
+"""Rows of a sharded table for ids of any shape, differentiable, with or without combining the rows of a bag."""
+
+from typing import Literal, TypeAlias
+
+import tensorflow as tf
+
+from xmc_tf.collective.tables.row_requests import Request, checked_ids, request_rows
+from xmc_tf.collective.tables.stand_ins import in_place_of
+from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange
+from xmc_tf.common.errors import InputError
+
+Combiner = Literal["sum", "mean"] | None
+Ids: TypeAlias = tf.Tensor | tf.RaggedTensor | tf.SparseTensor
+
+
+@tf.autograph.experimental.do_not_convert
+def lookup(
+    table: ShardedTable,
+    ids: Ids,
+    combiner: Combiner = None,
+    *,
+    weights: tf.Tensor | tf.RaggedTensor | None = None,
+    wire: WireFormat = "fp32",
+    request: Request | None = None,
+) -> tf.Tensor | tf.RaggedTensor:
+    """Rows of ``table``; all ranks call it together, each with its own ids, which may be none.
+
+    Example:
+        >>> lookup(table, [[3, 1], [3, 3]]).shape
+        TensorShape([2, 2, 8])
+        >>> lookup(table, tf.ragged.constant([[3, 1, 4], []], dtype=tf.int64), "mean").shape
+        TensorShape([2, 8])
+
+    Args:
+        table: the same on all ranks.
+        ids: dense of any shape, ragged, or sparse of two dimensions.
+        combiner: None gives a row for every id; "sum" and "mean" combine those along the last dimension, and an empty
+            bag gives zeros.
+        weights: of the same shape as dense or ragged ids, for the combiner.
+        wire: the format in which rows and gradients travel.
+        request: made beforehand by ``request_rows(table, flat_ids(ids))``, so that the ids need no exchange now.
+
+    Raises:
+        tf.errors.InvalidArgumentError: on all ranks, when one of them asks for a row that the table does not have.
+    """
+    table = in_place_of(table)
+    check_format(wire)
+    if combiner not in (None, "sum", "mean"):
+        raise InputError("combiner", expected="None, 'sum' or 'mean'", received=repr(combiner))
+    if weights is not None and combiner is None:
+        raise InputError("weights without a combiner", fix="give combiner='sum' or 'mean', or multiply the rows")
+    if isinstance(ids, tf.SparseTensor):
+        ids = _bags(ids)
+    if not isinstance(ids, tf.RaggedTensor):
+        ids = tf.convert_to_tensor(ids)
+    if not ids.dtype.is_integer:
+        raise InputError(f"ids for table {table.name!r}", expected="whole numbers", received=ids.dtype.name)
+    if combiner is None and request is None and table.size == 1:
+        # Nothing travels and nothing is summed, so nothing need be made unique.
+        return _shaped(tf.gather(table.variable, checked_ids(table, tf.cast(flat_ids(ids), tf.int64))), ids, table.dim)
+    if request is None:
+        request = request_rows(table, flat_ids(ids))
+    rows = fetch(table, request, wire)
+    if combiner is None:
+        return _shaped(tf.gather(rows, request.positions), ids, table.dim)
+    return _combined(rows, request.positions, ids, combiner, weights, table.dim)
+
+
+def flat_ids(ids: Ids) -> tf.Tensor:
+    """The ids one after another, as ``request_rows`` takes them."""
+    if isinstance(ids, tf.SparseTensor):
+        return ids.values
+    if isinstance(ids, tf.RaggedTensor):
+        ids = ids.flat_values
+    return tf.reshape(ids, [-1])
+
+
+@tf.autograph.experimental.do_not_convert
+def fetch(table: ShardedTable, request: Request, wire: WireFormat = "fp32") -> tf.Tensor:
+    """The rows that a request asks for, each once; ``tf.gather(rows, request.positions)`` has one for every id."""
+    table = in_place_of(table)
+    rows = tf.gather(table.variable, request.local)
+    if table.size == 1:
+        return rows
+    return exchange(rows, request.send, request.receive, rank=table.rank, name=f"{table.name}/rows", wire=wire)
+
+
+def _bags(ids: tf.SparseTensor) -> tf.RaggedTensor:
+    """The ids of each row; where in the row they stand is of no concern."""
+    if ids.shape.rank != 2:
+        raise InputError("sparse ids", expected="two dimensions", received=str(ids.shape))
+    return tf.RaggedTensor.from_value_rowids(ids.values, ids.indices[:, 0], nrows=ids.dense_shape[0])
+
+
+def _shaped(flat: tf.Tensor, ids: tf.Tensor | tf.RaggedTensor, dim: int) -> tf.Tensor | tf.RaggedTensor:
+    """One row for every id, in the ids' shape."""
+    if isinstance(ids, tf.RaggedTensor):
+        inner = tf.reshape(flat, tf.concat([tf.shape(ids.flat_values), [dim]], axis=0))
+        return ids.with_flat_values(tf.ensure_shape(inner, [*ids.flat_values.shape, dim]))
+    return tf.ensure_shape(tf.reshape(flat, tf.concat([tf.shape(ids), [dim]], axis=0)), [*ids.shape, dim])
+
+
+def _combined(
+    rows: tf.Tensor,
+    positions: tf.Tensor,
+    ids: tf.Tensor | tf.RaggedTensor,
+    combiner: str,
+    weights: tf.Tensor | tf.RaggedTensor | None,
+    dim: int,
+) -> tf.Tensor:
+    """Sum or mean over the last dimension."""
+    if isinstance(ids, tf.RaggedTensor):
+        if ids.ragged_rank != 1 or ids.flat_values.shape.rank != 1:
+            raise InputError("ragged ids with a combiner", expected="two dimensions", received=str(ids.shape))
+        bags, bag_of_id, shape = ids.nrows(), ids.value_rowids(), [ids.shape[0], dim]
+        out_shape = tf.stack([tf.cast(bags, tf.int32), dim])
+    else:
+        if ids.shape.rank in (None, 0):
+            raise InputError("ids with a combiner", expected="one dimension or more", received=str(ids.shape))
+        per_bag, leading = tf.shape(ids)[-1], tf.shape(ids)[:-1]
+        bags = tf.reduce_prod(leading)
+        bag_of_id, shape = tf.repeat(tf.range(bags), per_bag), [*ids.shape[:-1], dim]
+        out_shape = tf.concat([leading, [dim]], axis=0)
+    if weights is None:
+        add = tf.sparse.segment_sum if combiner == "sum" else tf.sparse.segment_mean
+        summed = add(rows, positions, bag_of_id, num_segments=bags)
+        return tf.ensure_shape(tf.reshape(summed, out_shape), shape)
+    flat = tf.cast(
+        weights.flat_values if isinstance(weights, tf.RaggedTensor) else tf.reshape(weights, [-1]), tf.float32
+    )
+    bag_of_id, bags = tf.cast(bag_of_id, tf.int32), tf.cast(bags, tf.int32)
+    summed = tf.math.unsorted_segment_sum(tf.gather(rows, positions) * flat[:, None], bag_of_id, bags)
+    if combiner == "mean":
+        summed = tf.math.divide_no_nan(summed, tf.math.unsorted_segment_sum(flat, bag_of_id, bags)[:, None])
+    return tf.ensure_shape(tf.reshape(summed, out_shape), shape)

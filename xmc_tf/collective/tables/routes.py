@@ -1,0 +1,91 @@
+"""Which way costs fewer bytes, rows to instances or instances to rows; the ranks agree on one."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.tables.wire import BYTES_PER_NUMBER, WireFormat
+
+
+class Choice(NamedTuple):
+    """A decision and what it rests on."""
+
+    route: str
+    reason: str
+
+
+def rows_bytes(rows: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
+    """Bytes of a step when so many different rows that other ranks own travel here, and their gradients back."""
+    return rows * (2 * dim * BYTES_PER_NUMBER[wire] + id_bytes)
+
+
+def features_bytes(groups: float, pairs: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
+    """Bytes of a step when vectors travel, each to so many other ranks, and their gradients back.
+
+    Args:
+        groups: (instance, other rank) with at least one pair.
+        pairs: whose rows other ranks own.
+        dim: width of a vector.
+        id_bytes: of a row's number.
+        wire: format of the vectors.
+    """
+    return groups * 2 * dim * BYTES_PER_NUMBER[wire] + pairs * (id_bytes + 8)  # 8: a score and its gradient
+
+
+def choose_route(
+    table: ShardedTable,
+    ids: tf.Tensor | tf.RaggedTensor,
+    instances: tf.Tensor,
+    flat: tf.Tensor,
+    wire: WireFormat,
+) -> Choice:
+    """Decides by the bytes of this batch, or, while a graph is traced, by what its shape lets expect.
+
+    All ranks call it together and come to the same decision.
+    """
+    eager = not tf.is_symbolic_tensor(flat)
+    counts = _counted(table, instances.numpy(), flat.numpy()) if eager else _expected(table, ids)
+    id_bytes = 4 if table.rows < 2**31 - 1 else 8
+    mine = np.zeros(3, np.float64)
+    if counts is None:
+        mine[2] = 1.0  # this rank cannot say
+    else:
+        rows, groups, pairs = counts
+        mine[0] = rows_bytes(rows, table.dim, id_bytes, wire)
+        mine[1] = features_bytes(groups, pairs, table.dim, id_bytes, wire)
+    with tf.init_scope():
+        total = horovod_ops.allreduce_sum(tf.constant(mine), f"{table.name}/route").numpy()
+    if total[2]:
+        return Choice(
+            "features",
+            "route 'features', as the batch's shape is not known yet, and its bytes do not grow with the rows",
+        )
+    route = "rows" if total[0] < total[1] else "features"
+    how = "counted in the first batch" if eager else "expected from the batch's shape"
+    return Choice(
+        route,
+        f"route {route!r}: rows would send {total[0] / 2**20:.2f} MiB a step over all ranks and features "
+        f"{total[1] / 2**20:.2f} MiB, {how}",
+    )
+
+
+def _counted(table: ShardedTable, instances: np.ndarray, ids: np.ndarray) -> tuple[float, float, float]:
+    """Different rows, groups and pairs of this batch that concern other ranks."""
+    owners = np.searchsorted(table.partition.bounds[1:-1], ids, side="right")
+    away = owners != table.rank
+    groups = np.unique(instances[away].astype(np.int64) * table.size + owners[away])
+    return float(len(np.unique(ids[away]))), float(len(groups)), float(away.sum())
+
+
+def _expected(table: ShardedTable, ids: tf.Tensor | tf.RaggedTensor) -> tuple[float, float, float] | None:
+    """The same for ids drawn evenly, or None where the shape is not known."""
+    if isinstance(ids, tf.RaggedTensor) or not ids.shape.is_fully_defined():
+        return None
+    batch, each = ids.shape
+    others = (table.size - 1) / table.size
+    rows = table.rows * (1.0 - (1.0 - 1.0 / table.rows) ** (batch * each))
+    reached = table.size * (1.0 - (1.0 - 1.0 / table.size) ** each)
+    return rows * others, batch * reached * others, batch * each * others

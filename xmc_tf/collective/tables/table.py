@@ -1,0 +1,138 @@
+"""A table of which every rank holds a contiguous range of the rows."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+import tensorflow as tf
+
+from xmc_tf.collective.tables.initial_values import BLOCK_ROWS, Initializer, first_values
+from xmc_tf.collective.tables.row_access import set_rows
+from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.partition import Partition, even_rows
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedTable:
+    """One rank's part of a table, with all that belongs to its rows.
+
+    Args:
+        name: the same on all ranks; names its messages and its files.
+        rows: of the whole table.
+        dim: width of a row.
+        partition: which rank owns which rows.
+        rank: whose part this is.
+        variable: the local rows, ``[hi - lo, dim]``.
+        slots: what the optimizer keeps for every local row, by name.
+    """
+
+    name: str
+    rows: int
+    dim: int
+    partition: Partition
+    rank: int
+    variable: tf.Variable
+    slots: dict[str, tf.Variable] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Number of ranks that share the table."""
+        return len(self.partition.bounds) - 1
+
+    @property
+    def start(self) -> int:
+        """Number of the first local row."""
+        return int(self.partition.bounds[self.rank])
+
+    @property
+    def local_rows(self) -> int:
+        """Number of rows held here."""
+        return int(self.partition.bounds[self.rank + 1]) - self.start
+
+    def slot(self, name: str, value: float = 0.0) -> tf.Variable:
+        """The slot of that name, made when it is first asked for, filled with ``value``."""
+        if name not in self.slots:
+            with tf.init_scope(), not_replicated():
+                self.slots[name] = tf.Variable(
+                    tf.fill([self.local_rows, self.dim], tf.constant(value, tf.float32)),
+                    trainable=False,
+                    name=f"{self.name}/{name}",
+                )
+        return self.slots[name]
+
+
+def make_table(
+    name: str,
+    rows: int,
+    dim: int,
+    *,
+    size: int = 1,
+    rank: int = 0,
+    partition: Partition | None = None,
+    initializer: Initializer = "uniform",
+    seed: int = 0,
+    trainable: bool = True,
+) -> ShardedTable:
+    """Makes this rank's part of a new table.
+
+    Example:
+        >>> table = make_table("words", rows=10, dim=4, size=2, rank=1)
+        >>> table.variable.shape
+        TensorShape([5, 4])
+
+    Args:
+        name: the same on all ranks.
+        rows: of the whole table.
+        dim: width of a row.
+        size: number of ranks; without a partition the rows are spread evenly over them.
+        rank: whose part to make.
+        partition: which rank owns which rows.
+        initializer: see ``initial_values.Initializer``.
+        seed: first values depend on it, on the name and on the row's number, not on the number of ranks.
+        trainable: whether gradient tapes watch it by themselves.
+    """
+    if rows < 1 or dim < 1:
+        raise InputError(f"table {name!r}", expected="at least one row and one column", received=f"({rows}, {dim})")
+    partition = even_rows(rows, size) if partition is None else partition
+    if int(partition.bounds[-1]) != rows:
+        raise InputError(
+            f"the partition of table {name!r} is not over its rows",
+            expected=f"{rows} rows",
+            received=f"{int(partition.bounds[-1])} rows",
+        )
+    values = first_values(initializer, name, rows, dim, seed)
+    start, stop = int(partition.bounds[rank]), int(partition.bounds[rank + 1])
+    with tf.init_scope(), not_replicated():
+        variable = tf.Variable(tf.zeros([stop - start, dim]), trainable=trainable, name=name)
+        if values is not None:
+            # In place and in pieces: the table is never in memory twice.
+            for at in range(start, stop, 16 * BLOCK_ROWS):
+                end = min(at + 16 * BLOCK_ROWS, stop)
+                set_rows(variable, at - start, values(at, end))
+    table = ShardedTable(name, rows, dim, partition, rank, variable)
+    variable.sharded_table = table
+    return table
+
+
+def table_of(variable: tf.Variable) -> ShardedTable | None:
+    """The table of which ``variable`` holds the local rows, if it does; that is how optimizers know."""
+    return getattr(variable, "sharded_table", None)
+
+
+_NOT_REPLICATED: ContextVar[bool] = ContextVar("not_replicated", default=False)
+
+
+@contextmanager
+def not_replicated() -> Iterator[None]:
+    """Variables made in the block are this rank's own."""
+    token = _NOT_REPLICATED.set(True)
+    try:
+        yield
+    finally:
+        _NOT_REPLICATED.reset(token)
+
+
+def replicated_here() -> bool:
+    """Whether a variable made at this moment is to have the same value on all ranks."""
+    return not _NOT_REPLICATED.get()

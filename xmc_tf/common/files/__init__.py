@@ -1,0 +1,1 @@
+"""Files: atomic writing, JSON, archives, and checks that outputs replace no inputs."""

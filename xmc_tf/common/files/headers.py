@@ -1,0 +1,37 @@
+"""Headers of our folders: a JSON file that says what the folder is, and of which version."""
+
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import read_json
+
+
+def read_header(path: Path, format: str, version: int, *, of: str, fix: str) -> dict[str, Any]:
+    """Reads a header, and refuses what is none, or of another kind of folder or version.
+
+    Args:
+        path: the JSON file.
+        format: what its "format" must be.
+        version: what its "version" must be.
+        of: what the folder is the folder of, for the message.
+        fix: what to do when the folder is damaged.
+    """
+    folder = path.parent
+    if not path.exists():
+        raise InputError(
+            f"{path} does not exist",
+            expected=f"the folder of {of}",
+            received="a folder without it" if folder.is_dir() else "no folder of that name",
+        )
+    header: dict[str, Any] = read_json(path, expected="the file as it was saved", fix=fix)
+    if header.get("format") != format:
+        raise InputError(f"{path} has unexpected content", expected=f'"format": "{format}"', fix=fix)
+    if header.get("version") != version:
+        raise InputError(
+            f"{path} has an unknown version",
+            expected=str(version),
+            received=repr(header.get("version")),
+            fix=f"read it with the version of xmc_tf that wrote it, or {fix.rsplit(' or ', 1)[-1]}",
+        )
+    return header

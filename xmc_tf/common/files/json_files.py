@@ -1,0 +1,177 @@
+"""The one reader of JSON: files of models and parameters, and text that arrives over a socket.
+
+Every file of a model folder may be damaged, may come from somebody else, or may not be a file at all. The reader
+returns plain values or raises an `InputError` that names the file; it never waits for a pipe, never recurses without
+bound, and never returns a number that the code behind it cannot hold.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, NoReturn
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.regular import open_regular
+
+MOST_BYTES = 64 << 20
+MOST_LEVELS = 64
+_LARGEST_OWN = 2**63 - 1  # of numpy's and TensorFlow's whole numbers
+# Tokenizer configurations of transformers write "no limit" as 10**30.
+_MOST_DIGITS = 40
+_TYPE_NAMES: dict[type, str] = {
+    dict: "a JSON object {...}",
+    list: "a JSON array [...]",
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+
+
+def read_json(
+    path: str | Path,
+    *,
+    what: str = "",
+    expected: str = "",
+    fix: str = "",
+    top: type | None = dict,
+    limit: int = MOST_BYTES,
+    unique_keys: bool = False,
+    foreign: bool = False,
+) -> Any:
+    """Return the content of a JSON file.
+
+    Example:
+        >>> read_json("model/params.json", fix="copy the model again")["nr_labels"]
+        3993
+
+    Args:
+        path: the file; pipes, sockets, devices and folders are refused without waiting for them.
+        what: what the file is for; put in front of its name in messages.
+        expected: what the file should be, for messages.
+        fix: what the user can do about a damaged file.
+        top: the type of the outermost value (`dict` or `list`); None for any.
+        limit: the largest size in bytes.
+        unique_keys: refuse an object that gives a key twice.
+        foreign: the file belongs to another library, which may write NaN, Infinity and very large numbers.
+
+    Raises:
+        InputError: the file does not exist, cannot be read, or does not hold such JSON.
+    """
+    name = f"{what}: {path}" if what else str(path)
+    with open_regular(path, what, fix=fix) as file:
+        content = file.read(limit + 1)
+    return parse_json(
+        content, of=name, expected=expected, fix=fix, top=top, limit=limit, unique_keys=unique_keys, foreign=foreign
+    )
+
+
+def parse_json(
+    text: str | bytes,
+    *,
+    of: str,
+    expected: str = "",
+    fix: str = "",
+    top: type | None = dict,
+    limit: int = MOST_BYTES,
+    unique_keys: bool = False,
+    foreign: bool = False,
+) -> Any:
+    """Return the value that a JSON text describes; the arguments are those of `read_json`.
+
+    Args:
+        text: the text, or its bytes in UTF-8.
+        of: the name of the text, with which every message begins.
+
+    Raises:
+        InputError: the text is too long or is not such JSON.
+    """
+
+    def refuse(problem: str, received: str = "", otherwise: str = "") -> NoReturn:
+        raise InputError(problem, expected=expected or otherwise, received=received, fix=fix) from None
+
+    if len(text) > limit:
+        refuse(f"{of} is too long", f"more than {limit:,} bytes", f"at most {limit:,} bytes of JSON")
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            refuse(f"{of} is not JSON: not text in UTF-8", f"byte {error.start} is not UTF-8", "JSON in UTF-8")
+    if text.startswith("\ufeff"):
+        refuse(f"{of} begins with a byte order mark", "U+FEFF", "JSON in UTF-8 without a byte order mark")
+    options: dict[str, Any] = {"parse_int": _foreign_whole if foreign else _whole}
+    if not foreign:
+        options |= {"parse_float": _finite, "parse_constant": _no_constant}
+    if unique_keys:
+        options["object_pairs_hook"] = _no_key_twice
+    try:
+        value = json.loads(text, **options)
+    except json.JSONDecodeError as error:
+        refuse(f"{of} is not JSON", f"line {error.lineno}, column {error.colno}: {error.msg}", "JSON")
+    except _FaultError as fault:
+        refuse(f"{of}: {fault}")
+    except RecursionError:
+        refuse(f"{of} is nested too deeply", f"more than {MOST_LEVELS} levels", f"at most {MOST_LEVELS} levels")
+    if _is_deeper(value, MOST_LEVELS):
+        refuse(f"{of} is nested too deeply", f"more than {MOST_LEVELS} levels", f"at most {MOST_LEVELS} levels")
+    if top is not None and not isinstance(value, top):
+        wanted = _TYPE_NAMES.get(top, top.__name__)
+        refuse(f"{of} does not hold {wanted}", _TYPE_NAMES.get(type(value), type(value).__name__), wanted)
+    return value
+
+
+class _FaultError(Exception):
+    """A value that JSON allows and this reader does not."""
+
+
+def _whole(digits: str) -> int:
+    # The length first: converting thousands of digits is refused by Python, with an error of its own.
+    if len(digits) > 20 or abs(number := int(digits)) > _LARGEST_OWN:
+        raise _FaultError(f"the number {_shortened(digits)} is too large (at most 2^63 - 1)")
+    return number
+
+
+def _foreign_whole(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise _FaultError(f"the number {_shortened(digits)} is too large (at most {_MOST_DIGITS} digits)")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if number - number != 0:
+        raise _FaultError(f"the number {_shortened(digits)} is too large for 64 bits")
+    return number
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _FaultError(f"{name} is not a finite number")
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    block = dict(pairs)
+    if len(block) != len(pairs):
+        # One of the two values would be lost without a word.
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _FaultError(f"{_shortened(twice)} is given twice in one block; remove one")
+    return block
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    level = [value]
+    for _ in range(most):
+        level = [
+            child
+            for one in level
+            if isinstance(one, dict | list)
+            for child in (one.values() if isinstance(one, dict) else one)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."

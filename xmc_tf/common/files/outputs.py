@@ -1,0 +1,240 @@
+"""Outputs that would replace an input, or a part of a model, are refused before any work.
+
+Files are compared by identity (device and inode), not by name: links, bind mounts, relative paths and file systems that
+ignore case lead to the same file by different names.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.atomic import remove_leftovers
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.folders.checksums import MODEL_FORMAT
+
+Named = str | Path | Sequence[str | Path] | None
+"""What a flag names: a path, several, or nothing."""
+
+
+@dataclass(frozen=True)
+class FolderContent:
+    """A kind of folder that commands read.
+
+    Args:
+        what: its name in messages.
+        parts: pattern of the names of its parts, files and folders, at the top of the folder.
+        is_model: whether it is a whole model or export, in which no other one belongs.
+    """
+
+    what: str
+    parts: re.Pattern[str]
+    is_model: bool = True
+
+    def has_part(self, name: str) -> bool:
+        """Whether a name at the top of the folder is one of its parts, or is one where case does not matter."""
+        return self.parts.fullmatch(name.casefold()) is not None
+
+
+_MODEL = FolderContent(
+    "the model", re.compile(r"params\.json|param\.json|labels\.txt|tree|features|encoder|head|ranker")
+)
+_PECOS = FolderContent(
+    "the PECOS model",
+    re.compile(r"param\.json|ranker|[wc]\.npz|\d+\.model|text_encoder|text_tokenizer|text_model|concat_model"),
+)
+EXPORT_KIND = FolderContent(
+    "the exported model",
+    re.compile(r"saved_model\.pb|fingerprint\.pb|keras_metadata\.pb|variables|assets|assets\.extra"),
+)
+_TREE = FolderContent("the label tree", re.compile(r"config\.json|c\d+\.npz"), is_model=False)
+_FEATURES = FolderContent(
+    "the TF-IDF", re.compile(r"params\.json|vocabulary\.txt|(keys|columns|idf)\.npy"), is_model=False
+)
+_FIRST_VERSIONS = ("XLinear", "XTransformer")  # wrote models without a format
+
+
+def refuse_output(flag: str, path: str | Path | None, inputs: Mapping[str, Named]) -> None:
+    """Refuse a file to write that is an input, or a part of a model; else remove what killed runs left of it.
+
+    A file beside a model's parts, such as ``model/pred.npz``, is accepted: PECOS's scripts keep predictions there.
+
+    Example:
+        >>> refuse_output("-o", "pred.npz", {"-x": ["X.npz"], "-m": "model"})
+
+    Args:
+        flag: the output's.
+        path: the file; None for no output.
+        inputs: what the command reads, files and folders, by flag.
+
+    Raises:
+        InputError: naming the output, and the input or the model.
+    """
+    if path is None:
+        return
+    for other, read in _each(inputs):
+        if _same(path, read) or (os.path.isdir(read) and _is_read_there(path, read)):
+            raise _also_read(f"{flag} {path}", other, read)
+    # From the outside in: rankers in a model of ours are parts of that model, though PECOS takes them for one.
+    for folder, inside in sorted(_around(path), key=lambda found: len(found[0].parts)):
+        kind = kind_of(folder)
+        if kind is not None and kind.has_part(inside[0]):
+            raise InputError(
+                f"{flag} {path} is part of {kind.what} in {folder}",
+                expected="a file that does not belong to a model",
+                received="/".join(inside),
+                fix=f"give another name with {flag}",
+            )
+    remove_leftovers(path)
+
+
+def refuse_model_folder(
+    flag: str, path: str | Path, inputs: Mapping[str, Named], *, export: bool = False, unchanged: Sequence[str] = ()
+) -> None:
+    """Refuse a folder for a model or an export that is an input, lies in another model, or would replace an input.
+
+    Args:
+        flag: the folder's.
+        path: the folder; it need not exist.
+        inputs: what the command reads, files and folders, by flag.
+        export: whether an export is written, not a model.
+        unchanged: flags of inputs that the new model holds as they are: those may be parts of the model it replaces.
+
+    Raises:
+        InputError: naming the folder, and the input or the other model.
+    """
+    written = EXPORT_KIND if export else _MODEL
+    for other, read in _each(inputs):
+        if _same(path, read):
+            raise _also_read(f"{flag} {path}", other, read)
+        kept = other in unchanged and kind_of(Path(path)) is written
+        for folder, inside in _around(read):
+            if not kept and _same(folder, path) and written.has_part(inside[0]):
+                raise InputError(
+                    f"{flag} {path} would replace {read}, which is the input {other}",
+                    expected="inputs outside the folder, or under names that no part of a model has",
+                    received="/".join(inside),
+                    fix=f"move the input elsewhere, or give another folder with {flag}",
+                )
+    for folder, inside in _around(path):
+        kind = kind_of(folder)
+        if kind is not None and kind.is_model:
+            raise InputError(
+                f"{flag} {path} lies inside {kind.what} in {folder}",
+                expected="a folder outside other models",
+                received="/".join(inside),
+                fix=f"give another folder with {flag}",
+            )
+
+
+def refuse_work_folder(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> None:
+    """Refuse a folder for unfinished work that holds an input (it is removed at the end) or is part of a model."""
+    for other, read in _each(inputs):
+        if _same(path, read) or any(_same(folder, path) for folder, _ in _around(read)):
+            raise InputError(
+                f"{path}, the work folder of {flag}, holds {read}, which is the input {other}",
+                expected="a folder without inputs: it is removed when the model is complete",
+                fix=f"move the input elsewhere, or give another folder with {flag}",
+            )
+    refuse_output(flag, path, {})
+
+
+def _each(inputs: Mapping[str, Named]) -> Iterator[tuple[str, str]]:
+    for flag, named in inputs.items():
+        for path in [named] if isinstance(named, str | Path) else named or []:
+            read = os.path.expanduser(os.fspath(path))
+            if os.path.exists(read):  # an encoder may also be a name on the hub
+                yield flag, read
+
+
+def _also_read(output: str, flag: str, read: str) -> InputError:
+    return InputError(
+        f"{output} is also the input {flag} {read}",
+        expected="an output that is not read",
+        received="the same file" if not os.path.isdir(read) else "a file of that folder, or the folder itself",
+        fix=f"give another name with {output.split()[0]}",
+    )
+
+
+def _is_read_there(path: str | Path, folder: str) -> bool:
+    """Whether a file is one that the command reads in a folder; of a model, other files than its parts are not."""
+    found, kind = _identity(path), kind_of(Path(folder))
+    if found is None:
+        return False
+    with os.scandir(folder) as entries:
+        tops = [entry for entry in entries if kind is None or kind.has_part(entry.name)]
+    for top in tops:
+        if _identity(top.path) == found:
+            return True
+        for place, _, names in os.walk(top.path) if kind is not None else ():
+            if any(_identity(os.path.join(place, name)) == found for name in names):
+                return True
+    return False
+
+
+def _around(path: str | Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """The folders that a path lies in, each with the way from there to it: as named, and with links resolved."""
+    seen = set()
+    resolved = Path(os.path.realpath(path))
+    # Without links ".." means what it says; behind one only the resolved path is right.
+    for start in (resolved if ".." in Path(path).parts else Path(os.path.abspath(path)), resolved):
+        for depth, folder in enumerate(start.parents, 1):
+            inside = start.parts[-depth:]
+            if (folder, inside) not in seen:
+                seen.add((folder, inside))
+                yield folder, inside
+
+
+def _identity(path: str | Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _same(one: str | Path, other: str | Path) -> bool:
+    first = _identity(one)
+    return first is not None and first == _identity(other)
+
+
+def kind_of(folder: Path) -> FolderContent | None:
+    """What kind of folder it is, by its content: parameter files of users are called ``params.json`` too."""
+    if (folder / "saved_model.pb").is_file():
+        return EXPORT_KIND
+    if (folder / "params.json").is_file():
+        content = _json(folder / "params.json")
+        if content is None:  # damaged, or no permission
+            return _MODEL if any((folder / part).is_dir() for part in ("ranker", "tree")) else None
+        if content.get("format") == MODEL_FORMAT:
+            return _MODEL
+        if content.get("model") in _FIRST_VERSIONS and isinstance(content.get("versions"), dict):
+            return _MODEL
+        if (folder / "vocabulary.txt").is_file() and str(content.get("format", "")).startswith("xmc_tf."):
+            return _FEATURES
+    if (folder / "param.json").is_file():
+        names = _names(folder)
+        if names & {"ranker", "text_encoder", "concat_model", "0.model"} or {"W.npz", "C.npz"} <= names:
+            return _PECOS
+    if (folder / "config.json").is_file() and (folder / "C0.npz").is_file():
+        return _TREE
+    return None
+
+
+def _names(folder: Path) -> set[str]:
+    try:
+        return set(os.listdir(folder))
+    except OSError:
+        return set()
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    """A header's content; None where it cannot be read."""
+    try:
+        content: dict[str, Any] = read_json(path)
+    except InputError:
+        return None
+    return content

@@ -1,0 +1,296 @@
+"""Checksums of a model's files: recorded when it is written, compared while its parts are read.
+
+The records lie in a JSON file of the folder, its header: ``params.json`` of a model, ``assets.extra/xmc_tf.json`` of an
+export. ``"files"`` maps each file, as a relative posix path, to its length and the CRC-32 of its bytes; ``"checksum"``
+is that of the header's own content, and is left out of it.
+"""
+
+import json
+import mmap
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.archives import archive_problem
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.threads import thread_count
+
+MODEL_HEADER = "params.json"
+MODEL_FORMAT = "xmc_tf.model"
+
+_PIECE = 1 << 20
+_MAPPED_PIECE = 1 << 26
+_CHECKED_FIRST = 4 << 20  # files up to this length are compared before anything is made of them
+_FIX_MODEL = "copy the model again from where it is intact, or train it again"
+_FIX_EXPORT = "copy the export again from where it is intact, or export the model again"
+_RECORD = re.compile(r"[0-9a-f]{8}")
+
+
+def crc_of_file(path: Path) -> str:
+    """Return the CRC-32 of a file's bytes as 8 hex digits."""
+    crc, view = 0, memoryview(bytearray(_PIECE))
+    with path.open("rb", buffering=0) as file:
+        while length := file.readinto(view):
+            crc = zlib.crc32(view[:length], crc)
+    return f"{crc:08x}"
+
+
+def _crc_of_mapped(path: Path, stop: Event) -> str:
+    """Return the CRC-32 of a file that somebody else maps and reads at the same time.
+
+    In few calls, since between them a thread waits for Python's lock, and without copying the bytes.
+
+    Args:
+        path: the file, which is not empty.
+        stop: ends the reading early once it is set.
+    """
+    crc = 0
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        memoryview(content) as view,
+    ):
+        for begin in range(0, len(view), _MAPPED_PIECE):
+            if stop.is_set():
+                break
+            with view[begin : begin + _MAPPED_PIECE] as piece:
+                crc = zlib.crc32(piece, crc)
+    return f"{crc:08x}"
+
+
+def record_files(folder: Path, but: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """Return the records of all files below a folder, in the order of their names.
+
+    Args:
+        folder: what to record.
+        but: relative posix paths to leave out, such as the header's own.
+    """
+    left_out = set(but)
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    names = sorted(paths.keys() - left_out)
+    with ThreadPoolExecutor(thread_count(-1)) as pool:
+        checksums = list(pool.map(lambda name: crc_of_file(paths[name]), names))
+    return {
+        name: {"bytes": paths[name].stat().st_size, "crc32": checksum}
+        for name, checksum in zip(names, checksums, strict=True)
+    }
+
+
+def checksum_of(content: Mapping[str, Any]) -> str:
+    """Return the checksum of a header's content, without the checksum itself; spaces and order do not matter."""
+    rest = {key: value for key, value in content.items() if key != "checksum"}
+    return f"{zlib.crc32(json.dumps(rest, sort_keys=True, separators=(',', ':')).encode()):08x}"
+
+
+def is_unchanged(content: Mapping[str, Any]) -> bool | None:
+    """Whether a header is as it was saved; None where it holds no checksum."""
+    return None if "checksum" not in content else content["checksum"] == checksum_of(content)
+
+
+@dataclass(frozen=True)
+class Records:
+    """What the header of a folder says about its files.
+
+    Args:
+        folder: the model's or the export's.
+        header: the file that holds the records.
+        files: length and checksum of each file, by relative posix path.
+        unchanged: whether the header itself is as it was saved; None where that is not known.
+    """
+
+    folder: Path
+    header: Path
+    files: Mapping[str, tuple[int, str]]
+    unchanged: bool | None = None
+
+    @classmethod
+    def read(cls, folder: Path, header: str = MODEL_HEADER) -> "Records | None":
+        """Read the records of a folder; None where its header is missing, unreadable, or holds none."""
+        path = folder / header
+        if not path.is_file():
+            return None
+        try:
+            content = cls.parse(path)
+        except InputError:
+            return None  # whoever reads the header says so
+        if "files" not in content:
+            return None
+        if header == MODEL_HEADER and content.get("format") != MODEL_FORMAT:
+            return None
+        return cls(folder, path, _checked_records(content["files"], path), is_unchanged(content))
+
+    @staticmethod
+    def parse(path: Path) -> dict[str, Any]:
+        """Read a header's content."""
+        content: dict[str, Any] = read_json(path, fix=_FIX_MODEL)
+        return content
+
+    @classmethod
+    def around(cls, place: Path) -> "Records | None":
+        """Find the records of the model that a file or folder is part of."""
+        named, real = Path(os.path.abspath(place)), Path(os.path.realpath(place))
+        if not named.exists() or not os.path.samefile(named, place):  # ".." behind a link
+            named = real
+        for start in dict.fromkeys((named, real)):
+            for folder in (start, *start.parents[:3]):
+                records = cls.read(folder)
+                if records is not None:
+                    return cls(records.folder, records.header, records._below(start), records.unchanged)
+        return None
+
+    def problem(self, name: str, stop: Event | None = None) -> InputError | None:
+        """Compare a file with its record.
+
+        Args:
+            name: the file's.
+            stop: given by a reader that maps the file itself: it is mapped here too, and ``stop`` ends the comparison.
+
+        Returns:
+            What is wrong with it; None if nothing is.
+        """
+        path, (size, checksum) = self.folder / name, self.files[name]
+        if not path.is_file():
+            other = "something that is not a file" if path.exists() else ""
+            return InputError(f"{path} is missing", expected=f"a file of {size:,} bytes", received=other, fix=self._fix)
+        found = path.stat().st_size
+        if found != size:
+            return InputError(
+                f"{path} is damaged: its size has changed since it was saved",
+                expected=f"{size:,} bytes",
+                received=f"{found:,} bytes",
+                fix=self._fix,
+            )
+        try:
+            now = _crc_of_mapped(path, stop) if stop is not None and found else crc_of_file(path)
+        except OSError as error:
+            return InputError(f"{path} cannot be read: {error.strerror}", expected=f"{size:,} bytes", fix=self._fix)
+        if now != checksum:
+            return InputError(
+                f"{path} is damaged: its content has changed since it was saved",
+                expected=f"checksum {checksum} (CRC-32)",
+                received=f"checksum {now}",
+                fix=self._fix,
+            )
+        return None
+
+    @property
+    def _fix(self) -> str:
+        fix = _FIX_MODEL if self.header.name == MODEL_HEADER else _FIX_EXPORT
+        # With both changed nobody knows which of the two is wrong.
+        return f"{fix}; {self.header.name} has changed too" if self.unchanged is False else fix
+
+    def _below(self, place: Path) -> dict[str, tuple[int, str]]:
+        inside = place.relative_to(self.folder).as_posix()
+        return {
+            name: record
+            for name, record in self.files.items()
+            if inside in (".", name) or name.startswith(f"{inside}/")
+        }
+
+
+@contextmanager
+def verified(
+    place: Path | None, *, skip: tuple[str, ...] = (), archives: Iterable[Path] = (), records: Records | None = None
+) -> Iterator[None]:
+    """Compare the files of a model's part with their records, in threads, while the block reads them.
+
+    Short files are compared before the block begins. Where both the block and the comparison fail, the comparison's
+    error is raised: it names the cause. Files of models without records pass.
+
+    Example:
+        >>> with verified(folder / "tree"):
+        ...     tree = load_chain(folder / "tree")
+
+    Args:
+        place: a file or folder of the model; None for nothing to compare.
+        skip: endings of files that the block does not read.
+        archives: .npz files that the block maps: one without a record is compared with the checksums of its members.
+        records: the model's, where they are known; by default they are searched for around ``place``.
+
+    Raises:
+        InputError: naming the first file that differs.
+    """
+    first, then = _comparisons(place, skip, archives, records)
+    if not first and not then:
+        yield
+        return
+    stop = Event()
+    with ThreadPoolExecutor(min(thread_count(-1), max(len(first), len(then)))) as pool:
+        _raise_first([pool.submit(compare, stop) for compare in first])
+        running = [pool.submit(compare, stop) for compare in then]
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        except BaseException:  # some libraries in Rust raise what is no Exception
+            _raise_first(running)
+            raise
+        _raise_first(running)
+
+
+_Comparison = Callable[[Event], InputError | None]
+
+
+def _comparisons(
+    place: Path | None, skip: tuple[str, ...], archives: Iterable[Path], records: Records | None
+) -> tuple[list[_Comparison], list[_Comparison]]:
+    """What to compare before the block and while it runs, each by name."""
+    if place is None:
+        return [], []
+    known = records or Records.around(place)
+    found: list[tuple[int, _Comparison]] = []
+    covered = set()
+    if known is not None:
+        for name, (size, _) in sorted(known.files.items()):
+            if not name.endswith(skip):
+                found.append((size, partial(known.problem, name)))
+            covered.add(os.path.realpath(known.folder / name))
+    for path in sorted(archives):
+        if os.path.realpath(path) not in covered and path.is_file():
+            found.append((path.stat().st_size, partial(archive_problem, path)))
+    first = [compare for size, compare in found if size <= _CHECKED_FIRST]
+    return first, [compare for size, compare in found if size > _CHECKED_FIRST]
+
+
+def _raise_first(comparisons: Iterable[Future[InputError | None]]) -> None:
+    for comparison in comparisons:
+        problem = comparison.result()
+        if problem is not None:
+            raise problem from None
+
+
+def _checked_records(files: Any, header: Path) -> dict[str, tuple[int, str]]:
+    found: dict[str, tuple[int, str]] = {}
+    for name, record in files.items() if isinstance(files, dict) else [("files", None)]:
+        inside = not name.startswith("/") and "\0" not in name and ".." not in name.split("/")
+        one = _record(record)
+        if one is None or not inside:
+            raise InputError(
+                f"{header}: the record of the file {name!r} cannot be read",
+                expected='a path inside the folder, with "bytes" (a whole number) and "crc32" (8 hex digits)',
+                received=json.dumps(record)[:100],
+                fix="copy the model again",
+            )
+        found[name] = one
+    return found
+
+
+def _record(record: Any) -> tuple[int, str] | None:
+    """A file's length and checksum, where that is what the record holds."""
+    if not isinstance(record, dict):
+        return None
+    size, crc = record.get("bytes"), record.get("crc32")
+    if type(size) is int and isinstance(crc, str) and _RECORD.fullmatch(crc):
+        return size, crc
+    return None

@@ -1,0 +1,118 @@
+"""Which files of a folder are ours: the only ones that may be replaced or removed."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import read_json
+
+_MOST_NAMED = 5
+_NOT_OURS = "(?!)"  # the pattern that nothing matches
+
+
+@dataclass(frozen=True)
+class FolderKind:
+    """A kind of folder that xmc_tf writes.
+
+    Args:
+        what: its name in messages, such as ``"a model of xmc_tf"``.
+        header: the file, relative to the folder, that identifies such a folder; it is written last.
+        recognises: whether the content of a header identifies one. Its ``"files"``, where it has such a key, are all
+            files of the folder but itself.
+        parts: all that such a folder may have at its top: a pattern of names, and for folders a pattern of the paths
+            inside; None for files.
+    """
+
+    what: str
+    header: str
+    recognises: Callable[[Mapping[str, Any]], bool]
+    parts: Mapping[str, str | None]
+
+    def own_files(self, folder: Path) -> set[str]:
+        """The relative paths of the files in ``folder`` that belong to it; none if it is not of this kind."""
+        header = self._header(folder)
+        if header is None:
+            return set()
+        listed = header.get("files")
+        if isinstance(listed, dict):
+            return {self.header, *filter(self.may_have, listed)}
+        return set(self.possible_files(folder))
+
+    def possible_files(self, folder: Path) -> Iterator[str]:
+        """The relative paths of the files in ``folder`` that have a name of this kind's files."""
+        with os.scandir(folder) as entries:
+            found = [entry for entry in entries if self._inside(entry.name) != _NOT_OURS]
+        for entry in found:
+            names = [f"{entry.name}/{name}" for name in files_of(folder / entry.name)] if _is_folder(entry) else []
+            yield from filter(self.may_have, names or [entry.name])
+
+    def may_have(self, name: str) -> bool:
+        """Whether such a folder may have a file at this relative path."""
+        top, _, rest = name.partition("/")
+        inside = self._inside(top)
+        if inside is None or inside == _NOT_OURS:
+            return inside is None and not rest
+        return bool(re.fullmatch(inside, rest)) and ".." not in rest.split("/")
+
+    def is_at(self, folder: Path) -> bool:
+        """Whether ``folder`` is of this kind."""
+        return self._header(folder) is not None
+
+    def check_place(self, folder: Path, fix: str = "use another folder") -> None:
+        """Refuses a folder in which files would be replaced that are not ours.
+
+        A folder is accepted if it does not exist, is empty, is of this kind, or holds only files with other names.
+
+        Raises:
+            InputError: naming the files in the way.
+        """
+        if not os.path.lexists(folder):
+            return
+        if not folder.is_dir():
+            raise InputError(f"{folder} is a file", expected="a folder", fix=fix)
+        own = self.own_files(folder)
+        in_the_way = [name for name in self.possible_files(folder) if name not in own] + self._of_other_form(folder)
+        if not in_the_way:
+            return
+        more = len(in_the_way) - _MOST_NAMED
+        raise InputError(
+            f"{folder} holds files that are not part of {self.what} and would be replaced",
+            expected=f"a new folder, an empty one, {self.what}, or files with other names",
+            received=", ".join(sorted(in_the_way)[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else ""),
+            fix=f"move these files elsewhere, or {fix}",
+        )
+
+    def _inside(self, top: str) -> str | None:
+        """The pattern of paths inside an entry at the top; None for a file, ``_NOT_OURS`` for other names."""
+        return next((inside for name, inside in self.parts.items() if re.fullmatch(name, top)), _NOT_OURS)
+
+    def _of_other_form(self, folder: Path) -> list[str]:
+        """Entries at the top that are a folder or a link where we write a file, or the other way round."""
+        with os.scandir(folder) as entries:
+            found = [(entry.name, _is_folder(entry), self._inside(entry.name)) for entry in entries]
+        return [name for name, is_folder, inside in found if inside != _NOT_OURS and is_folder == (inside is None)]
+
+    def _header(self, folder: Path) -> Mapping[str, Any] | None:
+        """The header's content, where it is one of this kind."""
+        try:
+            content: dict[str, Any] = read_json(folder / self.header)
+        except (InputError, OSError):
+            return None
+        return content if self.recognises(content) else None
+
+
+def files_of(folder: Path) -> Iterator[str]:
+    """The relative paths of all files in a folder, however deep; links are not followed but given."""
+    for place, folders, names in os.walk(folder):
+        relative = os.path.relpath(place, folder)
+        linked = [name for name in folders if os.path.islink(os.path.join(place, name))]
+        for name in [*names, *linked]:
+            yield name if relative == "." else f"{relative}/{name}"
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    return entry.is_dir(follow_symlinks=False)

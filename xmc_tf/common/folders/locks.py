@@ -1,0 +1,155 @@
+"""Locks on the folders that commands write: one run at a time, and the second learns who the first is.
+
+The lock is the kernel's (``flock``) on a small file beside the folder, so that it ends with its process however that
+comes about. The file says who holds it.
+"""
+
+import errno
+import fcntl
+import glob
+import json
+import logging
+import os
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.process.invocation import command_name
+
+_LOG = logging.getLogger(__name__)
+_held: dict[Path, int] = {}
+_held_guard = threading.Lock()
+_LONGEST_RECORD = 4096
+
+
+def place_beside(folder: Path) -> Path:
+    """Where files that belong to a folder, but are not part of it, lie on the same disk: its parent, if possible.
+
+    A mount point's parent is another disk, and a folder may be writable where its parent is not: then in the folder.
+    """
+    parent = folder.parent
+    if folder.is_dir() and (os.path.ismount(folder) or not os.access(parent, os.W_OK | os.X_OK)):
+        return folder
+    return parent
+
+
+@contextmanager
+def folder_lock(folder: str | Path) -> Iterator[None]:
+    """Holds the lock of a folder that need not exist yet; the same process may hold it more than once.
+
+    Example:
+        >>> with folder_lock("model"):
+        ...     train_and_save("model")
+
+    Raises:
+        InputError: another process holds it; the message names host, pid and start time.
+    """
+    folder = Path(folder).resolve()
+    with _held_guard:
+        handle = None if folder in _held else _acquire(folder)
+        _held[folder] = _held.get(folder, 0) + 1
+    try:
+        yield
+    finally:
+        with _held_guard:
+            _held[folder] -= 1
+            if not _held[folder]:
+                del _held[folder]
+        if handle is not None:
+            _release(*handle)
+
+
+def _acquire(folder: Path) -> tuple[Path, int, list[Path]]:
+    """The lock's file, its open descriptor, and the folders that were made for it."""
+    beside = place_beside(folder)
+    made = [parent for parent in [beside, *beside.parents] if not parent.exists()]
+    beside.mkdir(parents=True, exist_ok=True)
+    path = beside / f".{folder.name}.lock"
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _read(descriptor)
+            os.close(descriptor)
+            raise InputError(
+                f"{folder} is being written by another run",
+                expected="one run at a time",
+                received=f"a run {holder or 'whose record cannot be read'}",
+                fix="wait until it has ended, stop it, or use another folder",
+            ) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                os.close(descriptor)
+                raise
+            _LOG.warning("%s: this file system has no locks: do not write it from two runs at once", beside)
+        # Its last holder may have removed the file between our opening and locking it.
+        if _is_still(path, descriptor):
+            break
+        os.close(descriptor)
+    if interrupted := _read(descriptor):
+        _LOG.info("%s: the previous run did not finish (%s)", folder, interrupted)
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps(_own_record()).encode(), 0)
+    return path, descriptor, made
+
+
+def _release(path: Path, descriptor: int, made: list[Path]) -> None:
+    # Removed before the lock ends: who opens the name from now on locks a file of their own.
+    if _is_still(path, descriptor):
+        path.unlink(missing_ok=True)
+    os.close(descriptor)
+    for parent in made:
+        try:
+            parent.rmdir()
+        except OSError:
+            break  # something is in there now
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    """Whether the name still leads to the file that is open."""
+    try:
+        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _own_record() -> dict[str, object]:
+    program = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        "command": command_name() or getattr(program, "name", None) or Path(sys.argv[0] or "python").name,
+    }
+
+
+def _read(descriptor: int) -> str:
+    """A lock's record in words; nothing where there is none that can be read."""
+    try:
+        record = parse_json(os.pread(descriptor, _LONGEST_RECORD, 0), of="the lock")
+        return (
+            f"of {record['command']!s:.80} on host {record['host']!s:.80}, pid {int(record['pid'])}, "
+            f"started {record['started']!s:.40}"
+        )
+    except (ValueError, KeyError, TypeError):  # an InputError is a ValueError
+        return ""
+
+
+def temporary_folder_beside(folder: Path) -> Path:
+    """Makes an empty folder beside ``folder``, on the same disk, under a name that ``leftovers_beside`` finds."""
+    beside = place_beside(folder)
+    beside.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=f".{folder.name}.new-", dir=beside))
+
+
+def leftovers_beside(folder: Path) -> list[Path]:
+    """What killed runs that wrote ``folder`` left beside it; to be called with its lock held."""
+    return sorted(place_beside(folder).glob(f".{glob.escape(folder.name)}.new-????????*"))

@@ -1,0 +1,135 @@
+"""The shell of a command line: exit 2 with a message for the user's input, exit 1 for a failure."""
+
+import argparse
+import atexit
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.process import launcher, run_records, signals
+from xmc_tf.common.process.invocation import as_called
+from xmc_tf.common.process.terminal import PrintableFormatter, prepare_streams, printable
+
+_on_failure: list[Callable[[int], object]] = []
+_on_interrupt: list[Callable[[], str]] = []
+
+
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Show defaults, and keep the line breaks of descriptions."""
+
+    def format_help(self) -> str:
+        """Return the help; its examples call the commands as the user called this one."""
+        return as_called(super().format_help())
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default is None or action.default is False or action.default in ([], ""):
+            return action.help
+        return super()._get_help_string(action)
+
+
+def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> None:
+    """Run ``main(argv)`` and turn what it raises, and a signal that ends it, into a message and an exit status."""
+    prepare_streams()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    launcher.end_with_it()
+    try:
+        with signals.raised(_end_others):
+            run_records.start()
+            main(argv)
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): not a failure, but the flush at exit would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except (Exception, KeyboardInterrupt) as error:
+        if (number := _ended_by(error)) is not None:
+            _leave_interrupted(number)
+        if (failure := _explain(error)) is None:
+            raise
+        _leave(*failure)
+    else:
+        _end_at_once(0)
+
+
+def on_interrupt(text: Callable[[], str]) -> None:
+    """Have ``text()`` printed, unless it is empty, below the message of a command line that a signal has ended."""
+    _on_interrupt.append(text)
+
+
+def on_failure(action: Callable[[int], object]) -> None:
+    """Has ``action(code)`` called when a command line has failed and said so, before the process ends.
+
+    One of several ranks ends the others this way, who would wait for it.
+    """
+    _on_failure.append(action)
+
+
+def set_verbosity(level: int) -> None:
+    """0: warnings only, 1: what is being done, 2 and more: everything."""
+    logging.getLogger("xmc_tf").setLevel({0: logging.WARNING, 1: logging.INFO}.get(level, logging.DEBUG))
+
+
+def _ended_by(error: BaseException) -> int | None:
+    """Return the number of the signal that is the cause of an exception, or None."""
+    if isinstance(error, KeyboardInterrupt) and not isinstance(error, signals.Interrupted):
+        return signal.SIGINT
+    # Some libraries turn what a signal raises inside them into an exception of their own.
+    return signals.received()
+
+
+def _explain(error: BaseException) -> tuple[int, str] | None:
+    """Return the exit status and the message for an exception that is no fault of the program, or None."""
+    if isinstance(error, InputError):
+        return 2, f"error: {error}"
+    if isinstance(error, UnicodeEncodeError) and _has_surrogates(error.object[error.start : error.end]):
+        return 2, f"error: a name or text is not UTF-8: {error.object}\n  expected: names and texts in UTF-8"
+    if isinstance(error, FileNotFoundError):
+        return 2, f"error: {error.filename} does not exist"
+    if isinstance(error, MemoryError):
+        return 1, f"failed: out of memory ({error})"
+    return (1, f"failed: {error}") if isinstance(error, OSError) else None
+
+
+def _has_surrogates(text: str) -> bool:
+    """Whether a text stands for bytes of the command line or of a file's name that are not UTF-8."""
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _end_at_once(code: int) -> NoReturn:
+    """Ends a process whose work is done, without taking its modules apart.
+
+    With TensorFlow loaded that takes the interpreter most of a second, a quarter of the time that one query needs.
+    """
+    signals.end_at_once()
+    atexit._run_exitfuncs()  # loggers, MPI, temporary files
+    with contextlib.suppress(OSError):  # who read the output has gone: nothing is left to be told
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _leave_interrupted(number: int) -> NoReturn:
+    with contextlib.suppress(OSError):  # a launcher that was killed reads nothing any more
+        sys.stdout.flush()
+    signals.tell(number, *(text() for text in _on_interrupt))
+    _end_others(128 + number)
+    # Threads of a pool may be in the middle of a long task; the interpreter would wait for them.
+    _end_at_once(128 + number)
+
+
+def _leave(code: int, message: str) -> NoReturn:
+    sys.stdout.flush()
+    print(printable(as_called(message), keep="\n"), file=sys.stderr, flush=True)
+    _end_others(code)
+    sys.exit(code)
+
+
+def _end_others(code: int) -> None:
+    for action in _on_failure:
+        action(code)

@@ -1,0 +1,13 @@
+"""What a command does before its imports, which take seconds."""
+
+from xmc_tf.common.process import launcher, signals
+
+
+def prepare() -> None:
+    """Let a signal end the process without a traceback, and a rank end with its launcher, from here on."""
+    signals.end_at_once()
+    if launcher.is_rank():
+        from xmc_tf.common.process import run_records
+
+        run_records.record_launcher()
+        launcher.end_with_it()

@@ -1,0 +1,1 @@
+"""The format in which values travel between ranks: it cannot run code."""

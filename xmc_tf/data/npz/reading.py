@@ -1,0 +1,195 @@
+"""Arrays from .npz and .npy files that somebody else made: mapped where possible, and never trusted.
+
+`numpy.load` reads the members of an .npz into memory, each process its own copy. A member that is stored
+without compression is an .npy file lying at some place of the archive, and can be mapped from there, so that
+all processes of a machine share one copy, which the system drops and reads again as it needs.
+"""
+
+import math
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, Literal
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.regular import existing_file
+from xmc_tf.data.npz.npy_head import Head, damaged, read_head
+
+# An archive that unfolds to more than this, and to more than so many times its own size, is taken for a bomb. Equal
+# values shrink a thousandfold, but the indices beside them do not: real matrices of labels shrink five to twentyfold.
+_BOMB_BYTES = 1 << 28
+_BOMB_RATIO = 100
+_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+
+
+def is_npy(path: str | Path) -> bool:
+    """Whether the file begins as an .npy file does, whatever its name is."""
+    return _begins(path, npy_format.MAGIC_PREFIX)
+
+
+def is_npz(path: str | Path) -> bool:
+    """Whether the file begins as a zip archive does, whatever its name is."""
+    return _begins(path, b"PK\x03\x04") or _begins(path, b"PK\x05\x06")
+
+
+def read_npy(path: str | Path, *, name: str = "array", mmap: bool = True) -> np.ndarray:
+    """Reads the array of an .npy file.
+
+    Args:
+        path: the file.
+        name: what it is for, for the messages.
+        mmap: map it (read-only) and do not read it.
+
+    Raises:
+        InputError: the file is damaged, or holds pickled objects.
+    """
+    path = existing_file(path, name)
+    size = path.stat().st_size
+    what = f"{name}: {path}"
+    with path.open("rb") as file:
+        header = read_head(file, what)
+        _check_length(header, size - header.length, what)
+        if not mmap:
+            return _read_data(file, header, what)
+    return _map(path, 0, header)
+
+
+def read_npz(
+    path: str | Path, *, name: str = "arrays", wanted: tuple[str, ...] | None = None, mmap: bool = True
+) -> dict[str, np.ndarray]:
+    """Reads the arrays of an .npz file.
+
+    Example:
+        >>> arrays = read_npz("Y.npz", wanted=("indices", "indptr", "data", "shape", "format"))
+
+    Args:
+        path: the file.
+        name: what it is for, for the messages.
+        wanted: the members to read, where they are there; None for all.
+        mmap: map (read-only) the members that are stored without compression, and do not read them.
+
+    Returns:
+        The arrays by the members' names.
+
+    Raises:
+        InputError: the file is no archive or damaged, unfolds beyond reason, or holds pickled objects.
+    """
+    path = existing_file(path, name)
+    what = f"{name}: {path}"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {
+                info.filename.removesuffix(".npy"): info
+                for info in archive.infolist()
+                if info.filename.endswith(".npy")
+            }
+            members = {key: info for key, info in members.items() if wanted is None or key in wanted}
+            _refuse_bomb(list(members.values()), path.stat().st_size, what)
+            return {key: _read_member(path, archive, info, what, mmap) for key, info in members.items()}
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, OverflowError) as error:
+        raise damaged(what, str(error)) from None
+    except NotImplementedError as error:
+        raise InputError(f"{what} cannot be read", expected="an .npz as numpy writes it", received=str(error)) from None
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise damaged(what, str(error)) from None
+
+
+def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str, mmap: bool) -> np.ndarray:
+    what = f"{what}, member {info.filename}"
+    if info.header_offset < 0:
+        raise damaged(what, "the archive's directory places it before the beginning of the file")
+    if info.flag_bits & 1:
+        raise InputError(f"{what} is encrypted", expected="an .npz without a password")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise InputError(
+            f"{what} is compressed in an unusual way",
+            expected="no compression, or numpy's",
+            received=f"zip method {info.compress_type}",
+            fix="save it again with scipy.sparse.save_npz(..., compressed=False)",
+        )
+    if mmap and info.compress_type == zipfile.ZIP_STORED:
+        start = _data_start(path, info, what)
+        with path.open("rb") as file:
+            file.seek(start)
+            header = read_head(file, what)
+        _check_length(header, info.file_size - header.length, what)
+        if start + info.file_size > path.stat().st_size:
+            raise damaged(what, "it ends before its data do")
+        return _map(path, start, header)
+    try:
+        with archive.open(info) as file:
+            header = read_head(file, what)
+            _check_length(header, info.file_size - header.length, what)
+            return _read_data(file, header, what)
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise damaged(what, str(error)) from None
+
+
+def _data_start(path: Path, info: zipfile.ZipInfo, what: str) -> int:
+    """Where a member's bytes begin: the local header may be longer than the central directory tells."""
+    with path.open("rb") as file:
+        file.seek(info.header_offset)
+        head = file.read(_LOCAL_HEADER.size)
+    if len(head) < _LOCAL_HEADER.size or head[:4] != b"PK\x03\x04":
+        raise damaged(what, "its header is not where the archive's directory says")
+    *_, name_length, extra_length = _LOCAL_HEADER.unpack(head)
+    return info.header_offset + _LOCAL_HEADER.size + name_length + extra_length
+
+
+def _check_length(header: Head, available: int, what: str) -> None:
+    """Before anything is allocated: as many bytes as shape and type ask for, no more and no fewer."""
+    if header.nbytes != available:
+        raise damaged(
+            what,
+            f"its head speaks of {header.nbytes:,} bytes ({header.shape} of {header.dtype}), "
+            f"and {max(available, 0):,} are there",
+        )
+
+
+def _map(path: Path, start: int, header: Head) -> np.ndarray:
+    if header.nbytes == 0:  # nothing cannot be mapped
+        return _read_only(np.empty(header.shape, header.dtype))
+    order: Literal["C", "F"] = "F" if header.fortran else "C"
+    mapped = np.memmap(path, header.dtype, "r", start + header.length, header.shape, order)
+    return np.asarray(mapped)  # a plain array over the mapping: the class of its own only makes slicing slower
+
+
+def _read_data(file: IO[bytes], header: Head, what: str) -> np.ndarray:
+    flat = np.empty(math.prod(header.shape), header.dtype)
+    room, done = flat.data.cast("B") if flat.size else memoryview(b""), 0
+    while done < len(room):
+        piece = file.read(min(len(room) - done, 1 << 24))
+        if not piece:
+            raise damaged(what, f"it ends after {done:,} of {len(room):,} bytes")
+        room[done : done + len(piece)] = piece
+        done += len(piece)
+    file.read(1)  # reaching the end is what makes zipfile compare the checksum
+    return flat.reshape(header.shape, order="F" if header.fortran else "C")
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
+
+
+def _refuse_bomb(members: list[zipfile.ZipInfo], size: int, what: str) -> None:
+    """Sums over all members, since one of equal values alone may shrink a thousandfold."""
+    unfolded = sum(info.file_size for info in members)
+    if unfolded > _BOMB_BYTES and unfolded > _BOMB_RATIO * size:
+        raise InputError(
+            f"{what} unfolds to {unfolded:,} bytes, {unfolded // max(size, 1):,} times its size",
+            expected=f"at most {_BOMB_RATIO} times",
+            received="probably a zip bomb",
+            fix="if it is intended, save it without compression",
+        )
+
+
+def _begins(path: str | Path, magic: bytes) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(magic)) == magic

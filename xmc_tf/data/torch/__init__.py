@@ -1,0 +1,1 @@
+"""PyTorch's weight files, read without PyTorch and without running code."""

@@ -1,0 +1,183 @@
+"""Files of ``torch.save``, read without PyTorch: the zip archive of today and the older sequence of pickles.
+
+Numbers stay in the file, mapped into memory, until an array is asked for.
+"""
+
+import io
+import math
+import mmap
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.torch.pickle import Storage, Tensor, read_pickle
+
+_LONGEST_PICKLE = 1 << 26
+_OLD_MAGIC = 0x1950A86A20F9469CFC6C
+_OLD_PROTOCOL = 1001
+_OLD_HEAD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+_LOCAL_HEAD = 30  # bytes before the name of a file in a zip archive
+
+
+class TorchFile:
+    """One file of ``torch.save``.
+
+    Example:
+        >>> file = TorchFile("pytorch_model.bin")
+        >>> file.array(file.content["bert.embeddings.word_embeddings.weight"]).shape
+        (30522, 768)
+
+    Args:
+        path: the file.
+
+    Attributes:
+        content: what was saved: plain values, with a ``Tensor`` for each tensor and a ``Holder`` for each object.
+
+    Raises:
+        InputError: if the file is damaged, claims more than it holds, or contains code.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise InputError(f"{self.path} is not a file", expected="a file that torch.save wrote")
+        self._where: dict[str, tuple[int, int]] = {}  # of each storage: its first byte, and how many bytes there are
+        with self.path.open("rb") as file:
+            if self.path.stat().st_size == 0:
+                raise self._damaged("an empty file")
+            self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if zipfile.is_zipfile(self.path):
+            self.content = self._read_zip()
+        elif self._bytes[: len(_OLD_HEAD)] == _OLD_HEAD:
+            self.content = self._read_old()
+        else:
+            raise self._damaged("neither a zip archive nor an older PyTorch file")
+
+    def array(self, tensor: Tensor) -> np.ndarray:
+        """Return a tensor's numbers; they cannot be written to. bfloat16 becomes float32.
+
+        Raises:
+            InputError: if they would lie outside the file.
+        """
+        storage, (begin, size) = tensor.storage, self._place(tensor.storage)
+        halved = storage.dtype == "bfloat16"
+        dtype = np.dtype("<u2" if halved else storage.dtype)
+        count = math.prod(tensor.shape)
+        last = tensor.offset + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.strides, strict=True))
+        if count > storage.count or (count and last >= storage.count):
+            raise self._damaged(f"a tensor of shape {_shown(tensor.shape)} in {storage.count:,} numbers")
+        if not count:
+            return np.zeros(tensor.shape, np.float32 if halved else dtype)
+        if storage.count * dtype.itemsize > size:
+            raise self._damaged(f"{size:,} bytes for {storage.count:,} numbers")
+        strides = tuple(step * dtype.itemsize for step in tensor.strides)
+        found: np.ndarray = np.ndarray(
+            tensor.shape, dtype, self._bytes, begin + tensor.offset * dtype.itemsize, strides
+        )
+        return (found.astype(np.uint32) << 16).view(np.float32) if halved else found
+
+    def _place(self, storage: Storage) -> tuple[int, int]:
+        if storage.key not in self._where:
+            raise self._damaged(f"no numbers for storage {storage.key[:20]!r}")
+        return self._where[storage.key]
+
+    def _damaged(self, received: str) -> InputError:
+        return InputError(
+            f"{self.path} is damaged or not a PyTorch file",
+            expected="tensors as torch.save writes them",
+            received=received,
+            fix="copy the file again",
+        )
+
+    def _read_zip(self) -> Any:
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                entries = {entry.filename: entry for entry in archive.infolist()}
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
+            raise self._damaged(str(error)) from None
+        roots = [
+            name.removesuffix("/data.pkl") for name in entries if name.endswith("/data.pkl") and name.count("/") == 1
+        ]
+        if len(roots) != 1:
+            raise self._damaged("a zip archive without one data.pkl")
+        order = entries.get(f"{roots[0]}/byteorder")
+        if order is not None and self._entry(order) == b"big":
+            raise InputError(
+                f"{self.path} was written on a big-endian machine",
+                expected="numbers in little-endian order",
+                fix="save the weights as model.safetensors there",
+            )
+        prefix = f"{roots[0]}/data/"
+        for name, entry in entries.items():
+            if name.startswith(prefix):
+                self._where[name.removeprefix(prefix)] = self._extent(entry)
+        pickled = entries[f"{roots[0]}/data.pkl"]
+        if pickled.file_size > _LONGEST_PICKLE:
+            raise self._damaged(f"data.pkl of {pickled.file_size:,} bytes")
+        return read_pickle(io.BytesIO(self._entry(pickled)), str(self.path))
+
+    def _entry(self, entry: zipfile.ZipInfo) -> bytes:
+        begin, size = self._extent(entry)
+        return self._bytes[begin : begin + size]
+
+    def _extent(self, entry: zipfile.ZipInfo) -> tuple[int, int]:
+        """The first byte of an entry and its length; PyTorch never compresses one."""
+        head = self._bytes[entry.header_offset : entry.header_offset + _LOCAL_HEAD]
+        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or len(head) < _LOCAL_HEAD:
+            raise self._damaged(f"a compressed or damaged entry {entry.filename[:40]!r}")
+        begin = entry.header_offset + _LOCAL_HEAD + int.from_bytes(head[26:28], "little")
+        begin += int.from_bytes(head[28:30], "little")
+        if head[:4] != b"PK\x03\x04" or begin + entry.file_size > len(self._bytes):
+            raise self._damaged(f"an entry {entry.filename[:40]!r} that ends behind the end of the file")
+        return begin, entry.file_size
+
+    def _read_old(self) -> Any:
+        name = str(self.path)
+        self._bytes.seek(0)
+        magic, protocol = read_pickle(self._bytes, name), read_pickle(self._bytes, name)
+        about = read_pickle(self._bytes, name)
+        if magic != _OLD_MAGIC or protocol != _OLD_PROTOCOL:
+            raise self._damaged("an unknown version of the format")
+        if not isinstance(about, dict) or about.get("little_endian") is not True:
+            raise self._damaged("numbers that are not in little-endian order")
+        content = read_pickle(self._bytes, name)
+        keys = read_pickle(self._bytes, name)
+        if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+            raise self._damaged("no list of storages")
+        sizes = {storage.key: _size(storage) for storage in _storages(content)}
+        for key in keys:
+            count = int.from_bytes(self._bytes.read(8), "little")
+            begin, (bytes_each, expected) = self._bytes.tell(), sizes.get(key, (0, 0))
+            if key not in sizes or count != expected or begin + count * bytes_each > len(self._bytes):
+                raise self._damaged(f"{count:,} numbers for storage {key[:20]!r}")
+            self._where[key] = begin, count * bytes_each
+            self._bytes.seek(begin + count * bytes_each)
+        return content
+
+
+def _storages(content: Any) -> list[Storage]:
+    """The storages of all tensors in a structure that may be deeply nested and refer to itself."""
+    found: list[Storage] = []
+    seen: set[int] = set()
+    waiting = [content]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Tensor):
+            found.append(one.storage)
+        if id(one) in seen or not (isinstance(one, dict | list | tuple) or hasattr(one, "attributes")):
+            continue
+        seen.add(id(one))
+        inner = one if isinstance(one, list | tuple) else (one if isinstance(one, dict) else one.attributes).values()
+        waiting.extend(inner)
+    return found
+
+
+def _size(storage: Storage) -> tuple[int, int]:
+    return (2 if storage.dtype == "bfloat16" else np.dtype(storage.dtype).itemsize), storage.count
+
+
+def _shown(shape: tuple[int, ...]) -> str:
+    return " × ".join(map(str, shape)) or "()"

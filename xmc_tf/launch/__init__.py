@@ -1,0 +1,1 @@
+"""``python -m xmc_tf.launch``: run a program on several ranks of this machine."""

@@ -1,0 +1,39 @@
+"""Messages between the launcher and the ranks' agents: JSON objects on an authenticated connection."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.ranks.channels.frames import frame
+
+# In the agents' environment: the address of the launcher, and the file that holds the secret of the run. The secret
+# itself must not be in the environment: horovodrun writes every variable on the command lines of the ranks.
+ADDRESS = "XMC_TF_LAUNCH_ADDRESS"
+SECRET_FILE = "XMC_TF_LAUNCH_SECRET_FILE"
+PURPOSE = "launch"
+
+# From an agent: HELLO once, then LINE for each line of its rank's output, and END with the rank's status.
+# From the launcher: STOP.
+HELLO, LINE, END, STOP = "hello", "line", "end", "stop"
+
+
+def pack(kind: str, **fields: Any) -> bytes:
+    """Return one message as bytes."""
+    return frame({"kind": kind, **fields})
+
+
+def launcher_of(environment: dict[str, str]) -> tuple[tuple[str, int], bytes]:
+    """Return the launcher's address and the secret of the run."""
+    host, _, port = environment[ADDRESS].rpartition(":")
+    return (host, int(port)), Path(environment[SECRET_FILE]).read_bytes()
+
+
+def own_place() -> tuple[int, int, int]:
+    """This process's rank, its number on the host, and how many there are on the host, as the launcher below says."""
+    for rank, local_rank, local_size in (
+        ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ):
+        if rank in os.environ:
+            return int(os.environ[rank]), int(os.environ[local_rank]), int(os.environ[local_size])
+    raise RuntimeError("started by neither horovodrun nor mpiexec")

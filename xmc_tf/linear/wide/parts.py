@@ -1,0 +1,241 @@
+"""Wide tasks: how their documents are dealt into parts, and how a team solves one."""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from xmc_tf.linear.kernels.emit import Columns, emit_column, new_columns
+from xmc_tf.linear.kernels.gather import ClusterProblem, gather
+from xmc_tf.linear.kernels.lanes import WIDTH, aligned_zeros
+from xmc_tf.linear.problems import LevelProblem
+from xmc_tf.linear.tasks import Instances, matched_rows
+from xmc_tf.linear.wide import kernels
+from xmc_tf.linear.wide.solver import State, minimise
+from xmc_tf.linear.wide.team import Team
+
+_MOST_FEATURES = 0.25  # of all: with more of them a part's tables are the task's
+DEAL = 256  # neighbouring documents stay together, so that a part reads whole pages of the features
+_TOLERANCE = 0.03  # times eps: as near the minimum as the dual solver comes with that eps
+
+
+def solve_wide(
+    instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray, team: Team, name: str = ""
+) -> Columns:
+    """Solves a wide task; every member of the team calls it, and all receive the columns.
+
+    Args:
+        instances: the training features.
+        problem: the task's level.
+        cluster: the task's cluster.
+        labels: the task's labels.
+        team: who solves it.
+        name: by which the team remembers states.
+    """
+    params = problem.params
+    sums = PartSums(instances, problem, cluster, labels, team)
+    dual = params.solver_type.endswith("_DUAL")
+    tolerance = _TOLERANCE * (params.eps if dual else params.newton_eps)
+    columns = new_columns(len(labels))
+    nothing = sums.whole_table()
+    for begin in range(0, len(labels), WIDTH):
+        here = labels[begin : begin + WIDTH]
+        sums.open(here)
+        state = State(sums.size)
+        group = f"{name}.{begin}"
+        team.resume(group, state)
+        w = minimise(sums, state, len(here), tolerance, partial(team.keep, group)).copy()
+        for lane, label in enumerate(here):
+            columns = emit_column(
+                columns, label, lane, nothing, instances.nr_sparse, instances.dense.shape[1], w,
+                aligned_zeros(0), np.zeros((0, WIDTH), np.int8), sums.bias > 0, params.threshold,
+                params.nonzeros_limit or 0,
+            )  # fmt: skip
+    used = int(columns.indptr[columns.filled[0]])
+    return columns._replace(features=columns.features[:used].copy(), weights=columns.weights[:used].copy())
+
+
+class _Part:
+    """Some of the documents, and what the lanes know of them."""
+
+    def __init__(self, instances: Instances, rows: np.ndarray, in_match: np.ndarray, bias: float, costs: bool) -> None:
+        self.problem = gather(
+            instances.indptr, instances.indices, instances.data, rows, instances.slot(), False,
+            instances.dense_square, bias,
+        )  # fmt: skip
+        n, nr_dense = len(rows), instances.dense.shape[1]
+        self.in_match = in_match
+        # A part that has most features reads the task's tables; one that has few has small ones of its own.
+        self.all_rows = len(self.problem.names) > _MOST_FEATURES * instances.nr_sparse
+        if self.all_rows:
+            self.problem = self.problem._replace(
+                features=self.problem.names[self.problem.features],
+                names=np.arange(instances.nr_sparse, dtype=np.int32),
+            )
+        # Rows of the task's tables that the part's own have: its sparse features, the bias, the dense features.
+        self.places = np.concatenate(
+            [self.problem.names, instances.nr_sparse + np.arange(nr_dense + 1)]
+        ).astype(np.int64)  # fmt: skip
+        self.signs = np.zeros((n, WIDTH), np.int8)
+        self.cost = aligned_zeros(max(n, 2) if costs else 1)
+        self.penalty, self.inside, self.margins = aligned_zeros(n), aligned_zeros(n), aligned_zeros(n)
+
+
+class PartSums:
+    """Sums over the documents of a task, part by part."""
+
+    def __init__(
+        self, instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray, team: Team
+    ) -> None:
+        self._instances, self._level, self._team, self._lanes = instances, problem, team, 0
+        self.bias = max(problem.params.bias, 0.0)
+        self.size = instances.nr_sparse + 1 + instances.dense.shape[1]
+        rows, in_match = matched_rows(instances, problem, cluster, labels)
+        self._documents = len(rows)
+        part = np.arange(len(rows)) // DEAL % team.parts
+        self._parts = [
+            _Part(instances, rows[part == p], in_match[part == p], self.bias, problem.costs is not None)
+            for p in team.mine
+        ]
+        self._of_part = dict(zip(team.mine, self._parts, strict=True))
+        bounds = team.bounds(self.size)
+        self.own = slice(bounds[team.number], bounds[team.number + 1])
+        # Where each own block begins and ends among the own rows.
+        share = team.parts // team.members
+        edges = team.blocks(self.size)[team.number * share : (team.number + 1) * share + 1] - self.own.start
+        self._blocks = [slice(begin, end) for begin, end in pairwise(edges.tolist())]
+        diagonal = np.zeros((self.own.stop - self.own.start, 1), np.float32)
+        team.add_tables(self._squares, diagonal)
+        self.diagonal = diagonal[:, 0]
+        if self.own.start <= instances.nr_sparse < self.own.stop:
+            self.diagonal[instances.nr_sparse - self.own.start] = self._documents * self.bias**2
+        # Used again in every pass: to clear memory is much cheaper than to ask the system for it.
+        self._whole = aligned_zeros(self.size)
+        most = max((len(one.places) for one in self._parts if not one.all_rows), default=0)
+        self._known, self._sums = aligned_zeros(most), aligned_zeros(most)
+        self._spare: list[np.ndarray] = []
+
+    def open(self, labels: np.ndarray) -> None:
+        """Puts labels into the lanes."""
+        self._lanes = len(labels)
+        self._whole[:] = 0  # what the labels before had in lanes that are not in use now
+        params, (indptr, indices, cost) = self._level.params, self._level.kernel_labels
+        for one in self._parts:
+            kernels.open_lanes(
+                one.problem, one.in_match, labels, indptr, indices, cost, one.signs, one.cost, params.Cp, params.Cn,
+                one.penalty,
+            )  # fmt: skip
+
+    def gradient(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """See :class:`~xmc_tf.linear.wide.solver.Sums`."""
+        small = {}
+
+        def table_of(part: int) -> np.ndarray:
+            one, total = self._of_part[part], np.zeros((1, WIDTH))
+            out = self._cleared(one)
+            kernels.gradient(
+                one.problem, self._instances.dense, self.bias, one.signs, one.penalty, self._rows(one, w), out,
+                one.inside, one.margins, total,
+            )  # fmt: skip
+            small[part] = np.stack([total[0], one.inside.sum(0, dtype=np.float64)])
+            return self._table(one, out)
+
+        slope = self._added(table_of)
+        loss, inside = self._team.add_of_parts([small[part] for part in self._team.mine])
+        return slope, loss, inside / max(self._documents, 1)
+
+    def curve(self, v: np.ndarray, every: int, first: int) -> np.ndarray:
+        """See :class:`~xmc_tf.linear.wide.solver.Sums`."""
+        v = self.whole(v)
+
+        def table_of(part: int) -> np.ndarray:
+            one = self._of_part[part]
+            out = self._cleared(one)
+            kernels.curve(
+                one.problem, self._instances.dense, self.bias, one.inside, every, first, self._rows(one, v), out
+            )  # fmt: skip
+            return self._table(one, out)
+
+        return self._added(table_of)
+
+    def along(self, direction: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """See :class:`~xmc_tf.linear.wide.solver.Sums`."""
+        small = []
+        for one in self._parts:
+            totals = np.zeros((len(lengths), WIDTH))
+            kernels.along(
+                one.problem, self._instances.dense, self.bias, one.signs, one.penalty, one.margins,
+                self._rows(one, direction), lengths, totals,
+            )  # fmt: skip
+            small.append(totals)
+        return self._team.add_of_parts(small)
+
+    def whole(self, own: np.ndarray) -> np.ndarray:
+        """See :class:`~xmc_tf.linear.wide.solver.Sums`; only the lanes in use travel."""
+        every = self._lanes == WIDTH
+        table = self._whole if every else np.empty((self.size, self._lanes), np.float32)
+        table[self.own] = own[:, : self._lanes]
+        self._team.gather(table)
+        if not every:
+            self._whole[:, : self._lanes] = table
+        return self._whole
+
+    def products(self, *pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """See :class:`~xmc_tf.linear.wide.solver.Sums`."""
+        return self._team.add_of_blocks(
+            [np.stack([kernels.products(a[block], b[block]) for a, b in pairs]) for block in self._blocks]
+        )
+
+    def whole_table(self) -> ClusterProblem:
+        """A problem without documents, whose features are all features: how the task's tables are laid out."""
+        names = np.arange(self._instances.nr_sparse, dtype=np.int32)
+        no_rows, no_names = np.zeros(1, np.int64), np.zeros(0, np.int32)
+        empty = np.zeros(0, np.float32)
+        return ClusterProblem(no_names, no_rows, no_names, empty, empty, empty, names, no_rows, no_names, empty)
+
+    def _rows(self, one: _Part, whole: np.ndarray) -> np.ndarray:
+        """The part's rows of a table, until those of the next part are asked for."""
+        if one.all_rows:
+            return whole
+        return whole.take(one.places, axis=0, out=self._known[: len(one.places)], mode="clip")
+
+    def _cleared(self, one: _Part) -> np.ndarray:
+        """Where the part's sums go."""
+        if one.all_rows:
+            out = self._spare.pop() if self._spare else aligned_zeros(self.size)
+        else:
+            out = self._sums[: len(one.places)]
+        out[:] = 0
+        return out
+
+    def _table(self, one: _Part, sums: np.ndarray) -> np.ndarray:
+        """A table of the task's with the part's sums: the lanes in use."""
+        if one.all_rows and self._lanes == WIDTH:
+            return sums
+        table = np.zeros((self.size, self._lanes), np.float32)
+        if one.all_rows:
+            table[:] = sums[:, : self._lanes]
+            self._spare.append(sums)
+        else:
+            table[one.places] = sums[:, : self._lanes]
+        return table
+
+    def _added(self, table_of: Callable[[int], np.ndarray]) -> np.ndarray:
+        """The own rows of the sum of all parts' tables."""
+        out = aligned_zeros(self.own.stop - self.own.start)
+        self._team.add_tables(table_of, out, self._done)
+        return out
+
+    def _done(self, table: np.ndarray) -> None:
+        """Keeps a table for another part."""
+        if table.shape == self._whole.shape:
+            self._spare.append(table)
+
+    def _squares(self, part: int) -> np.ndarray:
+        """The sums of squares of one part."""
+        one = self._of_part[part]
+        own, table = np.zeros(len(one.places), np.float32), np.zeros((self.size, 1), np.float32)
+        kernels.squares(one.problem, self._instances.dense, own)
+        table[one.places, 0] = own
+        return table

@@ -1,0 +1,63 @@
+"""A team of threads on any ranks, for a task that is too wide for one of them; where it stands is kept on disk.
+
+Nobody waits for a thread that is busy elsewhere: who belongs to which team follows from the plan (``plan.py``), and all
+begin with the tasks of teams, in the same order.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.data.npz.reading import read_npz
+from xmc_tf.linear.wide.sockets import Connections
+from xmc_tf.linear.wide.solver import State
+from xmc_tf.linear.wide.team import Team
+
+
+class RankTeam(Team):
+    """One member.
+
+    Args:
+        parts: into how many the documents are dealt.
+        threads: the members' numbers among the threads of all ranks.
+        number: of this member.
+        connections: of this member's thread; a team of one needs none.
+        folder: where its states are kept.
+        begun: the names of those that an earlier run has left, as :func:`states_left` found them.
+    """
+
+    def __init__(
+        self, parts: int, threads: Sequence[int], number: int, connections: Connections | None, folder: Path,
+        begun: Sequence[str],
+    ) -> None:  # fmt: skip
+        super().__init__(parts, len(threads), number)
+        self._threads, self._connections, self._folder, self._begun = threads, connections, folder, begun
+
+    def swap(self, other: int, outgoing: np.ndarray, incoming: np.ndarray) -> None:
+        """By a connection of the two threads."""
+        assert self._connections is not None
+        self._connections.swap(self._threads[other], outgoing, incoming)
+
+    def resume(self, name: str, state: State) -> None:
+        """Takes the last state that an earlier run has left."""
+        steps = [int(file.rsplit(".", 2)[1]) for file in self._begun if file.startswith(f"{name}.")]
+        if steps:
+            arrays = read_npz(self._folder / f"{name}.{max(steps)}.npz", name="state of a wide task", mmap=False)
+            state.w[:] = arrays["w"]
+            state.step, state.every, done = (int(number) for number in arrays["where"])
+            state.done = bool(done)
+
+    def keep(self, name: str, state: State) -> None:
+        """The first writes the state for all; the one before it stays, which a later member may be reading."""
+        if self.number == 0:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with atomic_file(self._folder / f"{name}.{state.step}.npz") as part, part.open("wb") as file:
+                np.savez(file, w=state.w, where=np.array([state.step, state.every, state.done]))
+            (self._folder / f"{name}.{state.step - 2}.npz").unlink(missing_ok=True)
+
+
+def states_left(folder: Path) -> list[str]:
+    """The names of the states of a wide task."""
+    return [path.name for path in folder.glob("*.npz")]

@@ -1,0 +1,1 @@
+"""The labels that each document is compared with in fine-tuning."""

@@ -1,0 +1,174 @@
+"""The nodes of a level that a document is trained on: its labels, and negatives below the parents it is matched to."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix, spmatrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.kernels import kernel_view
+from xmc_tf.matcher.candidates.kernels import choose_candidates, count_candidates
+from xmc_tf.matcher.levels import LevelTask
+
+_NO_CAP = np.iinfo(np.int64).max
+
+
+class Candidates(NamedTuple):
+    """The candidates of some documents, one document's after the other's, each in ascending order.
+
+    Attributes:
+        ids: int64, nodes of the level in the order of the tree.
+        splits: int64 [documents + 1], where each document's begin; some may have none.
+        targets: float32, 1 for a label of the document, 0 for a negative.
+        weights: float32, the weight of a label, 1 for a negative.
+    """
+
+    ids: np.ndarray
+    splits: np.ndarray
+    targets: np.ndarray
+    weights: np.ndarray
+
+
+def parents_matched(
+    task: LevelTask,
+    negative_sampling: str,
+    true_parents: spmatrix | None = None,
+    predicted_parents: spmatrix | None = None,
+) -> csr_matrix | None:
+    """The parents whose children are a document's candidates.
+
+    Args:
+        task: the level.
+        negative_sampling: "tfn" (the parents of its labels), "man" (those that the level above predicts for it), or
+            "tfn+man".
+        true_parents: documents × parents, the targets of the level above; for "tfn".
+        predicted_parents: documents × parents, the predictions of the level above, entries counting whatever their
+            score; for "man".
+
+    Returns:
+        Documents × parents, sorted, all ones; None at the top, where all nodes are candidates.
+    """
+    if task.nr_parents == 1:
+        return None
+    total = None
+    for part in negative_sampling.split("+"):
+        given = {"tfn": true_parents, "man": predicted_parents}.get(part)
+        if given is None or given.shape != (task.nr_documents, task.nr_parents):
+            raise InputError(
+                f"the negatives {negative_sampling!r} of level {task.level} need other parents",
+                expected=f"{task.nr_documents:,} documents × {task.nr_parents:,} parents, for tfn the true and for man "
+                "the predicted ones",
+                received=f"{part}: " + ("none" if given is None else f"{given.shape[0]:,} × {given.shape[1]:,}"),
+            )
+        ones = csr_matrix(given, dtype=np.float32, copy=True)
+        ones.data[:] = 1
+        total = ones if total is None else total + ones
+    assert total is not None  # split gives one part at least
+    total.sum_duplicates()
+    total.data[:] = 1
+    return total
+
+
+class CandidateSampler:
+    """Draws the candidates of documents, the same whatever the batch and the rank they are drawn in.
+
+    All labels of a document are candidates, also those that lie below no matched parent. Where there are more
+    candidates than ``cap``, negatives are drawn without replacement; only where the labels alone are more than ``cap``,
+    labels are drawn. Each epoch draws again.
+
+    Example:
+        >>> tree = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
+        >>> top, leaves = levels_of(tree, csr_matrix([[0, 1, 0, 0, 0]]), max_match_clusters=5)
+        >>> CandidateSampler(leaves, parents_matched(leaves, "tfn", top.targets)).of(np.array([0]), epoch=0).ids
+        array([0, 1])
+
+    Args:
+        task: the level.
+        matched: documents × parents, as ``parents_matched`` gives it; None for the top, where all nodes are candidates
+            and ``cap`` does not count.
+        cap: the most candidates of a document; None for all.
+        seed: of the draws.
+    """
+
+    def __init__(self, task: LevelTask, matched: spmatrix | None, cap: int | None = None, seed: int = 0) -> None:
+        if cap is not None and cap < 1:
+            raise InputError("the cap on candidates is too low", expected="1 or more", received=str(cap))
+        shape = (task.nr_documents, task.nr_parents)
+        if matched is None and task.nr_parents != 1:
+            raise InputError(
+                f"level {task.level} needs the parents of each document's candidates",
+                expected=f"a matrix of {shape[0]:,} documents × {shape[1]:,} parents",
+                received="none",
+            )
+        if matched is not None and matched.shape != shape:
+            raise InputError(
+                "the matched parents do not fit the level",
+                expected=f"{shape[0]:,} documents × {shape[1]:,} parents",
+                received=f"{matched.shape[0]:,} × {matched.shape[1]:,}",
+            )
+        self.task = task
+        self._cap = _NO_CAP if cap is None or matched is None else cap
+        # The level too: two levels must not draw alike.
+        self._key = np.random.SeedSequence([seed, task.level]).generate_state(1, np.uint64)[0]
+        starts, parents = _root_for_all(task.nr_documents) if matched is None else _rows(matched)
+        self._places = (
+            kernel_view(task.splits, np.int64),
+            starts,
+            parents,
+            kernel_view(task.targets.indptr, np.int64),
+            kernel_view(task.targets.indices, np.int32),
+        )
+        self._label_weights = kernel_view(task.targets.data, np.float32)
+
+    def of(self, documents: np.ndarray, epoch: int) -> Candidates:
+        """The candidates of these documents in this epoch.
+
+        Args:
+            documents: rows of the task's targets.
+            epoch: from 0.
+        """
+        documents = np.require(documents, np.int64, ["C"])
+        if documents.size and (documents.min() < 0 or documents.max() >= self.task.nr_documents):
+            raise InputError(
+                "no such documents",
+                expected=f"numbers from 0 to {self.task.nr_documents - 1}",
+                received=f"{documents.min()} to {documents.max()}",
+            )
+        totals = count_candidates(documents, *self._places)
+        splits = np.zeros(len(documents) + 1, np.int64)
+        np.cumsum(np.minimum(totals, self._cap), out=splits[1:])
+        ids = np.empty(splits[-1], np.int64)
+        targets, weights = np.empty(len(ids), np.float32), np.empty(len(ids), np.float32)
+        key = np.random.SeedSequence([int(self._key), epoch]).generate_state(1, np.uint64)[0]
+        choose_candidates(documents, *self._places, self._label_weights, totals, splits, key, ids, targets, weights)
+        return Candidates(ids, splits, targets, weights)
+
+
+class EveryNode:
+    """For levels whose nodes are all candidates of every document: only its labels have to be told.
+
+    It is used as a ``CandidateSampler`` is, and gives of each document the labels alone; what is not given is negative.
+
+    Args:
+        task: the level.
+    """
+
+    def __init__(self, task: LevelTask) -> None:
+        self.task = task
+
+    def of(self, documents: np.ndarray, epoch: int) -> Candidates:
+        """The labels of these documents, in every epoch the same."""
+        rows = self.task.targets[np.asarray(documents, np.int64)]
+        ids = rows.indices.astype(np.int64)
+        return Candidates(ids, rows.indptr.astype(np.int64), np.ones(len(ids), np.float32), rows.data)
+
+
+def _root_for_all(nr_documents: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.arange(nr_documents + 1, dtype=np.int64), np.zeros(nr_documents, np.int32)
+
+
+def _rows(matched: spmatrix) -> tuple[np.ndarray, np.ndarray]:
+    """Where each row of a matrix begins and its columns, ascending and each once."""
+    canonical = csr_matrix(matched, copy=True)
+    canonical.sum_duplicates()
+    return canonical.indptr.astype(np.int64), canonical.indices.astype(np.int32)

@@ -1,0 +1,1 @@
+"""The models that users hold: XTransformer and XRLinear."""

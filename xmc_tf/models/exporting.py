@@ -1,0 +1,55 @@
+"""The parts of a fine-tuned model that a SavedModel is made of."""
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.models.parts import Parts
+from xmc_tf.models.prediction import POOL, head_post_processor
+from xmc_tf.serving.encoder_vectors import EncoderVectors
+from xmc_tf.serving.export import ModelParts
+from xmc_tf.serving.label_head import LabelHeadPart
+
+
+def parts_of(model: Parts) -> ModelParts:
+    """Takes a model apart for :func:`xmc_tf.serving.export.export_model`.
+
+    Args:
+        model: with rankers.
+
+    Raises:
+        InputError: when it answers in a way that an exported one cannot, or has dense features beside its vectors.
+    """
+    head = _head_of(model)
+    ranker = model.ranker
+    dim = int(model.facts["embedding_dim"])
+    if ranker.nr_dense != dim:
+        raise InputError(
+            "a model with dense features beside the embedding cannot be exported",
+            expected=f"{dim} dense features",
+            received=str(ranker.nr_dense),
+        )
+    length = float(model.facts["embedding_weight"])
+    vectors = EncoderVectors(model.encoder, model.tokenizer, int(model.facts["truncate_length"]), length)
+    return ModelParts(ranker, model.names, model.tfidf if "features" in model.parts else None, vectors, head)
+
+
+def _head_of(model: Parts) -> LabelHeadPart | None:
+    """The label head, where the model's answer is the mean of its scores and the rankers'."""
+    method = str(model.facts["ensemble_method"])
+    if method == "concat-only":
+        return None
+    heads = model.matcher.heads if method == "average" else []
+    if len(heads) != 1 or not heads[0].normalize:
+        raise InputError(
+            f"this model answers by {method}"
+            + (f" of {len(heads)} levels" if heads else "")
+            + ", which an export cannot",
+            expected="the rankers' answers (concat-only), or their mean with a label head of one level on unit vectors",
+            received=method,
+            fix='set "ensemble_method": "concat-only" in its params.json, and measure the effect with predict',
+        )
+    rows, labels = heads[0].local(), model.matcher.labels
+    assert labels is not None  # or there would be no mean
+    by_label = np.empty_like(rows)
+    by_label[labels] = rows
+    return LabelHeadPart(by_label, heads[0].scale, head_post_processor(model, method), POOL)

@@ -1,0 +1,182 @@
+"""What the folders of all models have in common: ``params.json``, label names, the vectorizer, and checks of them."""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.files.regular import open_regular
+from xmc_tf.common.folders.checksums import (
+    MODEL_FORMAT,
+    MODEL_HEADER,
+    checksum_of,
+    is_unchanged,
+    record_files,
+    verified,
+)
+from xmc_tf.common.folders.kinds import FolderKind
+from xmc_tf.common.folders.locks import folder_lock
+from xmc_tf.common.folders.model_kind import model_kind
+from xmc_tf.common.folders.placing import JOURNAL, finish_placing
+from xmc_tf.linear.disk import RANKER_FILES
+from xmc_tf.tree.chain_io import CHAIN_FILES
+
+if TYPE_CHECKING:
+    from xmc_tf.features import Tfidf
+
+_LOG = logging.getLogger(__name__)
+_VERSION = 1
+_ABOUT_THE_FOLDER = ("format", "version", "checksum", "files")  # the rest is the model's own metadata
+
+
+_FIRST_VERSIONS = ("XLinear", "XTransformer")  # wrote no format
+
+
+def _is_model(facts: Mapping[str, Any]) -> bool:
+    if facts.get("format") == MODEL_FORMAT:
+        return True
+    trained_by = facts.get("versions")
+    return facts.get("model") in _FIRST_VERSIONS and isinstance(trained_by, dict) and "xmc_tf" in trained_by
+
+
+MODEL = FolderKind(
+    "a model of xmc_tf",
+    header=MODEL_HEADER,
+    recognises=_is_model,
+    parts={
+        # The second is the header of PECOS's models, which are never replaced.
+        r"params\.json|param\.json|labels\.txt": None,
+        "tree": CHAIN_FILES,
+        "features": r"params\.json|vocabulary\.txt|(keys|columns|idf)\.npy",
+        "encoder": ".+",
+        "head": ".+",
+        "ranker": RANKER_FILES,
+    },
+)
+
+
+def _no_model(folder: Path) -> InputError:
+    """What is wrong with a folder that has no ``params.json``."""
+    if folder.name and folder.with_name(f"{folder.name}.work").is_dir() and not folder.exists():
+        return InputError(
+            f"{folder} does not exist yet: the training is not finished",
+            fix="run the training command again to resume",
+        )
+    if not folder.exists():
+        return InputError(f"{folder} does not exist", fix="use the folder that training wrote (-m)")
+    inside = any((folder / part).exists() for part in ("ranker", "tree", "encoder"))
+    return InputError(
+        f"{folder} is not a model: params.json is missing",
+        fix="the folder is incomplete: copy it again" if inside else "use the folder that training wrote (-m)",
+    )
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """Read a model's metadata from ``params.json``; warns where the file has changed since it was saved."""
+    path = folder / "params.json"
+    if not path.exists() and (folder / JOURNAL).exists():
+        with folder_lock(folder):
+            finish_placing(folder)
+    if not path.exists():
+        raise _no_model(folder)
+    facts: dict[str, Any] = read_json(path, expected="a model's parameters", fix="copy the model again")
+    if facts.get("format") == MODEL_FORMAT and facts.get("version") != _VERSION:
+        raise InputError(
+            f"{path} has an unknown version",
+            expected=str(_VERSION),
+            received=repr(facts.get("version")),
+            fix="load it with the version of xmc_tf that wrote it, or train it again",
+        )
+    # Only a warning: people edit parameters by hand, as they do in PECOS's folders, and mean it.
+    if is_unchanged(facts) is False:
+        _LOG.warning(
+            "%s has changed since it was saved (expected checksum %s, received %s). If you edited it, delete its line "
+            '"checksum" to accept the change; if not, copy the model again',
+            path, facts["checksum"], checksum_of(facts),
+        )  # fmt: skip
+    return {key: value for key, value in facts.items() if key not in _ABOUT_THE_FOLDER}
+
+
+def kind_of(folder: Path) -> str:
+    """Return "XTransformer" or "XLinear" for a model's folder, ours or PECOS's; raises where there is not a model."""
+    return model_kind(folder) or str(read_facts(folder).get("model"))
+
+
+def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write ``params.json`` with the records of all other files: last of all, since without it there is not a model."""
+    facts = {key: value for key, value in facts.items() if key not in _ABOUT_THE_FOLDER}
+    files = record_files(folder, but=[MODEL_HEADER])
+    content: dict[str, Any] = {"format": MODEL_FORMAT, "version": _VERSION, "checksum": "", **facts, "files": files}
+    content["checksum"] = checksum_of(content)
+    (folder / MODEL_HEADER).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def read_names(folder: Path, count: int) -> list[str] | None:
+    """The names that training checked and kept; only their number is looked at again."""
+    path = folder / "labels.txt"
+    try:
+        with verified(path):
+            if not path.exists():
+                return None
+            with open_regular(path, "label names", fix="copy the model again") as file:
+                names = file.read().decode("utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8: {error}", fix="copy the model again") from None
+    if len(names) != count:
+        raise InputError(
+            f"{path} does not belong to this model", expected=f"{count:,} names", received=f"{len(names):,}"
+        )
+    return names
+
+
+def write_names(folder: Path, names: Sequence[str] | None) -> None:
+    """Writes ``labels.txt``, where labels have names."""
+    if names:
+        (folder / "labels.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+
+
+def check_parts(folder: Path, facts: Mapping[str, Any], found: Iterable[tuple[str, str, int]]) -> None:
+    """Refuses parts that were copied together from two models.
+
+    Args:
+        folder: the model's.
+        facts: what its ``params.json`` says.
+        found: of each part, its name, a key of the facts, and the number that the part has for it.
+    """
+    for part, key, number in found:
+        if number != facts.get(key, number):
+            raise InputError(
+                f"{folder / part} does not belong to {folder / 'params.json'}",
+                expected=f"{key} {facts[key]}",
+                received=str(number),
+                fix="the folder contains files of two models: copy the model again",
+            )
+
+
+def nr_dense(facts: Mapping[str, Any], folder: Path) -> int:
+    """How many of the features are dense."""
+    value = facts.get("nr_dense", 0)
+    if not isinstance(value, int) or value < 0:
+        raise InputError(f"{folder / 'params.json'}: nr_dense is {value!r}", expected="a whole number of at least 0")
+    return value
+
+
+def load_tfidf(folder: Path | None, facts: Mapping[str, Any]) -> "Tfidf":
+    """A model's vectorizer; loading it loads TensorFlow."""
+    if folder is None or not folder.is_dir():
+        if folder is not None and facts.get("tfidf_params"):
+            raise InputError(
+                f"{folder.parent}: {folder.name}/ is missing; the model needs it to read texts",
+                fix="the folder is incomplete: copy it again",
+            )
+        raise InputError(
+            "this model was trained on features and cannot read text",
+            expected="features as in training (-x)",
+            fix="train with -t instead of -x, so that the vectorizer is stored in the model",
+        )
+    from xmc_tf.features import Tfidf
+
+    return Tfidf.load(folder)

@@ -1,0 +1,28 @@
+"""One function that loads a model of either kind."""
+
+from pathlib import Path
+
+from xmc_tf.common.folders.model_kind import FINE_TUNED
+from xmc_tf.models.folder import kind_of
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.models.xtransformer import XTransformer
+
+
+def load(folder: str | Path) -> XTransformer | XRLinear:
+    """Load a model: ours, or a folder of ``pecos.xmc.xtransformer`` or ``pecos.xmc.xlinear``.
+
+    Example:
+        >>> load("model").best(["gradient of a sparse matrix"], k=3)
+        [[('scipy.sparse', 0.71), …]]
+
+    Args:
+        folder: the model's folder, which training wrote.
+
+    Returns:
+        An XTransformer, or linear rankers.
+
+    Raises:
+        InputError: the folder is not a model; the message names the file that is missing or damaged.
+    """
+    folder = Path(folder)
+    return XTransformer.load(folder) if kind_of(folder) == FINE_TUNED else XRLinear.load(folder)

@@ -1,0 +1,134 @@
+"""The parts of a model, each loaded when it is first needed."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.folders.checksums import verified
+from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.models.folder import check_parts, load_tfidf, nr_dense
+from xmc_tf.tree import LabelTree, load_chain
+
+if TYPE_CHECKING:
+    from xmc_tf.encoder import Encoder, TextTokenizer
+    from xmc_tf.features import Tfidf
+    from xmc_tf.matcher.matcher import Matcher
+
+PARTS = ("tree", "features", "encoder", "head", "ranker")
+
+
+class Parts:
+    """What a model consists of; somebody who only encodes never waits for its rankers.
+
+    Args:
+        parts: where each of them lies.
+        facts: what ``params.json`` says.
+        names: of the labels, where they have any.
+        where: the folder that is named in messages.
+        kept: what has to live as long as the model.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, Path],
+        facts: Mapping[str, Any],
+        names: Sequence[str] | None = None,
+        *,
+        where: Path,
+        kept: Any = None,
+    ) -> None:
+        self.parts, self.facts = dict(parts), dict(facts)
+        self.names = list(names) if names else None
+        self.folder, self._kept = where, kept
+        self.output_labels: np.ndarray | None = None  # those that may be predicted, where not all may
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.nr_labels:,} labels, {', '.join(self.parts)}; {self.folder})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: where the parts lie, not the parts, of which an encoder alone can take gigabytes."""
+        if self._kept is not None:
+            raise TypeError(
+                f"{self!r} is in a temporary folder and cannot be pickled; fix: model.save(folder), then load"
+            )
+        loaded = {name for name in vars(self) if isinstance(getattr(type(self), name, None), cached_property)}
+        state = {name: value for name, value in vars(self).items() if name not in loaded}
+        return state | {
+            "parts": {name: path.absolute() for name, path in self.parts.items()}, "folder": self.folder.absolute()
+        }  # fmt: skip
+
+    @property
+    def nr_labels(self) -> int:
+        """How many labels can be predicted."""
+        return int(self.facts["nr_labels"])
+
+    @property
+    def makes_features(self) -> bool:
+        """Whether it makes its rankers' features from the text itself, or they see none but the vector."""
+        return "features" in self.parts or self.nr_given_features == 0
+
+    @property
+    def nr_given_features(self) -> int:
+        """How many features each document has beside the encoder's vector."""
+        return int(self.facts.get("nr_features", self.facts["embedding_dim"])) - int(self.facts["embedding_dim"])
+
+    @cached_property
+    def ranker(self) -> XLinear:
+        """The rankers."""
+        if "ranker" not in self.parts:
+            raise InputError(
+                f"{self.folder} has no rankers: it was trained with only_encoder",
+                fix="train it without --only-encoder, or predict with the label head: ensemble method transformer-only",
+            )
+        ranker = XLinear.load(self.parts["ranker"], nr_dense=nr_dense(self.facts, self.folder))
+        found = (("ranker", "nr_labels", ranker.nr_labels), ("ranker", "nr_features", ranker.nr_features))
+        check_parts(self.folder, self.facts, found)
+        return ranker
+
+    @cached_property
+    def tree(self) -> LabelTree:
+        """The rankers' label tree."""
+        return load_chain(self.parts["tree"])
+
+    @cached_property
+    def tfidf(self) -> "Tfidf":
+        """The vectorizer."""
+        return load_tfidf(self.parts.get("features"), self.facts)
+
+    @cached_property
+    def encoder(self) -> "Encoder":
+        """The encoder."""
+        from xmc_tf.encoder import Encoder
+
+        return Encoder.load(self.parts["encoder"], pooling=str(self.facts.get("pooling", "auto")))
+
+    @cached_property
+    def tokenizer(self) -> "TextTokenizer":
+        """The encoder's tokenizer."""
+        from xmc_tf.encoder import TextTokenizer
+
+        return TextTokenizer.load(self.parts["encoder"])
+
+    @cached_property
+    def matcher(self) -> "Matcher":
+        """The label heads of the levels that were fine-tuned on."""
+        if "head" not in self.parts:
+            raise InputError(
+                f"{self.folder} has no label head: its encoder was not fine-tuned",
+                fix="train it with --do-fine-tune true, or use the rankers' scores: ensemble method concat-only",
+            )
+        from xmc_tf.collective.strategy import CollectiveStrategy
+        from xmc_tf.matcher.matcher import Matcher
+        from xmc_tf.matcher.pecos_head import load_pecos_head
+        from xmc_tf.ranks.solo import Solo
+
+        # Whole in every process, which answers its own documents; training has seen to it that heads are not huge.
+        place, strategy = self.parts["head"], CollectiveStrategy(Solo())
+        if place.is_file():
+            return load_pecos_head(place, strategy, self.nr_labels, int(self.facts["embedding_dim"]))
+        with verified(place):
+            return Matcher.load(place, strategy)

@@ -1,0 +1,156 @@
+"""Model folders of ``pecos.xmc.xtransformer``: recognised, read where they lie, and converted when they are saved.
+
+param.json                     the class, the number of labels
+text_encoder/param.json        parameters of the encoder's last level
+text_encoder/text_encoder/     the transformer, as a Hugging Face folder
+text_encoder/text_tokenizer/   its tokenizer
+text_encoder/text_model        the label head of the last level that was fine-tuned, as torch.save wrote it
+concat_model/                  the rankers on [features ; embedding], as a folder of XLinear; absent with only_encoder
+
+PECOS predicts with the rankers alone where there are any, and so does a model that is loaded from such a folder.
+``text_encoder/concat_model``, which PECOS uses during training only, is not read.
+"""
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.process.versions import package_versions
+from xmc_tf.params import MatcherParams, MatcherPredParams
+from xmc_tf.tree import save_chain
+
+if TYPE_CHECKING:
+    from xmc_tf.models.parts import Parts
+
+_LARGEST = 1 << 24  # bytes of a parameter file
+# What PECOS takes as the embedding of a document, for each architecture that it knows.
+_POOLING = {"bert": "pooler", "roberta": "pooler", "xlm-roberta": "pooler", "distilbert": "cls", "xlnet": "last"}
+_WIDTH = {"distilbert": "dim", "xlnet": "d_model"}
+_FOLDERS = ("checkpoint_dir", "cache_dir", "init_model_dir", "model_shortcut")  # of the machine that trained
+
+
+def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], dict[str, Any]]:
+    """Return where the parts of a PECOS model lie, and the model's metadata as our own ``params.json`` has them.
+
+    Raises:
+        InputError: naming the file: it is missing, damaged, or asks for something that is not supported.
+    """
+    inner = folder / "text_encoder"
+    if not (inner / "text_encoder" / "config.json").is_file():
+        raise InputError(
+            f"{inner / 'text_encoder' / 'config.json'} is missing", fix="the folder is incomplete: copy it again"
+        )
+    parts = {"encoder": inner}
+    if (inner / "text_model").exists():
+        parts["head"] = inner / "text_model"
+    if (folder / "concat_model").is_dir():
+        parts |= {"tree": folder / "concat_model", "ranker": folder / "concat_model"}
+    pooling, dim = _encoder_facts(inner / "text_encoder" / "config.json")
+    matcher_file = inner / "param.json"
+    matcher = _read(matcher_file) if matcher_file.exists() else {}
+    predicting = _pred_params(matcher, matcher_file)
+    trained = matcher.get("train_params")
+    names = {field.name for field in dataclasses.fields(MatcherParams)} - set(_FOLDERS)
+    facts: dict[str, Any] = {
+        "model": "XTransformer",
+        "trained_by": "PECOS",
+        "train_params": {
+            "matcher_params_chain": {
+                "loss_function": "squared-hinge",
+                **{key: value for key, value in (trained if isinstance(trained, dict) else {}).items() if key in names},
+            }
+        },
+        "pred_params": {"matcher_params_chain": predicting.to_json()},
+        "beam_size": predicting.only_topk,
+        "only_topk": predicting.only_topk,
+        "truncate_length": predicting.truncate_length,
+        "ensemble_method": "concat-only" if "ranker" in parts else "transformer-only",
+        "pooling": pooling,
+        "embedding_dim": dim,
+        "embedding_weight": 1.0,
+        "nr_labels": _count(_read(folder / "param.json"), "nr_labels", folder / "param.json"),
+    }
+    if "ranker" in parts:
+        place = folder / "concat_model" / "ranker" / "param.json"
+        nr_features = _count(_read(place), "nr_features", place)
+        if nr_features < dim:
+            raise InputError(
+                f"{place} does not fit the encoder",
+                expected=f"at least {dim} features, the width of the embedding",
+                received=f"{nr_features:,}",
+                fix="the folder contains files of two models: copy the model again",
+            )
+        facts |= {"nr_features": nr_features, "nr_dense": dim}
+    return parts, facts
+
+
+def convert_parts(model: "Parts", folder: Path) -> dict[str, Any]:
+    """Write the parts of a model that was loaded from a PECOS folder in our own format.
+
+    Returns:
+        The metadata for ``params.json``.
+    """
+    model.encoder.save(folder / "encoder")
+    model.tokenizer.save(folder / "encoder")
+    if "ranker" in model.parts:
+        save_chain(folder / "tree", model.tree)
+        # A copy and never a second name: PECOS writes into its files in place.
+        shutil.copytree(model.parts["ranker"], folder / "ranker", copy_function=shutil.copy2)
+    if "head" in model.parts:
+        model.matcher.save(folder / "head")
+    facts = {key: value for key, value in model.facts.items() if key != "pooling"}  # the encoder's own file has it
+    return {**facts, "versions": package_versions("tensorflow", "transformers")}
+
+
+def _encoder_facts(path: Path) -> tuple[str, int]:
+    """How PECOS pools with such an encoder, and how wide its embeddings are."""
+    config = _read(path)
+    kind = config.get("model_type")
+    if kind not in _POOLING:
+        raise InputError(
+            f"{path}: PECOS has no encoder {str(kind)[:40]!r}",
+            expected=", ".join(_POOLING),
+            fix="load the encoder alone with Encoder.load, which knows more architectures",
+        )
+    pooling = _POOLING[kind]
+    if kind == "xlnet":
+        # Here PECOS leaves the pooling to what the configuration calls the summary.
+        summary = config.get("summary_type", "last"), config.get("summary_activation", "tanh") or None
+        if summary not in (("last", None), ("last", "tanh")) or config.get("summary_use_proj", True):
+            raise InputError(
+                f"{path}: this summary of XLNet is not supported",
+                expected='"summary_type": "last", "summary_activation": "tanh" or null, "summary_use_proj": false',
+                received=", ".join(
+                    str(config.get(f"summary_{name}"))[:20] for name in ("type", "activation", "use_proj")
+                ),
+            )
+        pooling = "last_tanh" if summary[1] else "last"
+    return pooling, _count(config, _WIDTH.get(kind, "hidden_size"), path)
+
+
+def _pred_params(matcher: dict[str, Any], path: Path) -> MatcherPredParams:
+    given = matcher.get("pred_params") or {}
+    try:
+        return MatcherPredParams.from_json(given)
+    except InputError as error:
+        raise InputError(
+            f"{path}: pred_params: {error.problem}", expected=error.expected, received=error.received, fix=error.fix
+        ) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise InputError(f"{path} is missing", fix="the folder is incomplete: copy it again")
+    return dict(read_json(path, limit=_LARGEST, foreign=True, fix="copy the model again"))
+
+
+def _count(content: dict[str, Any], key: str, path: Path) -> int:
+    value = content.get(key)
+    if type(value) is not int or not 0 < value < 1 << 31:
+        raise InputError(
+            f"{path}: {key} is {str(value)[:40]}", expected="a whole number of at least 1", fix="copy the model again"
+        )
+    return value

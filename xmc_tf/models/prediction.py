@@ -1,0 +1,153 @@
+"""From texts to labels: vectors, the label head's search, the rankers' search, and whose scores count."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix, vstack
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, TextFile, TokenStore, as_features, check_pair, check_prediction_input
+from xmc_tf.models.parts import Parts
+from xmc_tf.pipeline.embeddings import rows_of_length
+from xmc_tf.pipeline.ensembles import blend
+from xmc_tf.pipeline.inputs import Texts
+from xmc_tf.pipeline.steps import side_by_side
+
+POOL = 100  # labels that an ensemble looks at, of each of the two
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a caller asks for; None is for what the model says. See ``XTransformer.predict``."""
+
+    method: str
+    beam_size: int | None
+    only_topk: int | None
+    post_processor: str | None
+    max_pred_chunk: int
+    batch_tokens: int
+    threads: int
+
+
+def predict(model: Parts, texts: Texts, X: Any, wishes: Wishes) -> csr_matrix:
+    """The best labels of texts, in pieces, so that memory is bounded whatever their number."""
+    for name in ("beam_size", "only_topk", "max_pred_chunk"):
+        value = getattr(wishes, name)
+        if value is not None and value < 1:
+            raise InputError(f"{name} is out of range", expected="a whole number of at least 1", received=str(value))
+    given = _given_features(model, texts, X, wishes.method)
+    parts = []
+    for begin in range(0, len(texts), wishes.max_pred_chunk):
+        end = min(begin + wishes.max_pred_chunk, len(texts))
+        if (begin, end) == (0, len(texts)):
+            return _predict(model, texts, given, wishes)
+        some = None if given is None else given.rows(slice(begin, end))
+        parts.append(_predict(model, texts[begin:end], some, wishes))
+    return vstack(parts, format="csr") if parts else csr_matrix((0, model.nr_labels), dtype=np.float32)
+
+
+def vectors_of(model: Parts, texts: Texts, batch_tokens: int) -> np.ndarray:
+    """The texts' vectors as the encoder gives them."""
+    from xmc_tf.encoder import encode_documents
+    from xmc_tf.encoder.truncation import Truncation
+
+    lines = texts.lines() if isinstance(texts, TextFile) else texts
+    longest, truncation = int(model.facts["truncate_length"]), Truncation()
+    found = model.tokenizer.tokenize(lines, longest, truncation)
+    truncation.log(longest, "as in training")
+    ids = np.concatenate([np.zeros(0, np.int32), *found])
+    lengths = np.array([len(one) for one in found], np.int32)
+    store = TokenStore(ids, lengths, {"fingerprint": "", "about": {}}, Path("the texts"))
+    return encode_documents(model.encoder, store, batch_tokens=batch_tokens)
+
+
+def named(predicted: csr_matrix, names: Sequence[str] | Mapping[int, str] | None) -> list[list[tuple[str, float]]]:
+    """Each document's labels by name, with scores; a label without a name goes by its number."""
+    return [
+        [
+            (names[label] if names else str(label), float(score))
+            for label, score in zip(predicted.indices[a:b], predicted.data[a:b], strict=True)
+        ]
+        for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True)
+    ]
+
+
+def _predict(model: Parts, texts: Texts, given: Features | None, wishes: Wishes) -> csr_matrix:
+    vectors = vectors_of(model, texts, wishes.batch_tokens)
+    if wishes.method == "transformer-only":
+        return _by_heads(model, vectors, wishes)
+    sparse, dense = (given.sparse, given.dense) if given is not None else (None, None)
+    if "features" in model.parts:
+        sparse = model.tfidf.transform(texts, threads=wishes.threads)
+    X = side_by_side(sparse, dense, rows_of_length(float(model.facts["embedding_weight"]), vectors))
+    if wishes.method == "concat-only":
+        return _by_rankers(model, X, wishes)
+    # More than are asked for: what only one of the two has among its best counts as nothing in the other.
+    more = dataclasses.replace(wishes, only_topk=max(_topk(model, wishes), POOL))
+    return blend(wishes.method, _by_heads(model, vectors, more), _by_rankers(model, X, more), _topk(model, wishes))
+
+
+def _by_rankers(model: Parts, X: Features, wishes: Wishes) -> csr_matrix:
+    """The rankers' search."""
+    return model.ranker.predict(
+        X,
+        beam_size=wishes.beam_size,
+        only_topk=wishes.only_topk,
+        post_processor=wishes.post_processor,
+        threads=wishes.threads,
+    )
+
+
+def _by_heads(model: Parts, vectors: np.ndarray, wishes: Wishes) -> csr_matrix:
+    """The label heads' own search."""
+    matcher = model.matcher
+    found = matcher.predict(
+        vectors,
+        only_topk=_topk(model, wishes),
+        beam_size=wishes.beam_size or int(model.facts["beam_size"]),
+        post_processor=wishes.post_processor or head_post_processor(model, wishes.method),
+        only_labels=model.output_labels,
+    )
+    return matcher.to_labels(found)
+
+
+def _topk(model: Parts, wishes: Wishes) -> int:
+    return wishes.only_topk or int(model.facts["only_topk"])
+
+
+def head_post_processor(model: Parts, method: str) -> str:
+    """What becomes of the heads' scores: for a mean with the rankers' they have to be of one scale with them."""
+    params = model.facts["pred_params"]["matcher_params_chain"]
+    name = str((params[-1] if isinstance(params, list) else params)["post_processor"])
+    if name != "noop" or method != "average":
+        return name
+    levels = model.facts["train_params"]["matcher_params_chain"]
+    loss = (levels[-1] if isinstance(levels, list) else levels)["loss_function"]
+    return "sigmoid" if loss == "cross-entropy" else "l3-hinge"
+
+
+def _given_features(model: Parts, texts: Texts, X: Any, method: str) -> Features | None:
+    """The features that the caller gave, checked against what the model needs."""
+    if X is None:
+        if model.makes_features or method == "transformer-only":
+            return None
+        raise InputError(
+            "this model was trained on texts and features",
+            expected=f"{model.nr_given_features:,} features (-x), as in training",
+            received="texts alone",
+        )
+    X = as_features(X)
+    if model.makes_features:
+        raise InputError(
+            "this model computes its features from the texts",
+            expected="texts alone",
+            received="features too",
+            fix="drop -x",
+        )
+    check_prediction_input(X, model.nr_given_features)
+    check_pair(X, texts, "the features", "the texts")
+    return X

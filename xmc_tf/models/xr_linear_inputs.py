@@ -1,0 +1,187 @@
+"""What the training command was given: parameters, files read and checked, and what is made of them."""
+
+import argparse
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from scipy.sparse import csc_matrix, spmatrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, TextFile, as_features, check_pair, load_matrix
+from xmc_tf.linear.problems import check_relevance, sorted_csc
+from xmc_tf.params import HierarchicalKMeansParams, RankerParams, RankerPredParams, TfidfParams
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.tree import LabelTree, load_chain
+from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks
+
+if TYPE_CHECKING:
+    from xmc_tf.features import Tfidf
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line and its parameter file say."""
+
+    arguments: argparse.Namespace
+    params: RankerParams
+    pred_params: RankerPredParams
+    tree_params: HierarchicalKMeansParams
+    tfidf_params: TfidfParams
+    wishes: dict[str, Any]
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """Parameters of the parts around the rankers, for the model's folder."""
+        return {
+            "indexer_params": self.tree_params.to_json(),
+            "tfidf_params": self.tfidf_params.to_json() if self.arguments.text_path else None,
+            **({} if self.embedding_methods == ("pifa", "pifa") else {"label_embeddings": self.embedding_methods}),
+        }
+
+    @property
+    def embedding_methods(self) -> tuple[str, str]:
+        """By which label embeddings the labels are clustered above the sub-trees, and within them."""
+        return self.arguments.meta_label_embedding_method, self.arguments.sub_label_embedding_method
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that decides, beside the files, what the model will be; the number of threads does not."""
+        ours = {
+            name: getattr(self.arguments, name)
+            for name in ("seed", "min_n_sub_tree", "meta_label_embedding_method", "sub_label_embedding_method")
+        }
+        blocks = {"train": self.params, "pred": self.pred_params, **self.recorded}
+        read = {name: block.to_json() if hasattr(block, "to_json") else block for name, block in blocks.items()}
+        return _without_threads({**ours, **read, "wishes": self.wishes, "version": version("xmc_tf")})
+
+    @property
+    def files(self) -> dict[str, list[str]]:
+        """The files that decide it."""
+        a = self.arguments
+        named = {
+            "labels": a.label_path, "features": a.inst_path, "texts": a.text_path, "label names": a.labels,
+            "relevance": a.rel_path, "negatives of clusters": a.usn_match_path, "negatives": a.usn_label_path,
+            "tree": a.code_path, "label features": a.label_feat_path,
+        }  # fmt: skip
+        return {what: paths if isinstance(paths, list) else [paths] for what, paths in named.items() if paths}
+
+
+@dataclass(frozen=True)
+class Given(Asked):
+    """The same, and the files read and checked."""
+
+    names: list[str] | None
+    Y: spmatrix
+    texts: TextFile | None
+    X: Features | None
+
+
+def vectorized(given: Given) -> "tuple[Tfidf, Features]":
+    """The vectorizer fitted to the texts, and their features."""
+    from xmc_tf.features import Tfidf  # brings TensorFlow, which features alone do not need
+
+    assert given.texts is not None
+    given.texts.check()
+    tfidf = Tfidf.fit(given.texts, given.tfidf_params, threads=given.arguments.threads)
+    return tfidf, as_features(tfidf.transform(given.texts, threads=given.arguments.threads))
+
+
+def make_tree(communicator: Communicator, given: Given, embed: Callable[[str], Features], threads: int) -> LabelTree:
+    """The tree that is given, or one built of label features or label embeddings, by all ranks together.
+
+    Args:
+        communicator: the ranks.
+        given: what the command was given.
+        embed: makes label embeddings by a method's name, with all ranks.
+        threads: of this rank.
+    """
+    arguments, Y, params = given.arguments, given.Y, given.tree_params
+    if arguments.code_path:
+        min_codes = 1 if given.params.shallow else params.min_codes  # 1: the root right above the given clusters
+        tree = load_chain(arguments.code_path, nr_splits=params.nr_splits, min_codes=min_codes)
+        if tree.nr_labels != Y.shape[1]:
+            raise InputError(
+                f"{arguments.code_path} is a tree of other labels",
+                expected=f"{Y.shape[1]:,} labels, the columns of {arguments.label_path}",
+                received=f"{tree.nr_labels:,} labels",
+            )
+        return tree
+    if arguments.label_feat_path:
+        own = load_matrix(arguments.label_feat_path, name="label features")
+        if own.shape[0] != Y.shape[1]:
+            raise InputError(
+                f"{arguments.label_feat_path} does not fit the labels",
+                expected=f"{Y.shape[1]:,} rows, one for each column of {arguments.label_path}",
+                received=f"{own.shape[0]:,} rows",
+            )
+        tree = build_tree_over_ranks(communicator, as_features(own), params, threads=threads)
+    else:
+        above, within = given.embedding_methods
+        tree = build_tree_over_ranks(
+            communicator, embed(above), params, threads=threads, min_n_sub_tree=arguments.min_n_sub_tree,
+            sub_embeddings=None if above == within else lambda: embed(within),
+        )  # fmt: skip
+    _LOG.info("label tree: %s", " > ".join(f"{size:,}" for size in tree.level_sizes))
+    return tree
+
+
+def relevance(given: Given) -> spmatrix | None:
+    """The relevance of the labels, where it is given and used."""
+    path, Y, mode = given.arguments.rel_path, given.Y, given.params.rel_mode
+    if path is None:
+        return None
+    if mode == "disable":
+        _LOG.warning("%s has no effect without --rel-mode induce or ranker-only", path)
+        return None
+    R = load_matrix(path, name="relevance")
+    try:
+        check_relevance(sorted_csc(R), sorted_csc(Y))
+    except InputError as error:
+        raise InputError(
+            f"{path}: {error.problem}", expected=error.expected, received=error.received, fix=error.fix
+        ) from None
+    return R
+
+
+def user_negatives(given: Given) -> dict[int, spmatrix]:
+    """The user's own negatives, keyed by how many levels above the labels they are."""
+    arguments, Y = given.arguments, given.Y
+    found: dict[int, spmatrix] = {}
+    for height, path in ((0, arguments.usn_label_path), (1, arguments.usn_match_path)):
+        if path is not None:
+            found[height] = csc_matrix(load_matrix(path, name="negatives"))
+            check_pair(Y, found[height], arguments.label_path, path)
+    if 0 in found and found[0].shape[1] != Y.shape[1]:
+        raise InputError(
+            f"{arguments.usn_label_path} does not fit the labels",
+            expected=f"{Y.shape[1]:,} columns, as in {arguments.label_path}",
+            received=f"{found[0].shape[1]:,} columns",
+        )
+    return found
+
+
+def in_order(negatives: dict[int, spmatrix], tree: LabelTree, path: str | None) -> dict[int, spmatrix]:
+    """Negatives of clusters with their columns in the order of the tree, which has numbered the clusters again."""
+    if 1 not in negatives:
+        return negatives
+    order = tree.node_order[-1]
+    if negatives[1].shape[1] != len(order):
+        raise InputError(
+            f"{path} does not fit the leaf clusters of the tree",
+            expected=f"{len(order):,} columns, one per cluster",
+            received=f"{negatives[1].shape[1]:,} columns",
+            fix="give the tree that they were computed for with --code-path",
+        )
+    return {**negatives, 1: negatives[1][:, order]}
+
+
+def _without_threads(block: Any) -> Any:
+    """Parameters without those that leave the model as it is."""
+    if isinstance(block, dict):
+        return {key: _without_threads(value) for key, value in block.items() if key not in ("threads", "verbose")}
+    return [_without_threads(one) for one in block] if isinstance(block, list | tuple) else block

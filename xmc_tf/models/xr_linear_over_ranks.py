@@ -1,0 +1,142 @@
+"""The training command with many ranks, or with what an earlier run of it has left."""
+
+import logging
+import shutil
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.data import Features, as_features, save_matrix
+from xmc_tf.data.npz.stored import open_matrix
+from xmc_tf.linear.distributed.account import Account, accounts_table
+from xmc_tf.linear.distributed.placing import place_rankers
+from xmc_tf.linear.distributed.reporting import reported
+from xmc_tf.linear.distributed.training import threads_of_rank, train_over_ranks
+from xmc_tf.linear.distributed.work_folder import WorkFolder, open_work_folder
+from xmc_tf.linear.levels import Levels
+from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.models.xr_linear import level_predictions, model_facts, what_is_predicted, write_model
+from xmc_tf.models.xr_linear_inputs import Given, in_order, make_tree, relevance, user_negatives, vectorized
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.tree import LabelTree, load_chain, save_chain
+from xmc_tf.tree.distributed_embeddings import forget_label_embeddings, label_embeddings_over_ranks
+
+_LOG = logging.getLogger(__name__)
+
+
+def train_command_over_ranks(communicator: Communicator, folder: Path, given: Given, key: str) -> None:
+    """Trains with all ranks, through files in a work folder beside the model's; takes up what is there already.
+
+    Args:
+        communicator: the ranks.
+        folder: the model's.
+        given: what the command was given.
+        key: of the inputs, as ``check_same_inputs`` gives it.
+    """
+    first = communicator.rank == 0
+    # Only rank 0 makes problems of them; what is wrong with them is said before work begins.
+    R, negatives = run_on_all_ranks(
+        communicator, lambda: (relevance(given), user_negatives(given)) if first else (None, {})
+    )
+    work = open_work_folder(communicator, folder, key)
+    account = Account(threads=threads_of_rank(communicator, given.arguments.threads))
+    ranks, communicator = communicator, account.watching(communicator)
+    with reported(given.arguments.logdir, ranks, account):
+        X = _features(communicator, work, given, account)
+        _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*given.Y.shape, X.nr_features)))
+        tree = _tree(communicator, work, given, X, account)
+        pred_params = level_predictions(tree, given.params, given.pred_params, given.wishes)
+
+        def make_levels() -> Levels:
+            ordered = in_order(negatives, tree, given.arguments.usn_match_path)
+            return Levels(given.Y, tree.to_chain(), R, given.params, ordered)
+
+        seed = given.arguments.seed
+        model = train_over_ranks(
+            communicator, work, X, make_levels, pred_params=pred_params, account=account, seed=seed
+        )  # fmt: skip
+
+    def place() -> None:
+        if first:
+            kept, names = what_is_predicted(tree, given.names, given.params)
+            facts = model_facts(X, model, given.params, pred_params, given.recorded, seed)
+            _place_model(folder, work, model, kept, names, facts)
+
+    run_on_all_ranks(communicator, place)
+    table = accounts_table(communicator, account)
+    if first:
+        _LOG.info("%s: %s weights in %s levels\n%s", folder, f"{model.nr_weights:,}", model.depth, table)
+        work.remove()
+    communicator.barrier()
+
+
+def _features(communicator: Communicator, work: WorkFolder, given: Given, account: Account) -> Features:
+    """The features of the documents, mapped; made of the texts by all ranks where texts are given."""
+    if given.X is not None:
+        return given.X
+    texts, target = given.texts, work.file("X.npz")
+    assert texts is not None
+    if not communicator.broadcast(target.exists()):
+        run_on_all_ranks(communicator, lambda: texts.check() if communicator.rank == 0 else None)
+        with account.busy(1.0):
+            if all(communicator.allgather(find_spec("tensorflow_text") is not None)):
+                from xmc_tf.features.over_ranks import vectorize_over_ranks
+
+                vectorize_over_ranks(
+                    communicator, texts, given.tfidf_params, work.features, target, threads=account.threads
+                )  # fmt: skip
+            else:
+                _LOG.warning("not all ranks have TensorFlow: rank 0 computes the TF-IDF features alone")
+                run_on_all_ranks(communicator, lambda: _vectorize_here(work, given) if communicator.rank == 0 else None)
+    return as_features(open_matrix(target))
+
+
+def _vectorize_here(work: WorkFolder, given: Given) -> None:
+    tfidf, X = vectorized(given)
+    tfidf.save(work.features)
+    save_matrix(work.file("X.npz"), X.sparse)
+
+
+def _tree(communicator: Communicator, work: WorkFolder, given: Given, X: Features, account: Account) -> LabelTree:
+    """The tree; one that is built is kept for the next run."""
+    if not given.arguments.code_path and communicator.broadcast(work.tree.exists()):
+        return run_on_all_ranks(communicator, lambda: load_chain(work.tree))
+
+    def embed(method: str) -> Features:
+        return label_embeddings_over_ranks(communicator, method, X, given.Y, work.path, account.threads)
+
+    with account.busy(1.0):
+        tree = make_tree(communicator, given, embed, account.threads)
+    if not given.arguments.code_path:
+        run_on_all_ranks(communicator, lambda: _keep(work, tree) if communicator.rank == 0 else None)
+    return tree
+
+
+def _keep(work: WorkFolder, tree: LabelTree) -> None:
+    save_chain(work.tree, tree)
+    forget_label_embeddings(work.path)  # the disk has better use for the room, and the weights are not there yet
+
+
+def _place_model(
+    folder: Path, work: WorkFolder, model: XLinear, tree: LabelTree, names: list[str] | None, facts: Mapping[str, Any]
+) -> None:
+    """Writes the model's folder, completely or not at all.
+
+    Args:
+        folder: the model's.
+        work: where the weights are; it stays as it is.
+        model: as ``train_over_ranks`` gave it.
+        tree: over what the model predicts.
+        names: of what the model predicts, where they have any.
+        facts: for ``params.json``.
+    """
+
+    def place_tfidf(part: Path) -> None:
+        shutil.copytree(work.features, part)
+
+    write_model(
+        folder, tree, names, facts, lambda part: place_rankers(part, work, model),
+        place_tfidf if work.features.is_dir() else None,
+    )  # fmt: skip

@@ -1,0 +1,67 @@
+"""The addresses of this host that the other ranks use, so that listeners are not open to other networks."""
+
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Sequence
+
+from xmc_tf.ranks.communicator import Communicator
+
+LOOPBACK = "127.0.0.1"
+_SIOCGIFADDR = 0x8915  # Linux: the address of an interface
+_ANYWHERE = "192.0.2.1"  # reserved for documentation: no host, but routed like one
+
+
+def addresses_by_host(world: Communicator) -> dict[str, str]:
+    """Return the own address by which the ranks of each host reach this one; all ranks call it.
+
+    Ranks of this host use the loopback. For other hosts it is the address of the interface that Horovod has chosen,
+    else of the interface through which this host reaches that host.
+
+    Args:
+        world: the ranks.
+    """
+    hosts = dict(world.allgather((world.host, _own_names())))
+    return {host: LOOPBACK if host == world.host else _address_towards([*names, host]) for host, names in hosts.items()}
+
+
+def _own_names() -> tuple[str, ...]:
+    """Return the names by which other hosts may find this one, the best first."""
+    given = [os.environ.get("HOROVOD_HOSTNAME", ""), socket.getfqdn(), socket.gethostname()]
+    return tuple(dict.fromkeys(name for name in given if name and name != "localhost"))
+
+
+def _address_towards(names: Sequence[str]) -> str:
+    interface = os.environ.get("HOROVOD_GLOO_IFACE") or os.environ.get("HOROVOD_IFACE")
+    if interface and (address := _address_of_interface(interface)):
+        return address
+    for name in names:
+        if address := _address_on_route(name):
+            return address
+    return _address_on_route(_ANYWHERE) or LOOPBACK
+
+
+def _address_of_interface(name: str) -> str | None:
+    request = struct.pack("256s", name.encode()[:15])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            return socket.inet_ntoa(fcntl.ioctl(probe, _SIOCGIFADDR, request)[20:24])
+        except OSError:  # no such interface, or it has no address
+            return None
+
+
+def _address_on_route(name: str) -> str | None:
+    """Return the own address from which packets to a host would be sent; none is sent."""
+    try:
+        found = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)
+    except OSError:
+        return None
+    for family, kind, protocol, _, address in sorted(found, key=lambda one: one[0] != socket.AF_INET):
+        with socket.socket(family, kind, protocol) as probe:
+            try:
+                probe.connect(address)
+            except OSError:
+                continue
+            return probe.getsockname()[0]
+    return None

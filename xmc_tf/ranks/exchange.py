@@ -1,0 +1,294 @@
+"""What all backends share: objects on top of bytes, arrays on top of pieces that are small enough to be counted."""
+
+import math
+import socket
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.wire.format import pack, unpack
+from xmc_tf.ranks.communicator import Operation
+
+Value = TypeVar("Value")
+
+# No message is longer, in bytes: MPI counts in 32 bits, and so does Horovod. Tests lower it.
+CHUNK_BYTES = 1 << 30
+
+
+class Exchange(ABC):
+    """A communicator made of four ways to move a piece, which is what a backend adds.
+
+    Args:
+        rank: this process's number.
+        size: number of processes.
+        local_rank: its number on this host.
+    """
+
+    def __init__(self, rank: int, size: int, local_rank: int) -> None:
+        self.rank, self.size, self.local_rank = rank, size, local_rank
+        self.host = socket.gethostname()
+
+    @abstractmethod
+    def _alltoall(self, piece: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Sends ``counts[r]`` of the bytes to rank r; gives the bytes that came, in the order of the ranks."""
+
+    @abstractmethod
+    def _allgather(self, piece: np.ndarray) -> np.ndarray:
+        """The bytes of all ranks, in their order."""
+
+    @abstractmethod
+    def _broadcast(self, piece: np.ndarray, root: int) -> np.ndarray:
+        """The bytes of ``root``; the others pass as many."""
+
+    @abstractmethod
+    def _allreduce(self, piece: np.ndarray, op: Operation) -> np.ndarray:
+        """The sum, … over the ranks of a flat array of int32, int64, float32 or float64."""
+
+    @abstractmethod
+    def abort(self, code: int = 1) -> None:
+        """Ends all ranks."""
+
+    # Objects.
+
+    def barrier(self) -> None:
+        """Returns when all ranks have called it."""
+        self._allreduce(np.zeros(1, np.int32), "sum")
+
+    def broadcast(self, value: Value, root: int = 0) -> Value:
+        """Gives every rank the value that ``root`` has."""
+        self._check_root(root)
+        if self.size == 1:
+            return value
+        data = _dump(value) if self.rank == root else np.zeros(0, np.uint8)
+        length = self._broadcast(np.array([len(data)]).view(np.uint8), root).view(np.int64)[0]
+        return _load(self._broadcast_bytes(data if self.rank == root else np.zeros(length, np.uint8), root))
+
+    def gather(self, value: Value, root: int = 0) -> list[Value]:
+        """Gives ``root`` every rank's value; an empty list to the others."""
+        self._check_root(root)
+        if self.size == 1:
+            return [value]
+        data = _dump(value)
+        received, counts = self.alltoall_array(data, [len(data) if rank == root else 0 for rank in range(self.size)])
+        return _load_each(received, counts) if self.rank == root else []
+
+    def allgather(self, value: Value) -> list[Value]:
+        """Gives every rank every rank's value."""
+        if self.size == 1:
+            return [value]
+        data = _dump(value)
+        counts = self._everyones(len(data))
+        return _load_each(self._allgather_bytes(data, counts), counts)
+
+    def scatter(self, values: Sequence[Value] | None, root: int = 0) -> Value:
+        """Gives each rank its one of the values that ``root`` has."""
+        self._check_root(root)
+        if self.rank == root:
+            values = self._one_a_rank(values, "scatter")
+            if self.size == 1:
+                return values[0]
+        parts = [_dump(value) for value in values or ()] if self.rank == root else [np.zeros(0, np.uint8)] * self.size
+        received, counts = self.alltoall_array(np.concatenate(parts), [len(part) for part in parts])
+        return _load_each(received, counts)[0]
+
+    def alltoall(self, values: Sequence[Value]) -> list[Value]:
+        """Sends ``values[r]`` to rank r and gives what each rank has sent here."""
+        values = self._one_a_rank(values, "alltoall")
+        if self.size == 1:
+            return list(values)
+        parts = [_dump(value) for value in values]
+        return _load_each(*self.alltoall_array(np.concatenate(parts), [len(part) for part in parts]))
+
+    # Arrays.
+
+    def broadcast_array(self, array: np.ndarray | None, root: int = 0) -> np.ndarray:
+        """Gives every rank the array that ``root`` has."""
+        if self.rank == root and array is None:
+            raise InputError("broadcast_array without an array", expected=f"an array on rank {root}")
+        source = None if array is None or self.rank != root else _plain(array)
+        about = self.broadcast(None if source is None else (source.dtype, source.shape), root)
+        dtype, shape = cast(tuple[np.dtype, tuple[int, ...]], about)
+        data = np.zeros(math.prod(shape) * dtype.itemsize, np.uint8) if source is None else _bytes(source)
+        return self._broadcast_bytes(data, root).view(dtype).reshape(shape)
+
+    def allreduce_array(self, array: np.ndarray, op: Operation = "sum") -> np.ndarray:
+        """Gives every rank the sum (largest, smallest) of the ranks' arrays."""
+        if op not in ("sum", "max", "min"):
+            raise InputError("allreduce_array: op", expected="sum, max or min", received=repr(op))
+        array = _plain(array)
+        flat = array.reshape(-1).astype(_reduced_as(array.dtype), copy=False)
+        self._check_alike(array.dtype, array.shape, "allreduce_array")
+        step = max(1, CHUNK_BYTES // flat.dtype.itemsize)
+        pieces = [self._allreduce(flat[at : at + step], op) for at in range(0, len(flat), step)]
+        return _joined(pieces, flat.dtype).astype(array.dtype, copy=False).reshape(array.shape)
+
+    def allgather_array(self, array: np.ndarray) -> np.ndarray:
+        """Gives every rank the rows of all ranks."""
+        array = _plain(array, rows=True)
+        counts = self._check_alike(array.dtype, array.shape[1:], "allgather_array", len(array))
+        width = _row_bytes(array)
+        return _rows(self._allgather_bytes(_bytes(array), counts * width), array, int(counts.sum()))
+
+    def alltoall_array(
+        self, array: np.ndarray, send_counts: np.ndarray | Sequence[int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Sends ranges of rows to the ranks; gives the rows that came, and how many came from each."""
+        array = _plain(array, rows=True)
+        counts = np.asarray(send_counts, dtype=np.int64)
+        if counts.shape != (self.size,) or (counts < 0).any() or counts.sum() != len(array):
+            raise InputError(
+                "alltoall_array: send_counts",
+                expected=f"{self.size} numbers, one per rank, that add up to the {len(array)} rows",
+                received=str(counts.tolist()),
+            )
+        width = _row_bytes(array)
+        # Everyone's longest message goes out with the counts, so that all agree on the number of rounds.
+        share = max(1, CHUNK_BYTES // self.size)
+        rounds = -(-int(counts.max()) * width // share)
+        header = np.stack([counts, np.full_like(counts, rounds), np.full_like(counts, _digest(array))], axis=1)
+        answer = self._alltoall(_bytes(header), np.full(self.size, 24)).view(np.int64).reshape(self.size, 3)
+        self._complain_unless_alike(answer[:, 2], "alltoall_array", array.dtype, array.shape[1:])
+        received = self._alltoall_bytes(_bytes(array), counts * width, answer[:, 0] * width, share, answer[:, 1].max())
+        arrived = answer[:, 0].copy()
+        return _rows(received, array, int(arrived.sum())), arrived
+
+    # Pieces.
+
+    def _alltoall_bytes(
+        self, data: np.ndarray, sent: np.ndarray, received: np.ndarray, share: int, rounds: int
+    ) -> np.ndarray:
+        """All to all in rounds of at most ``share`` bytes from one rank to another."""
+        if rounds <= 1:
+            return self._alltoall(data, sent) if rounds else np.zeros(0, np.uint8)
+        outgoing, incoming = _offsets(sent), _offsets(received)
+        result = np.empty(int(received.sum()), np.uint8)
+        for begun in range(0, int(rounds) * share, share):
+            now, coming = np.clip(sent - begun, 0, share), np.clip(received - begun, 0, share)
+            pieces = [data[at + begun : at + begun + count] for at, count in zip(outgoing, now, strict=True)]
+            arrived, start = self._alltoall(np.concatenate(pieces), now), 0
+            for at, count in zip(incoming, coming, strict=True):
+                result[at + begun : at + begun + count] = arrived[start : start + count]
+                start += count
+        return result
+
+    def _allgather_bytes(self, data: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """All ranks' bytes in rounds of at most ``CHUNK_BYTES`` together."""
+        share = max(1, CHUNK_BYTES // self.size)
+        if counts.max() <= share:
+            return self._allgather(data)
+        starts, result = _offsets(counts), np.empty(int(counts.sum()), np.uint8)
+        for begun in range(0, int(counts.max()), share):
+            arrived, start = self._allgather(data[begun : begun + share]), 0
+            for at, count in zip(starts, np.clip(counts - begun, 0, share), strict=True):
+                result[at + begun : at + begun + count] = arrived[start : start + count]
+                start += count
+        return result
+
+    def _broadcast_bytes(self, data: np.ndarray, root: int) -> np.ndarray:
+        pieces = range(0, len(data), CHUNK_BYTES)
+        return _joined([self._broadcast(data[at : at + CHUNK_BYTES], root) for at in pieces], np.dtype(np.uint8))
+
+    # Checks.
+
+    def _everyones(self, number: int) -> np.ndarray:
+        return self._allgather(np.array([number], np.int64).view(np.uint8)).view(np.int64)
+
+    def _check_alike(self, dtype: np.dtype, shape: tuple[int, ...], call: str, count: int = 0) -> np.ndarray:
+        """Makes sure that all ranks speak of the same kind of array; gives everyone's ``count``."""
+        mine = np.array([count, _digest_of(dtype, shape)], np.int64)
+        everyones = self._allgather(mine.view(np.uint8)).view(np.int64).reshape(self.size, 2)
+        self._complain_unless_alike(everyones[:, 1], call, dtype, shape)
+        return everyones[:, 0].copy()
+
+    def _complain_unless_alike(self, digests: np.ndarray, call: str, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+        if (digests == digests[self.rank]).all():
+            return
+        others = np.flatnonzero(digests != digests[self.rank]).tolist()
+        raise InputError(
+            f"{call}: the ranks' arrays differ in type or shape",
+            expected=f"{dtype} of shape (…, {', '.join(map(str, shape))}), as on rank {self.rank}, on all ranks",
+            received=f"something else on rank {', '.join(map(str, others))}",
+        )
+
+    def _check_root(self, root: int) -> None:
+        if not 0 <= root < self.size:
+            raise InputError(f"there is no rank {root}", expected=f"a rank from 0 to {self.size - 1}")
+
+    def _one_a_rank(self, values: Sequence[Value] | None, call: str) -> Sequence[Value]:
+        if values is None or len(values) != self.size:
+            received = "none" if values is None else str(len(values))
+            raise InputError(f"{call}: values", expected=f"{self.size}, one for each rank", received=received)
+        return values
+
+
+def _dump(value: object) -> np.ndarray:
+    return np.frombuffer(pack(value), np.uint8)
+
+
+def _load(data: np.ndarray) -> Any:
+    return unpack(data.data)
+
+
+def _load_each(data: np.ndarray, counts: np.ndarray) -> list[Any]:
+    """The objects that came one after another; nothing came where the count is 0."""
+    parts = np.split(data, np.cumsum(counts)[:-1])
+    return [_load(part) for part in parts if len(part)]
+
+
+def _plain(array: np.ndarray, rows: bool = False) -> np.ndarray:
+    """The array in C order; refused if it holds Python objects, or has no rows where rows are moved."""
+    given = np.asarray(array)
+    if given.dtype.hasobject or (rows and given.ndim == 0):
+        raise InputError(
+            "this value cannot be sent as an array",
+            expected="numbers" + (" in at least one dimension" if rows else ""),
+            received=f"{given.dtype} of shape {given.shape}",
+        )
+    return given if given.flags.c_contiguous else np.ascontiguousarray(given)
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    """The array's memory as bytes."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _row_bytes(array: np.ndarray) -> int:
+    return math.prod(array.shape[1:]) * array.dtype.itemsize
+
+
+def _rows(data: np.ndarray, like: np.ndarray, count: int) -> np.ndarray:
+    """Bytes as rows of the kind that ``like`` has."""
+    return data.view(like.dtype).reshape(count, *like.shape[1:])
+
+
+def _joined(pieces: list[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.zeros(0, dtype)])
+
+
+def _offsets(counts: np.ndarray) -> np.ndarray:
+    return np.cumsum(counts) - counts
+
+
+def _digest(array: np.ndarray) -> int:
+    return _digest_of(array.dtype, array.shape[1:])
+
+
+def _digest_of(dtype: np.dtype, shape: tuple[int, ...]) -> int:
+    return zlib.crc32(f"{dtype.name} {dtype.itemsize} {shape}".encode())
+
+
+def _reduced_as(dtype: np.dtype) -> np.dtype:
+    """The type in which numbers are added up: their own where every backend has it, else a wider one."""
+    if dtype in (np.int32, np.int64, np.float32, np.float64):
+        return dtype
+    if dtype.kind in "iub" and dtype.itemsize < 8:
+        return np.dtype(np.int64)
+    if dtype.itemsize == 2 and dtype.kind in "fV":  # float16, and bfloat16, which is no type of numpy's own
+        return np.dtype(np.float32)
+    raise InputError(
+        "allreduce_array: the type", expected="whole numbers or floats of up to 64 bits", received=str(dtype)
+    )

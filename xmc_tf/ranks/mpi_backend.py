@@ -1,0 +1,80 @@
+"""MPI's world, through mpi4py: no TensorFlow in it."""
+
+import atexit
+import sys
+
+import numpy as np
+from mpi4py import MPI
+
+from xmc_tf.ranks.communicator import Operation
+from xmc_tf.ranks.exchange import Exchange
+from xmc_tf.ranks.stalls.marks import MARKS
+
+_OPERATIONS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
+
+
+class MpiWorld(Exchange):
+    """The processes that ``mpiexec`` has started."""
+
+    def __init__(self) -> None:
+        # A communicator of our own: our messages never meet those of Horovod or of the user's own mpi4py.
+        self._world = MPI.COMM_WORLD.Dup()
+        on_host = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
+        super().__init__(self._world.Get_rank(), self._world.Get_size(), on_host.Get_rank())
+        on_host.Free()
+        atexit.register(_finish)
+
+    def __str__(self) -> str:
+        return f"mpi4py over {MPI.get_vendor()[0]} {'.'.join(map(str, MPI.get_vendor()[1]))}"
+
+    @MARKS.as_wait("xmc_tf/communicator/barrier")
+    def barrier(self) -> None:
+        """Returns when all ranks have called it."""
+        self._world.Barrier()
+
+    @MARKS.as_wait("xmc_tf/communicator/all-to-all")
+    def _alltoall(self, piece: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        coming = np.empty(self.size, np.int64)
+        self._world.Alltoall(counts.astype(np.int64), coming)
+        received = np.empty(int(coming.sum()), np.uint8)
+        self._world.Alltoallv([piece, counts], [received, coming])
+        return received
+
+    @MARKS.as_wait("xmc_tf/communicator/all-gather")
+    def _allgather(self, piece: np.ndarray) -> np.ndarray:
+        counts = np.empty(self.size, np.int64)
+        self._world.Allgather(np.array([len(piece)], np.int64), counts)
+        received = np.empty(int(counts.sum()), np.uint8)
+        self._world.Allgatherv(piece, [received, counts])
+        return received
+
+    @MARKS.as_wait("xmc_tf/communicator/broadcast")
+    def _broadcast(self, piece: np.ndarray, root: int) -> np.ndarray:
+        piece = piece.copy()
+        self._world.Bcast(piece, root)
+        return piece
+
+    @MARKS.as_wait("xmc_tf/communicator/all-reduce")
+    def _allreduce(self, piece: np.ndarray, op: Operation) -> np.ndarray:
+        result = np.empty_like(piece)
+        self._world.Allreduce(piece, result, _OPERATIONS[op])
+        return result
+
+    def abort(self, code: int = 1) -> None:
+        """Ends all ranks; ``mpiexec`` ends with this code."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        MPI.COMM_WORLD.Abort(code)
+
+
+def _finish() -> None:
+    """Ends MPI as it wants to be ended.
+
+    mpi4py does that in the interpreter's last moments, which a command line that ends in haste never sees (see
+    ``cli.run``); ``mpiexec`` then takes success for a crash.
+    """
+    horovod = sys.modules.get("horovod.tensorflow")
+    if horovod is not None:
+        horovod.shutdown()  # uses MPI, and may be its owner
+    if MPI.Is_initialized() and not MPI.Is_finalized():
+        MPI.Finalize()

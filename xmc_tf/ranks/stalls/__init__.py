@@ -1,0 +1,1 @@
+"""The watch that ends a run in which a rank no longer makes progress."""

@@ -1,0 +1,87 @@
+"""A stall in words: who waits in what, who does not, and what to do."""
+
+from collections.abc import Sequence
+
+from xmc_tf.ranks.stalls.state import State
+
+# The last part of a collective's name, where the rest is a table's.
+_OF_A_TABLE = {
+    "ids": "the ids of a lookup in table {!r}",
+    "rows": "the rows of a lookup in table {!r}",
+    "rows/gradient": "the gradient of a lookup in table {!r}",
+    "pairs": "the pairs to score against table {!r}",
+    "vectors": "the vectors to score against table {!r}",
+    "vectors/gradient": "the gradient of the vectors that were scored against table {!r}",
+    "scores": "the scores against table {!r}",
+    "scores/gradient": "the gradient of the scores against table {!r}",
+    "targets": "the targets of pairs of table {!r}",
+    "weights": "the weights of pairs of table {!r}",
+    "losses": "the losses of pairs of table {!r}",
+    "losses/gradient": "the gradient of the losses of pairs of table {!r}",
+    "positives": "the positives of table {!r}",
+    "shares": "the shares of losses against all rows of table {!r}",
+    "shares/gradient": "the gradient of shares of losses against all rows of table {!r}",
+    "route": "the choice of a route for table {!r}",
+}
+_OWN = {
+    "gradients": "the sum of the replicated variables' gradients",
+    "norm": "the norm of all gradients",
+    "broadcast": "the first rank's values of a replicated variable",
+    "communicator": "a call of the communicator",
+}
+_MOST_RANKS, _MOST_WAITS = 16, 3
+
+
+def in_words(name: str) -> str:
+    """A collective's name with its meaning.
+
+    Example:
+        >>> in_words("items/rows")
+        "the rows of a lookup in table 'items' (items/rows)"
+    """
+    if name.startswith("xmc_tf/"):
+        kind = name.split("/")[1].split(" ")[0]
+        return f"{_OWN[kind]} ({name})" if kind in _OWN else name
+    for ending, words in sorted(_OF_A_TABLE.items(), key=lambda one: -len(one[0])):
+        if name.endswith(f"/{ending}"):
+            return f"{words.format(name.removesuffix(f'/{ending}'))} ({name})"
+    return name
+
+
+def describe(states: Sequence[State], seconds: float) -> list[str]:
+    """A headline and a line for each rank that matters: the one that has waited longest, then those elsewhere.
+
+    Args:
+        states: of all ranks.
+        seconds: how long a wait was to be spoken of.
+    """
+    first = max(states, key=lambda state: (round(state.longest), -state.rank))
+    name = next(iter(first.waits), "")
+    elsewhere = [state for state in states if name not in state.waits]
+    others = [state for state in states if name in state.waits and state.rank != first.rank]
+    head = f"stall: rank {first.rank} has waited {seconds:g} s for "
+    if elsewhere:
+        head += f"rank {_numbers(elsewhere)}, which {'are' if len(elsewhere) > 1 else 'is'} elsewhere"
+    else:
+        head += "an answer, and all ranks are in the same call: look at the network between them"
+    shown = [first, *elsewhere, *others][:_MOST_RANKS]
+    lines = [head, *(f"  {_line(state)}" for state in shown)]
+    if len(states) > len(shown):
+        lines.append(f"  and {len(states) - len(shown)} more ranks")
+    return lines
+
+
+def _line(state: State) -> str:
+    who = f"rank {state.rank} (pid {state.pid} on {state.host})"
+    if state.silence:
+        return f"{who} {state.silence}"
+    waits = [f"{in_words(name)} for {seconds:.0f} s" for name, seconds in state.waits.items()]
+    if len(waits) > _MOST_WAITS:
+        waits[_MOST_WAITS:] = [f"{len(waits) - _MOST_WAITS} more"]
+    what = f"waits in {', '.join(waits)}" if waits else "is in no collective"
+    return f"{who} {what}" + (f"; {state.place}" if state.place else "")
+
+
+def _numbers(states: Sequence[State]) -> str:
+    numbers = [str(state.rank) for state in states[:_MOST_RANKS]]
+    return ", ".join(numbers) + (", …" if len(states) > _MOST_RANKS else "")
