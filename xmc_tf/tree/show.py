@@ -16,8 +16,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
-from xmc_tf.common.process.cli import HelpFormatter, run
-from xmc_tf.common.process.invocation import as_called
+from xmc_tf.common.process import cli
 from xmc_tf.data import load_matrix, load_names
 from xmc_tf.tree.chain_io import CONFIG, load_chain
 from xmc_tf.tree.label_tree import LabelTree
@@ -181,10 +180,8 @@ def _quoted(text: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.tree.show"),
-        description="Print a label tree; each cluster is named after its most frequent labels.",
-        formatter_class=HelpFormatter,
+    parser = cli.make_parser(
+        "xmc_tf.tree.show", "Print a label tree; each cluster is named after its most frequent labels."
     )
     parser.add_argument(
         "tree", help="folder of a tree or a model (also of PECOS), or a matrix of labels × clusters (.npz)"
@@ -240,4 +237,4 @@ def _frequencies(path: Path, nr_labels: int) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    run(main)
+    cli.run(main)
