@@ -229,7 +229,7 @@ def _rows(path: Path, name: str) -> smat.csr_matrix:
 
 
 def _call(module: str, arguments: list[str]) -> None:
-    """Shows a command line, runs it, and says how long it took; where it fails, so does the demo."""
+    """Show a command line, runs it, and says how long it took; where it fails, so does the demo."""
     print()
     screen.block(screen.styled(screen.folded(f"$ {_python()} -m {module} {shlex.join(arguments)}"), "soft"))
     start = time.monotonic()

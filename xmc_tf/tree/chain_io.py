@@ -28,7 +28,7 @@ _CHAIN = FolderKind(
 
 
 def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = None) -> LabelTree:
-    """Reads a label tree.
+    """Read a label tree.
 
     Example:
         >>> tree = load_chain("model/tree")
@@ -71,7 +71,7 @@ def _load(path: Path, nr_splits: int, min_codes: int | None) -> LabelTree:
 
 
 def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]) -> None:
-    """Writes a label tree as PECOS's folder of matrices, float32 CSC, completely or not at all.
+    """Write a label tree as PECOS's folder of matrices, float32 CSC, completely or not at all.
 
     Args:
         path: the folder; a tree that is there is replaced, other files stay.

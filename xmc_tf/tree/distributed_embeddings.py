@@ -61,7 +61,7 @@ def label_embeddings_over_ranks(
 
 
 def forget_label_embeddings(folder: Path) -> None:
-    """Removes what :func:`label_embeddings_over_ranks` has left in a folder, when the tree is there."""
+    """Remove what :func:`label_embeddings_over_ranks` has left in a folder, when the tree is there."""
     for method in ("pifa", "pii"):
         for suffix in (".npz", ".npy"):
             for path in folder.glob(f"{method}-*{suffix}"):

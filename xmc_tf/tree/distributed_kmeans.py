@@ -42,7 +42,7 @@ def build_tree_over_ranks(
     min_n_sub_tree: int = 16,
     threads: int = -1,
 ) -> LabelTree:
-    """Builds the label tree with all ranks; the same one for any number of them.
+    """Build the label tree with all ranks; the same one for any number of them.
 
     Args:
         communicator: the ranks.
@@ -133,7 +133,7 @@ def _split(
     params: HierarchicalKMeansParams,
     workers: Workers,
 ) -> Level | None:
-    """Splits level ``t``; returns this rank's part of the next one."""
+    """Split level ``t``; returns this rank's part of the next one."""
     share, rate = shares[communicator.rank], sample_rate(params, t, depth)
     held, courses = share.holds(t), {}
     if level is not None:
@@ -171,7 +171,7 @@ def _wide_teams(shares: Sequence[Share], rank: int, level: Level, t: int) -> dic
 
 
 def _run_together(communicator: Communicator, courses: Mapping[int, tuple[Course, Sequence[int]]]) -> None:
-    """Walks through courses in step with the ranks that have them too; all ranks call it.
+    """Walk through courses in step with the ranks that have them too; all ranks call it.
 
     Args:
         communicator: the ranks.

@@ -23,7 +23,7 @@ def sum_sparse(
     first, last, nr_features, label_start, label_rows, label_weights, begin, indices, values, ends, out_indices,
     out_values, squares
 ):  # fmt: skip
-    """Sums the sparse features of the documents of each label in ``[first, last)``, sorted by feature.
+    """Sum the sparse features of the documents of each label in ``[first, last)``, sorted by feature.
 
     The features met are marked in a bitmap, and the words met in a bitmap of the words, so that they are read off in
     order without a sort.
@@ -84,7 +84,7 @@ def sum_sparse(
 
 @njit(cache=True, nogil=True)
 def sum_dense(first, last, label_start, label_rows, label_weights, values, out, squares):
-    """Sums the dense features of the documents of each label, and adds the squared norms of the sums."""
+    """Sum the dense features of the documents of each label, and adds the squared norms of the sums."""
     for label in range(first, last):
         for d in range(label_start[label], label_start[label + 1]):
             row, weight = label_rows[d], label_weights[d]
@@ -98,7 +98,7 @@ def sum_dense(first, last, label_start, label_rows, label_weights, values, out, 
 
 @njit(cache=True, nogil=True)
 def scale_rows(first, last, begin, values, factors):
-    """Multiplies the values of each row by its factor."""
+    """Multiplie the values of each row by its factor."""
     for row in range(first, last):
         for k in range(begin[row], begin[row + 1]):
             values[k] *= factors[row]

@@ -21,7 +21,7 @@ _WIDE_ENTRIES = 400_000
 def build_tree(
     embeddings: spmatrix | sparray | np.ndarray | Features, params: HierarchicalKMeansParams | None = None
 ) -> LabelTree:
-    """Builds the label tree from label embeddings by balanced hierarchical 2-means.
+    """Build the label tree from label embeddings by balanced hierarchical 2-means.
 
     Each node is split exactly in half: its labels are sorted by how much nearer they are to the one centroid than to
     the other. The binary levels are then grouped by ``nr_splits`` and ``min_codes``. Labels with an empty embedding are
@@ -120,7 +120,7 @@ def split_level(
     level: Level, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, workers: Workers, left: np.ndarray,
     nodes: range | None = None,
 ) -> None:  # fmt: skip
-    """Decides for each label of a level whether it goes left.
+    """Decide for each label of a level whether it goes left.
 
     Args:
         level: the nodes.

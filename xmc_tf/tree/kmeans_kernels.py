@@ -96,7 +96,7 @@ def next_random(state: np.ndarray) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def begin_halving(first: int, count: int, members: int, width: int, state: np.ndarray) -> Halving:
-    """Chooses the members among ``count`` places from ``first`` on, and two of them to point the first direction."""
+    """Choose the members among ``count`` places from ``first`` on, and two of them to point the first direction."""
     rows = np.empty(members, np.int64)
     taken = 0
     for i in range(count):
@@ -140,7 +140,7 @@ def _first_at_least(indices: np.ndarray, low: int, high: int, bound: int) -> int
 
 @njit(cache=True, nogil=True)
 def add_rows(entries: Entries, halving: Halving, low: int, high: int) -> None:
-    """Adds to the sums what ``to_left`` and ``to_right`` say, for the features in ``[low, high)``."""
+    """Add to the sums what ``to_left`` and ``to_right`` say, for the features in ``[low, high)``."""
     width = halving.direction.size
     nr_sparse = width - entries.dense.shape[1]
     whole = low == 0 and high == width
@@ -211,7 +211,7 @@ def turn_blocks(halving: Halving, by_left: float, by_right: float, first: int, l
 
 @njit(cache=True, nogil=True)
 def turn_private(entries: Entries, halving: Halving, by_left: float, by_right: float) -> float:
-    """Turns the direction along the private features too; returns how far it turned in all."""
+    """Turn the direction along the private features too; returns how far it turned in all."""
     way = 0.0
     for block in range(halving.block_turns.size):
         way += halving.block_turns[block]
@@ -288,7 +288,7 @@ def _kth_largest(numbers: np.ndarray, k: int) -> np.float32:
 
 @njit(cache=True, nogil=True)
 def pick_doubtful(entries: Entries, halving: Halving, turned: float, take: int) -> tuple[int, int]:
-    """Finds the members that may go either way, by what is known of their scores; ``goes`` is set for the sure ones.
+    """Find the members that may go either way, by what is known of their scores; ``goes`` is set for the sure ones.
 
     Args:
         entries: the features.
@@ -324,7 +324,7 @@ def pick_doubtful(entries: Entries, halving: Halving, turned: float, take: int) 
 
 @njit(cache=True, nogil=True)
 def settle(halving: Halving, doubtful: int, take: int, turned: float) -> None:
-    """Sends the ``take`` best of the doubtful members left, once they are scored; ties: the first ones."""
+    """Send the ``take`` best of the doubtful members left, once they are scored; ties: the first ones."""
     if doubtful == 0:
         return
     scores, goes, todo = halving.scores, halving.goes, halving.todo
@@ -346,7 +346,7 @@ def settle(halving: Halving, doubtful: int, take: int, turned: float) -> None:
 
 @njit(cache=True, nogil=True)
 def change_sides(halving: Halving) -> int:
-    """Lets the members go where they go, and notes what that adds to the sums; returns how many changed sides."""
+    """Let the members go where they go, and notes what that adds to the sums; returns how many changed sides."""
     changed = 0
     for i in range(halving.rows.size):
         sign = np.int8(halving.goes[i]) - np.int8(halving.left[i])

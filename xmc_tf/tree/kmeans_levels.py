@@ -45,7 +45,7 @@ class Level:
         return np.concatenate(([0], np.cumsum(lengths)))[self.starts]
 
     def halve(self, left: np.ndarray) -> None:
-        """Puts the labels for which ``left`` is set into left children, the others into right ones."""
+        """Put the labels for which ``left`` is set into left children, the others into right ones."""
         node = np.repeat(np.arange(self.nr_nodes), np.diff(self.starts))
         places = np.argsort(2 * node + ~left, kind="stable")
         begin, end, _, _, _, order, private, norms = self.entries
@@ -82,7 +82,7 @@ class Level:
         )
 
     def drop_unshared(self, workers: Workers) -> None:
-        """Keeps only the features that two labels of a node share, and numbers them again."""
+        """Keep only the features that two labels of a node share, and numbers them again."""
         offsets = np.concatenate(([0], np.cumsum(self.entries.end - self.entries.begin)))
         size = int(offsets[-1])
         # Two pairs of arrays take turns: fresh memory costs as much as the work itself.

@@ -37,7 +37,7 @@ def split_nodes(
     rounds: int,
     result: np.ndarray,
 ) -> None:
-    """Splits the nodes ``[first, last)`` of a level.
+    """Split the nodes ``[first, last)`` of a level.
 
     Args:
         first: the first node.
@@ -72,7 +72,7 @@ def half_of(take: int, members: int, filled: int) -> int:
 
 @njit(cache=True, nogil=True)
 def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple[int, int]:
-    """Sends half of a node's labels left, and half of those without features, which are near nothing.
+    """Send half of a node's labels left, and half of those without features, which are near nothing.
 
     Returns:
         How many labels have features, and how many of them go left.
@@ -121,7 +121,7 @@ def first_direction(halving: Halving) -> None:
 
 @njit(cache=True, nogil=True)
 def first_sides(halving: Halving, half: int) -> None:
-    """Puts every member on a side, and into that side's sums."""
+    """Put every member on a side, and into that side's sums."""
     settle(halving, halving.rows.size, half, -np.inf)
     for i in range(halving.rows.size):
         halving.left[i] = halving.goes[i]
@@ -131,7 +131,7 @@ def first_sides(halving: Halving, half: int) -> None:
 
 @njit(cache=True, nogil=True)
 def settle_all(entries: Entries, halving: Halving, start: int, filled: int, take: int, result: np.ndarray) -> None:
-    """Writes down the sides; where the members are a sample, all labels are split by the direction found on them."""
+    """Write down the sides; where the members are a sample, all labels are split by the direction found on them."""
     members = halving.rows.size
     if members == filled:
         for i in range(filled):  # numba compiles the assignment of a slice for seconds
@@ -160,7 +160,7 @@ def keep_shared(
     new_indices: np.ndarray,
     new_values: np.ndarray,
 ) -> None:
-    """Lays the features of each node together, but only those that two of its labels share, numbered from 0.
+    """Lay the features of each node together, but only those that two of its labels share, numbered from 0.
 
     So the sums over a node fit the cache. A feature of one label alone meets no label but its own: its square is folded
     into that label's ``private`` weight. A node's features go to ``offsets[node]`` and behind; ``widths`` and the

@@ -76,7 +76,7 @@ ALONE = Seat(0, np.ones(1))
 def split_course(
     entries: Entries, node: Node, spherical: bool, rounds: int, workers: Workers, left: np.ndarray, seat: Seat = ALONE
 ) -> Course:
-    """Decides for each label of a node whether it goes left.
+    """Decide for each label of a node whether it goes left.
 
     Args:
         entries: the features.
@@ -106,7 +106,7 @@ def split_course(
 
 
 def take_alone(course: Course) -> None:
-    """Walks through a course that nobody shares."""
+    """Walk through a course that nobody shares."""
     for _ in course:
         raise AssertionError("a course with one seat waits for nobody")
 
@@ -151,7 +151,7 @@ class _Steps:
         self._block_cuts = even_cuts(np.arange(blocks + 1), min(workers.threads, 1 + blocks // _BLOCKS_OF_A_TASK))
 
     def add(self, moved: int) -> Course:
-        """Adds what has moved to the sums, each rank for some features."""
+        """Add what has moved to the sums, each rank for some features."""
         width, sums = self.halving.direction.size, (self.halving.left_sums, self.halving.right_sums)
 
         def add(low: int, high: int) -> None:

@@ -27,7 +27,7 @@ def label_embedding(
     alpha: float | np.ndarray = 0.5,
     threads: int = -1,
 ) -> Matrix:
-    """Makes one embedding a label.
+    """Make one embedding a label.
 
     =========================  ==========================================================================
     ``pifa``                   the sum of the features of a label's documents, scaled to length 1
@@ -83,7 +83,7 @@ def label_embedding(
 
 
 def _unit_rows(matrix: csr_matrix, threads: int) -> csr_matrix:
-    """Scales the rows of a matrix of our own to length 1; empty ones stay empty."""
+    """Scale the rows of a matrix of our own to length 1; empty ones stay empty."""
     squares = np.concatenate(([0.0], np.cumsum(np.square(matrix.data, dtype=np.float64))))
     factors = inverse_norms(np.diff(squares[matrix.indptr]))
     with Workers(threads) as workers:

@@ -173,7 +173,7 @@ class LabelTree:
 
     @classmethod
     def from_chain(cls, chain: Sequence[spmatrix | sparray]) -> Self:
-        """Reads a chain of cluster matrices, whatever the order of its nodes.
+        """Read a chain of cluster matrices, whatever the order of its nodes.
 
         Args:
             chain: matrices from the root down; entry (i, j) of matrix t says that node i of level t + 1 is a child of

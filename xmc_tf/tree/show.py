@@ -33,7 +33,7 @@ def show(
     frequencies: np.ndarray | None = None,
     words: int = 4,
 ) -> str:
-    """Draws the tree as indented text, each cluster with the names of its biggest labels.
+    """Draw the tree as indented text, each cluster with the names of its biggest labels.
 
     Example:
         >>> print(show(tree, names, depth=1))
@@ -78,7 +78,7 @@ def to_dot(
     frequencies: np.ndarray | None = None,
     words: int = 4,
 ) -> str:
-    """Writes the tree in the language of Graphviz (``dot -Tsvg tree.dot > tree.svg``).
+    """Write the tree in the language of Graphviz (``dot -Tsvg tree.dot > tree.svg``).
 
     Args:
         tree: the tree.

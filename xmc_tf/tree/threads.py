@@ -42,7 +42,7 @@ class Workers:
         return 1 if self.threads == 1 else 4 * self.threads
 
     def run(self, task: Callable[[int, int], Any], cuts: np.ndarray) -> list[Any]:
-        """Calls ``task(low, high)`` for the ranges between the cuts and returns what they return, in order."""
+        """Call ``task(low, high)`` for the ranges between the cuts and returns what they return, in order."""
         bounds = cuts.tolist()
         if self._pool is None or len(bounds) <= 2:
             return [task(low, high) for low, high in pairwise(bounds)]
