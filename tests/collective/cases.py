@@ -41,20 +41,20 @@ class Case:
         )
 
     def tensor(self, rank, dtype=tf.int64):
-        """A rank's ids as TensorFlow has them."""
+        """Return a rank's ids as TensorFlow has them."""
         if self.shape != "ragged":
             return tf.constant(self.ids[rank], dtype)
         lengths = [len(bag) for bag in self.ids[rank]]
         return tf.RaggedTensor.from_row_lengths(tf.constant(self.flat(rank), dtype), tf.constant(lengths, tf.int64))
 
     def flat(self, rank):
-        """A rank's ids one after another."""
+        """Return a rank's ids one after another."""
         if self.shape == "ragged":
             return np.array([one for bag in self.ids[rank] for one in bag], np.int64)
         return self.ids[rank].reshape(-1)
 
     def share(self, whole, table: ShardedTable):
-        """The rows of ``whole`` that a rank has."""
+        """Return the rows of ``whole`` that a rank has."""
         return whole[table.start : table.start + table.local_rows]
 
 
@@ -99,7 +99,7 @@ def summed_gradient(case):
 
 
 def as_dense(gradient, local_rows, dim):
-    """A gradient of some rows as one of all."""
+    """Return a gradient of some rows as one of all."""
     whole = np.zeros((local_rows, dim), np.float64)
     if gradient is not None:
         assert isinstance(gradient, tf.IndexedSlices)
@@ -108,7 +108,7 @@ def as_dense(gradient, local_rows, dim):
 
 
 def bags(case, rank):
-    """A rank's ids by bag, which is what the last dimension holds."""
+    """Return a rank's ids by bag, which is what the last dimension holds."""
     if case.shape == "ragged":
         return case.ids[rank]
     ids = case.ids[rank]

@@ -17,7 +17,7 @@ def whole(rows, dim, offset=0.0):
 
 
 def trained(communicator, rows=23, dim=3, name="items", partition=None):
-    """This rank's part of a table whose rows and slots are known."""
+    """Return this rank's part of a table whose rows and slots are known."""
     partition = even_rows(rows, communicator.size) if partition is None else partition
     table = make_table(name, rows, dim, rank=communicator.rank, partition=partition, initializer=whole(rows, dim))
     low, high = partition.bounds[communicator.rank : communicator.rank + 2]
@@ -27,7 +27,7 @@ def trained(communicator, rows=23, dim=3, name="items", partition=None):
 
 
 def empty(communicator, rows=23, dim=3, name="items", partition=None):
-    """The same table before it has been filled."""
+    """Return the same table before it has been filled."""
     partition = even_rows(rows, communicator.size) if partition is None else partition
     return make_table(name, rows, dim, rank=communicator.rank, partition=partition, initializer="zeros")
 
@@ -44,7 +44,7 @@ def save(folder, size=3, rows=23, partition=None, extra=None, step=7, **more):
 
 
 def load(folder, size=2, rows=23, partition=None, **options):
-    """The tables of all ranks after loading, and what rank 0 got beside."""
+    """Return the tables of all ranks after loading, and what rank 0 got beside."""
 
     def work(communicator):
         table = empty(communicator, rows, partition=partition)
@@ -59,7 +59,7 @@ def stacked(tables, slot=None):
 
 
 def refused(folder, size=2, rows=23, name="items", dim=3, slots=True):
-    """The message that every rank gets."""
+    """Return the message that every rank gets."""
 
     def work(communicator):
         load_tables(folder, [empty(communicator, rows, dim, name)], communicator, slots=slots)

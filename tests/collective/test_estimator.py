@@ -24,7 +24,7 @@ def batches(count=100, size=10):
 
 
 def made(folder, accumulate=1, **options):
-    """A new process' estimator, as far as names and variables go."""
+    """Return a new process' estimator, as far as names and variables go."""
     strategy = CollectiveStrategy(Solo(), seed=1)
 
     def make_model():

@@ -20,7 +20,7 @@ NAP = 0.15
 
 
 def nap(name, value):
-    """A collective that takes its time, and gives what it was given."""
+    """Return a collective that takes its time, and gives what it was given."""
 
     def sleep(given_value):
         time.sleep(NAP)

@@ -66,7 +66,7 @@ def on_ranks(size, work):
 
 
 def all_well(results):
-    """The results, when none of them is an error."""
+    """Return the results, when none of them is an error."""
     for result in results:
         if isinstance(result, Exception):
             raise result

@@ -17,7 +17,7 @@ def _loss(scores, targets, weights):
 
 
 def _draw(number, size):
-    """A case; for every rank vectors, positives (each once) and their weights."""
+    """Return a case; for every rank vectors, positives (each once) and their weights."""
     case = draw_case(number, size, "ragged")
     rng = np.random.default_rng(number)
     ranks = []

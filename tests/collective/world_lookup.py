@@ -181,7 +181,7 @@ def check_more_than_can_be_counted(world):
 
 
 def check_only_one_rank_retraces(world):
-    """A last batch of another shape makes one rank trace again; names still meet."""
+    """Return a last batch of another shape makes one rank trace again; names still meet."""
     table = make_table("words", 9, 2, size=world.size, rank=world.rank)
     traces = []
 

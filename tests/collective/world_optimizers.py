@@ -50,7 +50,7 @@ class Training:
         return of_values, of_matrix, np.array(sorted(touched), np.int64)
 
     def ours(self, optimizer, table, matrix, steps=STEPS, each=None):
-        """Trains; ``each`` is called with the number of every step when it is done."""
+        """Train; ``each`` is called with the number of every step when it is done."""
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, 2])])
         def train_step(ids, targets):
@@ -70,7 +70,7 @@ class Training:
                 each(step)
 
     def dense(self, kind, options, limit=None, steps=STEPS):
-        """The same in one piece, in numpy: the values of table and matrix after every step."""
+        """Return the same in one piece, in numpy: the values of table and matrix after every step."""
         table = LazyReference(kind, self.case.values, RATE, **options)
         matrix = LazyReference(kind, self.matrix, RATE, **options)
         after = []
@@ -84,7 +84,7 @@ class Training:
         return after
 
     def compare(self, optimizer, wanted):
-        """Trains with ``optimizer`` and compares after every step."""
+        """Train with ``optimizer`` and compares after every step."""
         table, matrix = self.case.table(self.world.rank), tf.Variable(self.matrix)
 
         def same(step):
@@ -113,7 +113,7 @@ def check_one_norm_over_all(world):
 
 
 def check_learning_rate_schedules(world):
-    """The rate is the given one, on tables too, and is not multiplied by the number of workers."""
+    """Return the rate is the given one, on tables too, and is not multiplied by the number of workers."""
     strategy = CollectiveStrategy(world)
     schedule = KERAS.schedules.PiecewiseConstantDecay([1, 3], [0.5, 0.25, 0.0])
     table = strategy.table(f"scheduled_{world.size}", 3, 1, "zeros")
@@ -145,7 +145,7 @@ def check_accumulation(world):
 
 
 def check_loss_scale(world):
-    """A scale changes nothing; an overflow on one rank makes all of them leave out the step and halve it."""
+    """Return a scale changes nothing; an overflow on one rank makes all of them leave out the step and halve it."""
     strategy = CollectiveStrategy(world)
     training = Training(world, 3)
     training.compare(strategy.optimizer(KERAS.Adam(RATE), loss_scale=1024.0), training.dense("adam", {}))

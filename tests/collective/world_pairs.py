@@ -19,7 +19,7 @@ def squared_hinge(scores, targets):
 
 
 def _draw(number, size):
-    """A case, and for every rank vectors, the pairs' instances, targets and weights."""
+    """Return a case, and for every rank vectors, the pairs' instances, targets and weights."""
     case = draw_case(number, size, "ragged" if number % 2 else "matrix")
     rng = np.random.default_rng(number)
     dim, ranks = case.values.shape[1], []

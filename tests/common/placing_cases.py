@@ -17,7 +17,7 @@ _STEPS = ("rename", "replace", "link", "unlink", "mkdir", "rmdir")
 
 
 def fill(part: Path, word: str, count: int = 3) -> None:
-    """Writes a complete folder of the kind, all of whose files hold ``word``."""
+    """Write a complete folder of the kind, all of whose files hold ``word``."""
     (part / "parts" / "deep").mkdir(parents=True)
     for number in range(count):
         (part / "parts" / f"{number}.bin").write_text(word)

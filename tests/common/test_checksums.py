@@ -18,7 +18,7 @@ from xmc_tf.common.folders.checksums import Records, checksum_of, crc_of_file, i
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with a header in which all its files are recorded."""
+    """Return a folder with a header in which all its files are recorded."""
     (tmp_path / "m" / "part" / "deep").mkdir(parents=True)
     (tmp_path / "m" / "names.txt").write_bytes(b"one\ntwo\n")
     (tmp_path / "m" / "part" / "a.bin").write_bytes(bytes(range(256)) * 9)

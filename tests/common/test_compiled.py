@@ -154,7 +154,7 @@ def test_kept_kernels_load_without_what_compiling_needs(tmp_path):
 
 
 def train_small_model(folder):
-    """Uses the kernels of trees, rankers and prediction, so that they are compiled where they are not."""
+    """Use the kernels of trees, rankers and prediction, so that they are compiled where they are not."""
     rng = np.random.default_rng(0)
     X = random(40, 30, 0.3, "csr", np.float32, rng)
     Y = csr_matrix((np.ones(40, np.float32), (np.arange(40), np.arange(40) % 20)))

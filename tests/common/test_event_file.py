@@ -21,7 +21,7 @@ print(json.dumps([name for name in sys.modules if name.split(".")[0] in ("tensor
 
 
 def scalars(folder):
-    """The curves of a run, as TensorBoard reads them."""
+    """Return the curves of a run, as TensorBoard reads them."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     read = EventAccumulator(str(folder)).Reload()

@@ -28,7 +28,7 @@ VALUES = st.recursive(
 
 
 def refused(path, content, **options):
-    """The message about a file with that content."""
+    """Return the message about a file with that content."""
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:
         read_json(path, **options)

@@ -22,7 +22,7 @@ def hidden(folder):
 
 @pytest.fixture
 def box(tmp_path):
-    """A folder with an older box and files of somebody else."""
+    """Return a folder with an older box and files of somebody else."""
     folder = tmp_path / "box"
     place(folder, "old")
     (folder / "train.log").write_text("begun\n")
@@ -89,7 +89,7 @@ def test_a_reader_completes_what_a_killed_run_was_moving_in(box):
 
 
 def word_of_any(folder):
-    """The word of a folder that may be a mixture; None without a header."""
+    """Return the word of a folder that may be a mixture; None without a header."""
     header = folder / "box.json"
     return json.loads(header.read_text())["word"] if header.exists() else None
 

@@ -23,7 +23,7 @@ MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
-    """The folder for temporary files, and no record yet of this process."""
+    """Return the folder for temporary files, and no record yet of this process."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(run_records, "_own", {})
     return tmp_path
@@ -31,7 +31,7 @@ def temporary(tmp_path, monkeypatch):
 
 @pytest.fixture
 def segment():
-    """A file in shared memory with a name of Open MPI's."""
+    """Yield a file in shared memory with a name of Open MPI's."""
     path = MEMORY / f"vader_segment.xmc-tf-test.{os.geteuid()}.{os.getpid():x}.0"
     path.write_bytes(b"x" * 4096)
     yield path
@@ -39,7 +39,7 @@ def segment():
 
 
 def dead():
-    """A process that has ended."""
+    """Return a process that has ended."""
     with subprocess.Popen(["sleep", "60"]) as child:
         process = find(child.pid)
         child.kill()

@@ -87,7 +87,7 @@ class Run:
     leftovers: int
 
     def describe(self) -> str:
-        """The end of what the launcher and every rank said."""
+        """Return the end of what the launcher and every rank said."""
         state = "stopped at its time limit" if self.returncode is None else f"ended with {self.returncode}"
         parts = [f"{' '.join(self.command)}\n{state} after {self.seconds:.1f} s"]
         parts += [f"--- rank {rank.rank}\n{_tail(rank.output)}" for rank in self.ranks]
@@ -110,7 +110,7 @@ def horovodrun(
     engine: Literal["gloo", "mpi"] = "gloo",
     **options: Any,
 ) -> Run:
-    """Runs ``worker`` on ``world`` ranks under ``horovodrun``; options as of ``launch``."""
+    """Run ``worker`` on ``world`` ranks under ``horovodrun``; options as of ``launch``."""
     warm = options.get("warm")
     program = [*warm, "-m", "horovod.runner.launch"] if warm else [str(BIN / "horovodrun")]
     command = [*program, f"--{engine}", "-np", str(world), "-H", f"localhost:{world}"]
@@ -119,12 +119,12 @@ def horovodrun(
 
 
 def mpiexec(worker: str | Path, *arguments: str, world: int = 2, **options: Any) -> Run:
-    """Runs ``worker`` on ``world`` ranks under ``mpiexec``; options as of ``launch``."""
+    """Run ``worker`` on ``world`` ranks under ``mpiexec``; options as of ``launch``."""
     return launch([str(BIN / "mpiexec"), "-n", str(world)], worker, arguments, **options)
 
 
 def python(worker: str | Path, *arguments: str, **options: Any) -> Run:
-    """Runs ``worker`` alone, to compare with; options as of ``launch``."""
+    """Run ``worker`` alone, to compare with; options as of ``launch``."""
     return launch([], worker, arguments, **options)
 
 
@@ -139,7 +139,7 @@ def launch(
     during: Callable[[Path], None] | None = None,
     warm: Sequence[str] | None = None,
 ) -> Run:
-    """Runs ``worker`` under ``launcher`` and leaves no process of it behind.
+    """Run ``worker`` under ``launcher`` and leaves no process of it behind.
 
     Args:
         launcher: the command in front, which decides the number of ranks.
@@ -191,7 +191,7 @@ def launch(
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str = "the condition") -> None:
-    """Returns when ``condition()`` holds."""
+    """Return when ``condition()`` holds."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -200,7 +200,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str =
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process lives. One that has ended and waits for a container's slow init does not."""
+    """Return whether the process lives. One that has ended and waits for a container's slow init does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -223,7 +223,7 @@ def _as_from_a_terminal() -> None:
 
 
 def _stop(process: subprocess.Popen[bytes], folder: Path) -> int:
-    """Ends what is left of a run, gently first; returns how many processes had to be killed."""
+    """End what is left of a run, gently first; returns how many processes had to be killed."""
     if process.poll() is None:
         _signal_group(process.pid, signal.SIGTERM)
         try:
@@ -252,7 +252,7 @@ def _signal_group(leader: int, number: int) -> None:
 
 
 def _processes_of(folder: Path) -> list[psutil.Process]:
-    """The living processes that carry the mark of this run."""
+    """Return the living processes that carry the mark of this run."""
     found = []
     for process in psutil.process_iter():
         try:

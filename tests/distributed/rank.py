@@ -12,7 +12,7 @@ RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK")
 
 
 def main() -> None:
-    """Finds out which rank this is, redirects, and runs the worker."""
+    """Find out which rank this is, redirects, and runs the worker."""
     folder, worker = Path(sys.argv[1]), sys.argv[2]
     rank = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
     (folder / f"{rank}.pid").write_text(str(os.getpid()))

@@ -20,25 +20,25 @@ def check(run, size, kind, tensorflow):
 @pytest.mark.parametrize("world", [2, 4])
 def test_horovod_over_gloo(world):
     run = horovodrun("communicator_calls.py", world=world, engine="gloo")
-    check(run, world, "HorovodWorld", tensorflow=True)
+    check(run, world, "HorovodCommunicator", tensorflow=True)
     assert "Horovod over Gloo (HOROVOD_RANK=0" in run.ranks[0].output
 
 
 def test_horovod_over_mpi():
     run = horovodrun("communicator_calls.py", world=3, engine="mpi", env={"XMC_TF_COMMUNICATOR": "horovod"})
-    check(run, 3, "HorovodWorld", tensorflow=True)
+    check(run, 3, "HorovodCommunicator", tensorflow=True)
     assert "Horovod over MPI" in run.ranks[0].output
 
 
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_mpi_without_tensorflow(world):
     run = mpiexec("communicator_calls.py", world=world)
-    check(run, world, "MpiWorld", tensorflow=False)
+    check(run, world, "MpiCommunicator", tensorflow=False)
     assert "mpi4py over Open MPI" in run.ranks[0].output
 
 
 def test_under_horovods_launcher_with_mpi_no_tensorflow_is_needed():
-    check(horovodrun("communicator_calls.py", engine="mpi"), 2, "MpiWorld", tensorflow=False)
+    check(horovodrun("communicator_calls.py", engine="mpi"), 2, "MpiCommunicator", tensorflow=False)
 
 
 def test_alone():

@@ -20,7 +20,7 @@ def losses(run):
 
 
 def textbook(workers):
-    """The same losses without any of the package: dense Adagrad on the mean of the workers' gradients."""
+    """Return the same losses without any of the package: dense Adagrad on the mean of the workers' gradients."""
     table, scale = np.ones((1000, 3)), np.array(2.0)
     squares = [np.full_like(table, 0.1), np.full_like(scale, 0.1)]
     said = [[] for _ in range(workers)]

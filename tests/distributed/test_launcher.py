@@ -26,7 +26,7 @@ def launched(*arguments, size=2, controller="gloo", **options):
 
 
 def waiting_pids(folder, size=2):
-    """The workers' process ids, once all of them are waiting."""
+    """Return the workers' process ids, once all of them are waiting."""
     found = []
 
     def all_wait():

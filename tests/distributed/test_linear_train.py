@@ -39,7 +39,7 @@ def corpus(tmp_path_factory):
 
 
 def flags(corpus, model, *more, X="X.npz"):
-    """A command line for small clusters, with all that has to be the same on any number of ranks."""
+    """Return a command line for small clusters, with all that has to be the same on any number of ranks."""
     data = ["-x", corpus / X, corpus / "E.npy", "-y", corpus / "Y.npz", "-m", model]
     shape = ["--max-leaf-size", 6, "--nr-splits", 4, "-ns", "tfn+man", "-n", 1, "--beam-size", 3]
     return [str(flag) for flag in [*data, *shape, *more]]

@@ -14,7 +14,7 @@ SCRIPTS = REPOSITORY / "launch" / "slurm"
 
 
 def run_job(tmp_path, script, *arguments, **environment):
-    """A job of two tasks; ``scontrol`` is what Slurm's would say."""
+    """Return a job of two tasks; ``scontrol`` is what Slurm's would say."""
     scontrol = tmp_path / "scontrol"
     scontrol.write_text('#!/bin/sh\n[ "$*" = "show hostnames this[1]" ] && echo localhost\n')
     scontrol.chmod(0o755)

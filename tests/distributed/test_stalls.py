@@ -39,7 +39,7 @@ def ends_of(folder, size):
 
 
 def stalled(how, size, engine, *arguments, **options):
-    """A run that stalls, and seconds from the last step that all made to the end of all."""
+    """Return a run that stalls, and seconds from the last step that all made to the end of all."""
     ends = []
     run = horovodrun(
         "stalled_training.py",

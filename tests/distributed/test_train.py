@@ -24,7 +24,7 @@ def flags(corpus, model, batch):
 
 @pytest.fixture(scope="module")
 def unbroken(corpus):
-    """The model of two ranks that nobody disturbs."""
+    """Return the model of two ranks that nobody disturbs."""
     run = horovodrun("module:xmc_tf.train", *flags(corpus, corpus / "unbroken", 8), engine="gloo", timeout=300)
     assert "fine-tuning: done" in run.ranks[0].output
     assert "done in" not in run.ranks[1].output  # rank 0 speaks for all

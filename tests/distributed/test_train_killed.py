@@ -52,7 +52,7 @@ def warmly(folder):
 
 
 def train(warmly, folder, model, plan=None, world=2, batch=None):
-    """The command, killed as planned if it is; gives the run and where it was killed."""
+    """Return the command, killed as planned if it is; gives the run and where it was killed."""
     report = folder / f"{model}.report"
     report.unlink(missing_ok=True)
     told = {"report": str(report), "times": str(folder / f"{model}.times"), **(plan or {})}
@@ -77,7 +77,7 @@ def train(warmly, folder, model, plan=None, world=2, batch=None):
 
 @pytest.fixture(scope="module")
 def unbroken(warmly, folder):
-    """The model of the training that nobody disturbs."""
+    """Return the model of the training that nobody disturbs."""
     train(warmly, folder, "unbroken")
     gone_through = [json.loads(line)[0] for line in (folder / "unbroken.times").read_text().splitlines()]
     assert gone_through == STAGES

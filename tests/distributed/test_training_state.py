@@ -25,7 +25,7 @@ assert not {"xmc_tf", "horovod"} & {name.split(".")[0] for name in sys.modules}
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """The folder, and what the three ranks of the unbroken run said."""
+    """Return the folder, and what the three ranks of the unbroken run said."""
     folder = tmp_path_factory.mktemp("run")
     return folder, horovodrun("training.py", "save", str(folder), engine="gloo", world=3)
 

@@ -32,7 +32,7 @@ START_S = 120.0
 
 @contextmanager
 def warm(folder: Path, environment: dict[str, str]) -> Iterator[list[str]]:
-    """The beginning of command lines that are run warm; what comes behind is ``-m module arguments …``.
+    """Yield the beginning of command lines that are run warm; what comes behind is ``-m module arguments …``.
 
     Example:
         >>> with warm(tmp_path, environment) as python:
@@ -62,7 +62,7 @@ def warm(folder: Path, environment: dict[str, str]) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    """Imports, then forks whenever somebody asks."""
+    """Import, then forks whenever somebody asks."""
     path = Path(sys.argv[1])
     _import_all()
     alone = len(os.listdir("/proc/self/task"))
@@ -104,7 +104,7 @@ def _import_all() -> None:
 
 
 def _start(client: socket.socket, others: list[socket.socket]) -> tuple[int, int]:
-    """Forks a child that becomes what the client asks for; gives its number, and what tells of its end."""
+    """Fork a child that becomes what the client asks for; gives its number, and what tells of its end."""
     descriptors = array.array("i")
     data, more, _, _ = client.recvmsg(1 << 20, socket.CMSG_SPACE(2 * descriptors.itemsize))
     descriptors.frombytes(more[0][2])
@@ -135,7 +135,7 @@ def _start(client: socket.socket, others: list[socket.socket]) -> tuple[int, int
 
 
 def _become(arguments: list[str]) -> int:
-    """Runs ``-m module arguments …`` as the interpreter does; gives the exit code."""
+    """Run ``-m module arguments …`` as the interpreter does; gives the exit code."""
     sys.argv = arguments[1:]
     sys.modules.pop(arguments[1], None)  # or runpy warns that it runs twice
     try:

@@ -1,4 +1,4 @@
-"""What a stranger on the network can do to a listener: real sockets, real bytes."""
+"""Attacks on a listener by a stranger on the network, with real sockets."""
 
 import contextlib
 import resource
@@ -21,14 +21,14 @@ def connect(address):
 
 
 def send(connection, data):
-    """Sends what the other side lets through."""
+    """Send data until the other side closes the connection."""
     with contextlib.suppress(OSError):
         connection.sendall(data)
 
 
 @contextlib.contextmanager
 def attack(address, half_open=5):
-    """Garbage of all kinds, each on its own connection, and connections that stay half open; all held in the block."""
+    """Send several kinds of garbage, and hold half-open connections within the block."""
     with contextlib.ExitStack() as held:
         for data in GARBAGE:
             send(held.enter_context(connect(address)), data)
@@ -39,8 +39,8 @@ def attack(address, half_open=5):
 
 @contextlib.contextmanager
 def flood(address, connections=1000):
-    """So many connections held at the same time, and new ones without a pause until the block ends."""
-    over = threading.Event()
+    """Hold many connections within the block, and open new ones without a pause."""
+    stop = threading.Event()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.ExitStack() as held:
         held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
@@ -49,7 +49,7 @@ def flood(address, connections=1000):
             held.enter_context(connect(address))
 
         def more():
-            while not over.wait(0.001):
+            while not stop.wait(0.001):
                 with contextlib.suppress(OSError), connect(address):
                     pass
 
@@ -58,5 +58,5 @@ def flood(address, connections=1000):
         try:
             yield
         finally:
-            over.set()
+            stop.set()
             thread.join()

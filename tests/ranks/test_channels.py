@@ -1,4 +1,4 @@
-"""Authenticated connections, attacked by strangers with real sockets."""
+"""Tests of authenticated connections, also under attack."""
 
 import json
 import os
@@ -26,18 +26,18 @@ from xmc_tf.ranks.channels.listener import MOST_HANDSHAKES, Listener
 SECRET = new_secret()
 
 
-class Party:
+class Server:
     """A listener that greets each authenticated caller with its two numbers."""
 
     def __init__(self):
-        self.came = []
+        self.calls = []
         self.listener = Listener(["127.0.0.1"], SECRET, "test", self.welcome)
         self.address = "127.0.0.1", self.listener.ports["127.0.0.1"]
 
     def welcome(self, connection, caller, called):
-        self.came.append((caller, called))
+        self.calls.append((caller, called))
         if caller == 13:
-            raise ValueError("caller 13 brings bad luck")
+            raise ValueError("caller 13 fails")
         with connection:
             connection.sendall(frame({"caller": caller, "called": called}))
 
@@ -47,16 +47,16 @@ class Party:
 
 
 @pytest.fixture
-def party():
-    party = Party()
-    yield party
-    party.listener.close()
+def server():
+    server = Server()
+    yield server
+    server.listener.close()
     with pytest.raises(ConnectionRefusedError):
-        connect(party.address)
+        connect(server.address)
 
 
 def is_closed(connection):
-    """Whether the other side ends the connection, after its greeting at most."""
+    """Return whether the other side closes the connection; its greeting is ignored."""
     try:
         while connection.recv(1000):
             pass
@@ -67,29 +67,29 @@ def is_closed(connection):
     return True
 
 
-def test_those_who_know_the_secret_are_handed_over_with_their_numbers(party):
-    assert party.visit(3, 5) == {"caller": 3, "called": 5}
-    assert party.visit(1 - 2**63, 2**63 - 1) == {"caller": 1 - 2**63, "called": 2**63 - 1}
-    assert party.came == [(3, 5), (1 - 2**63, 2**63 - 1)]
+def test_callers_that_know_the_secret_are_handed_over_with_their_numbers(server):
+    assert server.visit(3, 5) == {"caller": 3, "called": 5}
+    assert server.visit(1 - 2**63, 2**63 - 1) == {"caller": 1 - 2**63, "called": 2**63 - 1}
+    assert server.calls == [(3, 5), (1 - 2**63, 2**63 - 1)]
 
 
-def test_garbage_and_half_open_connections_stop_nobody(party):
-    with attack(party.address):
-        assert [party.visit(number)["caller"] for number in range(5)] == list(range(5))
-    assert party.visit(6)["caller"] == 6
-    assert [caller for caller, _ in party.came] == [0, 1, 2, 3, 4, 6]  # and nobody else
+def test_garbage_and_half_open_connections_block_no_caller(server):
+    with attack(server.address):
+        assert [server.visit(number)["caller"] for number in range(5)] == list(range(5))
+    assert server.visit(6)["caller"] == 6
+    assert [caller for caller, _ in server.calls] == [0, 1, 2, 3, 4, 6]  # and no other
 
 
-def test_another_secret_or_purpose_is_refused(party):
+def test_another_secret_or_purpose_is_refused(server):
     for secret, purpose in ((new_secret(), "test"), (SECRET, "another"), (SECRET, "")):
         with pytest.raises(ConnectionResetError):
-            call(party.address, secret, purpose, caller=1, patience_s=0.1)
-    assert party.came == []
+            call(server.address, secret, purpose, caller=1, patience_s=0.1)
+    assert server.calls == []
 
 
 @contextmanager
 def recorder(target):
-    """A relay between one caller and a listener; gives its address and what the caller has sent through it."""
+    """Run a relay between one caller and a listener; yield its address and the bytes that the caller sends."""
     sent = bytearray()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -114,35 +114,35 @@ def recorder(target):
         thread.join()
 
 
-def test_a_recorded_handshake_cannot_be_replayed(party):
-    with recorder(party.address) as (address, sent), call(address, SECRET, "test", caller=7) as connection:
+def test_a_recorded_handshake_cannot_be_replayed(server):
+    with recorder(server.address) as (address, sent), call(address, SECRET, "test", caller=7) as connection:
         assert receive(connection, 10) == {"caller": 7, "called": 0}
-    assert party.came == [(7, 0)]
-    with connect(party.address) as replay:
+    assert server.calls == [(7, 0)]
+    with connect(server.address) as replay:
         replay.sendall(sent)
         assert is_closed(replay)
-    with connect(party.address) as replay:  # the same with the numbers of another rank
+    with connect(server.address) as replay:  # the same with the numbers of another rank
         replay.sendall(bytes(sent[:32]) + struct.pack("<qq", 8, 0) + bytes(sent[48:]))
         assert is_closed(replay)
-    assert party.came == [(7, 0)]
+    assert server.calls == [(7, 0)]
 
 
-def test_one_byte_at_a_time_gains_no_time(party, monkeypatch):
+def test_sending_one_byte_at_a_time_does_not_extend_the_deadline(server, monkeypatch):
     monkeypatch.setattr(handshake, "HANDSHAKE_S", 0.5)
-    with connect(party.address) as slow:
+    with connect(server.address) as slow:
         slow.settimeout(0.05)
         begun = time.monotonic()
         for _ in range(10_000):
             send(slow, b"x")
             if is_closed(slow):
                 break
-            assert party.visit(1)["caller"] == 1
+            assert server.visit(1)["caller"] == 1
         assert time.monotonic() - begun < 20
-    assert set(party.came) <= {(1, 0)}
+    assert set(server.calls) <= {(1, 0)}
 
 
 def test_a_listener_that_sends_one_byte_at_a_time_is_given_up(monkeypatch):
-    """The caller has one deadline for all bytes, too."""
+    """The caller too has one deadline for all bytes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         over = threading.Event()
 
@@ -161,8 +161,8 @@ def test_a_listener_that_sends_one_byte_at_a_time_is_given_up(monkeypatch):
         thread.join()
 
 
-def test_what_listens_must_know_the_secret_too():
-    """An impostor at the port of a rank that has ended learns nothing and is not obeyed."""
+def test_the_listener_must_know_the_secret_too():
+    """An impostor at the port of a rank that has ended is refused."""
     for greeting in (b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(100), handshake.greeting(bytes(32)) + bytes(32)):
         with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -178,21 +178,21 @@ def test_what_listens_must_know_the_secret_too():
             thread.join()
 
 
-def test_a_flood_of_1000_connections_stops_nobody(party):
-    with flood(party.address):
-        assert [party.visit(number, patience_s=60)["caller"] for number in range(8)] == list(range(8))
-        assert len(party.listener._open) <= MOST_HANDSHAKES
+def test_a_flood_of_1000_connections_blocks_no_caller(server):
+    with flood(server.address):
+        assert [server.visit(number, patience_s=60)["caller"] for number in range(8)] == list(range(8))
+        assert len(server.listener._open) <= MOST_HANDSHAKES
 
 
-def test_a_failure_with_one_connection_is_not_the_listeners(party):
-    with call(party.address, SECRET, "test", caller=13) as connection:
+def test_a_failure_with_one_connection_does_not_end_the_listener(server):
+    with call(server.address, SECRET, "test", caller=13) as connection:
         assert is_closed(connection)
-    assert party.visit(14)["caller"] == 14
+    assert server.visit(14)["caller"] == 14
 
 
-def test_a_process_without_file_descriptors_recovers(party):
+def test_a_process_without_file_descriptors_recovers(server):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with connect(party.address) as early:
+    with connect(server.address) as early:
         early.recv(handshake.GREETING_BYTES)
         blocked = socket.socket()
         highest = max(int(name) for name in os.listdir("/proc/self/fd"))
@@ -205,14 +205,14 @@ def test_a_process_without_file_descriptors_recovers(party):
             pass
         try:
             blocked.settimeout(20)
-            blocked.connect(party.address)
+            blocked.connect(server.address)
             assert is_closed(early)  # dropped, so that another can be accepted
         finally:
             for filler in fillers:
                 os.close(filler)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             blocked.close()
-    assert party.visit(1)["caller"] == 1
+    assert server.visit(1)["caller"] == 1
 
 
 # Frames.
@@ -223,7 +223,7 @@ fields = st.integers(1 - 2**63, 2**63 - 1) | st.text(max_size=30)
 
 @given(st.lists(st.dictionaries(st.text(max_size=5), fields, max_size=5), max_size=5), st.data())
 @settings(deadline=None, max_examples=50)
-def test_messages_are_found_in_whatever_pieces(contents, data):
+def test_messages_are_found_in_pieces_of_any_size(contents, data):
     sent, unpacker, found = b"".join(map(frame, contents)), Unpacker(), []
     while sent:
         size = data.draw(st.integers(1, len(sent)))
@@ -257,12 +257,12 @@ def test_hostile_json_is_a_frame_error(text):
         Unpacker().feed(struct.pack("<I", len(data)) + data)
 
 
-def test_a_length_beyond_the_limit_is_refused_before_anything_is_kept():
+def test_a_length_beyond_the_limit_is_refused_before_memory_is_allocated():
     with pytest.raises(FrameError, match="4,294,967,295 bytes"):
         Unpacker().feed(b"\xff" * 4)
     with pytest.raises(FrameError, match="at most"):
         frame({"text": "x" * frames.MOST_BYTES})
-    # The longest line of a rank's output fits, whatever is in it.
+    # The longest line of a rank's output fits, whatever its characters.
     assert len(frame({"text": "\0" * (1 << 16)})) < frames.MOST_BYTES
     left, right = socket.socketpair()
     with left, right:
@@ -286,7 +286,7 @@ def test_ranks_of_one_host_use_the_loopback():
     assert all_well(on_ranks(3, work)) == [{"here": "127.0.0.1"}] * 3
 
 
-def test_other_hosts_get_the_address_on_the_way_to_them(monkeypatch):
+def test_other_hosts_get_the_address_on_the_route_to_them(monkeypatch):
     monkeypatch.delenv("HOROVOD_GLOO_IFACE", raising=False)
     monkeypatch.delenv("HOROVOD_IFACE", raising=False)
     for rank, found in enumerate(all_well(on_ranks(2, addresses_by_host))):
@@ -295,7 +295,7 @@ def test_other_hosts_get_the_address_on_the_way_to_them(monkeypatch):
         for address in found.values():
             assert address not in ("", "0.0.0.0", "::")
             with socket.create_server((address, 0)):
-                pass  # an own one
+                pass  # an address of this host
     monkeypatch.setenv("HOROVOD_GLOO_IFACE", "lo")
     assert all_well(on_ranks(2, addresses_by_host))[0] == {"host0": "127.0.0.1", "host1": "127.0.0.1"}
 

@@ -1,4 +1,4 @@
-"""Which world a process belongs to, and the single process."""
+"""Tests of the choice of a communicator, and of the one for a single process."""
 
 import subprocess
 import sys
@@ -24,23 +24,23 @@ from xmc_tf.ranks.solo import Solo
         ({"PMI_RANK": "3", "PMI_SIZE": "8"}, "mpi", "PMI_RANK=3, PMI_SIZE=8"),
         ({"PMIX_RANK": "3"}, "mpi", "PMIX_RANK=3"),
         ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "4", "XMC_TF_COMMUNICATOR": "solo"}, "solo", "XMC_TF_COMMUNICATOR=solo"),
-        # Settings of Horovod's that are no sign of its launcher.
+        # Settings of Horovod, which its launcher need not have made.
         ({"HOROVOD_CYCLE_TIME": "1", "OMPI_MCA_btl": "self"}, "solo", "not started by"),
     ],
 )
-def test_the_world_is_told_by_what_started_the_process(environment, kind, reason):
-    told, why = how_started(environment)
-    assert told == kind
+def test_the_launcher_decides_the_communicator(environment, kind, reason):
+    found, why = how_started(environment)
+    assert found == kind
     assert reason in why
 
 
-def test_a_world_that_does_not_exist_is_refused():
+def test_an_unknown_communicator_is_refused():
     with pytest.raises(InputError, match=r"solo, horovod or mpi[^$]*'nccl'"):
         how_started({"XMC_TF_COMMUNICATOR": "nccl"})
 
 
 @pytest.mark.parametrize(("variable", "package"), [("HOROVOD", "horovod.tensorflow"), ("OMPI_COMM_WORLD", "mpi4py")])
-def test_one_of_many_that_cannot_talk_says_why_instead_of_going_on_alone(monkeypatch, variable, package):
+def test_a_rank_without_its_backend_fails_instead_of_running_alone(monkeypatch, variable, package):
     monkeypatch.setenv(f"{variable}_RANK", "1")
     monkeypatch.setenv(f"{variable}_SIZE", "2")
     monkeypatch.setitem(sys.modules, package, None)  # an import of it fails
@@ -49,11 +49,11 @@ def test_one_of_many_that_cannot_talk_says_why_instead_of_going_on_alone(monkeyp
     with pytest.raises(InputError) as error:
         choose_communicator.__wrapped__()
     assert f"{variable}_RANK=1, {variable}_SIZE=2" in str(error.value)
-    assert f"import of {package}" in str(error.value)  # Python's own words about what is missing
+    assert f"import of {package}" in str(error.value)  # from Python's message
     assert "distributed" in error.value.fix
 
 
-def test_alone_every_call_gives_back_what_was_given():
+def test_a_single_process_receives_its_own_values():
     world = Solo()
     assert (world.rank, world.size, world.local_rank) == (0, 1, 0)
     value = {"a": 1}
@@ -73,7 +73,7 @@ def test_alone_every_call_gives_back_what_was_given():
     assert world.alltoall_array(array, [3])[1].tolist() == [3]
 
 
-def test_alone_the_checks_are_those_of_many():
+def test_a_single_process_makes_the_same_checks():
     world = Solo()
     with pytest.raises(InputError, match="add up to the 3 rows"):
         world.alltoall_array(np.zeros((3, 2)), [2])
@@ -115,11 +115,11 @@ def test_choosing_needs_neither_horovod_nor_mpi_nor_tensorflow():
         ("Connection reset by peer", True),
     ],
 )
-def test_a_rank_that_only_follows_another_shows_no_traceback(monkeypatch, capsys, message, shown):
+def test_an_error_caused_by_another_rank_shows_no_traceback(monkeypatch, capsys, message, shown):
     aborted = []
     monkeypatch.setattr(choosing.cli, "_on_failure", [])
     monkeypatch.setattr(choosing.sys, "excepthook", sys.__excepthook__)
-    choosing._end_together(SimpleNamespace(abort=aborted.append))
+    choosing._abort_all_on_failure(SimpleNamespace(abort=aborted.append))
     try:
         raise RuntimeError(message)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Partitions: what they promise, drawn by hypothesis and compared with trying everything."""
+"""Tests of partitions with random cases, compared with exhaustive search."""
 
 import itertools
 
@@ -88,11 +88,11 @@ def test_balanced_is_the_best_of_all_contiguous_partitions(weights, size, bounda
 
 
 @given(st.lists(st.floats(0, 1e300), min_size=1, max_size=30), SIZES)
-def test_fractional_weights_reach_what_no_partition_can_beat(weights, size):
+def test_fractional_weights_are_balanced_nearly_optimally(weights, size):
     shares = np.add.reduceat(np.array(weights) / 1e3, np.arange(len(weights)))  # sums within the floats' range
     partition = balanced(np.array(weights), size)
     got = largest_share(shares.tolist(), partition.bounds)
-    # Nothing is below the largest row, nor can a greedy filling do better by more than one row.
+    # The maximum is at least the largest row, and exceeds the mean by at most one row.
     assert got <= shares.sum() / size + shares.max() + 1e-9 * shares.sum()
     assert got >= shares.max() - 1e-9 * shares.sum()
 
@@ -129,13 +129,13 @@ def test_a_hundred_million_rows_in_clusters_over_a_thousand_ranks():
     ("bounds", "received"),
     [([1, 2], "1 2"), ([0, 3, 2], "0 3 2"), ([0.0, 1.0], "float64"), ([0], "shape (1,)"), ([[0, 1]], "shape (1, 2)")],
 )
-def test_bounds_that_are_none(bounds, received):
+def test_invalid_bounds_are_refused(bounds, received):
     with pytest.raises(InputError) as error:
         Partition(np.array(bounds))
     assert received in str(error.value)
 
 
-def test_what_does_not_exist_is_named():
+def test_errors_name_the_invalid_value():
     partition = even_rows(4, 2)
     with pytest.raises(InputError, match=r"3 rows that do not exist: 7, -1, 4"):
         partition.owner([0, 7, -1, 3, 4])

@@ -1,4 +1,4 @@
-"""Ranks of a host look through a file in parts, and all of them know what one has found."""
+"""Tests of the shared scan: each rank of a host scans a part of a file and gets all results."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Rows that many ranks have are the file that one would write of them all."""
+"""Tests of stacking: the file equals the one that a single process writes of all rows."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_stacked_rows_are_the_file_of_all_rows(tmp_path_factory, heights, seed, 
     assert {path.name for path in folder.iterdir()} == {"all.npz", "all.npy", "expected.npz"}
 
 
-def test_files_that_are_stacked_stay(tmp_path):
+def test_stacking_keeps_its_input_files(tmp_path):
     rows = csr_matrix(np.eye(3, dtype=np.float32))
     for rank in range(2):
         save_matrix(tmp_path / f"{rank}.npz", rows)
@@ -59,7 +59,7 @@ def test_files_that_are_stacked_stay(tmp_path):
 
 
 def test_no_two_ranks_write_to_one_page(tmp_path, monkeypatch):
-    """Clients of a network disk write whole pages: two of them in one page, and what the one wrote is lost."""
+    """Network disks write whole pages, so that a second writer of a page would undo the first one's write."""
     monkeypatch.setattr(npz_shared, "PAGE", 512)
     written = []
     fill = npz_shared._fill
@@ -76,6 +76,6 @@ def test_no_two_ranks_write_to_one_page(tmp_path, monkeypatch):
     all_well(on_ranks(6, lambda one: stack_rows(one, [rows[one.rank]], tmp_path / "all.npy")))
     assert np.array_equal(read_npy(tmp_path / "all.npy"), np.concatenate(rows))
     pages = [set(range(begin // 512, -(-end // 512))) for begin, end in written if end > begin]
-    # The file's first page has its head, which rank 0 writes too.
+    # The file's first page has its header, which rank 0 writes too.
     assert len(pages) == 3
     assert sum(map(len, pages)) == len(set.union(*pages))

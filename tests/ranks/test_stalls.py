@@ -1,4 +1,4 @@
-"""Waits: when they begin and end, how they are told, and what is said of whom."""
+"""Tests of the stall watch: the marks of waits, the report, and the settings."""
 
 import threading
 import time
@@ -12,9 +12,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.channels.handshake import new_secret
 from xmc_tf.ranks.stalls import watch
 from xmc_tf.ranks.stalls.marks import MARKS, Marks
-from xmc_tf.ranks.stalls.report import describe, in_words
+from xmc_tf.ranks.stalls.report import describe, describe_collective
 from xmc_tf.ranks.stalls.settings import timeout_of
-from xmc_tf.ranks.stalls.state import State, own_state
+from xmc_tf.ranks.stalls.state import State, current_state
 
 
 def test_a_wait_is_as_long_as_its_block():
@@ -39,7 +39,7 @@ def test_a_wait_is_as_long_as_its_block():
     assert marks.waits() == {}
 
 
-def test_counts_that_move_are_no_wait():
+def test_a_wait_ends_when_its_counts_change():
     marks, counts = Marks(), {"a": (0, 0)}
     marks.add_source(lambda: counts)
     assert marks.waits() == {}
@@ -47,7 +47,7 @@ def test_counts_that_move_are_no_wait():
     assert marks.waits()["a"] < 0.02
     time.sleep(0.03)
     assert marks.waits()["a"] >= 0.03
-    counts["a"] = (2, 1)  # that one has ended, and another has begun
+    counts["a"] = (2, 1)  # the first has ended, and another has begun
     assert marks.waits()["a"] < 0.02
     counts["a"] = (2, 2)
     assert marks.waits() == {}
@@ -58,8 +58,8 @@ def kept(monkeypatch):
     monkeypatch.setattr(MARKS, "kept", True)
 
 
-def test_a_graph_marks_what_it_waits_in_and_gives_the_same(kept):
-    """The collective is one that waits until the test lets it go; seen from another thread, as the watch does."""
+def test_marks_in_a_graph_show_a_wait_and_keep_its_results(kept):
+    """The collective blocks until another thread has seen the wait."""
     let_go, waits = threading.Event(), {}
 
     def wait(value):
@@ -89,7 +89,7 @@ def test_a_graph_marks_what_it_waits_in_and_gives_the_same(kept):
     assert "test/graph" not in MARKS.waits()
 
 
-def test_a_gradient_goes_through_the_marks(kept):
+def test_gradients_pass_through_marks(kept):
     value = tf.Variable(3.0)
 
     @tf.function
@@ -102,21 +102,21 @@ def test_a_gradient_goes_through_the_marks(kept):
     assert "test/gradient" not in MARKS.waits()
 
 
-def test_where_a_process_is():
-    state = own_state(3, "here")
+def test_the_state_has_the_current_line():
+    state = current_state(3, "here")
     assert state.place.startswith("test_stalls.py:")
-    assert " in test_where_a_process_is: state = own_state(" in state.place
+    assert " in test_the_state_has_the_current_line: state = current_state(" in state.place
 
 
-def test_names_in_words():
-    assert in_words("my/items/rows") == "the rows of a lookup in table 'my/items' (my/items/rows)"
-    assert in_words("a/rows/gradient").startswith("the gradient of a lookup in table 'a'")
-    assert in_words("xmc_tf/gradients/float32").startswith("the sum of the replicated variables' gradients")
-    assert in_words("xmc_tf/broadcast of kernel:0").startswith("the first rank's values")
-    assert in_words("something else") == "something else"
+def test_collectives_are_described():
+    assert describe_collective("my/items/rows") == "the rows of a lookup in table 'my/items' (my/items/rows)"
+    assert describe_collective("a/rows/gradient").startswith("the gradient of a lookup in table 'a'")
+    assert describe_collective("xmc_tf/gradients/float32").startswith("the sum of the replicated variables' gradients")
+    assert describe_collective("xmc_tf/broadcast of kernel:0").startswith("the first rank's values")
+    assert describe_collective("something else") == "something else"
 
 
-def test_a_stall_in_words():
+def test_a_stall_is_reported():
     states = [
         State(0, 10, "a", {"xmc_tf/norm": 1.2}, "train.py:9 in main: step()"),
         State(1, 11, "a", {"t/ids": 31.0, "t/rows": 2.0}, "train.py:7 in main: step()"),
@@ -134,14 +134,13 @@ def test_a_stall_in_words():
     together = [State(rank, rank, "a", {"t/ids": 5.0}) for rank in range(40)]
     lines = describe(together, 5)
     assert lines[0] == (
-        "stall: rank 0 has waited 5 s for an answer, and all ranks are in the same call: "
-        "look at the network between them"
+        "stall: rank 0 has waited 5 s for an answer, and all ranks are in the same call: check the network between them"
     )
     assert lines[-1] == "  and 24 more ranks"
     assert len(describe([State(0, 1, "a", {"t/ids": 5.0}), *(State(r, r, "a") for r in range(1, 40))], 5)[0]) < 120
 
 
-def test_who_starts_a_run_has_the_last_word_about_the_timeout():
+def test_the_environment_overrides_the_timeout():
     assert timeout_of({}) is None
     assert timeout_of({}, 30) == 30
     assert timeout_of({"XMC_TF_STALL_TIMEOUT": ""}, 30) == 30
@@ -154,18 +153,18 @@ def test_who_starts_a_run_has_the_last_word_about_the_timeout():
         timeout_of({}, 0)
 
 
-def test_watches_ask_one_another_and_one_that_has_ended_is_known_to_have():
+def test_watches_ask_each_other_and_notice_one_that_has_stopped():
     def on_rank(world):
         world.host = "one"
         one = watch.StallWatch(world, timeout=None, warn_after=1000)
         one.start()
         world.barrier()
-        states = one._everybody()
+        states = one._all_states()
         world.barrier()
         if world.rank == 2:
             one.stop()
         world.barrier()
-        after = one._everybody() if world.rank == 0 else []
+        after = one._all_states() if world.rank == 0 else []
         world.barrier()
         one.stop()
         return states, after
@@ -173,11 +172,11 @@ def test_watches_ask_one_another_and_one_that_has_ended_is_known_to_have():
     results = all_well(on_ranks(3, on_rank))
     for states, _ in results:
         assert [(state.rank, state.silence) for state in states] == [(0, ""), (1, ""), (2, "")]
-    # Its process, which is this test's, has not ended.
-    assert [state.silence for state in results[0][1]] == ["", "", "has ended, or is about to"]
+    # The watch has stopped, but its process, which runs this test, lives.
+    assert [state.silence for state in results[0][1]] == ["", "", "has ended or is about to end"]
 
 
-def test_a_stranger_is_told_nothing():
+def test_a_stranger_gets_no_state():
     def on_rank(world):
         world.host = "one"
         one = watch.StallWatch(world, timeout=None)

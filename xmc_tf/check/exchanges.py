@@ -47,7 +47,7 @@ class Trial(NamedTuple):
 
 
 def broadcast(world: Communicator, count: int) -> Trial:
-    """The last rank's numbers reach all."""
+    """Return the last rank's numbers reach all."""
     root = world.size - 1
     expected = np.arange(count, dtype=np.float32) + root
     mine = expected if world.rank == root else None
@@ -55,7 +55,7 @@ def broadcast(world: Communicator, count: int) -> Trial:
 
 
 def all_reduce(world: Communicator, count: int) -> Trial:
-    """The sum over the ranks; small whole numbers, so that it is exact in any order."""
+    """Return the sum over the ranks; small whole numbers, so that it is exact in any order."""
     numbers = np.arange(count, dtype=np.float32) % 1000
     mine, total = numbers * (world.rank + 1), numbers * (world.size * (world.size + 1) // 2)
     return Trial(lambda: world.allreduce_array(mine), lambda got: np.array_equal(got, total))
@@ -89,7 +89,7 @@ COLLECTIVES: dict[str, Callable[[Communicator, int], Trial]] = {
 
 
 def measure(world: Communicator, name: str, long_bytes: int, announce: Callable[[str], None]) -> Timing:
-    """Runs one of ``COLLECTIVES`` a few times on all ranks.
+    """Run one of ``COLLECTIVES`` a few times on all ranks.
 
     Args:
         world: the ranks.
@@ -115,7 +115,7 @@ def measure(world: Communicator, name: str, long_bytes: int, announce: Callable[
 
 
 def as_table(timings: list[Timing]) -> str:
-    """A line for each collective."""
+    """Return a line for each collective."""
     long_mb = timings[0].long_bytes / 1e6
     lines = [f"{'collective':<12} {'answer':<8} {'4 kB':>10} {f'{long_mb:g} MB':>12} {'a rank sends':>14}"]
     for timing in timings:

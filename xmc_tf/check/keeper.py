@@ -33,7 +33,7 @@ def keep(roll: Roll, timeout: float) -> None:
 
 
 def _watch(roll: Roll, worker: int, timeout: float) -> int:
-    """Waits for the worker; gives the exit status."""
+    """Wait for the worker; gives the exit status."""
     entry, entered = roll.entry(roll.rank), time.monotonic()
     next_beat = 0.0
     while True:

@@ -62,7 +62,7 @@ class ModelCheck:
         return not any(one.state in (DAMAGED, MISSING) for one in self.files)
 
     def to_text(self) -> str:
-        """A line for each file, and a summary."""
+        """Return a line for each file, and a summary."""
         width = max((len(_printable(one.file)) for one in self.files), default=0)
         digits = max((len(f"{one.bytes:,}") for one in self.files), default=0)
         lines = []
@@ -78,7 +78,7 @@ class ModelCheck:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as an object."""
+        """Return the same as an object."""
         files = [
             {"file": one.file, "bytes": one.bytes, "state": one.state}
             | ({"problem": one.problem} if one.problem else {})
@@ -160,7 +160,7 @@ def _header_state(path: Path, name: str, size: int, records: Records | None, pro
 
 
 def _records_around(folder: Path) -> Records | None:
-    """The records of a model's rankers, which are a PECOS model as well."""
+    """Return the records of a model's rankers, which are a PECOS model as well."""
     records = Records.around(folder)
     if records is None or not records.files:
         return None
@@ -173,7 +173,7 @@ def _records_around(folder: Path) -> Records | None:
 
 
 def _files_of_rankers(folder: Path) -> Iterator[str]:
-    """The files that rankers without records need: those of each level that their parameters count."""
+    """Yield the files that rankers without records need: those of each level that their parameters count."""
     for ranker in ("ranker", "ranker/ranker"):
         try:
             depth = read_json(folder / ranker / "param.json").get("depth")

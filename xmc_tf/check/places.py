@@ -38,7 +38,7 @@ class Place:
 
 
 def own_place(communicator: Communicator) -> Place:
-    """This rank's."""
+    """Return this rank's."""
     cores = tuple(sorted(os.sched_getaffinity(0)))
     setting = os.environ.get("OMP_NUM_THREADS", "")
     versions = {"python": platform.python_version()}
@@ -52,7 +52,7 @@ def own_place(communicator: Communicator) -> Place:
 
 
 def as_table(places: Sequence[Place]) -> str:
-    """A line for each rank, and the versions once where they agree."""
+    """Return a line for each rank, and the versions once where they agree."""
     lines = [f"{'rank':>4}  {'host':<24} {'local':>5} {'pid':>8} {'threads':>7}  cores"]
     for place in places:
         lines.append(

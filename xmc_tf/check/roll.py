@@ -54,7 +54,7 @@ class Entry:
 
 
 def run_folder(environment: Mapping[str, str], place: Path | None = None) -> Path:
-    """A folder that the ranks of this run agree on without talking to each other, and no other run uses.
+    """Return a folder that the ranks of this run agree on without talking to each other, and no other run uses.
 
     Args:
         environment: the rank's.
@@ -91,14 +91,14 @@ class Roll:
         self._write(self._life_file(self.rank), {"state": state})
 
     def leave(self) -> None:
-        """Takes this rank's files away, and the folder with the last ones."""
+        """Take this rank's files away, and the folder with the last ones."""
         self._stage_file(self.rank).unlink(missing_ok=True)
         self._life_file(self.rank).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # others are still in it
             self.folder.rmdir()
 
     def clear(self) -> None:
-        """Takes everything away, after a failure that lets nobody do it for himself."""
+        """Take everything away, after a failure that lets nobody do it for himself."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def entry(self, rank: int) -> Entry | None:
@@ -132,7 +132,7 @@ class Roll:
         return lines
 
     def speaks(self) -> bool:
-        """Whether it is this rank's to speak for those that wait: the first of those that have come furthest."""
+        """Return whether it is this rank's to speak for those that wait: the first of those that have come furthest."""
         if self.entry(self.rank) is None:
             return False  # another has spoken and taken the roll away
         entries = [entry for rank in range(self.size) if (entry := self.entry(rank))]

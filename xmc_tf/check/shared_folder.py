@@ -12,7 +12,7 @@ PATIENCE_S = 5.0  # network file systems show a new file late
 
 
 def ranks_without(world: Communicator, folder: Path) -> list[int]:
-    """The ranks that do not see what rank 0 writes in ``folder``, or cannot write there themselves.
+    """Return the ranks that do not see what rank 0 writes in ``folder``, or cannot write there themselves.
 
     Raises:
         InputError: on all ranks, when rank 0 cannot write there.

@@ -98,7 +98,7 @@ class Estimator:
         return self.model_dir / "checkpoint"
 
     def train(self, input_fn: InputFn, max_steps: int) -> int:
-        """Trains until ``max_steps`` steps have been made in all; to be called by all ranks.
+        """Train until ``max_steps`` steps have been made in all; to be called by all ranks.
 
         The data is repeated as often as that takes. Who goes on after a stop skips what had been read before.
 
@@ -112,7 +112,7 @@ class Estimator:
         return self._train(input_fn, max_steps, None)
 
     def evaluate(self, input_fn: InputFn, steps: int | None = None) -> dict[str, float]:
-        """The loss and metrics over the batches of all ranks; to be called by all of them.
+        """Return the loss and metrics over the batches of all ranks; to be called by all of them.
 
         Metrics are added up over the ranks before they are divided, so a last batch that is smaller, or that only some
         ranks have, counts for what it is.
@@ -125,14 +125,14 @@ class Estimator:
         return self._evaluate(input_fn, steps)
 
     def train_and_evaluate(self, train_spec: TrainSpec, eval_spec: EvalSpec) -> dict[str, float]:
-        """Trains, and evaluates at every checkpoint; gives what the last evaluation gave."""
+        """Train, and evaluates at every checkpoint; gives what the last evaluation gave."""
         self._train(*train_spec, eval_spec)
         return self._evaluate(*eval_spec)
 
     def export_saved_model(
         self, folder: str | Path, signatures: Mapping[str, Signature] | None = None, *, track: Sequence[Any] = ()
     ) -> Path:
-        """Writes a SavedModel of the model as it is trained; to be called by all ranks.
+        """Write a SavedModel of the model as it is trained; to be called by all ranks.
 
         Args:
             folder: where to.
@@ -197,7 +197,7 @@ class Estimator:
         return results
 
     def _in_step(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The batches; a rank that has no more of them goes on with empty ones as long as any other has some."""
+        """Yield the batches; a rank that has no more of them goes on with empty ones as long as any other has some."""
         last = None
         while True:
             batch = next(batches, None)
@@ -215,7 +215,7 @@ class Estimator:
             yield batch if batch is not None else tf.nest.map_structure(lambda tensor: tensor[:0], last)
 
     def _load(self, optimizer: bool) -> int:
-        """Takes up the checkpoint, once; gives the number of steps made."""
+        """Take up the checkpoint, once; gives the number of steps made."""
         communicator = self.strategy.communicator
         if self._loaded not in ("all", "all" if optimizer else "model"):
             if has_checkpoint(self.checkpoint, communicator):
@@ -225,7 +225,7 @@ class Estimator:
         return int(self.model.optimizer.iterations)
 
     def _data(self, input_fn: InputFn) -> tf.data.Dataset:
-        """This rank's share of the data."""
+        """Return this rank's share of the data."""
         size, rank = self.strategy.world_size(), self.strategy.rank()
         parameters = inspect.signature(input_fn).parameters.values()
         if any(one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD for one in parameters):

@@ -37,14 +37,14 @@ def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor
 
 
 def allreduce_sum(tensor: tf.Tensor, name: str) -> tf.Tensor:
-    """The sum over the ranks."""
+    """Return the sum over the ranks."""
     hvd, tensor = horovod(), _never_folded(tensor)
     (total,) = marked(name, [tensor], lambda: [hvd.allreduce(tensor, op=hvd.Sum, name=node_name(name))])
     return tf.ensure_shape(total, tensor.shape)
 
 
 def grouped_sum(tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
-    """The sums over the ranks, in one message for each data type (Horovod takes no mixed groups)."""
+    """Return the sums over the ranks, in one message for each data type (Horovod takes no mixed groups)."""
     hvd = horovod()
     sums: dict[int, tf.Tensor] = {}
     for dtype in sorted({tensor.dtype.name for tensor in tensors}):
@@ -67,7 +67,7 @@ def broadcast_variables(variables: list[tf.Variable], root: int = 0) -> None:
 
 
 def _never_folded(tensor: tf.Tensor) -> tf.Tensor:
-    """The tensor, of which TensorFlow then does not think that it is a constant.
+    """Return the tensor, of which TensorFlow then does not think that it is a constant.
 
     Horovod's operations do not say that they have effects. With constant inputs TensorFlow would run them while it
     traces, to learn a shape, and drop them afterwards: ranks would wait for each other forever. See

@@ -12,7 +12,7 @@ from xmc_tf.ranks.communicator import Communicator
 
 
 def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communicator) -> int:
-    """Compares replicated variables over all ranks, bit by bit; all ranks call it together.
+    """Compare replicated variables over all ranks, bit by bit; all ranks call it together.
 
     Only digests travel. The local rows of sharded tables, which differ by their nature, are passed over.
 

@@ -57,7 +57,7 @@ def export_saved_model(
     *,
     track: Sequence[Any] = (),
 ) -> Path:
-    """Writes a SavedModel that plain TensorFlow and TensorFlow Serving load; to be called by all ranks.
+    """Write a SavedModel that plain TensorFlow and TensorFlow Serving load; to be called by all ranks.
 
     It is written once, by global rank 0, however many hosts there are; ranks that see its folder add their rows
     themselves, the rows of the others pass through rank 0 in blocks.
@@ -107,7 +107,7 @@ def _save_graph(
     tables: Sequence[ShardedTable],
     track: Sequence[Any],
 ) -> dict[str, str]:
-    """Saves all but the tables' rows; gives the names of the used tables' variables in the checkpoint."""
+    """Save all but the tables' rows; gives the names of the used tables' variables in the checkpoint."""
     owners = [*track]
     if isinstance(signatures, tf_keras.Model):
         owners.append(signatures)
@@ -142,7 +142,7 @@ def _save_graph(
 
 
 def _whole(table: ShardedTable) -> ShardedTable:
-    """The whole table as a single process would have it, with a variable that takes no memory."""
+    """Return the whole table as a single process would have it, with a variable that takes no memory."""
     variable = UninitializedVariable(
         shape=[table.rows, table.dim], dtype=table.variable.dtype, trainable=False, name=table.name.replace(":", "_")
     )
@@ -171,7 +171,7 @@ def _signature_of(model: tf_keras.Model) -> Signature:
 
 
 def _traced(name: str, signature: Signature) -> tf.types.experimental.ConcreteFunction:
-    """The function's graph, with the whole tables in it and nothing that needs other ranks."""
+    """Return the function's graph, with the whole tables in it and nothing that needs other ranks."""
     # A tf.function that has been used in training would give the graph that it was traced to then.
     inner = getattr(signature.function, "python_function", signature.function)
 
@@ -207,7 +207,7 @@ def _named(outputs: Any) -> dict[str, tf.Tensor]:
 
 
 def _resources(owner: Any) -> list[Any]:
-    """An object's lookup tables, wherever in it they are."""
+    """Return an object's lookup tables, wherever in it they are."""
     is_resource = tf.saved_model.experimental.TrackableResource
     if isinstance(owner, tf.Module):
         return list(owner._flatten(predicate=lambda leaf: isinstance(leaf, is_resource)))
@@ -223,7 +223,7 @@ def _write_own_rows(part: Path, tables: Sequence[ShardedTable], keys: Mapping[st
 def _stream_rows(
     part: Path, tables: Sequence[ShardedTable], keys: Mapping[str, str], communicator: Communicator, rank: int
 ) -> None:
-    """Writes the rows of a rank that does not see the folder, on rank 0, block by block."""
+    """Write the rows of a rank that does not see the folder, on rank 0, block by block."""
     for table in tables:
         for low, high in _blocks_of(table, rank):
             block = None
@@ -239,14 +239,14 @@ def _stream_rows(
 
 
 def _blocks_of(table: ShardedTable, rank: int) -> list[tuple[int, int]]:
-    """A rank's rows, by their numbers in the whole table, in blocks."""
+    """Return a rank's rows, by their numbers in the whole table, in blocks."""
     low, high = (int(bound) for bound in table.partition.bounds[rank : rank + 2])
     rows = rows_in_a_block((table.dim,), table.variable.dtype.as_numpy_dtype, BLOCK_BYTES)
     return list(blocks(low, high, rows))
 
 
 def _write_slice(part: Path, table: ShardedTable, keys: Mapping[str, str], low: int, rows: tf.Tensor) -> None:
-    """Writes rows of the whole table's variable as a checkpoint of that slice alone."""
+    """Write rows of the whole table's variable as a checkpoint of that slice alone."""
     key = keys[table.name]
     where = f"{table.rows} {table.dim} {low},{rows.shape[0]}:-"
     name = f"{key.split('/')[1]}-{low:015d}"

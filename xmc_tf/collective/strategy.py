@@ -146,7 +146,7 @@ class CollectiveStrategy:
         initializer: Initializer = "uniform",
         trainable: bool = True,
     ) -> ShardedTable | tf.Variable:
-        """A variable: inside ``embedding_scope()``, if large and of two dimensions, a sharded table.
+        """Return a variable: inside ``embedding_scope()``, if large and of two dimensions, a sharded table.
 
         Example:
             >>> with strategy.embedding_scope(shard_above=0):
@@ -171,7 +171,7 @@ class CollectiveStrategy:
         partition: Partition | None = None,
         trainable: bool = True,
     ) -> ShardedTable:
-        """A table sharded by rows, whatever its size.
+        """Return a table sharded by rows, whatever its size.
 
         Args:
             name: the same on all ranks, another for each table.
@@ -250,7 +250,7 @@ class CollectiveStrategy:
     def estimator(
         self, model: tf_keras.Model | Callable[[], tf_keras.Model], model_dir: str | Path, **options: Any
     ) -> "Estimator":
-        """Trains, evaluates, checkpoints and exports a compiled Keras model; see ``Estimator``.
+        """Train, evaluates, checkpoints and exports a compiled Keras model; see ``Estimator``.
 
         Example:
             >>> estimator = strategy.estimator(make_model, model_dir="run")
@@ -263,19 +263,19 @@ class CollectiveStrategy:
     def export_saved_model(
         self, folder: str | Path, model: "tf_keras.Model | Mapping[str, Signature]", *, track: Sequence[Any] = ()
     ) -> Path:
-        """Writes a SavedModel that plain TensorFlow loads; all ranks call it together. See ``export_saved_model``."""
+        """Write a SavedModel that plain TensorFlow loads; all ranks call it together. See ``export_saved_model``."""
         from xmc_tf.collective.saved_model import export_saved_model
 
         return export_saved_model(folder, model, self.tables, self.communicator, track=track)
 
     def check_replicas(self, variables: Sequence[tf.Variable]) -> int:
-        """Compares replicated variables over all ranks, bit by bit; see ``check_replicas_equal``."""
+        """Compare replicated variables over all ranks, bit by bit; see ``check_replicas_equal``."""
         return check_replicas_equal(variables, self.communicator)
 
     def _table_of_layer(
         self, name: str, rows: int, dim: int, initializer: Initializer, trainable: bool
     ) -> ShardedTable:
-        """A layer's table, under a name that no other has."""
+        """Return a layer's table, under a name that no other has."""
         taken = {table.name for table in self.tables}
         free, number = name, 1
         while free in taken:
@@ -299,12 +299,12 @@ def _large(rows: int, dim: int, scope: _EmbeddingScope) -> bool:
 
 
 def _can_travel(variable: tf.Variable) -> bool:
-    """Whether it holds numbers of a fixed shape."""
+    """Return whether it holds numbers of a fixed shape."""
     return (variable.dtype.is_floating or variable.dtype.is_integer) and variable.shape.is_fully_defined()
 
 
 def _check_horovod(communicator: Communicator) -> None:
-    """Starts Horovod, whose ranks have to be the communicator's."""
+    """Start Horovod, whose ranks have to be the communicator's."""
     hvd = horovod_ops.horovod()
     if (hvd.rank(), hvd.size()) != (communicator.rank, communicator.size):
         raise InputError(

@@ -15,7 +15,7 @@ class _Alias:
 
 
 def kernel_view(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """The same array, contiguous and of that type, for a kernel that only reads it.
+    """Return the same array, contiguous and of that type, for a kernel that only reads it.
 
     Numba compiles one version of a kernel for arrays that may be written and another for those that may not, such as
     memory-mapped ones. Here the second passes for the first: nothing is copied unless the type asks for it, and the

@@ -7,7 +7,7 @@ _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def give_back_freed() -> None:
-    """Hands freed memory to the system, where the C library keeps it for later.
+    """Hand freed memory to the system, where the C library keeps it for later.
 
     Worth its milliseconds between a step that has worked in memory and one that writes files: their pages need room.
     """

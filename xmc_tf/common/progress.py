@@ -76,7 +76,7 @@ class Progress:
         return (self.total - self.done) / rate
 
     def add(self, count: int = 1) -> None:
-        """Counts ``count`` more units as done and shows it when it is time to."""
+        """Count ``count`` more units as done and shows it when it is time to."""
         self.done += count
         now = time.monotonic()
         if not self._samples or now - self._samples[-1][0] >= _SAMPLES_S:

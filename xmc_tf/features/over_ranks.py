@@ -17,7 +17,7 @@ from xmc_tf.features.merging import choose_over_ranks
 from xmc_tf.features.tfidf import Tfidf, count_ngrams
 from xmc_tf.params import TfidfParams
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.ranks.joint_files import remove_together
+from xmc_tf.ranks.joint_files import remove_from_all_ranks
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
 from xmc_tf.ranks.stacking import stack_rows
@@ -38,7 +38,7 @@ def vectorize_over_ranks(
     *,
     threads: int = -1,
 ) -> csr_matrix:
-    """Fit a TF-IDF to texts and weighs them; all ranks call it together.
+    """Fits a TF-IDF to texts and weighs them; all ranks call it together.
 
     Example:
         >>> X = vectorize_over_ranks(choose_communicator(), texts, TfidfParams(), work / "features", work / "X.npz")
@@ -115,4 +115,4 @@ def _transform(
         stack_rows(communicator, mine, target)
     # Those of other ranks of an interrupted run too.
     leftovers = target.parent.glob(f"{target.stem}-*-*.npz") if communicator.rank == 0 else []
-    remove_together(communicator, leftovers)
+    remove_from_all_ranks(communicator, leftovers)

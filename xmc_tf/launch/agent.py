@@ -38,7 +38,7 @@ class Agent:
         self._stopping = threading.Event()
 
     def run(self, command: Sequence[str], environment: dict[str, str], local_rank: int) -> int:
-        """Runs the worker to its end and gives its status, below zero for a signal."""
+        """Run the worker to its end and gives its status, below zero for a signal."""
         worker = subprocess.Popen(
             command,
             env=environment,
@@ -80,7 +80,7 @@ class Agent:
             self._send(messages.LINE, stream=name, text=line.decode(errors="replace").rstrip("\n"))
 
     def _obey(self, worker: subprocess.Popen[bytes]) -> None:
-        """Waits for the word to stop; a launcher that has gone says the same."""
+        """Wait for the word to stop; a launcher that has gone says the same."""
         with contextlib.suppress(OSError):
             self._launcher.recv(1)
         self._stop(worker)
@@ -105,7 +105,7 @@ class Agent:
 
 
 def main() -> None:
-    """Runs the command beside which this agent was started."""
+    """Run the command beside which this agent was started."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--no-pin", action="store_true")

@@ -43,7 +43,7 @@ def ranks_command(
     start_timeout: int,
     agent: Sequence[str] = (),
 ) -> list[str]:
-    """The command for as many ranks as the hosts have slots.
+    """Return the command for as many ranks as the hosts have slots.
 
     Example:
         >>> ranks_command([Host("localhost", 2)], "gloo", ["train.py"], start_timeout=60)[3:7]

@@ -28,12 +28,12 @@ def divide(cores: Sequence[int], ranks: int) -> list[list[int]]:
 
 
 def thread_settings(threads: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that give libraries so many threads; one that the user has set is left alone."""
+    """Return the variables that give libraries so many threads; one that the user has set is left alone."""
     return {name: str(threads) for name in THREAD_VARIABLES if name not in environment}
 
 
 def take_share(local_rank: int, local_size: int, threads: int | None, pin: bool) -> dict[str, str]:
-    """Confines this process, and what it starts, to its share of the host.
+    """Confine this process, and what it starts, to its share of the host.
 
     Args:
         local_rank: this rank's number on the host.

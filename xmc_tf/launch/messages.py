@@ -29,7 +29,7 @@ def launcher_of(environment: dict[str, str]) -> tuple[tuple[str, int], bytes]:
 
 
 def own_place() -> tuple[int, int, int]:
-    """This process's rank, its number on the host, and how many there are on the host, as the launcher below says."""
+    """Return this process's rank, local rank and local size, as the inner launcher has set them."""
     for rank, local_rank, local_size in (
         ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),
         ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),

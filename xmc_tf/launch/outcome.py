@@ -72,7 +72,7 @@ class RankState:
 
 
 def first_failure(ranks: Iterable[RankState]) -> RankState | None:
-    """The rank that failed and not just followed another one that did.
+    """Return the rank that failed and not just followed another one that did.
 
     Who ends first is no sure sign: a process that raises takes its time to end, and on its way tells the others, who
     may be quicker. It is the one that complained first.

@@ -63,7 +63,7 @@ class Watch:
         }
 
     def follow(self, launcher: subprocess.Popen[bytes], start_timeout: float) -> None:
-        """Returns when everything has ended; ``ranks`` says how.
+        """Return when everything has ended; ``ranks`` says how.
 
         Args:
             launcher: what starts the agents; its output is kept in ``launcher_tail``.
@@ -107,7 +107,7 @@ class Watch:
         self._forget_secret()
 
     def first_failure(self) -> RankState | None:
-        """The rank that failed first."""
+        """Return the rank that failed first."""
         return first_failure(self.ranks.values())
 
     def missing(self) -> list[int]:
@@ -115,7 +115,7 @@ class Watch:
         return sorted(set(range(self.size)) - set(self.ranks))
 
     def _let_join(self) -> None:
-        """Takes over the connections that the listener has authenticated."""
+        """Take over the connections that the listener has authenticated."""
         while not self._joining.empty():
             connection, rank = self._joining.get()
             if not 0 <= rank < self.size or rank in self.ranks or rank in self._agents:
@@ -136,7 +136,7 @@ class Watch:
         self.launcher_tail.extend(line for line in data.decode(errors="replace").splitlines() if line.strip())
 
     def hear(self, rank: int, message: dict[str, Any]) -> None:
-        """Takes in one message of a rank's agent.
+        """Take in one message of a rank's agent.
 
         Raises:
             FrameError: the message is not one of an agent.
@@ -162,7 +162,7 @@ class Watch:
             raise frames.FrameError(f"unexpected message {kind!r}")
 
     def lose(self, connection: socket.socket, rank: int) -> None:
-        """Forgets a connection that has ended: after its rank's end, or unexpectedly."""
+        """Forget a connection that has ended: after its rank's end, or unexpectedly."""
         self._selector.unregister(connection)
         self._open.discard(connection)
         connection.close()
@@ -190,12 +190,12 @@ class _Agent:
 
 
 def _end(launcher: subprocess.Popen[bytes], late_by: float) -> None:
-    """Ends the launcher below, and what belongs to it, when it is late, and by force when it is later."""
+    """End the launcher below, and what belongs to it, when it is late, and by force when it is later."""
     if late_by > 0:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(launcher.pid, signal.SIGKILL if late_by > 5 else signal.SIGTERM)
 
 
 def show_line(rank: int, stream: str, text: str) -> None:
-    """Prints a rank's line where it belongs, with the rank in front."""
+    """Print a rank's line where it belongs, with the rank in front."""
     print(f"[{rank}] {text}", file=sys.stdout if stream == "out" else sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Choose this process's communicator: a single process, Horovod or MPI, by how it was started."""
+"""The choice of the communicator (a single process, Horovod or MPI) by how this process was started."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 Kind = Literal["solo", "horovod", "mpi"]
 
-# What launchers tell the processes that they start: rank and size.
+# The variables in which launchers pass rank and size.
 _LAUNCHERS: tuple[tuple[Kind, str, str], ...] = (
     ("horovod", "HOROVOD_RANK", "HOROVOD_SIZE"),
     ("mpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -26,7 +26,7 @@ _LAUNCHERS: tuple[tuple[Kind, str, str], ...] = (
 
 
 def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
-    """What kind of world these variables speak of, and which of them says so."""
+    """Return the kind of communicator that these variables call for, and the variables that decide it."""
     forced = environment.get("XMC_TF_COMMUNICATOR")
     if forced:
         if forced not in ("solo", "horovod", "mpi"):
@@ -40,7 +40,7 @@ def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
 
 
 def rank_and_size(environment: Mapping[str, str]) -> tuple[int, int]:
-    """What the launcher says of this process before it has talked to any other; 0 of 1 where there is no launcher."""
+    """Return rank and size as the launcher has set them, or (0, 1) without a launcher; nothing is sent."""
     for _, rank_name, size_name in _LAUNCHERS:
         if rank_name in environment and size_name in environment:
             return int(environment[rank_name]), int(environment[size_name])
@@ -49,29 +49,28 @@ def rank_and_size(environment: Mapping[str, str]) -> tuple[int, int]:
 
 @cache
 def choose_communicator() -> Communicator:
-    """This process's communicator, by how it was started; the same object on every call.
+    """Return this process's communicator, the same object on every call.
 
-    ``horovodrun --gloo`` gives Horovod's world, ``mpiexec`` and ``horovodrun --mpi`` that of MPI (Horovod's too, where
-    Horovod is used), anything else a single process. ``XMC_TF_COMMUNICATOR`` (solo, horovod, mpi) overrules. All ranks
-    have to call it for the first time together.
+    Processes started by ``horovodrun --gloo`` use Horovod; by ``mpiexec`` or ``horovodrun --mpi``, they use MPI.
+    All others run alone. ``XMC_TF_COMMUNICATOR`` (solo, horovod, mpi) overrides this. The first call is collective.
 
-    With ``XMC_TF_STALL_TIMEOUT`` (seconds) a rank that waits for others for longer than that ends the run.
+    If ``XMC_TF_STALL_TIMEOUT`` (seconds) is set, a rank that waits longer than that in a collective ends the run.
 
-    From then on an error that ends one of several ranks ends them all: MPI would have them wait for each other
-    forever. The end of the launcher ends them too.
+    From then on, an error that ends one rank ends all of them, because under MPI the others would wait forever. The
+    ranks also end when their launcher ends.
 
     Raises:
-        InputError: when the process is one of several, but nothing through which they could talk can be imported.
+        InputError: there are several processes, but the package through which they communicate cannot be imported.
     """
-    launcher.end_with_it()
+    launcher.end_with_launcher()
     run_records.start()
     kind, reason = how_started(os.environ)
     communicator = _BACKENDS[kind](reason)
-    # One process alone is what most users start: nothing to report.
+    # Most runs have a single process, which is not worth a line.
     level = logging.INFO if communicator.rank == 0 and communicator.size > 1 else logging.DEBUG
     log.log(level, "rank %d of %d: %s (%s)", communicator.rank, communicator.size, communicator, reason)
     if communicator.size > 1:
-        _end_together(communicator)
+        _abort_all_on_failure(communicator)
         if os.environ.get("XMC_TF_STALL_TIMEOUT"):
             from xmc_tf.ranks.stalls.settings import watch_for_stalls
 
@@ -87,24 +86,24 @@ def _solo(reason: str) -> Communicator:
 
 def _horovod(reason: str) -> Communicator:
     try:
-        from xmc_tf.ranks.horovod_backend import HorovodWorld
+        from xmc_tf.ranks.horovod_backend import HorovodCommunicator
 
-        return HorovodWorld()
+        return HorovodCommunicator()
     except ImportError as error:
-        raise _alone_among_many(reason, "Horovod with its TensorFlow part", error) from error
+        raise _cannot_communicate(reason, "Horovod with its TensorFlow part", error) from error
 
 
 def _mpi(reason: str) -> Communicator:
     try:
-        from xmc_tf.ranks.mpi_backend import MpiWorld
+        from xmc_tf.ranks.mpi_backend import MpiCommunicator
 
-        return MpiWorld()
+        return MpiCommunicator()
     except ImportError as error:
-        raise _alone_among_many(reason, "mpi4py", error) from error
+        raise _cannot_communicate(reason, "mpi4py", error) from error
 
 
-def _alone_among_many(reason: str, package: str, error: ImportError) -> InputError:
-    # Going on as a single process would make every rank train, and overwrite, the whole model.
+def _cannot_communicate(reason: str, package: str, error: ImportError) -> InputError:
+    # As single processes, all ranks would train the whole model and overwrite each other's files.
     return InputError(
         f"this is one of several processes ({reason}), but they cannot communicate",
         expected=f"{package}, installed for {sys.executable}",
@@ -116,12 +115,12 @@ def _alone_among_many(reason: str, package: str, error: ImportError) -> InputErr
 _BACKENDS: dict[Kind, Callable[[str], Communicator]] = {"solo": _solo, "horovod": _horovod, "mpi": _mpi}
 
 
-def _end_together(communicator: Communicator) -> None:
-    """Makes an error that nobody catches, and the failure of a command line, end all ranks."""
+def _abort_all_on_failure(communicator: Communicator) -> None:
+    """Make an uncaught exception, or the failure of a command, end all ranks."""
     before = sys.excepthook
 
     def abort_after(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
-        if _follows_another(error):
+        if _caused_by_another_rank(error):
             print("failed: another rank has ended; its last lines give the cause", file=sys.stderr)
         else:
             before(kind, error, trace)
@@ -132,8 +131,8 @@ def _end_together(communicator: Communicator) -> None:
     cli.on_failure(communicator.abort)
 
 
-def _follows_another(error: BaseException) -> bool:
-    """Whether this is what Horovod and Gloo say on a rank when another one has ended or was killed."""
+def _caused_by_another_rank(error: BaseException) -> bool:
+    """Return whether this is an error that Horovod or Gloo raises because another rank has ended."""
     text = str(error)
     lost = "Connection closed by peer" in text or "Connection reset by peer" in text
     return "Horovod has been shut down" in text or (lost and "gloo" in text)

@@ -1,4 +1,4 @@
-"""A folder that all ranks of a run write together: rank 0 holds its lock for all."""
+"""Locks on the folders that all ranks of a run write to; rank 0 holds them."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,17 +15,17 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 def claimed_by_all(
     communicator: Communicator, folder: Path, kind: FolderKind, *work_folders: Path, fix: str = "use another folder"
 ) -> Iterator[None]:
-    """Claims a folder for a run, and the folders it works in; all ranks call it together.
+    """Lock the output folder and the work folders of a run; collective.
 
     Args:
         communicator: the ranks.
-        folder: where the run will put its result.
-        kind: what kind of folder that will be.
-        *work_folders: where it keeps unfinished work.
-        fix: what to do when the folder cannot be used.
+        folder: the output folder.
+        kind: the kind of the output folder.
+        *work_folders: folders for unfinished work.
+        fix: the advice in the error when ``folder`` cannot be used.
 
     Raises:
-        InputError: on all ranks, where a folder is in use or holds files that would be replaced.
+        InputError: on all ranks, if a folder is in use or holds files of others that would be replaced.
     """
     with ExitStack() as locks:
 

@@ -1,4 +1,4 @@
-"""The interface through which ranks talk to each other, whatever started them."""
+"""The interface through which the ranks of a run communicate."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeVar
@@ -10,64 +10,64 @@ Operation = Literal["sum", "max", "min"]
 
 
 class Communicator(Protocol):
-    """This process among those that were started together.
+    """A rank of a run, and its collective operations.
 
-    Every call but ``abort`` is made by all ranks, in the same order. Objects travel in a format that cannot run code
-    (``common/wire/format.py`` lists the types), arrays as they are, in pieces that stay below what MPI can count
-    (``exchange.CHUNK_BYTES``).
+    All methods except ``abort`` are collective: all ranks must call them, in the same order. Objects are sent in a
+    format that cannot run code (``common/wire/format.py`` lists the types). Arrays are sent without conversion, in
+    messages of at most ``exchange.CHUNK_BYTES``, because MPI counts in 32 bits.
     """
 
     @property
     def rank(self) -> int:
-        """This process's number among all, from 0; the global one, whatever the host."""
+        """The number of this process among all ranks, from 0."""
 
     @property
     def size(self) -> int:
-        """Number of processes."""
+        """The number of ranks."""
 
     @property
     def local_rank(self) -> int:
-        """This process's number among those on its host."""
+        """The number of this process among the ranks on its host, from 0."""
 
     @property
     def host(self) -> str:
-        """The host's name."""
+        """The name of this host."""
 
     def barrier(self) -> None:
-        """Returns when all ranks have called it."""
+        """Wait until all ranks have called this method."""
 
     def broadcast(self, value: Value, root: int = 0) -> Value:
-        """Gives every rank the value that ``root`` has; what the others pass does not matter."""
+        """Return the value of rank ``root`` on every rank; the values of the other ranks are ignored."""
 
     def gather(self, value: Value, root: int = 0) -> list[Value]:
-        """Gives ``root`` every rank's value, in the order of the ranks, and an empty list to the others."""
+        """Return the values of all ranks, in rank order, on rank ``root``, and an empty list on the others."""
 
     def allgather(self, value: Value) -> list[Value]:
-        """Gives every rank every rank's value, in the order of the ranks."""
+        """Return the values of all ranks, in rank order, on every rank."""
 
     def scatter(self, values: Sequence[Value] | None, root: int = 0) -> Value:
-        """Gives each rank its one of the values that ``root`` has."""
+        """Return ``values[r]`` of rank ``root`` on each rank r; the other ranks may pass None."""
 
     def alltoall(self, values: Sequence[Value]) -> list[Value]:
-        """Sends ``values[r]`` to rank r and gives what each rank has sent here."""
+        """Send ``values[r]`` to each rank r, and return the values received, in rank order."""
 
     def broadcast_array(self, array: np.ndarray | None, root: int = 0) -> np.ndarray:
-        """Gives every rank the array that ``root`` has; the others may pass None."""
+        """Return the array of rank ``root`` on every rank; the other ranks may pass None."""
 
     def allreduce_array(self, array: np.ndarray, op: Operation = "sum") -> np.ndarray:
-        """Gives every rank the sum (largest, smallest) of the ranks' arrays, which have one shape."""
+        """Return the elementwise sum, maximum or minimum of the ranks' arrays, which must have the same shape."""
 
     def allgather_array(self, array: np.ndarray) -> np.ndarray:
-        """Gives every rank the rows of all ranks, in the order of the ranks; their numbers may differ."""
+        """Return the rows of all ranks, in rank order, on every rank; ranks may have different numbers of rows."""
 
     def alltoall_array(
         self, array: np.ndarray, send_counts: np.ndarray | Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Sends the first ``send_counts[0]`` rows to rank 0, the next ``send_counts[1]`` to rank 1, and so on.
+        """Send the first ``send_counts[0]`` rows to rank 0, the next ``send_counts[1]`` to rank 1, and so on.
 
         Returns:
-            The rows that came, in the order of the ranks, and how many came from each.
+            The rows received, in rank order, and the number of rows received from each rank.
         """
 
     def abort(self, code: int = 1) -> None:
-        """Ends this process and all others, at once and without their consent."""
+        """End all ranks immediately, without their cooperation."""

@@ -1,4 +1,4 @@
-"""What all backends share: objects on top of bytes, arrays on top of pieces that are small enough to be counted."""
+"""The part of a communicator that all backends share: objects and large arrays, sent as pieces of bytes."""
 
 import math
 import socket
@@ -15,17 +15,17 @@ from xmc_tf.ranks.communicator import Operation
 
 Value = TypeVar("Value")
 
-# No message is longer, in bytes: MPI counts in 32 bits, and so does Horovod. Tests lower it.
+# The maximum length of a message: MPI and Horovod count in 32 bits. Tests lower it.
 CHUNK_BYTES = 1 << 30
 
 
 class Exchange(ABC):
-    """A communicator made of four ways to move a piece, which is what a backend adds.
+    """A communicator on top of four collectives for pieces, which the backends implement.
 
     Args:
         rank: this process's number.
-        size: number of processes.
-        local_rank: its number on this host.
+        size: the number of ranks.
+        local_rank: this process's number on its host.
     """
 
     def __init__(self, rank: int, size: int, local_rank: int) -> None:
@@ -34,32 +34,32 @@ class Exchange(ABC):
 
     @abstractmethod
     def _alltoall(self, piece: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Sends ``counts[r]`` of the bytes to rank r; gives the bytes that came, in the order of the ranks."""
+        """Send ``counts[r]`` bytes to each rank r, and return the bytes received, in rank order."""
 
     @abstractmethod
     def _allgather(self, piece: np.ndarray) -> np.ndarray:
-        """The bytes of all ranks, in their order."""
+        """Return the bytes of all ranks, in rank order."""
 
     @abstractmethod
     def _broadcast(self, piece: np.ndarray, root: int) -> np.ndarray:
-        """The bytes of ``root``; the others pass as many."""
+        """Return the bytes of rank ``root``; the other ranks pass a piece of the same length."""
 
     @abstractmethod
     def _allreduce(self, piece: np.ndarray, op: Operation) -> np.ndarray:
-        """The sum, … over the ranks of a flat array of int32, int64, float32 or float64."""
+        """Return the sum, maximum or minimum over the ranks of a flat int32, int64, float32 or float64 array."""
 
     @abstractmethod
     def abort(self, code: int = 1) -> None:
-        """Ends all ranks."""
+        """End all ranks."""
 
     # Objects.
 
     def barrier(self) -> None:
-        """Returns when all ranks have called it."""
+        """Wait until all ranks have called this method."""
         self._allreduce(np.zeros(1, np.int32), "sum")
 
     def broadcast(self, value: Value, root: int = 0) -> Value:
-        """Gives every rank the value that ``root`` has."""
+        """Return the value of rank ``root`` on every rank."""
         self._check_root(root)
         if self.size == 1:
             return value
@@ -68,7 +68,7 @@ class Exchange(ABC):
         return _load(self._broadcast_bytes(data if self.rank == root else np.zeros(length, np.uint8), root))
 
     def gather(self, value: Value, root: int = 0) -> list[Value]:
-        """Gives ``root`` every rank's value; an empty list to the others."""
+        """Return the values of all ranks on rank ``root``, and an empty list on the others."""
         self._check_root(root)
         if self.size == 1:
             return [value]
@@ -77,18 +77,18 @@ class Exchange(ABC):
         return _load_each(received, counts) if self.rank == root else []
 
     def allgather(self, value: Value) -> list[Value]:
-        """Gives every rank every rank's value."""
+        """Return the values of all ranks on every rank."""
         if self.size == 1:
             return [value]
         data = _dump(value)
-        counts = self._everyones(len(data))
+        counts = self._gather_counts(len(data))
         return _load_each(self._allgather_bytes(data, counts), counts)
 
     def scatter(self, values: Sequence[Value] | None, root: int = 0) -> Value:
-        """Gives each rank its one of the values that ``root`` has."""
+        """Return ``values[r]`` of rank ``root`` on each rank r."""
         self._check_root(root)
         if self.rank == root:
-            values = self._one_a_rank(values, "scatter")
+            values = self._one_per_rank(values, "scatter")
             if self.size == 1:
                 return values[0]
         parts = [_dump(value) for value in values or ()] if self.rank == root else [np.zeros(0, np.uint8)] * self.size
@@ -96,8 +96,8 @@ class Exchange(ABC):
         return _load_each(received, counts)[0]
 
     def alltoall(self, values: Sequence[Value]) -> list[Value]:
-        """Sends ``values[r]`` to rank r and gives what each rank has sent here."""
-        values = self._one_a_rank(values, "alltoall")
+        """Send ``values[r]`` to each rank r, and return the values received."""
+        values = self._one_per_rank(values, "alltoall")
         if self.size == 1:
             return list(values)
         parts = [_dump(value) for value in values]
@@ -106,7 +106,7 @@ class Exchange(ABC):
     # Arrays.
 
     def broadcast_array(self, array: np.ndarray | None, root: int = 0) -> np.ndarray:
-        """Gives every rank the array that ``root`` has."""
+        """Return the array of rank ``root`` on every rank."""
         if self.rank == root and array is None:
             raise InputError("broadcast_array without an array", expected=f"an array on rank {root}")
         source = None if array is None or self.rank != root else _plain(array)
@@ -116,7 +116,7 @@ class Exchange(ABC):
         return self._broadcast_bytes(data, root).view(dtype).reshape(shape)
 
     def allreduce_array(self, array: np.ndarray, op: Operation = "sum") -> np.ndarray:
-        """Gives every rank the sum (largest, smallest) of the ranks' arrays."""
+        """Return the elementwise sum, maximum or minimum of the ranks' arrays."""
         if op not in ("sum", "max", "min"):
             raise InputError("allreduce_array: op", expected="sum, max or min", received=repr(op))
         array = _plain(array)
@@ -127,7 +127,7 @@ class Exchange(ABC):
         return _joined(pieces, flat.dtype).astype(array.dtype, copy=False).reshape(array.shape)
 
     def allgather_array(self, array: np.ndarray) -> np.ndarray:
-        """Gives every rank the rows of all ranks."""
+        """Return the rows of all ranks on every rank."""
         array = _plain(array, rows=True)
         counts = self._check_alike(array.dtype, array.shape[1:], "allgather_array", len(array))
         width = _row_bytes(array)
@@ -136,7 +136,7 @@ class Exchange(ABC):
     def alltoall_array(
         self, array: np.ndarray, send_counts: np.ndarray | Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Sends ranges of rows to the ranks; gives the rows that came, and how many came from each."""
+        """Send ranges of rows to the ranks; return the rows received and their number from each rank."""
         array = _plain(array, rows=True)
         counts = np.asarray(send_counts, dtype=np.int64)
         if counts.shape != (self.size,) or (counts < 0).any() or counts.sum() != len(array):
@@ -146,12 +146,12 @@ class Exchange(ABC):
                 received=str(counts.tolist()),
             )
         width = _row_bytes(array)
-        # Everyone's longest message goes out with the counts, so that all agree on the number of rounds.
+        # The length of the longest message is sent with the counts, so that all ranks agree on the number of rounds.
         share = max(1, CHUNK_BYTES // self.size)
         rounds = -(-int(counts.max()) * width // share)
         header = np.stack([counts, np.full_like(counts, rounds), np.full_like(counts, _digest(array))], axis=1)
         answer = self._alltoall(_bytes(header), np.full(self.size, 24)).view(np.int64).reshape(self.size, 3)
-        self._complain_unless_alike(answer[:, 2], "alltoall_array", array.dtype, array.shape[1:])
+        self._require_alike(answer[:, 2], "alltoall_array", array.dtype, array.shape[1:])
         received = self._alltoall_bytes(_bytes(array), counts * width, answer[:, 0] * width, share, answer[:, 1].max())
         arrived = answer[:, 0].copy()
         return _rows(received, array, int(arrived.sum())), arrived
@@ -161,7 +161,7 @@ class Exchange(ABC):
     def _alltoall_bytes(
         self, data: np.ndarray, sent: np.ndarray, received: np.ndarray, share: int, rounds: int
     ) -> np.ndarray:
-        """All to all in rounds of at most ``share`` bytes from one rank to another."""
+        """Exchange bytes in rounds of at most ``share`` bytes from one rank to another."""
         if rounds <= 1:
             return self._alltoall(data, sent) if rounds else np.zeros(0, np.uint8)
         outgoing, incoming = _offsets(sent), _offsets(received)
@@ -176,7 +176,7 @@ class Exchange(ABC):
         return result
 
     def _allgather_bytes(self, data: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """All ranks' bytes in rounds of at most ``CHUNK_BYTES`` together."""
+        """Return the bytes of all ranks, gathered in rounds of at most ``CHUNK_BYTES`` in total."""
         share = max(1, CHUNK_BYTES // self.size)
         if counts.max() <= share:
             return self._allgather(data)
@@ -194,17 +194,17 @@ class Exchange(ABC):
 
     # Checks.
 
-    def _everyones(self, number: int) -> np.ndarray:
+    def _gather_counts(self, number: int) -> np.ndarray:
         return self._allgather(np.array([number], np.int64).view(np.uint8)).view(np.int64)
 
     def _check_alike(self, dtype: np.dtype, shape: tuple[int, ...], call: str, count: int = 0) -> np.ndarray:
-        """Makes sure that all ranks speak of the same kind of array; gives everyone's ``count``."""
+        """Check that type and shape agree on all ranks; return the ``count`` of each rank."""
         mine = np.array([count, _digest_of(dtype, shape)], np.int64)
-        everyones = self._allgather(mine.view(np.uint8)).view(np.int64).reshape(self.size, 2)
-        self._complain_unless_alike(everyones[:, 1], call, dtype, shape)
-        return everyones[:, 0].copy()
+        gathered = self._allgather(mine.view(np.uint8)).view(np.int64).reshape(self.size, 2)
+        self._require_alike(gathered[:, 1], call, dtype, shape)
+        return gathered[:, 0].copy()
 
-    def _complain_unless_alike(self, digests: np.ndarray, call: str, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+    def _require_alike(self, digests: np.ndarray, call: str, dtype: np.dtype, shape: tuple[int, ...]) -> None:
         if (digests == digests[self.rank]).all():
             return
         others = np.flatnonzero(digests != digests[self.rank]).tolist()
@@ -218,7 +218,7 @@ class Exchange(ABC):
         if not 0 <= root < self.size:
             raise InputError(f"there is no rank {root}", expected=f"a rank from 0 to {self.size - 1}")
 
-    def _one_a_rank(self, values: Sequence[Value] | None, call: str) -> Sequence[Value]:
+    def _one_per_rank(self, values: Sequence[Value] | None, call: str) -> Sequence[Value]:
         if values is None or len(values) != self.size:
             received = "none" if values is None else str(len(values))
             raise InputError(f"{call}: values", expected=f"{self.size}, one for each rank", received=received)
@@ -234,13 +234,13 @@ def _load(data: np.ndarray) -> Any:
 
 
 def _load_each(data: np.ndarray, counts: np.ndarray) -> list[Any]:
-    """The objects that came one after another; nothing came where the count is 0."""
+    """Return the objects in concatenated messages; a count of 0 means that there is none."""
     parts = np.split(data, np.cumsum(counts)[:-1])
     return [_load(part) for part in parts if len(part)]
 
 
 def _plain(array: np.ndarray, rows: bool = False) -> np.ndarray:
-    """The array in C order; refused if it holds Python objects, or has no rows where rows are moved."""
+    """Return the array in C order; refuse Python objects and, if ``rows``, an array without rows."""
     given = np.asarray(array)
     if given.dtype.hasobject or (rows and given.ndim == 0):
         raise InputError(
@@ -252,7 +252,7 @@ def _plain(array: np.ndarray, rows: bool = False) -> np.ndarray:
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:
-    """The array's memory as bytes."""
+    """Return the array's memory as bytes."""
     return array.reshape(-1).view(np.uint8)
 
 
@@ -261,7 +261,7 @@ def _row_bytes(array: np.ndarray) -> int:
 
 
 def _rows(data: np.ndarray, like: np.ndarray, count: int) -> np.ndarray:
-    """Bytes as rows of the kind that ``like`` has."""
+    """Return bytes as rows of the type and shape of those of ``like``."""
     return data.view(like.dtype).reshape(count, *like.shape[1:])
 
 
@@ -282,12 +282,12 @@ def _digest_of(dtype: np.dtype, shape: tuple[int, ...]) -> int:
 
 
 def _reduced_as(dtype: np.dtype) -> np.dtype:
-    """The type in which numbers are added up: their own where every backend has it, else a wider one."""
+    """Return the type to reduce in: the array's own if all backends support it, else a wider one."""
     if dtype in (np.int32, np.int64, np.float32, np.float64):
         return dtype
     if dtype.kind in "iub" and dtype.itemsize < 8:
         return np.dtype(np.int64)
-    if dtype.itemsize == 2 and dtype.kind in "fV":  # float16, and bfloat16, which is no type of numpy's own
+    if dtype.itemsize == 2 and dtype.kind in "fV":  # float16, and bfloat16, which numpy shows as kind V
         return np.dtype(np.float32)
     raise InputError(
         "allreduce_array: the type", expected="whole numbers or floats of up to 64 bits", received=str(dtype)

@@ -1,4 +1,4 @@
-"""Horovod's world: what ``horovodrun`` has started, over Gloo, MPI or NCCL."""
+"""The communicator over Horovod, for processes started by ``horovodrun``."""
 
 import os
 import sys
@@ -15,11 +15,11 @@ with muted_stderr():
     import tensorflow as tf
 
 
-class HorovodWorld(Exchange):
-    """The processes that Horovod's launcher has started.
+class HorovodCommunicator(Exchange):
+    """A communicator over Horovod.
 
-    Messages go through main memory, whatever device the training uses. They carry names of their own, so that they are
-    never taken for those of a training step.
+    Messages go through main memory, whatever device the training uses. Their names differ from those of a training
+    step, so that Horovod never mixes them up.
     """
 
     def __init__(self) -> None:
@@ -54,8 +54,8 @@ class HorovodWorld(Exchange):
             return hvd.allreduce(tf.constant(piece), op=operation, name=f"xmc_tf/communicator/{op}").numpy()
 
     def abort(self, code: int = 1) -> None:
-        """Ends this process at once; its launcher then ends the others."""
+        """End this process immediately; the launcher then ends the others."""
         sys.stdout.flush()
         sys.stderr.flush()
-        # Not sys.exit: Horovod's farewell is a message to the others, who may be in no state to answer.
+        # sys.exit would wait for Horovod's shutdown message, which other ranks may never answer.
         os._exit(code)

@@ -1,4 +1,4 @@
-"""Files on a disk that all ranks share: written by all together, so that none waits for one that does it for all."""
+"""Files on a shared disk that all ranks write in parallel."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,56 +13,58 @@ from xmc_tf.data.npz.shared import Print, SharedNpy, SharedNpz
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
-PIECE_ENTRIES = 1 << 18  # 1 MB: a piece stays in the processor's own cache from its checksum until it is written
+PIECE_ENTRIES = 1 << 18  # 1 MB: a piece stays in the processor's cache between its checksum and its write
 
-# Gives the numbers from one place of an array to another, piece by piece.
+# Yields the entries [begin, end) of an array, piece by piece.
 Range = Callable[[int, int], Iterator[np.ndarray]]
 
 
-def write_together(
+def write_from_all_ranks(
     communicator: Communicator, file: SharedNpz | SharedNpy, target: Path, ranges: Mapping[str, Range]
 ) -> None:
-    """Writes a file, each rank an even range of every large array; it is there on return, whole, on all ranks.
+    """Write a file, each rank an equal range of every large array; collective. On return the file is complete.
 
     Args:
         communicator: the ranks.
-        file: laid out the same on all ranks, under a name of its own.
-        target: the name that it gets.
-        ranges: by the arrays' names, what makes their numbers; any rank could make all.
+        file: the unfinished file, with the same layout on all ranks.
+        target: the final path.
+        ranges: by array name, a function that yields its entries; each rank must be able to make any range.
     """
     _write(communicator, file, target, {name: (file.cuts(name, communicator.size), ranges[name]) for name in ranges})
 
 
-class Own(NamedTuple):
-    """A rank's own numbers of an array, which follow those of the ranks before it.
+class OwnRange(NamedTuple):
+    """The entries of an array that only this rank has; they follow those of lower ranks.
 
     Args:
-        length: how many there are.
-        numbers: makes them; counts from 0.
+        length: their number.
+        numbers: yields a range of them, counted from 0.
     """
 
     length: int
     numbers: Range
 
 
-def write_own(communicator: Communicator, file: SharedNpz | SharedNpy, target: Path, own: Mapping[str, Own]) -> None:
-    """The same for arrays of which each rank has a range of its own.
+def write_own_ranges(
+    communicator: Communicator, file: SharedNpz | SharedNpy, target: Path, own: Mapping[str, OwnRange]
+) -> None:
+    """Write a file from arrays of which each rank has its own range; collective.
 
-    No two ranks write to the same page of the file: the one that has a page's beginning is sent the rest of it.
+    No two ranks write to the same page of the file: the rank that has the beginning of a page receives the rest of it.
 
     Args:
         communicator: the ranks.
-        file: laid out the same on all ranks, under a name of its own.
-        target: the name that it gets.
-        own: by the arrays' names, what this rank has of them.
+        file: the unfinished file, with the same layout on all ranks.
+        target: the final path.
+        own: by array name, this rank's entries.
     """
     rank, size = communicator.rank, communicator.size
-    everyones = communicator.allgather({name: one.length for name, one in own.items()})
-    starts = {name: [0, *accumulate(lengths[name] for lengths in everyones)] for name in own}
+    gathered = communicator.allgather({name: one.length for name, one in own.items()})
+    starts = {name: [0, *accumulate(lengths[name] for lengths in gathered)] for name in own}
     cuts = {name: file.cuts(name, starts[name][1:-1]) for name in own}
 
     def heads() -> list[dict[str, np.ndarray]]:
-        """What lies in pages that other ranks begin, by these ranks."""
+        """Return, for each rank, the entries in pages that begin in that rank's range."""
         for_others: list[dict[str, np.ndarray]] = [{} for _ in range(size)]
         for name, one in own.items():
             count = min(cuts[name][rank] - starts[name][rank], one.length)
@@ -85,7 +87,7 @@ def write_own(communicator: Communicator, file: SharedNpz | SharedNpy, target: P
 def _write(
     communicator: Communicator, file: SharedNpz | SharedNpy, target: Path, parts: Mapping[str, tuple[list[int], Range]]
 ) -> None:
-    """Writes a file, each rank what lies between its bounds of every array."""
+    """Write a file, each rank the range of every array between its cuts."""
     first, rank = communicator.rank == 0, communicator.rank
     run_on_all_ranks(communicator, lambda: file.create() if first else None)
 
@@ -96,22 +98,22 @@ def _write(
             prints[name] = file.fill(name, begin, numbers(begin, end))
         return prints
 
-    everyones = communicator.allgather(run_on_all_ranks(communicator, fill))
+    gathered = communicator.allgather(run_on_all_ranks(communicator, fill))
 
     def finish() -> None:
-        file.finish({name: [prints[name] for prints in everyones] for name in parts})
+        file.finish({name: [prints[name] for prints in gathered] for name in parts})
         file.path.replace(target)
 
     run_on_all_ranks(communicator, lambda: finish() if first else None)
 
 
-def part_of(target: Path) -> Path:
-    """What a file is called until it is whole; what a run that was killed has left there is written over."""
+def unfinished_path(target: Path) -> Path:
+    """Return the path of a file until it is complete; a leftover of an interrupted run is overwritten."""
     return target.with_name(f".{target.name}.part")
 
 
-def remove_together(communicator: Communicator, mine: Iterable[Path]) -> None:
-    """Removes files, each rank some."""
+def remove_from_all_ranks(communicator: Communicator, mine: Iterable[Path]) -> None:
+    """Remove the files that each rank names; collective."""
 
     def remove() -> None:
         for path in mine:

@@ -1,4 +1,4 @@
-"""MPI's world, through mpi4py: no TensorFlow in it."""
+"""The communicator over MPI, through mpi4py and without TensorFlow."""
 
 import atexit
 import sys
@@ -13,23 +13,23 @@ from xmc_tf.ranks.stalls.marks import MARKS
 _OPERATIONS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 
 
-class MpiWorld(Exchange):
-    """The processes that ``mpiexec`` has started."""
+class MpiCommunicator(Exchange):
+    """A communicator over MPI."""
 
     def __init__(self) -> None:
-        # A communicator of our own: our messages never meet those of Horovod or of the user's own mpi4py.
+        # A duplicate, so that messages are never mixed up with those of Horovod or of the user's code.
         self._world = MPI.COMM_WORLD.Dup()
         on_host = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
         super().__init__(self._world.Get_rank(), self._world.Get_size(), on_host.Get_rank())
         on_host.Free()
-        atexit.register(_finish)
+        atexit.register(_finalize)
 
     def __str__(self) -> str:
         return f"mpi4py over {MPI.get_vendor()[0]} {'.'.join(map(str, MPI.get_vendor()[1]))}"
 
     @MARKS.as_wait("xmc_tf/communicator/barrier")
     def barrier(self) -> None:
-        """Returns when all ranks have called it."""
+        """Wait until all ranks have called this method."""
         self._world.Barrier()
 
     @MARKS.as_wait("xmc_tf/communicator/all-to-all")
@@ -61,20 +61,20 @@ class MpiWorld(Exchange):
         return result
 
     def abort(self, code: int = 1) -> None:
-        """Ends all ranks; ``mpiexec`` ends with this code."""
+        """End all ranks; ``mpiexec`` exits with ``code``."""
         sys.stdout.flush()
         sys.stderr.flush()
         MPI.COMM_WORLD.Abort(code)
 
 
-def _finish() -> None:
-    """Ends MPI as it wants to be ended.
+def _finalize() -> None:
+    """Finalize MPI at exit.
 
-    mpi4py does that in the interpreter's last moments, which a command line that ends in haste never sees (see
-    ``cli.run``); ``mpiexec`` then takes success for a crash.
+    mpi4py does so after the interpreter's exit handlers, which commands skip (see ``cli.run``). ``mpiexec`` would then
+    report a crash.
     """
     horovod = sys.modules.get("horovod.tensorflow")
     if horovod is not None:
-        horovod.shutdown()  # uses MPI, and may be its owner
+        horovod.shutdown()  # uses MPI, and may have initialized it
     if MPI.Is_initialized() and not MPI.Is_finalized():
         MPI.Finalize()

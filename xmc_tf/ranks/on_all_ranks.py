@@ -1,4 +1,4 @@
-"""Work that every rank does for itself and all of them have to survive, such as writing and reading files."""
+"""Work on all ranks that fails on all of them if it fails on one, such as reading and writing files."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,18 +10,18 @@ Result = TypeVar("Result")
 
 
 def run_on_all_ranks(communicator: Communicator, work: Callable[[], Result]) -> Result:
-    """Does ``work()`` here and fails on all ranks where it failed on one, instead of leaving the others waiting.
+    """Run ``work()`` on each rank; if it fails on one, raise its error on all. Collective.
 
     Args:
-        communicator: the ranks that do it at the same time.
-        work: what may end in an ``InputError`` or an ``OSError``; it must not talk to other ranks.
+        communicator: the ranks.
+        work: may raise ``InputError`` or ``OSError``; must not communicate with other ranks.
 
     Returns:
-        What ``work()`` gave on this rank.
+        The result of ``work()`` on this rank.
 
     Raises:
-        InputError: when a rank was given something that cannot be used; the message names the rank.
-        OSError: when a rank's disk or memory failed it; the message names the rank and its host.
+        InputError: an input of a rank is invalid; the message names the rank and its host.
+        OSError: a disk or memory error on a rank; the message names the rank and its host.
     """
     result: Result
     mine: tuple[str, str] | None = None

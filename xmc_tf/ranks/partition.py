@@ -1,4 +1,4 @@
-"""Which rank holds which rows: contiguous ranges, balanced, and what moves when the number of ranks changes."""
+"""The partition of rows over ranks: balanced contiguous ranges, and the moves when the number of ranks changes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 
-# Fractional weights are rounded to whole multiples of their sum / 2^52: sums are then exact, whatever their order.
+# Fractional weights are rounded to multiples of their sum / 2^52, so that sums are exact in any order.
 _RESOLUTION = 2**52
 
 
 class Overlap(NamedTuple):
-    """Rows that one rank held and another one gets: ``[start, stop)``."""
+    """Rows ``[start, stop)`` that move from rank ``source`` to rank ``target``."""
 
     source: int
     target: int
@@ -23,7 +23,7 @@ class Overlap(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Contiguous ranges of rows over ranks: rank r holds ``[bounds[r], bounds[r + 1])``, which may be empty.
+    """A partition of rows into one contiguous range per rank: rank r holds ``[bounds[r], bounds[r + 1])``.
 
     Example:
         >>> partition = Partition(np.array([0, 4, 4, 10]))
@@ -31,7 +31,7 @@ class Partition:
         ((4, 10), array([0, 2]))
 
     Args:
-        bounds: ``[size + 1]``, from 0 to the number of rows, never falling.
+        bounds: ``[size + 1]``, ascending from 0 to the number of rows; a range may be empty.
     """
 
     bounds: np.ndarray
@@ -41,7 +41,7 @@ class Partition:
         whole = given.dtype.kind in "iu" and given.ndim == 1 and len(given) > 1
         if not whole or given[0] != 0 or (given[1:] < given[:-1]).any():
             raise InputError(
-                "these are not bounds of ranges",
+                "invalid bounds of ranges",
                 expected="an ascending list of whole numbers from 0, with one more entry than there are ranks",
                 received=f"{given.dtype} of shape {given.shape}: {np.array2string(given, threshold=12)}",
             )
@@ -57,25 +57,25 @@ class Partition:
 
     @property
     def size(self) -> int:
-        """Number of ranks."""
+        """The number of ranks."""
         return len(self.bounds) - 1
 
     @property
     def rows(self) -> int:
-        """Number of rows of all ranks together."""
+        """The total number of rows."""
         return int(self.bounds[-1])
 
     def range(self, rank: int) -> tuple[int, int]:
-        """The first row of a rank, and the one after its last."""
+        """Return the first row of a rank, and the row after its last."""
         if not 0 <= rank < self.size:
             raise InputError(f"there is no rank {rank}", expected=f"a rank from 0 to {self.size - 1}")
         return int(self.bounds[rank]), int(self.bounds[rank + 1])
 
     def owner(self, ids: np.ndarray | Sequence[int] | int) -> np.ndarray:
-        """The ranks that hold these rows, in the shape of ``ids``.
+        """Return the rank that holds each row, in the shape of ``ids``.
 
         Raises:
-            InputError: when a row is not in the partition; the message names the first few.
+            InputError: a row is not in the partition; the message names the first few.
         """
         ids = np.asarray(ids)
         if ids.size and ids.dtype.kind not in "iu":
@@ -87,11 +87,11 @@ class Partition:
                 f"{outside.size} rows that do not exist: {few}{', …' if outside.size > 5 else ''}",
                 expected=f"rows from 0 to {self.rows - 1}",
             )
-        # Where ranges are empty several begin at the same row; the last of them is the one that has it.
+        # Empty ranges begin at the same row as the next one; the last of these ranges holds the row.
         return np.searchsorted(self.bounds, ids, side="right") - 1
 
     def overlaps(self, other: "Partition") -> list[Overlap]:
-        """What each rank of ``other`` takes over from which rank of this partition, in the order of the rows.
+        """Return the moves of rows from this partition to ``other``, in the order of the rows.
 
         Example:
             >>> even_rows(6, 2).overlaps(even_rows(6, 3))
@@ -111,11 +111,11 @@ class Partition:
 
 
 def even_rows(rows: int, size: int) -> Partition:
-    """Ranges of the same length, or of one row more.
+    """Return ranges whose lengths differ by at most one row.
 
     Args:
-        rows: how many there are; 0 is allowed.
-        size: number of ranks; those beyond the number of rows get none.
+        rows: the number of rows; 0 is allowed.
+        size: the number of ranks; it may exceed the number of rows.
     """
     _check_size(size)
     if rows < 0:
@@ -126,17 +126,17 @@ def even_rows(rows: int, size: int) -> Partition:
 def balanced(
     weights: np.ndarray | Sequence[float], size: int, boundaries: np.ndarray | Sequence[int] | None = None
 ) -> Partition:
-    """Ranges whose largest share of the weight is as small as it can be; within that, as even as can be.
+    """Return the ranges with the smallest maximum weight; among these, a nearly even choice.
 
     Example:
         >>> balanced([8, 1, 1, 1, 1], size=2).bounds
         array([0, 1, 5])
 
     Args:
-        weights: one per row, not negative: the bytes, the work, the visits.
-        size: number of ranks.
-        boundaries: rows at which ranges may begin (the clusters' first rows); 0 and the end always may. Everywhere
-            if not given.
+        weights: the weight of each row, at least 0, such as its bytes or its work.
+        size: the number of ranks.
+        boundaries: the rows at which a range may begin, such as the first rows of clusters; default: every row. Row 0
+            and the end are always allowed.
     """
     _check_size(size)
     whole = _whole_weights(np.asarray(weights))
@@ -144,11 +144,11 @@ def balanced(
     cuts = np.arange(rows + 1) if boundaries is None else _cuts(np.asarray(boundaries), rows)
     if not whole.any():
         whole = np.ones(rows, dtype=np.int64)
-    # The weight before each place where a range may begin.
+    # The total weight before each possible boundary.
     before = np.zeros(len(cuts), dtype=np.int64)
     if rows:
         np.cumsum(whole if boundaries is None else np.add.reduceat(whole, cuts[:-1]), out=before[1:])
-    return Partition(cuts[_spread(before, size, _smallest_largest_share(before, size))])
+    return Partition(cuts[_spread(before, size, _smallest_limit(before, size))])
 
 
 def _check_size(size: int) -> None:
@@ -157,9 +157,9 @@ def _check_size(size: int) -> None:
 
 
 def _whole_weights(weights: np.ndarray) -> np.ndarray:
-    """The weights as whole numbers whose sum fits 63 bits."""
+    """Return the weights as whole numbers whose sum fits in 63 bits."""
     if weights.ndim != 1 or weights.dtype.kind not in "iufb":
-        raise InputError("weights of rows", expected="one number a row", received=f"{weights.dtype}{weights.shape}")
+        raise InputError("weights of rows", expected="one number per row", received=f"{weights.dtype}{weights.shape}")
     wrong = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
     if wrong.size:
         raise InputError(
@@ -174,23 +174,23 @@ def _whole_weights(weights: np.ndarray) -> np.ndarray:
 
 
 def _cuts(boundaries: np.ndarray, rows: int) -> np.ndarray:
-    """Where ranges may begin: the given rows, the first one, and the end."""
+    """Return the possible boundaries: the given rows, 0 and the end."""
     if boundaries.ndim != 1 or (boundaries.size and boundaries.dtype.kind not in "iu"):
         raise InputError("boundaries", expected="a list of row numbers", received=f"{boundaries.dtype}")
     if boundaries.size and (boundaries.min() < 0 or boundaries.max() > rows):
         raise InputError(
-            "boundaries outside of the rows",
+            "boundaries out of range",
             expected=f"row numbers from 0 to {rows}",
             received=f"from {boundaries.min()} to {boundaries.max()}",
         )
     return np.union1d(boundaries.astype(np.int64), [0, rows])
 
 
-def _smallest_largest_share(before: np.ndarray, size: int) -> int:
-    """The smallest weight that, as a limit, lets ``size`` ranges hold everything.
+def _smallest_limit(before: np.ndarray, size: int) -> int:
+    """Return the smallest maximum weight with which ``size`` ranges cover all rows.
 
-    Halving, but exact and in few steps: a limit that is too small rises to the least at which anything changes, one
-    that suffices falls to what it was used for.
+    A bisection that is exact and needs few steps: a limit that is too small rises to the next value that changes the
+    ranges; one that suffices falls to the maximum weight used.
     """
     total = int(before[-1])
     low, high = max(-(-total // size), int(np.diff(before).max(initial=0))), total
@@ -211,13 +211,13 @@ def _smallest_largest_share(before: np.ndarray, size: int) -> int:
 
 
 def _reach(before: np.ndarray, start: int, limit: int) -> int:
-    """How far a range that begins at ``start`` gets."""
+    """Return where a range from ``start`` must end to stay within ``limit``."""
     return int(np.searchsorted(before, before[start] + limit, side="right")) - 1
 
 
 def _spread(before: np.ndarray, size: int, limit: int) -> np.ndarray:
-    """Cuts that keep every share within ``limit`` and, as far as that allows, near to each other."""
-    # From the right: where a rank must begin at the earliest for it and those after it to hold the rest.
+    """Return cuts that keep every range within ``limit`` and as even as that allows."""
+    # From the right: the earliest row at which each rank may begin if it and the later ranks are to hold the rest.
     earliest = np.zeros(size + 1, dtype=np.int64)
     earliest[size] = len(before) - 1
     for rank in range(size - 1, 0, -1):
@@ -226,13 +226,13 @@ def _spread(before: np.ndarray, size: int, limit: int) -> np.ndarray:
     cuts[size] = len(before) - 1
     total = int(before[-1])
     for rank in range(1, size):
-        # An equal share of what is left: after a huge row the others are spread as if it were not there.
+        # An equal share of the remaining weight, so that a huge row does not distort the ranges after it.
         begun = int(before[cuts[rank - 1]])
         ideal = begun + (total - begun) // (size - rank + 1)
         nearest = int(np.searchsorted(before, ideal))
         if nearest and ideal - before[nearest - 1] < before[min(nearest, len(before) - 1)] - ideal:
             nearest -= 1
-        # At least one piece, as long as there are any: no rank is idle beside one that is not.
+        # At least one piece while there are any, so that no rank is needlessly idle.
         low, high = max(earliest[rank], cuts[rank - 1] + 1), _reach(before, int(cuts[rank - 1]), limit)
         cuts[rank] = min(max(nearest, low), high)
     return cuts

@@ -1,4 +1,4 @@
-"""A single process: every message arrives where it came from."""
+"""The communicator of a single process."""
 
 import sys
 
@@ -9,7 +9,7 @@ from xmc_tf.ranks.exchange import Exchange
 
 
 class Solo(Exchange):
-    """One process, with the checks and copies of many, so that the same code runs on both."""
+    """A communicator with one rank; it checks and copies like the others, so that code behaves the same."""
 
     def __init__(self) -> None:
         super().__init__(rank=0, size=1, local_rank=0)
@@ -18,7 +18,7 @@ class Solo(Exchange):
         return "a single process"
 
     def barrier(self) -> None:
-        """Nobody to wait for."""
+        """Return at once: there is no other rank to wait for."""
 
     def _alltoall(self, piece: np.ndarray, counts: np.ndarray) -> np.ndarray:
         return piece.copy()
@@ -33,5 +33,5 @@ class Solo(Exchange):
         return piece.copy()
 
     def abort(self, code: int = 1) -> None:
-        """Ends this process; what is open is closed, since nobody else waits."""
+        """Exit this process normally: no other rank waits for it."""
         sys.exit(code)

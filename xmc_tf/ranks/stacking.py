@@ -1,4 +1,4 @@
-"""Matrices one below the other in one file, each rank's rows below those of the ranks before it."""
+"""Vertical stacking of the ranks' matrices in one file, in rank order."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -15,15 +15,15 @@ from xmc_tf.data.npz.reading import read_npy
 from xmc_tf.data.npz.shared import Later, SharedNpy, SharedNpz
 from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.ranks.joint_files import PIECE_ENTRIES, Own, part_of, write_own
+from xmc_tf.ranks.joint_files import PIECE_ENTRIES, OwnRange, unfinished_path, write_own_ranges
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 Rows: TypeAlias = csr_matrix | np.ndarray
-_HELD_BYTES = 1 << 27  # a rank's, of one kind of matrix
+_HELD_BYTES = 1 << 27  # per rank and kind of matrix
 
 
 class Pieces:
-    """A rank's matrices for :func:`stack_rows`, as they come: held in memory while they are few, else on disk.
+    """The matrices of a rank for :func:`stack_rows`: the first ones stay in memory, the others go to disk.
 
     Example:
         >>> with Pieces(folder / f"piece-{rank}", ".npz") as pieces:
@@ -32,8 +32,8 @@ class Pieces:
         ...     stack_rows(communicator, pieces.all, folder / "all.npz")
 
     Args:
-        beginning: of the files' names.
-        suffix: their kind: .npz for CSR, .npy for dense matrices.
+        beginning: the common prefix of the files' paths.
+        suffix: .npz for CSR, .npy for dense matrices.
     """
 
     def __init__(self, beginning: Path, suffix: str) -> None:
@@ -52,7 +52,7 @@ class Pieces:
         self.all = []
 
     def add(self, rows: Rows) -> None:
-        """Keeps one more."""
+        """Add a matrix."""
         arrays = [rows] if isinstance(rows, np.ndarray) else [rows.data, rows.indices, rows.indptr]
         self._room -= sum(array.nbytes for array in arrays)
         if self._room < 0:
@@ -64,13 +64,13 @@ class Pieces:
 
 
 class _Piece(NamedTuple):
-    """A matrix, opened when it is wanted.
+    """A matrix that is opened on demand.
 
     Args:
-        open: opens it.
-        rows: how many it has.
-        columns: how many it has.
-        entries: how many numbers it holds.
+        open: returns the matrix.
+        rows: the number of rows.
+        columns: the number of columns.
+        entries: the number of stored entries.
     """
 
     open: Callable[[], Any]
@@ -80,7 +80,7 @@ class _Piece(NamedTuple):
 
 
 def stack_rows(communicator: Communicator, mine: Sequence[Path | Rows], target: Path) -> None:
-    """Sets matrices one below the other in one file, as ``save_matrix`` would write the whole; all ranks together.
+    """Stack the matrices of all ranks by rows in one file, as ``save_matrix`` would write it; collective.
 
     Example:
         >>> save_matrix(folder / f"{rank}.npz", rows_of(rank))
@@ -88,15 +88,14 @@ def stack_rows(communicator: Communicator, mine: Sequence[Path | Rows], target: 
 
     Args:
         communicator: the ranks.
-        mine: this rank's matrices, which follow those of the ranks before it: CSR (.npz) or dense (.npy), in memory or
-            as ``save_matrix`` writes them. Files stay.
-        target: of the same kind; there whole or not at all. Some rank must have a matrix for it.
+        mine: this rank's matrices, CSR (.npz) or dense (.npy), in memory or as files of ``save_matrix``, which stay.
+        target: the file to write, of the same kind; written atomically. At least one rank must have a matrix.
     """
     pieces = run_on_all_ranks(communicator, lambda: [_piece(one, target.suffix == ".npy") for one in mine])
-    facts = (sum(one.rows for one in pieces), sum(one.entries for one in pieces), [one.columns for one in pieces])
-    everyones = communicator.allgather(facts)
-    shape = (sum(rows for rows, _, _ in everyones), next(columns[0] for _, _, columns in everyones if columns))
-    entries = [count for _, count, _ in everyones]
+    summary = (sum(one.rows for one in pieces), sum(one.entries for one in pieces), [one.columns for one in pieces])
+    gathered = communicator.allgather(summary)
+    shape = (sum(rows for rows, _, _ in gathered), next(columns[0] for _, _, columns in gathered if columns))
+    entries = [count for _, count, _ in gathered]
     if target.suffix == ".npy":
         _stack_dense(communicator, pieces, shape, target)
     else:
@@ -118,7 +117,7 @@ def _stack_sparse(
     communicator: Communicator, pieces: Sequence[_Piece], shape: tuple[int, int], entries: Sequence[int], target: Path
 ) -> None:
     index = index_type(shape, sum(entries))
-    file = SharedNpz(part_of(target), {
+    file = SharedNpz(unfinished_path(target), {
         "indices": Later(np.dtype(index), sum(entries)),
         "indptr": Later(np.dtype(index), shape[0] + 1),
         "format": np.array(b"csr"),
@@ -132,25 +131,25 @@ def _stack_sparse(
         return pieces[number].open().indptr[1:] + np.int64(starts[number])
 
     own = {
-        "indices": _one_after_the_other(sizes, lambda number: pieces[number].open().indices),
-        "indptr": _one_after_the_other([piece.rows for piece in pieces], ends),
-        "data": _one_after_the_other(sizes, lambda number: pieces[number].open().data),
+        "indices": _concatenated(sizes, lambda number: pieces[number].open().indices),
+        "indptr": _concatenated([piece.rows for piece in pieces], ends),
+        "data": _concatenated(sizes, lambda number: pieces[number].open().data),
     }
-    if communicator.rank == 0:  # which has the first row, and so the zero before the rows' ends
-        own["indptr"] = _one_after_the_other(
+    if communicator.rank == 0:  # has the first row, and so the 0 at the start of indptr
+        own["indptr"] = _concatenated(
             [1, *(piece.rows for piece in pieces)], lambda number: ends(number - 1) if number else np.zeros(1, index)
         )
-    write_own(communicator, file, target, own)
+    write_own_ranges(communicator, file, target, own)
 
 
 def _stack_dense(communicator: Communicator, pieces: Sequence[_Piece], shape: tuple[int, int], target: Path) -> None:
-    file = SharedNpy(part_of(target), np.dtype(np.float32), shape)
-    own = _one_after_the_other([piece.entries for piece in pieces], lambda number: pieces[number].open())
-    write_own(communicator, file, target, {SharedNpy.NAME: own})
+    file = SharedNpy(unfinished_path(target), np.dtype(np.float32), shape)
+    own = _concatenated([piece.entries for piece in pieces], lambda number: pieces[number].open())
+    write_own_ranges(communicator, file, target, {SharedNpy.NAME: own})
 
 
-def _one_after_the_other(lengths: Sequence[int], array: Callable[[int], np.ndarray]) -> Own:
-    """Arrays as one; only those are opened that a range touches."""
+def _concatenated(lengths: Sequence[int], array: Callable[[int], np.ndarray]) -> OwnRange:
+    """Return the concatenation of arrays; a range opens only the arrays that it touches."""
     starts = [0, *accumulate(lengths)]
 
     def numbers(begin: int, end: int) -> Iterator[np.ndarray]:
@@ -162,4 +161,4 @@ def _one_after_the_other(lengths: Sequence[int], array: Callable[[int], np.ndarr
                 yield flat[a - starts[number] : min(a + PIECE_ENTRIES, stop) - starts[number]]
             begin, number = max(begin, stop), number + 1
 
-    return Own(starts[-1], numbers)
+    return OwnRange(starts[-1], numbers)

@@ -1,6 +1,7 @@
-"""2-means on many nodes, one thread per node, and the selection of the features that the nodes keep.
+"""2-means on many nodes, each by one thread, and the features that the nodes keep.
 
-These kernels contain those of `kmeans_kernels`; `xmc_tf.common.compiled` notices their changes.
+The kernels called here are compiled into these, and numba's cache on disk looks at the date of this file only: after a
+change of `kmeans_kernels`, touch this file too.
 """
 
 import numpy as np
@@ -36,19 +37,19 @@ def split_nodes(
     rounds: int,
     result: np.ndarray,
 ) -> None:
-    """Split the nodes ``[first, last)`` of a level.
+    """Splits the nodes ``[first, last)`` of a level.
 
     Args:
         first: the first node.
-        last: the end of the nodes (exclusive).
+        last: the one behind the last.
         starts: where the labels of each node begin.
-        empties: number of labels without features of each node; they come last.
-        widths: number of sparse features of each node.
-        shares: for each node, the number of labels from which its centroids are computed.
+        empties: how many labels of each node have no features; they come last.
+        widths: how many sparse features each node has.
+        shares: how many labels of each node its centroids are made of.
         seeds: the random state of each node.
         entries: the features of the level's labels.
         spherical: whether centroids are scaled to length 1.
-        rounds: maximum number of rounds of 2-means.
+        rounds: the most rounds of 2-means.
         result: receives for each place whether it goes left.
     """
     state = np.empty(1, np.uint64)
@@ -65,16 +66,16 @@ def split_nodes(
 
 @njit(cache=True, nogil=True)
 def half_of(take: int, members: int, filled: int) -> int:
-    """Return how many members go left if ``take`` of the ``filled`` labels do."""
+    """How many members go left where ``take`` of the ``filled`` labels do."""
     return max(1, take * members // filled)
 
 
 @njit(cache=True, nogil=True)
 def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple[int, int]:
-    """Send half of a node's labels left, and half of those without features.
+    """Sends half of a node's labels left, and half of those without features, which are near nothing.
 
     Returns:
-        The number of labels with features, and how many of them go left.
+        How many labels have features, and how many of them go left.
     """
     filled = stop - start - empty
     take = (stop - start) // 2 - empty // 2
@@ -87,7 +88,7 @@ def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple
 
 @njit(cache=True, nogil=True)
 def halve(entries: Entries, halving: Halving, half: int, spherical: bool, rounds: int) -> None:
-    """Run 2-means on one node in one thread; `kmeans_wide` takes the same steps in many."""
+    """2-means on one node by one thread; `kmeans_wide` takes the same steps with many."""
     width, blocks = halving.direction.size, halving.block_turns.size
     add_rows(entries, halving, 0, width)
     first_direction(halving)
@@ -109,7 +110,7 @@ def halve(entries: Entries, halving: Halving, half: int, spherical: bool, rounds
 
 @njit(cache=True, nogil=True)
 def first_direction(halving: Halving) -> None:
-    """Point the direction from one chosen member to the other, and clear the sums."""
+    """Points from the one chosen member to the other, and clears the sums."""
     for f in range(halving.direction.size):
         halving.direction[f] = halving.left_sums[f] - halving.right_sums[f]
         halving.left_sums[f] = 0
@@ -120,7 +121,7 @@ def first_direction(halving: Halving) -> None:
 
 @njit(cache=True, nogil=True)
 def first_sides(halving: Halving, half: int) -> None:
-    """Assign every member to a side and to that side's sums."""
+    """Puts every member on a side, and into that side's sums."""
     settle(halving, halving.rows.size, half, -np.inf)
     for i in range(halving.rows.size):
         halving.left[i] = halving.goes[i]
@@ -130,10 +131,10 @@ def first_sides(halving: Halving, half: int) -> None:
 
 @njit(cache=True, nogil=True)
 def settle_all(entries: Entries, halving: Halving, start: int, filled: int, take: int, result: np.ndarray) -> None:
-    """Store the sides; if the members are a sample, split all labels by the direction found on the sample."""
+    """Writes down the sides; where the members are a sample, all labels are split by the direction found on them."""
     members = halving.rows.size
     if members == filled:
-        for i in range(filled):  # numba takes seconds to compile the assignment of a slice
+        for i in range(filled):  # numba compiles the assignment of a slice for seconds
             result[start + i] = halving.left[i]
         return
     state = np.zeros(1, np.uint64)
@@ -159,10 +160,10 @@ def keep_shared(
     new_indices: np.ndarray,
     new_values: np.ndarray,
 ) -> None:
-    """Make the features of each node contiguous, keeping those that several of its labels share, numbered from 0.
+    """Lays the features of each node together, but only those that two of its labels share, numbered from 0.
 
-    So the sums over a node fit the cache. A feature of only one label affects no other label: its square is added to
-    that label's ``private`` weight. The features of a node are written from ``offsets[node]`` on. ``widths`` and the
+    So the sums over a node fit the cache. A feature of one label alone meets no label but its own: its square is folded
+    into that label's ``private`` weight. A node's features go to ``offsets[node]`` and behind; ``widths`` and the
     ``begin``, ``end`` and ``private`` of the entries are changed in place.
     """
     indices, values = entries.indices, entries.values
@@ -204,7 +205,7 @@ def keep_shared(
 def row_squares(
     low: int, high: int, indptr: np.ndarray, values: np.ndarray, dense: np.ndarray, squares: np.ndarray
 ) -> None:
-    """Compute the squared norm of each label's features; not finite if one of them is not."""
+    """The squared norm of each label's features; not finite where one of them is not."""
     for row in range(low, high):
         total = np.float64(0.0)
         for k in range(indptr[row], indptr[row + 1]):

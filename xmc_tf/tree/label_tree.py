@@ -18,7 +18,7 @@ class LabelTree:
 
     Level 0 is the root, level ``depth`` are the labels. The children of node ``p`` of level ``t`` are the positions
     ``[splits[t][p], splits[t][p + 1])`` of level ``t + 1``, and the label at position ``i`` of the last level is
-    ``labels[i]``. So the data of a cluster's labels are contiguous in memory, in shards and in files.
+    ``labels[i]``. So whatever belongs to a cluster's labels can lie together: in memory, in a shard, in a file.
 
     Example:
         >>> tree = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
@@ -28,10 +28,10 @@ class LabelTree:
         (0, 1)
 
     Args:
-        splits: for each level above the labels, the bounds of its nodes' children.
+        splits: for each level above the labels, where the children of its nodes begin, and where the last ones end.
         labels: the label at each position of the last level; ascending within a parent.
-        node_order: for each level above the labels, the number of each node in the chain from which the tree was read;
-            by default the node's own number.
+        node_order: for each level above the labels, the number each node had in the chain it was read from; left out
+            for trees of our own, where it is the node's own number.
     """
 
     splits: tuple[np.ndarray, ...]
@@ -55,7 +55,7 @@ class LabelTree:
             )
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both trees group the same labels in the same way; original node numbers do not count."""
+        """Whether both trees group the same labels in the same way, whatever their nodes were called before."""
         if not isinstance(other, LabelTree):
             return NotImplemented
         return (
@@ -71,12 +71,12 @@ class LabelTree:
 
     @property
     def depth(self) -> int:
-        """The number of levels of splits, which is the length of the chain of matrices."""
+        """How many levels of splits there are: the length of the chain of matrices."""
         return len(self.splits)
 
     @property
     def nr_labels(self) -> int:
-        """The number of labels."""
+        """How many labels there are."""
         return int(self.labels.size)
 
     @property
@@ -98,25 +98,26 @@ class LabelTree:
         return self.labels
 
     def order_of(self, level: int) -> np.ndarray:
-        """Return the original numbers of the nodes of a level in the order of the tree; at the last level, the labels.
+        """The original numbers of the nodes of a level in the order of the tree; at the last level, the labels.
 
         Args:
             level: 0 for the root, ``depth`` for the labels.
 
         Returns:
-            For each position of the level its original number: the column of a weight matrix of PECOS, or the label.
+            For each position of the level the number it has outside: the column of a foreign weight matrix, or the
+            label.
         """
         self._check_level(level, self.depth)
         return self.labels if level == self.depth else self.node_order[level]
 
     def children(self, level: int, node: int) -> range:
-        """Return the positions at ``level + 1`` of the children of a node."""
+        """The positions at ``level + 1`` of the children of a node."""
         self._check_level(level, self.depth - 1)
         self._check_node(level, node)
         return range(int(self.splits[level][node]), int(self.splits[level][node + 1]))
 
     def parent(self, level: int, node: int) -> int:
-        """Return the position at ``level - 1`` of the parent of a node."""
+        """The position at ``level - 1`` of the parent of a node."""
         if level == 0:
             raise InputError("the root has no parent", expected="a level of 1 or more", received="level 0")
         self._check_level(level, self.depth)
@@ -124,7 +125,7 @@ class LabelTree:
         return int(np.searchsorted(self.splits[level - 1], node, side="right") - 1)
 
     def path(self, label: int) -> tuple[int, ...]:
-        """Return the nodes above a label, from the root (always 0) to its leaf cluster."""
+        """The nodes above a label, from the root (always 0) to its leaf cluster."""
         if not 0 <= label < self.nr_labels:
             raise InputError(
                 f"the tree has no label {label}", expected=f"0 to {self.nr_labels - 1}", received=str(label)
@@ -136,7 +137,7 @@ class LabelTree:
         return tuple(reversed(nodes))
 
     def labels_under(self, level: int, node: int) -> np.ndarray:
-        """Return all labels below a node in the order of the tree; at the last level, the label itself."""
+        """All labels below a node, in the order of the tree; at the last level, the label itself."""
         self._check_level(level, self.depth)
         self._check_node(level, node)
         first, last = node, node + 1
@@ -145,7 +146,7 @@ class LabelTree:
         return self.labels[first:last]
 
     def under_one_root(self, level: int) -> Self:
-        """Return the tree without the levels between the root and ``level``, whose nodes become the root's children.
+        """The tree without the levels between the root and ``level``, whose nodes are then the root's children.
 
         Example:
             >>> LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3]).under_one_root(2)
@@ -153,14 +154,14 @@ class LabelTree:
         """
         self._check_level(level, self.depth)
         first = np.array([0, self.level_sizes[level]])
-        if level == self.depth:  # the labels of a cluster are in ascending order
+        if level == self.depth:  # in one cluster labels stand in ascending order
             return type(self)(splits=(first,), labels=np.arange(self.nr_labels))
         return type(self)(splits=(first, *self.splits[level:]), labels=self.labels)
 
     def to_chain(self) -> list[csc_matrix]:
-        """Return the tree as matrices, child × parent, float32 CSC; the rows of the last one are label numbers.
+        """The tree as matrices, child × parent, float32 CSC; the rows of the last one are label ids.
 
-        The nodes have the tree's own numbers, not their original ones.
+        The nodes carry the tree's own numbers, whatever they were called where it was read from.
         """
         chain = []
         for level, splits in enumerate(self.splits):
@@ -172,14 +173,14 @@ class LabelTree:
 
     @classmethod
     def from_chain(cls, chain: Sequence[spmatrix | sparray]) -> Self:
-        """Read a chain of cluster matrices, whatever the order of its nodes.
+        """Reads a chain of cluster matrices, whatever the order of its nodes.
 
         Args:
             chain: matrices from the root down; entry (i, j) of matrix t says that node i of level t + 1 is a child of
                 node j of level t. The rows of the last one are the labels.
 
         Returns:
-            The tree; ``node_order`` holds the original number of each node.
+            The tree; ``node_order`` tells which column each node was.
 
         Raises:
             InputError: a node has several parents or none, or the matrices do not fit together.
@@ -201,7 +202,7 @@ class LabelTree:
 
 
 def _frozen(values: np.ndarray | Sequence[int], name: str) -> np.ndarray:
-    """Return the numbers as a read-only int64 array; a view if they are int64."""
+    """The numbers as an int64 array that nobody can change; a view where they already are one."""
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InputError(
@@ -216,7 +217,7 @@ def _frozen(values: np.ndarray | Sequence[int], name: str) -> np.ndarray:
 
 def _check_splits(splits: tuple[np.ndarray, ...], nr_labels: int) -> None:
     if not splits or nr_labels == 0:
-        raise InputError("the tree is empty", expected="at least one level and one label", received="none")
+        raise InputError("the tree is empty", expected="one level and one label at least", received="none")
     below = [level.size - 1 for level in splits[1:]] + [nr_labels]
     if splits[0].size != 2:
         raise InputError(
@@ -248,6 +249,6 @@ def _check_labels(leaves: np.ndarray, labels: np.ndarray) -> None:
         cluster = int(np.searchsorted(leaves, inner[0], side="right") - 1)
         raise InputError(
             f"the labels of leaf cluster {cluster} are not in ascending order",
-            expected="ascending labels within a cluster, so that each tree has only one form",
+            expected="ascending labels within a cluster, so that a tree has one form only",
             received=f"{labels[inner[0] - 1]} before {labels[inner[0]]}",
         )

@@ -16,14 +16,14 @@ right = exchanges.COLLECTIVES["all-reduce"]
 
 
 def hanging(world, count):
-    """Keeps the others waiting."""
+    """Keep the others waiting."""
     if how == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(600)
 
 
 def wrong(world, count):
-    """Takes part, and finds something else than it should."""
+    """Take part, and finds something else than it should."""
     trial = right(world, count)
     return trial._replace(call=lambda: trial.call() + 1)
 

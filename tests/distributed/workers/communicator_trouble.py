@@ -9,7 +9,7 @@ from xmc_tf.ranks.choosing import choose_communicator
 
 
 def main(argv=None):
-    """Waits for everybody, but for rank 1."""
+    """Wait for everybody, but for rank 1."""
     world = choose_communicator()
     world.barrier()
     if world.rank == 1:

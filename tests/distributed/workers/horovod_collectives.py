@@ -23,7 +23,7 @@ assert hvd.gloo_enabled() == (ENGINE == "gloo")
 
 
 def rows_for(source: int, target: int) -> np.ndarray:
-    """The rows that ``source`` sends to ``target``: 1 + 2 source + target, each saying where it is from."""
+    """Return the rows that ``source`` sends to ``target``: 1 + 2 source + target, each saying where it is from."""
     count = 1 + 2 * source + target
     return np.float32([[source, target, i] for i in range(count)])
 

@@ -73,7 +73,7 @@ def made(stage):
 
 
 def kill_when_told(ear):
-    """The killer's whole life."""
+    """Return the killer's whole life."""
     if not os.read(ear, 1):
         return
     time.sleep(plan["after"])

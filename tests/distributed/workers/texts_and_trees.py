@@ -24,7 +24,7 @@ done = {"pieces": 0, "splits": 0}
 
 
 def counted(module, name, what):
-    """Counts the calls of a function."""
+    """Count the calls of a function."""
     work = getattr(module, name)
 
     def counting(*args, **more):

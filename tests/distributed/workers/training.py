@@ -43,7 +43,7 @@ def make_model():
 
 
 def batch(step):
-    """This rank's share of the step's batch, which is the same for any number of ranks."""
+    """Return this rank's share of the step's batch, which is the same for any number of ranks."""
     draw = np.random.default_rng(step)
     ids, targets = draw.integers(0, ROWS, (BATCH, 4)), draw.standard_normal((BATCH, 1)).astype(np.float32)
     mine = slice(rank * BATCH // size, (rank + 1) * BATCH // size)

@@ -7,7 +7,7 @@ from xmc_tf.ranks.choosing import choose_communicator
 
 
 def main(argv):
-    """Waits until somebody ends this."""
+    """Wait until somebody ends this."""
     world = choose_communicator()
     print(f"rank {world.rank} is here", flush=True)
     if world.rank == 1:

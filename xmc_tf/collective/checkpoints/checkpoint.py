@@ -41,7 +41,7 @@ def save_tables(
     extra: Mapping[str, Given] | None = None,
     step: int = 0,
 ) -> None:
-    """Writes the tables with their slots, and what is the same on all ranks; to be called by all of them.
+    """Write the tables with their slots, and what is the same on all ranks; to be called by all of them.
 
     Every rank writes its own rows, block by block, so the folder must be one that all hosts see. A checkpoint that
     was in it is replaced when the new one is complete.
@@ -84,7 +84,7 @@ def save_tables(
 def load_tables(
     folder: str | Path, tables: Sequence[ShardedTable], communicator: Communicator, *, slots: bool = True
 ) -> dict[str, np.ndarray]:
-    """Fills the tables and their slots from a checkpoint of any number of ranks; to be called by all of them.
+    """Fill the tables and their slots from a checkpoint of any number of ranks; to be called by all of them.
 
     Each rank reads the rows that are now its own. Slots that the tables do not have yet are made.
 
@@ -125,7 +125,7 @@ def load_tables(
 
 
 def _make_room(folder: Path, communicator: Communicator) -> str:
-    """The new folder for data, made by rank 0."""
+    """Return the new folder for data, made by rank 0."""
     if communicator.rank != 0:
         return ""
     folder.mkdir(parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ def _check_tables(tables: Sequence[ShardedTable], data: Path) -> None:
 
 
 def _write(data: Path, tables: Sequence[ShardedTable], rank: int) -> Written:
-    """Writes this rank's rows and slots."""
+    """Write this rank's rows and slots."""
     written: Written = {}
     for number, table in enumerate(tables):
         low, high = (int(bound) for bound in table.partition.bounds[table.rank : table.rank + 2])
@@ -207,7 +207,7 @@ def _finish(
 
 
 def _counts(folder: Path, data: Path) -> bool:
-    """Whether the manifest names these data."""
+    """Return whether the manifest names these data."""
     try:
         return read_manifest(folder).data == data.name
     except InputError:  # there is none yet
@@ -217,7 +217,7 @@ def _counts(folder: Path, data: Path) -> bool:
 def _parts_of(
     folder: Path, manifest: Manifest, table: ShardedTable, slots: bool
 ) -> list[tuple[ShardedTable, list[ShardFile], tf.Variable]]:
-    """A table's rows and slots with the files that hold them, after a look at whether they fit."""
+    """Return a table's rows and slots with the files that hold them, after a look at whether they fit."""
     saved = manifest.tables.get(table.name)
     if saved is None:
         raise InputError(
@@ -263,5 +263,5 @@ def _putter(variable: tf.Variable, offset: int) -> Callable[[int, np.ndarray], N
 
 
 def _file_name(name: str) -> str:
-    """A table's name without what a file's may not hold; the number in front keeps them apart."""
+    """Return a table's name without what a file's may not hold; the number in front keeps them apart."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:80]

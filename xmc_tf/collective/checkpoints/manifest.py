@@ -61,7 +61,7 @@ class Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Writes it in one piece: until then the folder's former checkpoint holds, from then on this one."""
+    """Write it in one piece: until then the folder's former checkpoint holds, from then on this one."""
     with atomic_file(folder / MANIFEST) as part, part.open("w") as file:
         json.dump({"version": VERSION, **dataclasses.asdict(manifest)}, file, indent=1)
         file.flush()
@@ -69,7 +69,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: str | Path) -> Manifest:
-    """Reads what the checkpoint in ``folder`` holds.
+    """Read what the checkpoint in ``folder`` holds.
 
     Example:
         >>> read_manifest("run/checkpoint").step

@@ -70,7 +70,7 @@ class Packed:
 
 
 def write_arrays(folder: Path, given: Mapping[str, Given], stem: str = "replicated") -> Packed:
-    """Writes arrays, down to the disk.
+    """Write arrays, down to the disk.
 
     Args:
         folder: where the files are made.
@@ -131,7 +131,7 @@ def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
 
 
 def _check_place(folder: Path, packed: Packed, name: str, saved: SavedArray) -> None:
-    """Refuses a table of contents that speaks of more bytes than the file has, before memory is taken for them."""
+    """Refuse a table of contents that speaks of more bytes than the file has, before memory is taken for them."""
     try:
         whole = min(saved.shape, default=0) >= 0 and saved.offset >= 0 and saved.block_bytes > 0
         whole = whole and saved.offset + saved.bytes <= packed.files[saved.file] and not np.dtype(saved.dtype).hasobject
@@ -147,7 +147,7 @@ def _check_place(folder: Path, packed: Packed, name: str, saved: SavedArray) -> 
 
 
 def _write_blocks(file: BufferedWriter, value: np.ndarray) -> Iterator[int]:
-    """Writes an array, and gives the checksums of its blocks."""
+    """Write an array, and gives the checksums of its blocks."""
     raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
     for low, high in blocks(0, len(raw), BLOCK_BYTES):
         file.write(raw[low:high])
@@ -155,7 +155,7 @@ def _write_blocks(file: BufferedWriter, value: np.ndarray) -> Iterator[int]:
 
 
 def _fill(file: FileIO, block: memoryview) -> int:
-    """Reads a block; gives how many bytes of it there were."""
+    """Read a block; gives how many bytes of it there were."""
     done = 0
     while done < len(block) and (count := file.readinto(block[done:])):
         done += count

@@ -60,7 +60,7 @@ class ShardFile:
 def write_shard(
     path: Path, read: Callable[[int, int], np.ndarray], start: int, stop: int, row_shape: tuple[int, ...], dtype: Any
 ) -> ShardFile:
-    """Writes the rows ``[start, stop)`` in blocks, down to the disk.
+    """Write the rows ``[start, stop)`` in blocks, down to the disk.
 
     Args:
         path: the file to make.
@@ -90,7 +90,7 @@ def write_shard(
 
 
 def read_rows(folder: Path, shard: ShardFile, start: int, stop: int, put: Callable[[int, np.ndarray], None]) -> None:
-    """Reads those of the rows ``[start, stop)`` that lie in a file, and no others but for their blocks' sake.
+    """Read those of the rows ``[start, stop)`` that lie in a file, and no others but for their blocks' sake.
 
     Args:
         folder: where the file is.
@@ -163,6 +163,6 @@ def rows_in_a_block(row_shape: tuple[int, ...], dtype: Any, block_bytes: int) ->
 
 
 def blocks(start: int, stop: int, rows: int, end: int | None = None) -> Iterator[tuple[int, int]]:
-    """Cuts ``[start, stop)`` into blocks; the last ends at ``stop``, or runs on to its own end but not over ``end``."""
+    """Cut ``[start, stop)`` into blocks; the last ends at ``stop``, or runs on to its own end but not over ``end``."""
     for low in range(start, stop, rows):
         yield low, min(low + rows, stop if end is None else end)

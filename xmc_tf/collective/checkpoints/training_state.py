@@ -17,7 +17,7 @@ from xmc_tf.ranks.communicator import Communicator
 
 
 def save_training(folder: str | Path, model: tf_keras.Model, communicator: Communicator) -> int:
-    """Writes a compiled model with its optimizer; to be called by all ranks, between two steps.
+    """Write a compiled model with its optimizer; to be called by all ranks, between two steps.
 
     Sharded tables and their slots are written by their owners, all else once. Batches that are being accumulated for
     a step are not kept.
@@ -43,7 +43,7 @@ def save_training(folder: str | Path, model: tf_keras.Model, communicator: Commu
 def load_training(
     folder: str | Path, model: tf_keras.Model, communicator: Communicator, *, optimizer: bool = True
 ) -> int:
-    """Reads it into a model made in the same way, on any number of ranks; to be called by all of them.
+    """Read it into a model made in the same way, on any number of ranks; to be called by all of them.
 
     Example:
         >>> if has_checkpoint("run/checkpoint", strategy.communicator):
@@ -80,12 +80,12 @@ def load_training(
 
 
 def has_checkpoint(folder: str | Path, communicator: Communicator) -> bool:
-    """Whether there is one to go on from; rank 0 looks, and all ranks get its answer."""
+    """Return whether there is one to go on from; rank 0 looks, and all ranks get its answer."""
     return bool(communicator.broadcast((Path(folder) / MANIFEST).is_file()))
 
 
 def tables_of(model: tf_keras.Model) -> list[ShardedTable]:
-    """The sharded tables of a model, each once."""
+    """Return the sharded tables of a model, each once."""
     tables = (table_of(variable) for variable in model.variables)
     return list({table.name: table for table in tables if table is not None}.values())
 
@@ -97,7 +97,7 @@ def _model_part(model: tf_keras.Model) -> dict[str, tf.Variable]:
 
 
 def _replicated(model: tf_keras.Model) -> dict[str, tf.Variable]:
-    """The same with what the optimizer keeps."""
+    """Return the same with what the optimizer keeps."""
     optimizer = model.optimizer
     scales = [part for part in vars(optimizer).values() if isinstance(part, LossScale)]
     kept = [*optimizer.variables, *(variable for scale in scales for variable in (scale.value, scale.good_steps))]

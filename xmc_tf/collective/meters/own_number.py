@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def own_number(dtype: tf.DType) -> tf.Variable:
-    """A zero on the CPU, for graphs to change; not replicated, not trained.
+    """Return a zero on the CPU, for graphs to change; not replicated, not trained.
 
     It is made in a thread of its own, in which nothing is traced: a function that makes variables while it is traced,
     even outside of its graph, is traced a second time.

@@ -47,7 +47,7 @@ class _Clocks:
         self._met: weakref.WeakKeyDictionary[tf.Graph, Counter[str]] = weakref.WeakKeyDictionary()
 
     def new(self, name: str) -> Clock | None:
-        """The one for the collective that is being traced."""
+        """Return the one for the collective that is being traced."""
         if self.possible is None:
             self.possible = _can_tell_the_time()
         if not (KEPT and self.possible):
@@ -65,7 +65,7 @@ _CLOCKS = _Clocks()
 
 
 def clock_for(name: str) -> Clock | None:
-    """The clock for a collective that is being traced; None where the time is not taken.
+    """Return the clock for a collective that is being traced; None where the time is not taken.
 
     Args:
         name: of the collective.
@@ -75,7 +75,7 @@ def clock_for(name: str) -> Clock | None:
 
 @contextmanager
 def timed() -> Iterator[None]:
-    """The block is a collective outside of graphs."""
+    """Count the time of the block, a collective outside of graphs."""
     global _spent_outside_of_graphs
     begun = time.monotonic()
     try:
@@ -86,7 +86,7 @@ def timed() -> Iterator[None]:
 
 
 def add_up() -> None:
-    """Adds to the total what was spent since the last time; stands in a step's graph behind its collectives."""
+    """Add to the total what was spent since the last time; stands in a step's graph behind its collectives."""
     if _CLOCKS.total is None or _CLOCKS.until is None or not KEPT:
         return
     clocks = list(_CLOCKS.of.values())
@@ -146,7 +146,7 @@ def _can_tell_the_time() -> bool:
 
 
 def _outermost(graph: tf.Graph) -> tf.Graph:
-    """The graph that a function's graph is traced for, such as a step's for that of a condition in it."""
+    """Return the graph that a function's graph is traced for, such as a step's for that of a condition in it."""
     while getattr(graph, "outer_graph", None) is not None and graph.outer_graph.building_function:
         graph = graph.outer_graph
     return graph

@@ -14,7 +14,7 @@ _COUNTERS: dict[str, tf.Variable] = {}
 
 
 def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -> tf.Operation:
-    """Adds the bytes of the rows that leave this rank; what it keeps for itself is no traffic.
+    """Add the bytes of the rows that leave this rank; what it keeps for itself is no traffic.
 
     Returns:
         What the sending must wait for: in the graph of a gradient nothing else would make the counting happen.
@@ -25,7 +25,7 @@ def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -
 
 
 def count_bytes(kind: str, count: int) -> tf.Operation:
-    """Adds a number of bytes that is known beforehand; returns what the sending must wait for."""
+    """Add a number of bytes that is known beforehand; returns what the sending must wait for."""
     with tf.device("/cpu:0"):
         return _counter(kind).assign_add(count, read_value=False)
 
@@ -65,15 +65,15 @@ class TrafficSummaries(tf_keras.callbacks.Callback):
         self._spent_before = 0.0
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Remembers where the counters stand."""
+        """Remember where the counters stand."""
         self._steps, self._before, self._spent_before = 0, bytes_sent(), seconds_in_collectives()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Counts the steps."""
+        """Count the steps."""
         self._steps = batch + 1
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Writes what the epoch has added."""
+        """Write what the epoch has added."""
         with self._writer.as_default():
             for kind, sent in bytes_sent().items():
                 new = sent - self._before.get(kind, 0)

@@ -27,7 +27,7 @@ class Accumulator(tf.Module):
             self.count = tf.Variable(0, dtype=tf.int64, trainable=False, name="count")
 
     def add(self, replicated: Sequence[tf.Tensor], row_gradients: Sequence[RowGradient]) -> None:
-        """Adds one batch's gradients, always of the same variables in the same order."""
+        """Add one batch's gradients, always of the same variables in the same order."""
         if self._replicated is None:
             self._build(replicated, row_gradients)
         assert self._replicated is not None
@@ -47,7 +47,7 @@ class Accumulator(tf.Module):
         self.count.assign_add(1)
 
     def full(self) -> tf.Tensor:
-        """Whether it is time for the step."""
+        """Return whether it is time for the step."""
         return self.count >= self.every
 
     def take(self) -> tuple[list[tf.Tensor], list[RowGradient]]:

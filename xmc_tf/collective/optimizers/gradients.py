@@ -25,7 +25,7 @@ class RowGradient(NamedTuple):
 
 
 def merge_rows(gradient: Gradient | RowGradient) -> RowGradient:
-    """Adds up what belongs to one row: several ranks, and several lookups of a step, may have touched it."""
+    """Add up what belongs to one row: several ranks, and several lookups of a step, may have touched it."""
     if isinstance(gradient, tf.IndexedSlices):
         gradient = RowGradient(gradient.indices, gradient.values)
     if isinstance(gradient, RowGradient):
@@ -35,7 +35,7 @@ def merge_rows(gradient: Gradient | RowGradient) -> RowGradient:
 
 
 def dense(gradient: Gradient, variable: tf.Variable) -> tf.Tensor:
-    """A replicated variable's gradient as a tensor of its shape: ranks touch different rows, and sums must meet."""
+    """Return a replicated variable's gradient as a dense tensor: sparse ones have different rows on each rank."""
     if isinstance(gradient, tf.IndexedSlices):
         gradient = tf.math.unsorted_segment_sum(gradient.values, gradient.indices, variable.shape[0])
     # Behind reshapes by sizes that only the batch tells, a gradient has forgotten its shape; counting its bytes needs
@@ -60,7 +60,7 @@ def sum_replicated(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]
 def norm_and_finiteness(
     replicated: Sequence[tf.Tensor], row_gradients: Sequence[RowGradient], size: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The norm over all that is trained, every shard once, and whether all of it is finite; the same on all ranks."""
+    """Return the norm of all gradients, shards included, and whether they are finite; the same on all ranks."""
     shards = [one.values for one in row_gradients]
     local = tf.stack([_squares(shards), tf.cast(tf.logical_not(_all_finite(shards)), tf.float32)])
     if size > 1 and shards:
@@ -90,7 +90,7 @@ def scaled(
 def split(
     gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable], tables: Sequence[ShardedTable | None]
 ) -> tuple[list[tf.Variable], list[tf.Tensor], list[ShardedTable], list[RowGradient]]:
-    """Takes replicated variables and sharded tables apart, and leaves out what has no gradient (a pooler, say)."""
+    """Take replicated variables and sharded tables apart, and leaves out what has no gradient (a pooler, say)."""
     given = [
         (gradient, variable, table)
         for gradient, variable, table in zip(gradients, variables, tables, strict=True)

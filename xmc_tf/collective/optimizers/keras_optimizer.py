@@ -113,16 +113,16 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         return 1 if self._accumulator is None else self._accumulator.every
 
     def get_config(self) -> dict:
-        """The inner optimizer's: a model that is saved knows nothing of ranks."""
+        """Return the inner optimizer's: a model that is saved knows nothing of ranks."""
         return {**self.inner.get_config(), "global_clipnorm": self.norm_limit}
 
     @tf.autograph.experimental.do_not_convert
     def get_scaled_loss(self, loss: tf.Tensor) -> tf.Tensor:
-        """The loss to differentiate; without loss scaling, itself."""
+        """Return the loss to differentiate; without loss scaling, itself."""
         return loss if self.loss_scale is None else self.loss_scale.scaled(loss)
 
     def get_unscaled_gradients(self, grads: Sequence[Gradient | None]) -> Sequence[Gradient | None]:
-        """The same gradients, for loops written for Keras' loss scaling: ``apply_gradients`` does the unscaling."""
+        """Return the gradients unchanged: ``apply_gradients`` unscales them. For loops written for Keras."""
         return grads
 
     @tf.autograph.experimental.do_not_convert
@@ -181,7 +181,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         tables: Sequence[ShardedTable],
         rows: Sequence[RowGradient],
     ) -> None:
-        """Adds to what is held, and makes the step when that is due."""
+        """Add to what is held, and makes the step when that is due."""
         accumulator = self._accumulator
         assert accumulator is not None
         accumulator.add(dense, rows)
@@ -230,7 +230,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         tables: Sequence[ShardedTable],
         rows: Sequence[RowGradient],
     ) -> None:
-        """Updates this rank's variables; nothing travels any more."""
+        """Update this rank's variables; nothing travels any more."""
         if replicated:  # counts the step and sets the rate that a schedule gives for it
             self.inner.apply_gradients(zip(dense, replicated, strict=True))
         else:

@@ -26,11 +26,11 @@ class LossScale(tf.Module):
             self.good_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="good_steps")
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """The loss to differentiate."""
+        """Return the loss to differentiate."""
         return loss * tf.cast(self.value, loss.dtype)
 
     def update(self, finite: tf.Tensor) -> None:
-        """Takes notice of a step: ``finite`` is the same on all ranks."""
+        """Take notice of a step: ``finite`` is the same on all ranks."""
         if self._growth_steps is None:
             return
         good = tf.where(finite, self.good_steps + 1, tf.zeros([], tf.int64))

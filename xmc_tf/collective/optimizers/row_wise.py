@@ -24,7 +24,7 @@ class TableOptimizer(Protocol):
     def apply(
         self, table: ShardedTable, unique_rows: tf.Tensor, row_gradients: tf.Tensor, step: tf.Tensor | int
     ) -> None:
-        """Updates rows.
+        """Update rows.
 
         Args:
             table: whose rows.
@@ -61,7 +61,7 @@ class RowSGD:
     def apply(
         self, table: ShardedTable, unique_rows: tf.Tensor, row_gradients: tf.Tensor, step: tf.Tensor | int
     ) -> None:
-        """Updates rows; see ``TableOptimizer``."""
+        """Update rows; see ``TableOptimizer``."""
         rate = _rate(self.learning_rate)
         _decay(table, unique_rows, rate, self.weight_decay)
         if not self.momentum:
@@ -95,13 +95,13 @@ class RowAdagrad:
         self.weight_decay = weight_decay
 
     def make_slots(self, table: ShardedTable) -> None:
-        """The sums of squares."""
+        """Return the sums of squares."""
         table.slot("accumulator", self.initial)
 
     def apply(
         self, table: ShardedTable, unique_rows: tf.Tensor, row_gradients: tf.Tensor, step: tf.Tensor | int
     ) -> None:
-        """Updates rows; see ``TableOptimizer``."""
+        """Update rows; see ``TableOptimizer``."""
         rate, slot = _rate(self.learning_rate), table.slot("accumulator", self.initial)
         _decay(table, unique_rows, rate, self.weight_decay)
         squares = tf.gather(slot, unique_rows) + tf.square(row_gradients)
@@ -140,7 +140,7 @@ class RowAdam:
     def apply(
         self, table: ShardedTable, unique_rows: tf.Tensor, row_gradients: tf.Tensor, step: tf.Tensor | int
     ) -> None:
-        """Updates rows; see ``TableOptimizer``."""
+        """Update rows; see ``TableOptimizer``."""
         rate, steps = _rate(self.learning_rate), tf.cast(step, tf.float32)
         _decay(table, unique_rows, rate, self.weight_decay)
         m, v = table.slot("m"), table.slot("v")
@@ -153,7 +153,7 @@ class RowAdam:
 
 
 def like_keras(optimizer: tf_keras.optimizers.Optimizer) -> RowSGD | RowAdagrad | RowAdam:
-    """The row-wise form of one of Keras' optimizers, which follows its learning rate (schedules, callbacks)."""
+    """Return the row-wise form of one of Keras' optimizers, which follows its learning rate (schedules, callbacks)."""
 
     def rate() -> tf.Tensor:
         return tf.convert_to_tensor(optimizer.learning_rate)
@@ -176,12 +176,12 @@ def like_keras(optimizer: tf_keras.optimizers.Optimizer) -> RowSGD | RowAdagrad 
 
 
 def _rate(rate: Rate) -> tf.Tensor:
-    """The learning rate of this step."""
+    """Return the learning rate of this step."""
     return tf.cast(rate() if callable(rate) else rate, tf.float32)
 
 
 def _decay(table: ShardedTable, rows: tf.Tensor, rate: tf.Tensor, share: float) -> None:
-    """Takes ``share * rate`` off the rows, before the step proper, as Keras does."""
+    """Take ``share * rate`` off the rows, before the step proper, as Keras does."""
     if share:
         shrink = tf.gather(table.variable, rows) * (share * rate)
         table.variable.scatter_sub(tf.IndexedSlices(shrink, rows))

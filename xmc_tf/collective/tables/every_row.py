@@ -46,7 +46,7 @@ class EveryRow:
         loss: RowLoss,
         weights: tf.RaggedTensor | None = None,
     ) -> tf.Tensor:
-        """The sum of each instance's losses over all rows of the table, ``[B]``.
+        """Return the sum of each instance's losses over all rows of the table, ``[B]``.
 
         Args:
             vectors: ``[B, dim]``, float32.
@@ -83,7 +83,7 @@ class _Everybodys(NamedTuple):
 def _everybodys(
     table: ShardedTable, vectors: tf.Tensor, positives: tf.RaggedTensor, weights: tf.Tensor, wire: WireFormat
 ) -> _Everybodys:
-    """Brings all instances to all ranks, and positives to the owners of their rows."""
+    """Bring all instances to all ranks, and positives to the owners of their rows."""
     ids, instances = tf.cast(positives.flat_values, tf.int64), tf.cast(positives.value_rowids(), tf.int32)
     count = tf.shape(vectors)[0]
     if table.size == 1:

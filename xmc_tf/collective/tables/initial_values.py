@@ -52,7 +52,7 @@ def first_values(
 
 
 def _rows_of(matrix: np.ndarray, name: str, rows: int, dim: int) -> Callable[[int, int], tf.Tensor]:
-    """Takes the values out of a matrix that the user has."""
+    """Take the values out of a matrix that the user has."""
     if matrix.shape != (rows, dim):
         raise InputError(
             f"first values of table {name!r} have another shape",
@@ -69,7 +69,7 @@ def _table_seed(name: str, seed: int, initializer: tf_keras.initializers.Initial
 
 
 def _in_blocks(draw: Draw, table_seed: int, rows: int) -> Callable[[int, int], tf.Tensor]:
-    """Draws whole blocks and cuts out what is asked for."""
+    """Draw whole blocks and cuts out what is asked for."""
 
     def values(start: int, stop: int) -> tf.Tensor:
         first, last = start // BLOCK_ROWS, -(-stop // BLOCK_ROWS)
@@ -82,7 +82,7 @@ def _in_blocks(draw: Draw, table_seed: int, rows: int) -> Callable[[int, int], t
 
 
 def _draw(initializer: tf_keras.initializers.Initializer, name: str, rows: int, dim: int) -> Draw:
-    """The stateless twin of one of Keras' initializers."""
+    """Return the stateless twin of one of Keras' initializers."""
     config = initializer.get_config()
     if isinstance(initializer, tf_keras.initializers.RandomUniform):
         return _uniform(dim, config["minval"], config["maxval"])

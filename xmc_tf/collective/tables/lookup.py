@@ -68,7 +68,7 @@ def lookup(
 
 
 def flat_ids(ids: Ids) -> tf.Tensor:
-    """The ids one after another, as ``request_rows`` takes them."""
+    """Return the ids one after another, as ``request_rows`` takes them."""
     if isinstance(ids, tf.SparseTensor):
         return ids.values
     if isinstance(ids, tf.RaggedTensor):
@@ -78,7 +78,7 @@ def flat_ids(ids: Ids) -> tf.Tensor:
 
 @tf.autograph.experimental.do_not_convert
 def fetch(table: ShardedTable, request: Request, wire: WireFormat = "fp32") -> tf.Tensor:
-    """The rows that a request asks for, each once; ``tf.gather(rows, request.positions)`` has one for every id."""
+    """Return the unique rows of a request; ``tf.gather(rows, request.positions)`` has one row per id."""
     table = in_place_of(table)
     rows = tf.gather(table.variable, request.local)
     if table.size == 1:
@@ -87,7 +87,7 @@ def fetch(table: ShardedTable, request: Request, wire: WireFormat = "fp32") -> t
 
 
 def _bags(ids: tf.SparseTensor) -> tf.RaggedTensor:
-    """The ids of each row; where in the row they stand is of no concern."""
+    """Return the ids of each row; where in the row they stand is of no concern."""
     if ids.shape.rank != 2:
         raise InputError("sparse ids", expected="two dimensions", received=str(ids.shape))
     return tf.RaggedTensor.from_value_rowids(ids.values, ids.indices[:, 0], nrows=ids.dense_shape[0])

@@ -79,7 +79,7 @@ class PairScorer:
         loss: PairLoss,
         weights: tf.Tensor | tf.RaggedTensor | None = None,
     ) -> tf.Tensor:
-        """The sum of the losses of each instance's pairs, ``[B]``.
+        """Return the sum of the losses of each instance's pairs, ``[B]``.
 
         Args:
             vectors: ``[B, dim]``, float32.
@@ -105,7 +105,7 @@ class PairScorer:
     def _decided(
         self, table: ShardedTable, ids: tf.Tensor | tf.RaggedTensor, instances: tf.Tensor, flat: tf.Tensor
     ) -> str:
-        """The route; the first call decides for good."""
+        """Return the route; the first call decides for good."""
         if self.route != "auto":
             return self.route
         if table.size == 1:
@@ -131,7 +131,7 @@ class _Sent(NamedTuple):
 
 
 def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf.Tensor, wire: WireFormat) -> _Sent:
-    """Sends pairs and vectors to the owners of the rows."""
+    """Send pairs and vectors to the owners of the rows."""
     if table.size == 1:
         pairs, groups = tf.reshape(tf.size(ids), [1]), tf.shape(vectors)[:1]
         local = checked_ids(table, ids)

@@ -42,7 +42,7 @@ def choose_route(
     flat: tf.Tensor,
     wire: WireFormat,
 ) -> Choice:
-    """Decides by the bytes of this batch, or, while a graph is traced, by what its shape lets expect.
+    """Decide by the bytes of this batch, or, while a graph is traced, by what its shape lets expect.
 
     All ranks call it together and come to the same decision.
     """
@@ -81,7 +81,7 @@ def _counted(table: ShardedTable, instances: np.ndarray, ids: np.ndarray) -> tup
 
 
 def _expected(table: ShardedTable, ids: tf.Tensor | tf.RaggedTensor) -> tuple[float, float, float] | None:
-    """The same for ids drawn evenly, or None where the shape is not known."""
+    """Return the same for ids drawn evenly, or None where the shape is not known."""
     if isinstance(ids, tf.RaggedTensor) or not ids.shape.is_fully_defined():
         return None
     batch, each = ids.shape

@@ -12,12 +12,12 @@ import tensorflow as tf
 
 
 def get_rows(variable: tf.Variable, low: int, high: int) -> tf.Tensor:
-    """The rows ``[low, high)``."""
+    """Return the rows ``[low, high)``."""
     return tf.gather(variable, tf.range(low, high))
 
 
 def set_rows(variable: tf.Variable, low: int, rows: tf.Tensor | np.ndarray) -> None:
-    """Writes rows from ``low`` on, in place."""
+    """Write rows from ``low`` on, in place."""
     numbers = tf.range(low, low + int(rows.shape[0]))
     variable.scatter_update(tf.IndexedSlices(tf.convert_to_tensor(rows, variable.dtype), numbers))
 

@@ -54,7 +54,7 @@ def request_rows(table: ShardedTable, ids: tf.Tensor) -> Request:
 
 
 def by_owner(table: ShardedTable, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The order in which ids lie by their owners' ranks, stable, and how many each owner gets."""
+    """Return the order in which ids lie by their owners' ranks, stable, and how many each owner gets."""
     # An id that does not exist is sent somewhere all the same; the header says that it is wrong.
     inner = tf.constant(table.partition.bounds[1:-1], tf.int64)
     owners = tf.searchsorted(inner, tf.cast(ids, tf.int64), side="right")
@@ -65,7 +65,7 @@ def by_owner(table: ShardedTable, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 def exchange_ids(
     table: ShardedTable, ids: tf.Tensor, counts: tf.Tensor, check: tf.Tensor, name: str
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sends ids to their owners.
+    """Send ids to their owners.
 
     Args:
         table: of whose rows they are the numbers.
@@ -116,7 +116,7 @@ def _header(table: ShardedTable, ids: tf.Tensor) -> tf.Tensor:
 
 
 def _assert_none_missing(table: ShardedTable, headers: tf.Tensor) -> tf.Tensor:
-    """Stops everybody with a message that says who asked for what."""
+    """Stop everybody with a message that says who asked for what."""
 
     def stop() -> tf.Tensor:
         ranks = tf.where(headers[:, 0] > 0)[:, 0]

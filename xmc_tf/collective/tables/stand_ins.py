@@ -20,6 +20,6 @@ def standing_in(whole: dict[ShardedTable, ShardedTable]) -> Iterator[None]:
 
 
 def in_place_of(table: ShardedTable) -> ShardedTable:
-    """The table to look things up in: mostly the given one."""
+    """Return the table to look things up in: mostly the given one."""
     whole = _STANDING_IN.get()
     return table if whole is None else whole.get(table, table)

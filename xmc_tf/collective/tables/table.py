@@ -51,7 +51,7 @@ class ShardedTable:
         return int(self.partition.bounds[self.rank + 1]) - self.start
 
     def slot(self, name: str, value: float = 0.0) -> tf.Variable:
-        """The slot of that name, made when it is first asked for, filled with ``value``."""
+        """Return the slot of that name, made when it is first asked for, filled with ``value``."""
         if name not in self.slots:
             with tf.init_scope(), not_replicated():
                 self.slots[name] = tf.Variable(
@@ -116,7 +116,7 @@ def make_table(
 
 
 def table_of(variable: tf.Variable) -> ShardedTable | None:
-    """The table of which ``variable`` holds the local rows, if it does; that is how optimizers know."""
+    """Return the table of which ``variable`` holds the local rows, if it does; that is how optimizers know."""
     return getattr(variable, "sharded_table", None)
 
 
@@ -134,5 +134,5 @@ def not_replicated() -> Iterator[None]:
 
 
 def replicated_here() -> bool:
-    """Whether a variable made at this moment is to have the same value on all ranks."""
+    """Return whether a variable made at this moment is to have the same value on all ranks."""
     return not _NOT_REPLICATED.get()

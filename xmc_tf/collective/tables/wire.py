@@ -30,7 +30,7 @@ def exchange(
     wire: WireFormat = "fp32",
     kind: str = "rows",
 ) -> tf.Tensor:
-    """Sends ``send[r]`` of the rows to rank r and gives the ``receive[r]`` that came from it; differentiable.
+    """Send ``send[r]`` of the rows to rank r and gives the ``receive[r]`` that came from it; differentiable.
 
     The gradient travels the same way back in the same format.
 
@@ -66,7 +66,7 @@ def exchange(
 
 
 def _assert_countable(send: tf.Tensor, receive: tf.Tensor, width: int, name: str) -> tf.Tensor:
-    """Stops with a message, before Horovod would go on with counts that have run over."""
+    """Stop with a message, before Horovod would go on with counts that have run over."""
     most = tf.cast(tf.maximum(tf.reduce_sum(send), tf.reduce_sum(receive)), tf.int64)
 
     def stop() -> tf.Tensor:

@@ -16,7 +16,7 @@ _LOG = logging.getLogger(__name__)
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
-    """Yields a path beside ``path`` to write to; it takes the name ``path`` only when the block ends well."""
+    """Yield a path beside ``path`` to write to; it takes the name ``path`` only when the block ends well."""
     path = Path(path)
     if path.exists() and not path.is_file():  # a device or a pipe would be gone from the system
         raise InputError(
@@ -40,7 +40,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
 
 
 def remove_leftovers(path: str | Path) -> None:
-    """Removes what killed runs left beside ``path`` while they wrote it, and says so."""
+    """Remove what killed runs left beside ``path`` while they wrote it, and says so."""
     path = Path(path)
     if not path.parent.is_dir():
         return
@@ -58,7 +58,7 @@ def remove_leftovers(path: str | Path) -> None:
 
 
 def _lock(handle: int) -> bool:
-    """Locks an open file; False where another process has it, or this disk has no locks."""
+    """Lock an open file; False where another process has it, or this disk has no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -67,7 +67,7 @@ def _lock(handle: int) -> bool:
 
 
 def umask() -> int:
-    """The process's umask, which can only be read by setting it."""
+    """Return the process's umask, which can only be read by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -45,12 +45,12 @@ class EventFile:
         self._records.write(self._event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
 
     def write(self, scalars: Mapping[str, float], step: int) -> None:
-        """Adds a point to each of some curves; on disk on return."""
+        """Add a point to each of some curves; on disk on return."""
         values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
         event = self._event(wall_time=time.time(), step=step, summary=self._summary(value=values))
         self._records.write(event.SerializeToString())
         self._records.flush()
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._file.close()

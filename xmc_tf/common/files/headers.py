@@ -8,7 +8,7 @@ from xmc_tf.common.files.json_files import read_json
 
 
 def read_header(path: Path, format: str, version: int, *, of: str, fix: str) -> dict[str, Any]:
-    """Reads a header, and refuses what is none, or of another kind of folder or version.
+    """Read a header, and refuses what is none, or of another kind of folder or version.
 
     Args:
         path: the JSON file.

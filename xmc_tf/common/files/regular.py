@@ -79,7 +79,7 @@ def _kind_of_file(mode: int) -> str:
 
 
 def _neighbour(path: Path) -> str:
-    """A file of nearly that name in the same folder, which is what the user will have meant."""
+    """Return a file of nearly that name in the same folder, which is what the user will have meant."""
     if not path.parent.is_dir():
         return f"there is no folder {path.parent} either"
     close = difflib.get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], n=1)

@@ -92,7 +92,7 @@ def checksum_of(content: Mapping[str, Any]) -> str:
 
 
 def is_unchanged(content: Mapping[str, Any]) -> bool | None:
-    """Whether a header is as it was saved; None where it holds no checksum."""
+    """Return whether a header is as it was saved; None where it holds no checksum."""
     return None if "checksum" not in content else content["checksum"] == checksum_of(content)
 
 
@@ -287,7 +287,7 @@ def _checked_records(files: Any, header: Path) -> dict[str, tuple[int, str]]:
 
 
 def _record(record: Any) -> tuple[int, str] | None:
-    """A file's length and checksum, where that is what the record holds."""
+    """Return a file's length and checksum, where that is what the record holds."""
     if not isinstance(record, dict):
         return None
     size, crc = record.get("bytes"), record.get("crc32")

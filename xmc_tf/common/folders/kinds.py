@@ -33,7 +33,7 @@ class FolderKind:
     parts: Mapping[str, str | None]
 
     def own_files(self, folder: Path) -> set[str]:
-        """The relative paths of the files in ``folder`` that belong to it; none if it is not of this kind."""
+        """Return the relative paths of the files in ``folder`` that belong to it; none if it is not of this kind."""
         header = self._header(folder)
         if header is None:
             return set()
@@ -43,7 +43,7 @@ class FolderKind:
         return set(self.possible_files(folder))
 
     def possible_files(self, folder: Path) -> Iterator[str]:
-        """The relative paths of the files in ``folder`` that have a name of this kind's files."""
+        """Yield the relative paths of the files in ``folder`` that have a name of this kind's files."""
         with os.scandir(folder) as entries:
             found = [entry for entry in entries if self._inside(entry.name) != _NOT_OURS]
         for entry in found:
@@ -51,7 +51,7 @@ class FolderKind:
             yield from filter(self.may_have, names or [entry.name])
 
     def may_have(self, name: str) -> bool:
-        """Whether such a folder may have a file at this relative path."""
+        """Return whether such a folder may have a file at this relative path."""
         top, _, rest = name.partition("/")
         inside = self._inside(top)
         if inside is None or inside == _NOT_OURS:
@@ -59,11 +59,11 @@ class FolderKind:
         return bool(re.fullmatch(inside, rest)) and ".." not in rest.split("/")
 
     def is_at(self, folder: Path) -> bool:
-        """Whether ``folder`` is of this kind."""
+        """Return whether ``folder`` is of this kind."""
         return self._header(folder) is not None
 
     def check_place(self, folder: Path, fix: str = "use another folder") -> None:
-        """Refuses a folder in which files would be replaced that are not ours.
+        """Refuse a folder in which files would be replaced that are not ours.
 
         A folder is accepted if it does not exist, is empty, is of this kind, or holds only files with other names.
 
@@ -87,7 +87,7 @@ class FolderKind:
         )
 
     def _inside(self, top: str) -> str | None:
-        """The pattern of paths inside an entry at the top; None for a file, ``_NOT_OURS`` for other names."""
+        """Return the pattern of paths inside an entry at the top; None for a file, ``_NOT_OURS`` for other names."""
         return next((inside for name, inside in self.parts.items() if re.fullmatch(name, top)), _NOT_OURS)
 
     def _of_other_form(self, folder: Path) -> list[str]:
@@ -97,7 +97,7 @@ class FolderKind:
         return [name for name, is_folder, inside in found if inside != _NOT_OURS and is_folder == (inside is None)]
 
     def _header(self, folder: Path) -> Mapping[str, Any] | None:
-        """The header's content, where it is one of this kind."""
+        """Return the header's content, where it is one of this kind."""
         try:
             content: dict[str, Any] = read_json(folder / self.header)
         except (InputError, OSError):
@@ -106,7 +106,7 @@ class FolderKind:
 
 
 def files_of(folder: Path) -> Iterator[str]:
-    """The relative paths of all files in a folder, however deep; links are not followed but given."""
+    """Yield the relative paths of all files in a folder, however deep; links are not followed but given."""
     for place, folders, names in os.walk(folder):
         relative = os.path.relpath(place, folder)
         linked = [name for name in folders if os.path.islink(os.path.join(place, name))]

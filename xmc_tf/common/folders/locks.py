@@ -42,7 +42,7 @@ def place_beside(folder: Path) -> Path:
 
 @contextmanager
 def folder_lock(folder: str | Path) -> Iterator[None]:
-    """Holds the lock of a folder that need not exist yet; the same process may hold it more than once.
+    """Hold the lock of a folder that need not exist yet; the same process may hold it more than once.
 
     Example:
         >>> with folder_lock("model"):
@@ -67,7 +67,7 @@ def folder_lock(folder: str | Path) -> Iterator[None]:
 
 
 def _acquire(folder: Path) -> tuple[Path, int, list[Path]]:
-    """The lock's file, its open descriptor, and the folders that were made for it."""
+    """Return the lock's file, its open descriptor, and the folders that were made for it."""
     beside = place_beside(folder)
     made = [parent for parent in [beside, *beside.parents] if not parent.exists()]
     beside.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def _release(path: Path, descriptor: int, made: list[Path]) -> None:
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    """Whether the name still leads to the file that is open."""
+    """Return whether the name still leads to the file that is open."""
     try:
         return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:
@@ -132,7 +132,7 @@ def _own_record() -> dict[str, object]:
 
 
 def _read(descriptor: int) -> str:
-    """A lock's record in words; nothing where there is none that can be read."""
+    """Return a lock's record in words; nothing where there is none that can be read."""
     try:
         record = parse_json(os.pread(descriptor, _LONGEST_RECORD, 0), of="the lock")
         return (

@@ -35,7 +35,7 @@ _MOST_CARRIED = 1000
 
 @contextmanager
 def claimed_folder(path: str | Path, kind: FolderKind, fix: str = "use another folder") -> Iterator[Path]:
-    """Holds a folder's lock, after what a killed run left of it has been completed or removed.
+    """Hold a folder's lock, after what a killed run left of it has been completed or removed.
 
     For a command that will fill the folder at its end and wants to know at its beginning that it may.
 
@@ -56,7 +56,7 @@ def claimed_folder(path: str | Path, kind: FolderKind, fix: str = "use another f
 
 @contextmanager
 def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
-    """Yields a folder to fill; its files take their places in ``path`` only when the block ends well.
+    """Yield a folder to fill; its files take their places in ``path`` only when the block ends well.
 
     Of what is in ``path`` already, the files of an older folder of this kind are removed and all others stay.
 
@@ -83,7 +83,7 @@ def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
 
 
 def _recover(folder: Path, kind: FolderKind) -> None:
-    """Completes or removes what a killed run left of ``folder``, and says so; needs the folder's lock."""
+    """Complete or removes what a killed run left of ``folder``, and says so; needs the folder's lock."""
     if finish_placing(folder):
         _LOG.info("%s: completed what an interrupted run had begun to place", folder)
     for leftover in leftovers_beside(folder):
@@ -99,7 +99,7 @@ def _recover(folder: Path, kind: FolderKind) -> None:
 
 
 def finish_placing(folder: Path) -> bool:
-    """Moves in what a journal says is to be moved in.
+    """Move in what a journal says is to be moved in.
 
     Returns:
         Whether there was a journal.
@@ -194,14 +194,14 @@ def _carry_foreign(folder: Path, part: Path, own: set[str]) -> bool:
 
 
 def _drop_carried(part: Path, folder: Path) -> None:
-    """Removes the second names again."""
+    """Remove the second names again."""
     for name in list(files_of(part)):
         if _same_file(part / name, folder / name):
             (part / name).unlink()
 
 
 def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = False) -> None:
-    """Moves files that are not ours from a folder that goes into the one that stays, where they are missing.
+    """Move files that are not ours from a folder that goes into the one that stays, where they are missing.
 
     Nearly all of them have a name there already; others came between the second names and the exchange.
 
@@ -243,7 +243,7 @@ def _is_temporary_of_first_version(leftover: Path, folder: Path) -> bool:
 
 
 def _remove_files(folder: Path, names: Iterable[str]) -> None:
-    """Removes files and the folders that are empty without them."""
+    """Remove files and the folders that are empty without them."""
     folders: set[Path] = set()
     for name in names:
         (folder / name).unlink(missing_ok=True)

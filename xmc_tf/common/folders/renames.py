@@ -13,7 +13,7 @@ _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBUSY, errno
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Swaps two files or folders in one step; at every moment both names exist.
+    """Swap two files or folders in one step; at every moment both names exist.
 
     Returns:
         False where the file system cannot do it; nothing has changed then.
@@ -22,7 +22,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def rename_to_free_name(source: Path, target: Path) -> bool:
-    """Renames a file or folder unless something has the new name, which a plain rename would replace.
+    """Rename a file or folder unless something has the new name, which a plain rename would replace.
 
     Returns:
         False where the name is taken; nothing has changed then.

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import launcher, run_records, signals
@@ -32,29 +32,13 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
         return super()._get_help_string(action)
 
 
-def make_parser(module: str, description: str, **options: Any) -> argparse.ArgumentParser:
-    """Return a parser without flags for a command.
-
-    Example:
-        >>> out = make_parser("xmc_tf.encode", "Embed texts.", usage="%(prog)s -m MODEL -t TEXTS")
-
-    Args:
-        module: the command's; the help shows the call that the user typed.
-        description: the help's text.
-        **options: of ``ArgumentParser``.
-    """
-    return argparse.ArgumentParser(
-        prog=as_called(f"python -m {module}"), description=description, formatter_class=HelpFormatter, **options
-    )
-
-
 def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> None:
     """Run ``main(argv)`` and turn what it raises, and a signal that ends it, into a message and an exit status."""
     prepare_streams()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    launcher.end_with_it()
+    launcher.end_with_launcher()
     try:
         with signals.raised(_end_others):
             run_records.start()

@@ -69,7 +69,7 @@ def ancestors(up_to: Process | None = None) -> list[Process]:
 _watching = threading.Lock()  # taken once and kept
 
 
-def end_with_it() -> None:
+def end_with_launcher() -> None:
     """If a launcher has started this process, end it when the launcher has ended.
 
     It gets SIGTERM, which may be handled, and SIGKILL 20 s later.
@@ -86,7 +86,7 @@ def end_with_it() -> None:
 
 
 def _watch(handles: dict[int, str], own: int) -> None:
-    """The thread: waits for the end of one of the launchers."""
+    """Return the thread: waits for the end of one of the launchers."""
     waiting = select.poll()
     for handle in handles:
         waiting.register(handle, select.POLLIN)

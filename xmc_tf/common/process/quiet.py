@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def muted_stderr() -> Iterator[None]:
-    """Holds back what is written to standard error, by compiled code too; shows it after all if the block fails.
+    """Hold back what is written to standard error, by compiled code too; shows it after all if the block fails.
 
     TensorFlow logs the absence of graphics cards as errors while it is imported, before any setting is read.
     """

@@ -136,7 +136,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _watch(reader: int, end: Callable[[int], object]) -> None:
-    """The thread: waits for a signal, and then for the command's end."""
+    """Return the thread: waits for a signal, and then for the command's end."""
     while (got := os.read(reader, 1)) and got[0] not in ENDING:
         continue
     if not got:

@@ -10,4 +10,4 @@ def prepare() -> None:
         from xmc_tf.common.process import run_records
 
         run_records.record_launcher()
-        launcher.end_with_it()
+        launcher.end_with_launcher()

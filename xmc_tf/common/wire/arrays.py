@@ -14,7 +14,7 @@ _LARGEST_CHARACTER = 0x10FFFF
 
 
 def emit_dtype(dtype: np.dtype, emit: Emit) -> None:
-    """Emits the type of an array."""
+    """Emit the type of an array."""
     if dtype.name == "bfloat16":  # numpy's own name for it would be that of any two bytes
         emit_text("bfloat16", emit)
     elif not _DTYPE.fullmatch(dtype.str) or dtype.itemsize == 0:
@@ -40,7 +40,7 @@ def read_dtype(reader: Reader) -> np.dtype:
 
 
 def emit_array(array: np.ndarray, emit: Emit) -> None:
-    """Emits an array without a copy, if its memory has no gaps; the order of its axes in memory is kept."""
+    """Emit an array without a copy, if its memory has no gaps; the order of its axes in memory is kept."""
     backwards = array.flags.f_contiguous and not array.flags.c_contiguous
     plain = np.ascontiguousarray(array.T if backwards else array)
     emit_dtype(array.dtype, emit)
@@ -67,7 +67,7 @@ def read_array(reader: Reader) -> np.ndarray:
 
 
 def emit_scalar(value: np.generic, emit: Emit) -> None:
-    """Emits a scalar of numpy."""
+    """Emit a scalar of numpy."""
     if isinstance(value, np.str_):
         emit(b"U")
         emit_text(str(value), emit)
@@ -94,7 +94,7 @@ def read_scalar(reader: Reader) -> np.generic:
 
 
 def emit_sparse(matrix: Any, emit: Emit) -> None:
-    """Emits a CSR or CSC matrix."""
+    """Emit a CSR or CSC matrix."""
     for length in matrix.shape:
         emit(COUNT.pack(length))
     for array in (matrix.data, matrix.indices, matrix.indptr):

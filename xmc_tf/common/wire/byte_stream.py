@@ -14,13 +14,13 @@ class WireFormatError(ValueError):
 
 
 def emit_bytes(data: bytes, emit: Emit) -> None:
-    """Emits bytes with their number in front."""
+    """Emit bytes with their number in front."""
     emit(COUNT.pack(len(data)))
     emit(data)
 
 
 def emit_text(text: str, emit: Emit) -> None:
-    """Emits a text; names of files that are not UTF-8 have surrogates."""
+    """Emit a text; names of files that are not UTF-8 have surrogates."""
     emit_bytes(text.encode("utf-8", "surrogatepass"), emit)
 
 

@@ -125,7 +125,7 @@ def _pack(value: Any, emit: Emit, level: int) -> None:
 
 
 def _sparse_tag(value: Any) -> bytes | None:
-    """The tag of a sparse matrix; scipy is not imported for it."""
+    """Return the tag of a sparse matrix; scipy is not imported for it."""
     kind = type(value)
     if not kind.__module__.startswith("scipy.sparse."):
         return None

@@ -12,7 +12,7 @@ from xmc_tf.data.matrices import index_type
 from xmc_tf.data.npz.shared import Later, SharedNpz
 from xmc_tf.linear.distributed.blocks import Block, open_block
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.ranks.joint_files import part_of, write_together
+from xmc_tf.ranks.joint_files import unfinished_path, write_from_all_ranks
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 _FIELDS = {"indices": 0, "data": 1}  # the matrix's arrays, and which of a block's columns they are made of
@@ -87,7 +87,7 @@ def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[
     columns = run_on_all_ranks(communicator, lambda: _Columns([open_block(path) for path in paths], shape[1]))
     nr_entries = int(columns.indptr[-1])
     index = index_type(shape, nr_entries)
-    file = SharedNpz(part_of(target), {
+    file = SharedNpz(unfinished_path(target), {
         "indices": Later(np.dtype(index), nr_entries),
         "indptr": columns.indptr.astype(index),
         "format": np.array(b"csc"),
@@ -95,5 +95,5 @@ def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[
         "data": Later(np.dtype(np.float32), nr_entries),
     })  # fmt: skip
     ranges = {name: partial(columns.pieces, field) for name, field in _FIELDS.items()}
-    write_together(communicator, file, target, ranges)
+    write_from_all_ranks(communicator, file, target, ranges)
     return nr_entries

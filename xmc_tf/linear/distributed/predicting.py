@@ -9,7 +9,7 @@ from xmc_tf.data import Features, save_matrix
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.ranks.joint_files import remove_together
+from xmc_tf.ranks.joint_files import remove_from_all_ranks
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
 from xmc_tf.ranks.stacking import stack_rows
@@ -43,4 +43,4 @@ def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, 
 
     run_on_all_ranks(communicator, predict)
     stack_rows(communicator, pieces, target)
-    remove_together(communicator, pieces)
+    remove_from_all_ranks(communicator, pieces)

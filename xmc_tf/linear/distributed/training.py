@@ -25,7 +25,7 @@ from xmc_tf.linear.tasks import Instances, level_tasks
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.params import LinearLevelPredParams, RankerPredParams, per_level
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.ranks.joint_files import remove_together
+from xmc_tf.ranks.joint_files import remove_from_all_ranks
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 
@@ -131,7 +131,7 @@ def _join(
         paths = [work.blocks / block_name(sub, work.key) for sub in plan if sub.level == t]
         with account.busy(1.0):
             join_blocks(communicator, paths, (int(nr_rows), int(problem.clusters.shape[0])), work.weights(t))
-        remove_together(communicator, paths[communicator.rank :: communicator.size])
+        remove_from_all_ranks(communicator, paths[communicator.rank :: communicator.size])
 
 
 def threads_of_rank(communicator: Communicator, threads: int) -> int:

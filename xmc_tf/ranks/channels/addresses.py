@@ -1,4 +1,4 @@
-"""The addresses of this host that the other ranks use, so that listeners are not open to other networks."""
+"""The addresses at which other ranks reach this host, so that listeners are not open to other networks."""
 
 import fcntl
 import os
@@ -10,14 +10,14 @@ from xmc_tf.ranks.communicator import Communicator
 
 LOOPBACK = "127.0.0.1"
 _SIOCGIFADDR = 0x8915  # Linux: the address of an interface
-_ANYWHERE = "192.0.2.1"  # reserved for documentation: no host, but routed like one
+_ANYWHERE = "192.0.2.1"  # reserved for documentation: belongs to no host, but has a route
 
 
 def addresses_by_host(world: Communicator) -> dict[str, str]:
-    """Return the own address by which the ranks of each host reach this one; all ranks call it.
+    """Return the address of this host that the ranks of each host use to reach it; collective.
 
-    Ranks of this host use the loopback. For other hosts it is the address of the interface that Horovod has chosen,
-    else of the interface through which this host reaches that host.
+    Ranks on this host use the loopback. Other hosts use the address of the interface that Horovod has chosen, or else
+    of the interface through which this host reaches them.
 
     Args:
         world: the ranks.
@@ -27,7 +27,7 @@ def addresses_by_host(world: Communicator) -> dict[str, str]:
 
 
 def _own_names() -> tuple[str, ...]:
-    """Return the names by which other hosts may find this one, the best first."""
+    """Return the names by which other hosts may find this host, the best one first."""
     given = [os.environ.get("HOROVOD_HOSTNAME", ""), socket.getfqdn(), socket.gethostname()]
     return tuple(dict.fromkeys(name for name in given if name and name != "localhost"))
 
@@ -52,7 +52,7 @@ def _address_of_interface(name: str) -> str | None:
 
 
 def _address_on_route(name: str) -> str | None:
-    """Return the own address from which packets to a host would be sent; none is sent."""
+    """Return the address from which packets to a host would be sent; nothing is sent."""
     try:
         found = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)
     except OSError:

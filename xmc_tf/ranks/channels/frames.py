@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 
 _LENGTH = struct.Struct("<I")
-# A line of a rank's output has at most 64 KiB; JSON needs up to six bytes for one of its bytes.
+# A line of a rank's output has at most 64 KiB; JSON may escape each of its bytes as six.
 MOST_BYTES = 512 << 10
 
 
@@ -27,7 +27,7 @@ def frame(content: dict[str, Any]) -> bytes:
 
 
 class Unpacker:
-    """Finds messages in bytes that arrive in pieces of any size."""
+    """A splitter of received bytes into messages; the bytes may arrive in pieces of any size."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -36,7 +36,7 @@ class Unpacker:
         """Return the messages that these bytes complete.
 
         Raises:
-            FrameError: the bytes are not messages; the connection cannot be used any more.
+            FrameError: the bytes are not messages; the connection can no longer be used.
         """
         self._rest += data
         found, at = [], 0
@@ -53,16 +53,16 @@ class Unpacker:
 
 
 def receive(connection: socket.socket, patience_s: float) -> dict[str, Any]:
-    """Return the next message; nothing may follow it.
+    """Return the next message; more data after it is an error.
 
     Args:
-        connection: an authenticated one.
-        patience_s: seconds for the whole message.
+        connection: an authenticated connection.
+        patience_s: the time limit for the whole message.
 
     Raises:
-        FrameError: something else was received.
+        FrameError: the data are not a message.
         TimeoutError: the message was not complete in time.
-        ConnectionError: the connection ended.
+        ConnectionError: the other side closed the connection.
     """
     unpacker, end = Unpacker(), time.monotonic() + patience_s
     while True:

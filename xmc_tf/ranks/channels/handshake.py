@@ -20,7 +20,7 @@ import time
 
 MAGIC = b"xmc_tf 1"
 SECRET_BYTES = 32
-HANDSHAKE_S = 5.0  # for a whole handshake, however the bytes arrive
+HANDSHAKE_S = 5.0  # the time limit for a whole handshake
 _NONCE_BYTES = PROOF_BYTES = 32
 _NUMBERS = struct.Struct("<qq")
 GREETING_BYTES = len(MAGIC) + _NONCE_BYTES
@@ -51,14 +51,14 @@ def reply(secret: bytes, purpose: str, received: bytes, caller: int, called: int
     """Return the caller's answer to a greeting, and the proof that the listener must then send.
 
     Args:
-        secret: of the run.
-        purpose: what the connection is for; a proof for one purpose is worth nothing for another.
+        secret: the run's secret.
+        purpose: the purpose of the connection; a proof for one purpose is invalid for another.
         received: the listener's greeting.
         caller: the number of the calling rank or thread.
         called: the number of the rank or thread that is called.
 
     Raises:
-        StrangerError: the greeting is not ours.
+        StrangerError: the greeting is not one of xmc_tf.
     """
     if len(received) != GREETING_BYTES or not received.startswith(MAGIC):
         raise StrangerError("it does not speak the protocol of xmc_tf")
@@ -71,7 +71,7 @@ def check_reply(secret: bytes, purpose: str, nonce: bytes, received: bytes) -> t
     """Return who calls whom according to a caller's answer, and the listener's proof.
 
     Raises:
-        StrangerError: the caller does not know the secret, or repeats what it recorded elsewhere.
+        StrangerError: the caller does not know the secret, or replays a recorded handshake.
     """
     theirs, numbers = received[:_NONCE_BYTES], received[_NONCE_BYTES : _NONCE_BYTES + _NUMBERS.size]
     proof = _proof(secret, b"caller", purpose, nonce, theirs, numbers)
@@ -92,21 +92,21 @@ def call(
 ) -> socket.socket:
     """Return an authenticated connection, in blocking mode.
 
-    A listener under attack may drop a connection before its turn comes, so the call is repeated until the time is up.
+    A listener under attack may drop connections, so the call is repeated until the time limit.
 
     Args:
         address: host and port of the listener.
-        secret: of the run.
-        purpose: that of the listener.
+        secret: the run's secret.
+        purpose: the listener's purpose.
         caller: the number of this rank or thread.
         called: the number of the rank or thread that is called.
-        patience_s: seconds for all attempts together.
+        patience_s: the time limit for all attempts.
 
     Raises:
-        StrangerError: what listens there does not know the secret.
+        StrangerError: the listener does not know the secret.
         ConnectionRefusedError: nothing listens there.
         TimeoutError: no answer in time.
-        OSError: the network's own errors.
+        OSError: another network error.
     """
     end = time.monotonic() + patience_s
     while True:

@@ -1,6 +1,6 @@
-"""A listener that authenticates its callers in a thread of its own and survives whatever they send.
+"""A listener that authenticates its callers in its own thread and tolerates any input.
 
-No caller can hold it up: sockets do not block, a handshake has one deadline for all its bytes, and when too many
+No caller can block it: sockets do not block, a handshake has one deadline for all its bytes, and when too many
 handshakes are open the oldest one is dropped. A caller that knows the secret needs one round trip, so it gets through a
 flood of connections that stay silent.
 """
@@ -35,7 +35,7 @@ class _Handshake:
 
 
 class Listener:
-    """Accepts connections and hands over those whose caller knows the secret.
+    """A listener that hands over the connections whose caller knows the secret.
 
     Example:
         >>> listener = Listener(["127.0.0.1"], secret, "stalls", lambda connection, caller, called: ...)
@@ -43,10 +43,10 @@ class Listener:
 
     Args:
         addresses: the addresses of this host to listen on.
-        secret: of the run.
-        purpose: what the connections are for; callers must name the same.
+        secret: the run's secret.
+        purpose: the purpose of the connections; callers must use the same one.
         welcome: called with each authenticated connection (in blocking mode), the caller's number and the number that
-            it called. It runs in the listener's thread and must not wait. It closes connections that it refuses.
+            it called. It runs in the listener's thread and must not block. It must close connections that it refuses.
     """
 
     def __init__(self, addresses: Iterable[str], secret: bytes, purpose: str, welcome: Welcome) -> None:
@@ -64,7 +64,7 @@ class Listener:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops listening and drops unfinished handshakes; connections that were handed over stay open."""
+        """Stop listening and drop unfinished handshakes; connections that were handed over stay open."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -82,7 +82,7 @@ class Listener:
             self._selector.close()
 
     def _serve(self) -> None:
-        """Serves what is ready, and drops handshakes that are late."""
+        """Serve the sockets that are ready, and drop handshakes past their deadline."""
         first = next(iter(self._open.values()), None)
         wait_s = None if first is None else max(0.0, first.end - time.monotonic())
         for key, _ in self._selector.select(wait_s):
@@ -149,7 +149,7 @@ class Listener:
             one.connection.close()
 
     def _send(self, one: _Handshake, data: bytes) -> bool:
-        """Sends a short message; a new connection has room for it, so one that has not is dropped."""
+        """Send a short message, or drop the connection: the buffer of a new connection must have room for it."""
         try:
             if one.connection.send(data) == len(data):
                 return True

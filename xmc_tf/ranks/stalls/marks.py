@@ -1,7 +1,7 @@
-"""What this process waits in: each collective leaves a mark when it begins and another when it has ended.
+"""Marks of the beginning and end of each collective, which show what this process waits in.
 
-Outside of graphs the marks are made in Python. Inside of graphs they are counters in the graph (``graph_marks.py``),
-which are read from time to time; a wait is as long as both have stood still with one ahead of the other.
+Outside of graphs, Python records the marks. In graphs, each collective has a counter of its beginnings and one of its
+ends (``graph_marks.py``). The process waits in a collective while the first is ahead and neither changes.
 """
 
 import threading
@@ -14,12 +14,12 @@ from typing import ParamSpec, TypeVar
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-# By name, how many collectives have begun and how many have ended.
+# By name, the numbers of collectives that have begun and that have ended.
 Counts = dict[str, tuple[int, int]]
 
 
 class Marks:
-    """The marks of one process. ``kept`` says whether anybody will read those that are in graphs."""
+    """The marks of this process; ``kept`` is set if graphs should have them."""
 
     def __init__(self) -> None:
         self.kept = False
@@ -31,7 +31,7 @@ class Marks:
 
     @contextmanager
     def waiting_in(self, name: str) -> Iterator[None]:
-        """The block is a collective of that name."""
+        """Mark the block as a collective of that name."""
         with self._lock:
             number, self._next = self._next, self._next + 1
             self._calls[number] = name, time.monotonic()
@@ -42,7 +42,7 @@ class Marks:
                 del self._calls[number]
 
     def as_wait(self, name: str) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-        """Makes every call of a function a collective of that name."""
+        """Return a decorator that marks each call of a function as a collective of that name."""
 
         def around(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
             @wraps(function)
@@ -55,13 +55,13 @@ class Marks:
         return around
 
     def add_source(self, read: Callable[[], Counts]) -> None:
-        """Has ``read()`` asked for counts that are kept elsewhere."""
+        """Add a function that returns counts kept elsewhere."""
         self._sources.append(read)
 
     def waits(self) -> dict[str, float]:
-        """By name, for how many seconds this process has been in a collective, as far as was seen; the longest first.
+        """Return the seconds that this process has been in each collective, by name, the longest wait first.
 
-        A wait in a graph begins with the call that first sees it, so there have to be some.
+        A wait in a graph is measured from the first call that sees it, so call this regularly.
         """
         counts = {name: pair for read in self._sources for name, pair in read().items()}
         with self._lock:

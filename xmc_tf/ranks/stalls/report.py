@@ -1,10 +1,10 @@
-"""A stall in words: who waits in what, who does not, and what to do."""
+"""The report of a stall: what each rank waits in, and which ranks do not wait."""
 
 from collections.abc import Sequence
 
 from xmc_tf.ranks.stalls.state import State
 
-# The last part of a collective's name, where the rest is a table's.
+# By the last part of a collective's name, if the first part is a table's name.
 _OF_A_TABLE = {
     "ids": "the ids of a lookup in table {!r}",
     "rows": "the rows of a lookup in table {!r}",
@@ -27,16 +27,16 @@ _OWN = {
     "gradients": "the sum of the replicated variables' gradients",
     "norm": "the norm of all gradients",
     "broadcast": "the first rank's values of a replicated variable",
-    "communicator": "a call of the communicator",
+    "communicator": "a method of the communicator",
 }
 _MOST_RANKS, _MOST_WAITS = 16, 3
 
 
-def in_words(name: str) -> str:
-    """A collective's name with its meaning.
+def describe_collective(name: str) -> str:
+    """Return a collective's meaning and name.
 
     Example:
-        >>> in_words("items/rows")
+        >>> describe_collective("items/rows")
         "the rows of a lookup in table 'items' (items/rows)"
     """
     if name.startswith("xmc_tf/"):
@@ -49,11 +49,11 @@ def in_words(name: str) -> str:
 
 
 def describe(states: Sequence[State], seconds: float) -> list[str]:
-    """A headline and a line for each rank that matters: the one that has waited longest, then those elsewhere.
+    """Return the report's lines: a headline, the rank that has waited longest, the ranks elsewhere, and the others.
 
     Args:
-        states: of all ranks.
-        seconds: how long a wait was to be spoken of.
+        states: the states of all ranks.
+        seconds: the limit that the wait has exceeded.
     """
     first = max(states, key=lambda state: (round(state.longest), -state.rank))
     name = next(iter(first.waits), "")
@@ -63,7 +63,7 @@ def describe(states: Sequence[State], seconds: float) -> list[str]:
     if elsewhere:
         head += f"rank {_numbers(elsewhere)}, which {'are' if len(elsewhere) > 1 else 'is'} elsewhere"
     else:
-        head += "an answer, and all ranks are in the same call: look at the network between them"
+        head += "an answer, and all ranks are in the same call: check the network between them"
     shown = [first, *elsewhere, *others][:_MOST_RANKS]
     lines = [head, *(f"  {_line(state)}" for state in shown)]
     if len(states) > len(shown):
@@ -75,7 +75,7 @@ def _line(state: State) -> str:
     who = f"rank {state.rank} (pid {state.pid} on {state.host})"
     if state.silence:
         return f"{who} {state.silence}"
-    waits = [f"{in_words(name)} for {seconds:.0f} s" for name, seconds in state.waits.items()]
+    waits = [f"{describe_collective(name)} for {seconds:.0f} s" for name, seconds in state.waits.items()]
     if len(waits) > _MOST_WAITS:
         waits[_MOST_WAITS:] = [f"{len(waits) - _MOST_WAITS} more"]
     what = f"waits in {', '.join(waits)}" if waits else "is in no collective"

@@ -1,4 +1,4 @@
-"""Whether and for how long ranks may wait for each other, and the watch over it, of which a process has one."""
+"""The stall timeout, and the start of this process's stall watch."""
 
 import os
 from collections.abc import Mapping
@@ -7,14 +7,14 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.stalls.watch import StallWatch
 
-# Seconds; 0 keeps no watch. Who starts a run has the last word, so it overrules what the program says.
+# Seconds; 0 turns the watch off. The environment overrides the program: who starts a run decides.
 VARIABLE = "XMC_TF_STALL_TIMEOUT"
 
 _watch: StallWatch | None = None
 
 
 def timeout_of(environment: Mapping[str, str], given: float | None = None) -> float | None:
-    """The seconds after which a wait ends the run: the environment's, or else those given, or None for never.
+    """Return the seconds after which a wait ends the run, or None for never; the environment overrides ``given``.
 
     Example:
         >>> timeout_of({"XMC_TF_STALL_TIMEOUT": "600"}, 30)
@@ -35,14 +35,14 @@ def timeout_of(environment: Mapping[str, str], given: float | None = None) -> fl
 
 
 def watch_for_stalls(world: Communicator, stall_timeout: float | None = None) -> StallWatch | None:
-    """Has this rank's waits watched from now on; all ranks call it together.
+    """Watch this rank's waits from now on; collective.
 
-    Waits are spoken of after a minute, and end the run after ``stall_timeout``. A second call changes the timeout.
+    A wait is logged after a minute, and ends the run after ``stall_timeout``. A second call changes the timeout.
 
     Args:
         world: the ranks.
-        stall_timeout: seconds in one collective after which the run is ended; None never ends it. The environment's
-            ``XMC_TF_STALL_TIMEOUT`` overrules it, and with 0 there is no watch.
+        stall_timeout: seconds in one collective after which the run ends; default: never. The environment variable
+            ``XMC_TF_STALL_TIMEOUT`` overrides it; 0 there turns the watch off.
     """
     global _watch
     timeout = timeout_of(os.environ, stall_timeout)

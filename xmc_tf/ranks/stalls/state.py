@@ -1,4 +1,4 @@
-"""What a rank says of itself when another one that waits asks for it."""
+"""The state that a rank reports to the ranks that wait for it."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from xmc_tf.ranks.stalls.marks import MARKS
 
-# Code that says little about where in the program a process is: who called it says more.
+# Code whose callers say more about where the program is.
 _PACKAGE = Path(__file__).resolve().parents[2]
 _GENERATED = "__autograph_generated_file"
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
@@ -18,15 +18,15 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "
 
 @dataclass(frozen=True)
 class State:
-    """One rank at one moment.
+    """The state of a rank at a moment.
 
     Args:
-        rank: its number.
-        pid: its process.
-        host: where it runs.
-        waits: the collectives that it is in, by name, and for how many seconds, the longest first.
-        place: where in the program it is.
-        silence: why it has not said so itself; empty where it has.
+        rank: the rank.
+        pid: its process id.
+        host: its host.
+        waits: seconds in each collective that it is in, by name, the longest first.
+        place: its current line of the program.
+        silence: the reason why the rank did not report this itself; empty if it did.
     """
 
     rank: int
@@ -38,17 +38,17 @@ class State:
 
     @property
     def longest(self) -> float:
-        """Seconds of the longest wait."""
+        """The seconds of the longest wait."""
         return max(self.waits.values(), default=0.0)
 
 
-def own_state(rank: int, host: str) -> State:
-    """This process's."""
+def current_state(rank: int, host: str) -> State:
+    """Return the state of this process."""
     return State(rank, os.getpid(), host, MARKS.waits(), place())
 
 
 def place() -> str:
-    """Where the main thread is: the innermost line of the user's own program, or else of this package's."""
+    """Return the main thread's current line: the innermost line of the user's program, or else of this package."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     if frame is None:
         return ""
