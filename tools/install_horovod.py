@@ -65,7 +65,7 @@ raise SystemExit(f"built without {' and '.join(missing)}" if missing else 0)
 
 
 def main() -> None:
-    """Finds or builds the wheel, installs it, and checks that it can be imported with both engines."""
+    """Find or builds the wheel, installs it, and checks that it can be imported with both engines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheel-only", action="store_true", help="only see to it that the wheel is in the cache")
     args = parser.parse_args()
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def check_packages() -> None:
-    """Ends with a list of the packages that are missing here."""
+    """End with a list of the packages that are missing here."""
     missing = []
     for package in NEEDED:
         try:
@@ -93,7 +93,7 @@ def check_packages() -> None:
 
 
 def check_compiler() -> None:
-    """Ends with what to install before minutes are spent on compiling."""
+    """End with what to install before minutes are spent on compiling."""
     missing = [name for name in ("g++", "make") if shutil.which(name) is None]
     if missing:
         leave(
@@ -148,7 +148,7 @@ def cached_wheel(folder: Path) -> Path | None:
 
 
 def build_under_lock(folder: Path) -> Path:
-    """Builds the wheel, unless somebody else is building the same one: then waits and takes theirs."""
+    """Build the wheel, unless somebody else is building the same one: then waits and takes theirs."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with lock(folder.with_name(f"{folder.name}.lock")):
         return cached_wheel(folder) or build(folder)
@@ -156,7 +156,7 @@ def build_under_lock(folder: Path) -> Path:
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Holds ``path`` locked. It only spares double work: the rename in ``build`` keeps the cache whole."""
+    """Hold ``path`` locked. It only spares double work: the rename in ``build`` keeps the cache whole."""
     with path.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -169,7 +169,7 @@ def lock(path: Path) -> Iterator[None]:
 
 
 def build(folder: Path) -> Path:
-    """Compiles the wheel in a folder of its own, which takes the name ``folder`` when all is well."""
+    """Compile the wheel in a folder of its own, which takes the name ``folder`` when all is well."""
     check_compiler()
     jobs = len(os.sched_getaffinity(0))
     say(f"building Horovod {HOROVOD} once, with MPI and Gloo: about 5 minutes on 2 cores; {jobs} used")
@@ -226,7 +226,7 @@ def build_command(part: Path) -> list[str]:
 
 
 def compile_wheel(part: Path, log: Path, environment: dict[str, str]) -> None:
-    """Runs pip with its output in ``log``, and shows how far the compiler is."""
+    """Run pip with its output in ``log``, and shows how far the compiler is."""
     start = time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -279,7 +279,7 @@ def percentage(log: Path) -> int:
 
 
 def check_import(folder: Path) -> None:
-    """Ends with an error if the installed Horovod does not load or lacks an engine."""
+    """End with an error if the installed Horovod does not load or lacks an engine."""
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
     result = subprocess.run([sys.executable, "-c", CHECK], env=environment, capture_output=True, text=True)
     if result.returncode:
@@ -291,7 +291,7 @@ def check_import(folder: Path) -> None:
 
 
 def pip(*arguments: str) -> None:
-    """Runs this environment's pip."""
+    """Run this environment's pip."""
     if code := subprocess.run([sys.executable, "-m", "pip", *arguments]).returncode:
         leave(f"pip {' '.join(arguments)} ended with {code}")
 
@@ -302,7 +302,7 @@ def say(line: str) -> None:
 
 
 def leave(message: str) -> None:
-    """Ends with exit code 1 and a message."""
+    """End with exit code 1 and a message."""
     sys.exit(message)
 
 

@@ -9,7 +9,6 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import TextFile, embedding_path, save_matrix
 from xmc_tf.models.over_ranks import share_of
 from xmc_tf.models.xtransformer import XTransformer
@@ -28,12 +27,7 @@ On several ranks, each writes the embeddings of its range of the texts: X.emb.0.
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    out = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.encode"),
-        usage="%(prog)s -m MODEL -t TEXTS -o OUTPUT [options]",
-        description=_DESCRIPTION,
-        formatter_class=cli.HelpFormatter,
-    )
+    out = cli.make_parser("xmc_tf.encode", _DESCRIPTION, usage="%(prog)s -m MODEL -t TEXTS -o OUTPUT [options]")
     add = out.add_argument
     add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
     add("-t", "--text-path", required=True, metavar="FILE", help="texts, one per line")

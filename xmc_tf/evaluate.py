@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from xmc_tf.common.process import cli
-from xmc_tf.metrics.command import evaluate, make_parser
+from xmc_tf.metrics.command import evaluate, evaluation_parser
 
 _DESCRIPTION = """Measure predictions against the true labels: one row per prediction file or ensemble.
 
@@ -34,7 +34,7 @@ _EXAMPLES = """examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    return make_parser("python -m xmc_tf.evaluate", _DESCRIPTION, _EXAMPLES, layout="table")
+    return evaluation_parser("xmc_tf.evaluate", _DESCRIPTION, _EXAMPLES, layout="table")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -13,7 +13,6 @@ from xmc_tf.common.folders.model_kind import FINE_TUNED
 from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
 from xmc_tf.models.folder import kind_of
 from xmc_tf.models.xr_linear import XRLinear
@@ -32,12 +31,7 @@ python -m xmc_tf.playground served; docs/serving.md shows how to serve it."""
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    out = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.export"),
-        usage="%(prog)s -m MODEL -o DIR/VERSION [options]",
-        description=_DESCRIPTION,
-        formatter_class=cli.HelpFormatter,
-    )
+    out = cli.make_parser("xmc_tf.export", _DESCRIPTION, usage="%(prog)s -m MODEL -o DIR/VERSION [options]")
     add = out.add_argument
     add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
     add("-o", "--output", required=True, metavar="DIR", help="output folder; its last part is the version, such as 1")

@@ -13,7 +13,6 @@ from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.outputs import Named, refuse_output
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import (
     TextFile,
@@ -61,11 +60,10 @@ With a TensorFlow Serving that serves the exported model:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    out = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.predict"),
+    out = cli.make_parser(
+        "xmc_tf.predict",
+        _DESCRIPTION,
         usage="%(prog)s [-m MODEL | --server URL] [-t TEXTS | -q TEXT] [-x FEATURES] [options]",
-        description=_DESCRIPTION,
-        formatter_class=cli.HelpFormatter,
     )
     add = out.add_argument
     model = out.add_mutually_exclusive_group(required=True)

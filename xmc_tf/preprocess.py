@@ -11,7 +11,6 @@ from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import LabelledText, TextFile, save_matrix
 from xmc_tf.params import add_verbosity, add_without_effect, tfidf_of_pecos, truth, warn_without_effect
 
@@ -33,9 +32,7 @@ frequency; its other defaults are PECOS's. xmc_tf.train and xmc_tf.linear.train 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    out = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.preprocess"), description=_DESCRIPTION, formatter_class=cli.HelpFormatter
-    )
+    out = cli.make_parser("xmc_tf.preprocess", _DESCRIPTION)
     commands = out.add_subparsers(dest="command", required=True, metavar="build|run")
     build = commands.add_parser("build", help="fit a vectorizer", formatter_class=cli.HelpFormatter)
     _add_text(build)

@@ -28,7 +28,7 @@ _OUTPUTS = ("labels", "scores", "names")
 
 
 def export(model: Path | str, folder: Path, weights: str, k: int, beam: int) -> dict[str, Any]:
-    """Exports by the command; gives what the export says of itself."""
+    """Export by the command; gives what the export says of itself."""
     run("xmc_tf.export", "-m", model, "-o", folder, "-k", k, "-b", beam, "--weights", weights)
     return json.loads((folder / ABOUT).read_text())
 

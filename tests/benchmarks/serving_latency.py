@@ -94,7 +94,7 @@ def _trained(peer: Path) -> bool:
 
 
 def _measured(sides: dict[str, Side], a: argparse.Namespace) -> dict[str, Any]:
-    """Asks all sides in turns; their times, and the ratio where there are two."""
+    """Ask all sides in turns; their times, and the ratio where there are two."""
     out: dict[str, Any] = {name: {} for name in sides}
     for batch, requests in ((1, a.requests), (_BATCH, max(a.requests // 25, a.rounds))):
         each = -(-requests // a.rounds)

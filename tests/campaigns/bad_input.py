@@ -206,7 +206,7 @@ class Outcome:
 
 
 def run(case: Case, inputs: Path, limit_s: float = LIMIT_S) -> Outcome:
-    """Runs a case in a folder of its own and judges it."""
+    """Run a case in a folder of its own and judges it."""
     with tempfile.TemporaryDirectory(prefix="bad-input-") as name:
         out, log = Path(name, "out"), Path(name, "log")
         out.mkdir()
@@ -265,7 +265,7 @@ def _fork(command: str, argv: list[str], folder: Path, log: Path, limit_s: float
 
 
 def _become(folder: Path, log: Path) -> None:
-    """Makes the child look like a process that a shell has started."""
+    """Make the child look like a process that a shell has started."""
     import logging
     import resource
 
@@ -310,7 +310,7 @@ def _start(command: str, argv: list[str], folder: Path, log: Path, limit_s: floa
 
 
 def warm(inputs: Path) -> None:
-    """Loads what the forked commands load, so that no child has to."""
+    """Load what the forked commands load, so that no child has to."""
     for command in _LINEAR:
         importlib.import_module(f"xmc_tf.{command}")
     make_inputs(inputs)
@@ -325,7 +325,7 @@ def chosen(count: int | None, match: str = "") -> list[Case]:
 
 
 def main() -> None:
-    """Runs the campaign; exit status 1 where a command line failed."""
+    """Run the campaign; exit status 1 where a command line failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, help="how many, drawn at random but always the same; default: all")
     parser.add_argument("--match", default="", help="only command lines that hold these words")

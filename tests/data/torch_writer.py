@@ -41,7 +41,7 @@ class Writer:
     storages: list[bytes] = field(default_factory=list)
 
     def put(self, value: Any) -> None:
-        """Adds the instructions that make a value."""
+        """Add the instructions that make a value."""
         if value is None or isinstance(value, bool):
             self.out += {None: b"N", True: b"\x88", False: b"\x89"}[value]
         elif isinstance(value, int):

@@ -75,7 +75,7 @@ def write_features(data: Path, folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def train(model: Path, features: list[Path], labels: Path, negatives: str, ranks: int, *more: Any) -> Path:
-    """Trains over so many ranks into a folder, and replaces what was there."""
+    """Train over so many ranks into a folder, and replaces what was there."""
     command = [BIN / "mpiexec", "-n", ranks, sys.executable, "-m", "xmc_tf.linear.train", "-x", *features]
     command += ["-y", labels, "-m", model, "-ns", negatives, "-n", 1, "--verbose-level", 0, *more]
     subprocess.run([str(part) for part in command], check=True, env={**os.environ, **ENVIRONMENT})

@@ -41,7 +41,7 @@ def random_prediction(rng: np.random.Generator, truth: smat.csr_matrix) -> smat.
 
 
 def main() -> None:
-    """Compares on random predictions and prints one JSON line; exit code 1 where anything differs."""
+    """Compare on random predictions and prints one JSON line; exit code 1 where anything differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ours", default=str(ROOT / ".venv/bin/python"), help="the Python that has xmc_tf")
     parser.add_argument("--seed", type=int, default=0, help="for the random predictions")

@@ -82,7 +82,7 @@ def cohesion(embeddings: sp.csr_matrix, leaves: sp.csc_matrix) -> float:
 
 
 def compare(peer: str, features: Path | None, label_path: Path | None) -> dict[str, object]:
-    """Runs both sides and says what agrees."""
+    """Run both sides and says what agrees."""
     from xmc_tf.params import HierarchicalKMeansParams
     from xmc_tf.tree import build_tree, label_embedding, load_chain, save_chain
 
@@ -115,7 +115,7 @@ def compare(peer: str, features: Path | None, label_path: Path | None) -> dict[s
 
 
 def _same_shapes(answers: list[list[list[int]] | None]) -> str | bool:
-    """Compares the shapes of all levels wherever PECOS has an answer."""
+    """Compare the shapes of all levels wherever PECOS has an answer."""
     from xmc_tf.params import HierarchicalKMeansParams
     from xmc_tf.tree import build_tree
 

@@ -13,7 +13,8 @@ from tests.params.test_pecos_flags import PARSERS
 from xmc_tf.linear import XLinear
 from xmc_tf.models.xr_linear import XRLinear
 
-PAGE = (REPOSITORY / "docs" / "from-pecos.md").read_text(encoding="utf-8")
+PATH = REPOSITORY / "docs" / "how-to" / "from-pecos.md"
+PAGE = PATH.read_text(encoding="utf-8")
 BLOCKS = [block.strip().splitlines() for block in re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
 
 
@@ -72,6 +73,8 @@ def test_methods_exist(cls, name):
 def test_what_the_page_names_exists():
     for module in re.findall(r"python -m (tests\.[\w.]+)", PAGE):
         assert (REPOSITORY / (module.replace(".", "/") + ".py")).is_file(), module
-    for name, anchor in re.findall(r"\]\((\w[\w.-]+)#([\w-]+)\)", PAGE):
-        headings = re.findall(r"^#+ (.*)$", (REPOSITORY / "docs" / name).read_text(), re.MULTILINE)
+    links = re.findall(r"\]\(([\w./-]+)#([\w-]+)\)", PAGE)
+    assert links
+    for name, anchor in links:
+        headings = re.findall(r"^#+ (.*)$", (PATH.parent / name).read_text(), re.MULTILINE)
         assert anchor in [heading.lower().replace(" ", "-").replace(":", "").replace(",", "") for heading in headings]

@@ -46,7 +46,7 @@ class Page:
                 return answer["result"]
 
     def open(self, url):
-        """Goes to a page."""
+        """Go to a page."""
         self.call("Page.navigate", url=url)
         self.until("document.readyState === 'complete'")
 
@@ -57,14 +57,14 @@ class Page:
         return out["result"].get("value")
 
     def until(self, expression, seconds=60):
-        """Waits until an expression is true."""
+        """Wait until an expression is true."""
         end = time.monotonic() + seconds
         while not self.js(expression):
             assert time.monotonic() < end, f"{expression} never became true: {self.js('document.body.innerText')}"
             time.sleep(0.05)
 
     def key(self, name, *, control=False):
-        """Presses and lets go of a key."""
+        """Press and lets go of a key."""
         code, text = _KEYS[name]
         common = {"key": name, "code": "Space" if name == " " else name, "windowsVirtualKeyCode": code}
         common["modifiers"] = 2 if control else 0

@@ -61,13 +61,13 @@ def test_ranks_that_share_the_upper_nodes_come_to_the_tree_of_one(kind, do_sampl
     monkeypatch.setattr(distributed_kmeans, "_SHARED_ENTRIES", 0)
     monkeypatch.setattr(kmeans_wide, "_ENTRIES_A_NUMBER", 0)
     monkeypatch.setattr(kmeans_wide, "_LABELS_OF_A_TASK", 3)
-    run = distributed_kmeans._run_together
+    run = distributed_kmeans._run_in_step
 
     def counted(communicator, courses):
         sent.append(len(courses))
         run(communicator, courses)
 
-    monkeypatch.setattr(distributed_kmeans, "_run_together", counted)
+    monkeypatch.setattr(distributed_kmeans, "_run_in_step", counted)
     for ranks in (2, 3, 5, 8):
         for message in (0, 5_000, 10**9):  # every step is shared, some are, none is
             monkeypatch.setattr(kmeans_wide, "_ENTRIES_A_MESSAGE", message)

@@ -17,7 +17,6 @@ from xmc_tf.check.roll import Roll, run_folder
 from xmc_tf.check.shared_folder import ranks_without
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.invocation import as_called
 from xmc_tf.ranks.choosing import choose_communicator, rank_and_size
 from xmc_tf.ranks.communicator import Communicator
 
@@ -44,12 +43,7 @@ _EXAMPLES = """examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.check"),
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=cli.HelpFormatter,
-    )
+    parser = cli.make_parser("xmc_tf.check", _DESCRIPTION, epilog=_EXAMPLES)
     add = parser.add_argument
     add("--model", metavar="DIR", help="verify only the files of this model, PECOS model or export")
     add("--timeout", type=float, default=60.0, metavar="S", help="maximum seconds of one step")

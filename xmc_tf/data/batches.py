@@ -96,7 +96,7 @@ def padding_share(lengths: np.ndarray, batches: Iterable[np.ndarray]) -> float:
 
 
 def _windows(documents: np.ndarray, batch: int) -> list[np.ndarray]:
-    """Runs of whole batches of about equal size: a small one at the end would be full of padding."""
+    """Run of whole batches of about equal size: a small one at the end would be full of padding."""
     nr_batches = -(-len(documents) // batch)
     nr_windows = max(1, round(nr_batches / _WINDOW))
     ends = nr_batches * np.arange(1, nr_windows) // nr_windows * batch

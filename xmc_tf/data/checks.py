@@ -26,7 +26,7 @@ class TrainingInput(NamedTuple):
 
 
 def check_pair(first: Any, second: Any, first_name: str = "X", second_name: str = "Y") -> None:
-    """Refuses two inputs that are not of the same documents, as far as their lengths can tell.
+    """Refuse two inputs that are not of the same documents, as far as their lengths can tell.
 
     Args:
         first: texts, a matrix or `Features`.
@@ -60,7 +60,7 @@ def check_training_input(
     files: Mapping[str, Any] | None = None,
     loaded: bool = False,
 ) -> TrainingInput:
-    """Checks all that a training is given.
+    """Check all that a training is given.
 
     Labels without documents and documents without labels are counted and logged: both are usual.
 
@@ -104,7 +104,7 @@ def check_training_input(
 
 
 def check_prediction_input(X: Any, nr_features: int, name: str = "the features X") -> None:
-    """Refuses features that are not those that the model was trained on, as far as their number can tell."""
+    """Refuse features that are not those that the model was trained on, as far as their number can tell."""
     check_features(X, name)
     if X.shape[1] != nr_features:
         raise InputError(
@@ -116,7 +116,7 @@ def check_prediction_input(X: Any, nr_features: int, name: str = "the features X
 
 
 def check_validation_input(Y: Any, nr_labels: int, name: str = "the labels Y") -> None:
-    """Refuses a label matrix, of test documents for example, that has other labels than the training's."""
+    """Refuse a label matrix, of test documents for example, that has other labels than the training's."""
     check_labels(Y, name)
     if Y.shape[1] != nr_labels:
         raise InputError(
@@ -128,7 +128,7 @@ def check_validation_input(Y: Any, nr_labels: int, name: str = "the labels Y") -
 
 
 def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> None:
-    """Checks a label matrix by itself: sparse, not empty, its values positive; ``loaded`` as above."""
+    """Check a label matrix by itself: sparse, not empty, its values positive; ``loaded`` as above."""
     if not issparse(Y) or Y.format not in ("csr", "csc"):
         raise InputError(
             f"{name} are not a sparse matrix",
@@ -158,7 +158,7 @@ def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> No
 
 
 def check_features(X: Any, name: str = "the features X", loaded: bool = False) -> None:
-    """Checks features by themselves: a matrix with columns, ids within range, finite; ``loaded`` as above."""
+    """Check features by themselves: a matrix with columns, ids within range, finite; ``loaded`` as above."""
     parts: list[Any] = [X.sparse, X.dense] if isinstance(X, Features) else [X]
     for part in parts:
         if part is None and isinstance(X, Features):
@@ -186,7 +186,7 @@ def check_features(X: Any, name: str = "the features X", loaded: bool = False) -
 
 
 def check_code_matrix(C: Any, nr_labels: int, name: str = "the code matrix C") -> None:
-    """Checks a label-to-cluster matrix: a row per label, each label in exactly one cluster."""
+    """Check a label-to-cluster matrix: a row per label, each label in exactly one cluster."""
     if not issparse(C) or C.format not in ("csr", "csc"):
         raise InputError(f"{name} is not a sparse matrix", expected="labels by clusters, CSC", received=_kind(C))
     _check_sparse(C, name, "clusters")

@@ -13,7 +13,7 @@ from xmc_tf.data.matrices import load_matrix
 
 
 def load_features(paths: Sequence[str | Path], *, looks: Looks = ALONE) -> Features:
-    """Reads one file of features, or a sparse and a dense one that are set side by side.
+    """Read one file of features, or a sparse and a dense one that are set side by side.
 
     Example:
         >>> X = load_features(["tfidf.npz", "embeddings.npy"])

@@ -76,7 +76,7 @@ class Features:
 
 
 def as_features(given: Any) -> Features:
-    """Takes features in any of the forms they come in.
+    """Take features in any of the forms they come in.
 
     Args:
         given: a `Features`, a scipy sparse matrix, a dense array, or a pair (sparse, dense).

@@ -10,7 +10,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def load_names(path: str | Path, count: int | None = None) -> list[str]:
-    """Reads label names: line i names column i of the label matrix.
+    """Read label names: line i names column i of the label matrix.
 
     Example:
         >>> names = load_names("labels.txt", count=Y.shape[1])

@@ -27,7 +27,7 @@ _MEMBERS = ("format", "shape", "data", "indices", "indptr", "row", "col", "coord
 def load_matrix(
     path: str | Path, *, name: str = "matrix", mmap: bool = True, looks: Looks = ALONE
 ) -> csr_matrix | csc_matrix | np.ndarray:
-    """Reads a matrix, checks it, and brings it into the one form that the rest expects.
+    """Read a matrix, checks it, and brings it into the one form that the rest expects.
 
     Example:
         >>> X = load_matrix("X.trn.npz", name="features")
@@ -64,7 +64,7 @@ def load_matrix(
 
 
 def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False) -> None:
-    """Writes a matrix as `load_matrix` maps it, and as scipy and PECOS's loaders read it.
+    """Write a matrix as `load_matrix` maps it, and as scipy and PECOS's loaders read it.
 
     Sparse matrices become an uncompressed .npz of float32 data and int32 indices (int64 only where those
     do not fit), dense ones a float32 .npy. The file appears whole or not at all.
@@ -196,7 +196,7 @@ def _from_coo(arrays: dict[str, np.ndarray], data: np.ndarray, shape: tuple[int,
 
 
 def _refuse_unseen(form: str, shape: tuple[int, int], nr_entries: int, what: str) -> None:
-    """Refuses a shape that claims far more rows or columns than the file has entries.
+    """Refuse a shape that claims far more rows or columns than the file has entries.
 
     The lines of CSR and CSC need no check: there the file has a pointer for each.
     """

@@ -17,7 +17,7 @@ _PIECE = 1 << 20
 
 
 def check_pointers(indptr: np.ndarray, nr_major: int, nr_entries: int, what: str) -> None:
-    """Checks the pointers of a CSR or CSC matrix: from 0 up to the number of entries, never down."""
+    """Check the pointers of a CSR or CSC matrix: from 0 up to the number of entries, never down."""
     if indptr.ndim != 1 or indptr.shape[0] != nr_major + 1:
         _broken(what, f"{nr_major + 1:,} pointers (indptr)", f"an array of shape {indptr.shape}")
     if indptr[0] != 0 or indptr[-1] != nr_entries:
@@ -31,7 +31,7 @@ def check_pointers(indptr: np.ndarray, nr_major: int, nr_entries: int, what: str
 def check_indices(
     indptr: np.ndarray, indices: np.ndarray, nr_minor: int, what: str, line: str, looks: Looks = ALONE
 ) -> bool:
-    """Checks that all indices lie within the matrix.
+    """Check that all indices lie within the matrix.
 
     Args:
         indptr: pointers that `check_pointers` has found right.
@@ -66,7 +66,7 @@ def check_indices(
 
 
 def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str, looks: Looks = ALONE) -> None:
-    """Refuses NaN and infinity, naming the first row and column where one is; ``looks``: who looks."""
+    """Refuse NaN and infinity, naming the first row and column where one is; ``looks``: who looks."""
     values = matrix if isinstance(matrix, np.ndarray) else matrix.data
     rows_a_piece = max(1, _PIECE // max(1, values.shape[1])) if values.ndim == 2 else _PIECE
 

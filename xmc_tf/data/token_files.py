@@ -42,7 +42,7 @@ class TokenWriter:
         self._lengths: list[np.ndarray] = []
 
     def write(self, documents: Iterable[Sequence[int] | np.ndarray]) -> None:
-        """Appends documents.
+        """Append documents.
 
         Args:
             documents: the ids of each, lists or arrays of whole numbers; some may be empty. Best some thousands at
@@ -69,7 +69,7 @@ class TokenWriter:
         self._append(ids.astype(self._dtype).tobytes())
 
     def finish(self, folder: Path, about: dict[str, Any]) -> None:
-        """Writes what belongs to the ids."""
+        """Write what belongs to the ids."""
         self._file.flush()
         lengths = np.concatenate(self._lengths or [np.empty(0, np.int32)])
         buffer = io.BytesIO()
@@ -95,7 +95,7 @@ class TokenWriter:
         self._crc = zlib.crc32(content, self._crc)
 
     def _widen(self) -> None:
-        """Makes four bytes of two for what has been written: an id came that does not fit."""
+        """Make four bytes of two for what has been written: an id came that does not fit."""
         if self._dtype == _WIDE:
             return
         self._dtype, self._crc = _WIDE, 0
@@ -113,7 +113,7 @@ class TokenWriter:
 
 
 def open_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-    """Reads and checks what a writer has finished.
+    """Read and checks what a writer has finished.
 
     Args:
         folder: where it lies.

@@ -96,7 +96,7 @@ class TokenStore:
     @staticmethod
     @contextmanager
     def create(folder: str | Path, about: dict[str, Any] | None = None) -> Iterator[TokenWriter]:
-        """Yields a writer; the store appears, or replaces an older one, only when the block ends well.
+        """Yield a writer; the store appears, or replaces an older one, only when the block ends well.
 
         Args:
             folder: where the store shall lie.
@@ -109,7 +109,7 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool = True) -> Self:
-        """Maps a store into memory.
+        """Map a store into memory.
 
         Args:
             folder: what ``create`` wrote.

@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.demo import screen
 from xmc_tf.demo.corpus import PACKAGES, build, is_built
@@ -36,11 +35,10 @@ _TEXTS = (
 
 def parser() -> argparse.ArgumentParser:
     """The command line's options."""
-    parser = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.demo"),
-        description="Build a data set from the documentation of the installed packages, train models on it,\n"
+    parser = cli.make_parser(
+        "xmc_tf.demo",
+        "Build a data set from the documentation of the installed packages, train models on it,\n"
         "measure them, and predict labels of texts that you type.",
-        formatter_class=cli.HelpFormatter,
     )
     parser.add_argument("--work", default="demo-work", metavar="DIR", help="folder for the data and the models")
     parser.add_argument(
@@ -231,7 +229,7 @@ def _rows(path: Path, name: str) -> smat.csr_matrix:
 
 
 def _call(module: str, arguments: list[str]) -> None:
-    """Shows a command line, runs it, and says how long it took; where it fails, so does the demo."""
+    """Show a command line, runs it, and says how long it took; where it fails, so does the demo."""
     print()
     screen.block(screen.styled(screen.folded(f"$ {_python()} -m {module} {shlex.join(arguments)}"), "soft"))
     start = time.monotonic()

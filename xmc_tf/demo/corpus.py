@@ -90,7 +90,7 @@ class Corpus:
 
 
 def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.08) -> Corpus:
-    """Makes the data from packages that lie in ``folders``.
+    """Make the data from packages that lie in ``folders``.
 
     Args:
         folders: package → folder.
@@ -132,7 +132,7 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
 
 
 def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path:
-    """Writes ``X.trn.txt X.tst.txt Y.trn.npz Y.tst.npz labels.txt`` and ``corpus.json``, what they come from.
+    """Write ``X.trn.txt X.tst.txt Y.trn.npz Y.tst.npz labels.txt`` and ``corpus.json``, what they come from.
 
     Args:
         folder: an older corpus there is replaced, other files stay.

@@ -29,7 +29,7 @@ def pretrained_folder() -> Path | None:
 
 
 def make_tiny(folder: Path, texts: Iterable[str], length: int, **other: int) -> Path:
-    """Writes a tiny BERT with random weights, whose words are those of the texts.
+    """Write a tiny BERT with random weights, whose words are those of the texts.
 
     Args:
         folder: where it goes; what is there already is kept.

@@ -18,12 +18,12 @@ def styled(text: str, style: str) -> str:
 
 
 def heading(number: int, text: str) -> None:
-    """Begins a part."""
+    """Begin a part."""
     print(f"\n{styled(f'{number}  {text}', 'title')}\n", flush=True)
 
 
 def paragraph(text: str, indent: str = "   ", most_lines: int | None = None) -> None:
-    """Wraps a text, and cuts it where it is longer than ``most_lines``."""
+    """Wrap a text, and cuts it where it is longer than ``most_lines``."""
     lines = textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
     if most_lines is not None and len(lines) > most_lines:
         lines = [*lines[: most_lines - 1], lines[most_lines - 1][: _WIDTH - 2] + " …"]
@@ -41,7 +41,7 @@ def folded(command: str) -> str:
 
 
 def block(text: str, indent: str = "   ") -> None:
-    """Prints lines as they are, moved to the right."""
+    """Print lines as they are, moved to the right."""
     print(textwrap.indent(text, indent), flush=True)
 
 

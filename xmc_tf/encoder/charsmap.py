@@ -58,7 +58,7 @@ class Charsmap(tf.Module):
         self._flags = tf.Variable(flags, trainable=False, name="flags")
 
     def __call__(self, runs: Runs) -> Runs:
-        """Replaces what the table has."""
+        """Replace what the table has."""
         points = tf.cast(runs.points, tf.int64)
         flags = tf.gather(self._flags, tf.minimum(runs.points, NR_CODE_POINTS - 1))
         heads = segment_starts(runs) | ~_sticks(runs.points, flags)

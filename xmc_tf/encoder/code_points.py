@@ -78,7 +78,7 @@ class CharacterTable(tf.Module):
             self._splits = _fixed(np.array([*splits, splits[-1]], np.int64), "splits")
 
     def __call__(self, runs: Runs) -> Runs:
-        """Maps all characters."""
+        """Map all characters."""
         kinds = self.kinds(runs.points)
         keep = kinds == _KEEP
         sequence = tf.maximum(kinds - 1, 0)
@@ -134,7 +134,7 @@ def ask_everywhere(function: Callable[[str], list[str]]) -> list[str | None]:
 
 
 def keep_only(runs: Runs, keep: tf.Tensor) -> Runs:
-    """Leaves out the points that are not to be kept."""
+    """Leave out the points that are not to be kept."""
     return at_places(runs, places_of(keep))
 
 

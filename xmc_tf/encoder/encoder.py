@@ -63,7 +63,7 @@ class Encoder(tf.Module):
         hidden_dropout_prob: float | None = None,
         cache_dir: str = "",
     ) -> Self:
-        """Loads an encoder with its weights.
+        """Load an encoder with its weights.
 
         Args:
             name_or_folder: a folder as transformers or ``save`` wrote it (safetensors, h5, or PyTorch's
@@ -101,7 +101,7 @@ class Encoder(tf.Module):
 
     @classmethod
     def from_config(cls, config: Any, *, pooling: str = "auto", seed: int = 0) -> Self:
-        """Makes an encoder with random weights.
+        """Make an encoder with random weights.
 
         Args:
             config: a configuration of transformers, such as ``BertConfig(...)``.
@@ -206,7 +206,7 @@ class Encoder(tf.Module):
             )
 
     def save(self, folder: str | Path) -> None:
-        """Writes configuration, weights and pooling as a folder that ``load`` and transformers read.
+        """Write configuration, weights and pooling as a folder that ``load`` and transformers read.
 
         Args:
             folder: where to; what else lies in it stays. For a folder that appears whole or not at all, call it
@@ -233,7 +233,7 @@ def _load_config(source: Source) -> Any:
 
 
 def _settle(config: Any) -> Any:
-    """Sets what a training of vectors never wants otherwise."""
+    """Set what a training of vectors never wants otherwise."""
     config.output_hidden_states = config.output_attentions = False
     if config.model_type == "xlnet":
         config.use_mems_eval = config.use_mems_train = False
@@ -316,7 +316,7 @@ def _checked(pooling: str, model: Any) -> str:
 
 
 def _draw_anew(variable: tf.Variable, deviation: float, rng: np.random.Generator) -> None:
-    """Draws a random weight again from our own seed; what is all ones or zeros stays."""
+    """Draw a random weight again from our own seed; what is all ones or zeros stays."""
     before = variable.numpy()
     if before.size < 2 or before.min() == before.max():
         return

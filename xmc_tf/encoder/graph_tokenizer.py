@@ -54,7 +54,7 @@ class GraphTokenizer(tf.Module):
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokenizes.
+        """Tokenize.
 
         Args:
             texts: strings [n].
@@ -83,7 +83,7 @@ class GraphTokenizer(tf.Module):
         return tf.gather(tf.concat([ids, extra], axis=0), at), mask
 
     def _check(self, backend: Tokenizer) -> None:
-        """Compares with the original on texts that differ where anything does; most tokenizers are one's own."""
+        """Compare with the original on texts that differ where anything does; most tokenizers are one's own."""
         ids, mask = self(tf.constant(_PROBES))
         for text, row, length in zip(_PROBES, ids.numpy(), mask.numpy().sum(axis=1), strict=True):
             inner = backend.encode(text, add_special_tokens=False).ids[: self._limit]

@@ -45,7 +45,7 @@ class LikeliestPieces(tf.Module):
         self._unknown_score = float(scores.min()) - _UNKNOWN_PENALTY
 
     def __call__(self, runs: Runs) -> tuple[tf.Tensor, tf.Tensor]:
-        """Cuts words.
+        """Cut words.
 
         Args:
             runs: the words, their numbers as rows. A special token is a word of its own.

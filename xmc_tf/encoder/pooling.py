@@ -76,7 +76,7 @@ def own_pooling(content: bytes | None) -> str | None:
 
 
 def write_pooling(folder: Path, pooling: str) -> None:
-    """Notes in the folder how its encoder pools."""
+    """Note in the folder how its encoder pools."""
     (folder / OWN_FILE).write_text(json.dumps({"pooling": pooling}) + "\n", encoding="utf-8")
 
 

@@ -209,7 +209,7 @@ def _inner_folder(folder: Path, part: str) -> Path:
 
 
 def _check_files(folder: Path) -> None:
-    """Reads the JSON files by our own reader first: the libraries wait for pipes and fail on deep nesting."""
+    """Read the JSON files by our own reader first: the libraries wait for pipes and fail on deep nesting."""
     for entry in folder.iterdir():
         if entry.exists() and not entry.is_dir():
             if entry.name in _JSON_FILES:

@@ -38,7 +38,7 @@ class SpecialTokens:
                     raise no_twin(f"its special tokens {one!r} and {other!r} overlap")
 
     def mark(self, runs: Runs) -> Runs:
-        """Puts one point in the place of each special token, `SPECIAL` above its number."""
+        """Put one point in the place of each special token, `SPECIAL` above its number."""
         points, rows = runs
         ahead = _ahead(runs, max((len(content) for content, *_ in self._tokens), default=0))
         marked = points

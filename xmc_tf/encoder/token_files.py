@@ -27,7 +27,7 @@ def tokenize_file(
     max_length: int,
     communicator: Any = None,
 ) -> TokenStore:
-    """Tokenizes all documents into a folder, or takes the folder when it holds just that already.
+    """Tokenize all documents into a folder, or takes the folder when it holds just that already.
 
     Where several ranks see the same folder, the first of them writes it and the others wait.
 

@@ -61,7 +61,7 @@ class TextTokenizer:
 
     @classmethod
     def load(cls, name_or_folder: str | Path, *, cache_dir: str = "") -> Self:
-        """Loads a tokenizer.
+        """Load a tokenizer.
 
         Args:
             name_or_folder: a folder with tokenizer files, PECOS's folder with ``text_tokenizer`` inside, or a name on
@@ -147,7 +147,7 @@ class TextTokenizer:
         return GraphTokenizer(self.backend, self.before, self.behind, max_length, self.pad_id)
 
     def save(self, folder: str | Path) -> None:
-        """Writes the tokenizer's files into a folder, beside the encoder's if it has them."""
+        """Write the tokenizer's files into a folder, beside the encoder's if it has them."""
         with quiet_transformers():
             self._saved.save_pretrained(folder)
 

@@ -49,7 +49,7 @@ class Unigram(tf.Module):
         self._pieces = LikeliestPieces(config["model"])
 
     def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokenizes.
+        """Tokenize.
 
         Args:
             marked: texts in which special tokens are marked.
@@ -135,7 +135,7 @@ def _repeats(runs: Runs, point: int) -> tf.Tensor:
 
 
 def _pairs_replaced(runs: Runs, point: int, by: int) -> Runs:
-    """Makes one character of each two of a kind, from the left."""
+    """Make one character of each two of a kind, from the left."""
     same = runs.points == point
     run = tf.cumsum(tf.cast(~_repeats(runs, point), tf.int64)) - 1
     odd = positions_in_rows(run) % 2 == 1

@@ -59,7 +59,7 @@ class WordPiece(tf.Module):
         self._compiled = tf.Variable(np.frombuffer(compiled, np.uint8), trainable=False, name="pieces")
 
     def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokenizes.
+        """Tokenize.
 
         Args:
             marked: texts in which special tokens are marked.

@@ -77,7 +77,7 @@ class NgramCounter:
         return new
 
     def add_words(self, words: list[bytes]) -> None:
-        """Takes the texts of the words that `add` said are new."""
+        """Take the texts of the words that `add` said are new."""
         for word in words:
             self._words += word
             self._words += b"\n"

@@ -35,7 +35,7 @@ class TfidfGraph(tf.Module):
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def __call__(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Weighs texts.
+        """Weigh texts.
 
         Args:
             text: strings [n].
@@ -55,7 +55,7 @@ class TfidfGraph(tf.Module):
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def padded(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Weighs texts, every row as long as the longest, so that a server can put several requests together.
+        """Weigh texts, every row as long as the longest, so that a server can put several requests together.
 
         Args:
             text: strings [n].

@@ -38,7 +38,7 @@ def vectorize_over_ranks(
     *,
     threads: int = -1,
 ) -> csr_matrix:
-    """Fits a TF-IDF to texts and weighs them; all ranks call it together.
+    """Fit a TF-IDF to texts and weighs them; all ranks call it together.
 
     Example:
         >>> X = vectorize_over_ranks(choose_communicator(), texts, TfidfParams(), work / "features", work / "X.npz")

@@ -34,7 +34,7 @@ _ARRAYS = {"keys": np.int64, "columns": np.int32, "idf": np.float32}
 
 
 def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_documents: int) -> None:
-    """Writes the folder; an older TF-IDF there is replaced when all is written, other files stay."""
+    """Write the folder; an older TF-IDF there is replaced when all is written, other files stay."""
     contents = {"vocabulary.txt": vocabulary.lines()}
     for name in _ARRAYS:
         buffer = io.BytesIO()
@@ -55,7 +55,7 @@ def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_doc
 
 
 def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int]:
-    """Reads and checks a folder that `save` wrote.
+    """Read and checks a folder that `save` wrote.
 
     Returns:
         The parameters, the vocabulary, and how many documents it was made of.

@@ -60,7 +60,7 @@ class Tfidf:
         params: TfidfParams | None = None,
         threads: int = -1,
     ) -> Self:
-        """Chooses the features. Reads the texts once; memory grows with their different n-grams alone.
+        """Choose the features. Reads the texts once; memory grows with their different n-grams alone.
 
         Args:
             texts: the texts, in UTF-8 where they are bytes.
@@ -78,7 +78,7 @@ class Tfidf:
     def transform(
         self, texts: "TextFile | TextRange | Sequence[bytes] | Sequence[str]", threads: int = -1, quiet: bool = False
     ) -> csr_matrix:
-        """Weighs texts.
+        """Weigh texts.
 
         Args:
             texts: the texts, in UTF-8 where they are bytes.
@@ -117,12 +117,12 @@ class Tfidf:
         return self._vocabulary.names
 
     def save(self, folder: str | Path) -> None:
-        """Writes all to a folder; ``vocabulary.txt`` in it names each feature, one per line, for people."""
+        """Write all to a folder; ``vocabulary.txt`` in it names each feature, one per line, for people."""
         store.save(folder, self.params, self._vocabulary, self.nr_documents)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Reads what `save` wrote.
+        """Read what `save` wrote.
 
         Raises:
             InputError: naming the file that is missing, cut short, changed, or inconsistent with the others.
@@ -169,7 +169,7 @@ def _splitter(params: TfidfParams) -> Callable[[list[bytes]], tuple[tf.Tensor, .
 
 
 def _sparse(sizes: list[np.ndarray], ids: list[np.ndarray], weights: list[np.ndarray], nr_features: int) -> csr_matrix:
-    """Puts batches of rows together; lets go of each as soon as it can: they are the whole matrix again."""
+    """Put batches of rows together; lets go of each as soon as it can: they are the whole matrix again."""
     starts = np.concatenate([[0], *sizes]).cumsum()
     ids[:] = [np.concatenate([np.zeros(0, np.int32), *ids])]
     weights[:] = [np.concatenate([np.zeros(0, np.float32), *weights])]

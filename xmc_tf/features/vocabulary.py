@@ -44,7 +44,7 @@ class Vocabulary:
 
 
 def choose(counted: "Counted", nr_documents: int, params: TfidfParams) -> Vocabulary:
-    """Chooses the features among the n-grams that were counted.
+    """Choose the features among the n-grams that were counted.
 
     Of the n-grams that at least ``min_df`` documents hold, the ``max_features`` that occur most often; where
     the number is the same, those of more documents, then those of the smaller key. The features of the most

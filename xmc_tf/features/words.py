@@ -19,7 +19,7 @@ _CAPITALS_OF_LOCALES = {"İ": "i̇", "Ì": "ì", "Í": "í", "Ĩ": "ĩ", "Į": "
 
 
 def split_words(text: tf.Tensor, lowercase: bool, min_length: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Splits texts into words.
+    """Split texts into words.
 
     Args:
         text: strings [n], UTF-8; bytes that are none stand between words.
@@ -44,7 +44,7 @@ def split_words(text: tf.Tensor, lowercase: bool, min_length: int) -> tuple[tf.T
 
 
 def _lower(text: tf.Tensor) -> tf.Tensor:
-    """Makes all letters small, in every locale the same."""
+    """Make all letters small, in every locale the same."""
     text = tf.strings.lower(text)  # A to Z, whatever the locale: in Turkish unicode's small I has no dot
     for capital, small in _CAPITALS_OF_LOCALES.items():
         text = tf.strings.regex_replace(text, capital, small)

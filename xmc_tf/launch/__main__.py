@@ -10,7 +10,6 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli, signals
-from xmc_tf.common.process.invocation import as_called
 from xmc_tf.launch.command import THIS_HOST, Host, check_installed, ranks_command
 from xmc_tf.launch.watch import Watch, show_line
 from xmc_tf.ranks.choosing import how_started
@@ -35,12 +34,11 @@ _EXAMPLES = """examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.launch"),
+    parser = cli.make_parser(
+        "xmc_tf.launch",
+        _DESCRIPTION,
         usage="%(prog)s --np N [options] (-m MODULE | SCRIPT) [argument ...]",
-        description=_DESCRIPTION,
         epilog=_EXAMPLES,
-        formatter_class=cli.HelpFormatter,
         allow_abbrev=False,
     )
     add = parser.add_argument

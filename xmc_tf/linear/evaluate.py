@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from xmc_tf.common.process import cli
-from xmc_tf.metrics.command import evaluate, make_parser
+from xmc_tf.metrics.command import evaluate, evaluation_parser
 
 _DESCRIPTION = """Measure predictions against the true labels and print what pecos.xmc.xlinear.evaluate prints.
 
@@ -18,7 +18,7 @@ _EXAMPLES = """examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
-    return make_parser("python -m xmc_tf.linear.evaluate", _DESCRIPTION, _EXAMPLES, layout="pecos")
+    return evaluation_parser("xmc_tf.linear.evaluate", _DESCRIPTION, _EXAMPLES, layout="pecos")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -14,7 +14,6 @@ from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import (
     Features,
@@ -45,11 +44,10 @@ Write a matrix of scores for a file of texts or of features:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    out = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.linear.predict"),
+    out = cli.make_parser(
+        "xmc_tf.linear.predict",
+        _DESCRIPTION,
         usage="%(prog)s -m MODEL [-t TEXTS | -x FEATURES | -q TEXT] [options]",
-        description=_DESCRIPTION,
-        formatter_class=cli.HelpFormatter,
     )
     out.add_argument("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
     source = out.add_mutually_exclusive_group(required=True)

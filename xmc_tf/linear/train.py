@@ -11,7 +11,6 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder, refuse_work_folder
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.resuming import finished, nothing_to_resume, resume_hint, resumes_from
 from xmc_tf.data import (
     Features,
@@ -68,11 +67,10 @@ If training is interrupted, run the same command again: it resumes, on the same 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    out = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.linear.train"),
+    out = cli.make_parser(
+        "xmc_tf.linear.train",
+        _DESCRIPTION,
         usage="%(prog)s [-t TEXTS | -x FEATURES] -y LABELS -m MODEL [options]",
-        description=_DESCRIPTION,
-        formatter_class=cli.HelpFormatter,
     )
     out.add_argument("--generate-params-skeleton", action="store_true", help="print a parameter file with all defaults")
     out.add_argument("--params-path", metavar="JSON", help="parameter file; its values replace those of the flags")

@@ -23,7 +23,7 @@ class Buckets:
 
     @classmethod
     def by_frequency(cls, frequency: np.ndarray, bounds: Sequence[int]) -> "Buckets":
-        """Puts each label into the first bucket whose upper bound its frequency does not exceed.
+        """Put each label into the first bucket whose upper bound its frequency does not exceed.
 
         Example:
             >>> Buckets.by_frequency(np.array([0, 3, 11]), [10, 50]).of_label

@@ -13,7 +13,6 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import load_matrix, load_names
 from xmc_tf.metrics.compare import compare
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
@@ -141,11 +140,9 @@ def evaluate(args: argparse.Namespace) -> None:
             print(f"\nreport: {path}")
 
 
-def make_parser(prog: str, description: str, epilog: str, layout: str) -> argparse.ArgumentParser:
+def evaluation_parser(module: str, description: str, epilog: str, layout: str) -> argparse.ArgumentParser:
     """Return the parser of a command that measures predictions."""
-    parser = argparse.ArgumentParser(
-        prog=as_called(prog), description=description, epilog=epilog, formatter_class=cli.HelpFormatter
-    )
+    parser = cli.make_parser(module, description, epilog=epilog)
     add_flags(parser, layout)
     return parser
 

@@ -131,7 +131,7 @@ def compare(
     gains: np.ndarray | None = None,
     details: bool = False,
 ) -> Comparison:
-    """Measures every prediction on the truth.
+    """Measure every prediction on the truth.
 
     Args:
         truth: documents × labels.

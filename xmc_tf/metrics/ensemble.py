@@ -115,7 +115,7 @@ def _sorted(prediction: smat.csr_matrix) -> smat.csr_matrix:
 
 @njit(cache=True, nogil=True)
 def _sort_rows(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
-    """Sorts each row by descending score, in place; labels come ascending, and a tie leaves them so."""
+    """Sort each row by descending score, in place; labels come ascending, and a tie leaves them so."""
     for row in range(len(indptr) - 1):
         begin, end = indptr[row], indptr[row + 1]
         order = np.argsort(-data[begin:end], kind="mergesort")

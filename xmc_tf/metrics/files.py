@@ -10,7 +10,7 @@ from xmc_tf.data import load_matrix
 
 
 def load_prediction(path: str | Path, name: str = "the prediction") -> smat.spmatrix | np.ndarray:
-    """Reads a prediction as ``load_matrix`` reads a matrix.
+    """Read a prediction as ``load_matrix`` reads a matrix.
 
     The rows of a prediction lie sorted by score, and that their labels are not sorted is worth no remark.
 

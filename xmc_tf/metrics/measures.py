@@ -59,7 +59,7 @@ def measure(
     gains: np.ndarray | None = None,
     name: str = "the prediction",
 ) -> list[Measures]:
-    """Measures one prediction.
+    """Measure one prediction.
 
     A document without true labels counts as 0 in P, R and nDCG. Macro F1 is the mean over the labels that are
     true somewhere, so that its denominator is the same for every system.
@@ -116,7 +116,7 @@ def check_ks(ks: Sequence[int]) -> tuple[int, ...]:
 
 
 def check_shapes(truth: smat.spmatrix | np.ndarray, prediction: smat.spmatrix | np.ndarray, name: str) -> None:
-    """Raises where a prediction is not of the same documents and labels as the truth."""
+    """Raise where a prediction is not of the same documents and labels as the truth."""
     if truth.shape != prediction.shape:
         raise InputError(
             f"{name} does not fit the truth",

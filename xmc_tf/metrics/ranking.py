@@ -126,7 +126,7 @@ def _arrays(matrix: smat.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
 
 @njit(cache=True, nogil=True)
 def _select(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
-    """Keeps the best of each row by insertion; rows come in label order, so that a tie keeps the lower id."""
+    """Keep the best of each row by insertion; rows come in label order, so that a tie keeps the lower id."""
     k = out.shape[1]
     best = np.empty(k, np.float64)
     for row in range(len(indptr) - 1):

@@ -32,7 +32,7 @@ REPORT_NAME = "index.html"
 
 
 def write_report(folder: str | Path, comparison: Comparison, label_names: Sequence[str] | None = None) -> Path:
-    """Writes ``folder/index.html``.
+    """Write ``folder/index.html``.
 
     Args:
         folder: made where it does not exist; other files in it stay.

@@ -45,7 +45,7 @@ def sum_over_documents(
     groups: int,
     gains: np.ndarray | None,
 ) -> list[Sums]:
-    """Sums for each group of labels and, last, for all labels together.
+    """Sum for each group of labels and, last, for all labels together.
 
     Args:
         truth: what ``as_truth`` gave.

@@ -47,7 +47,7 @@ def curves(lines: Sequence[tuple[str, Sequence[int], np.ndarray]], *, x_title: s
 
 
 def bars(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], *, y_title: str) -> str:
-    """Groups of bars, one bar a system in each.
+    """Group of bars, one bar a system in each.
 
     Args:
         groups: the groups' names.

@@ -11,7 +11,7 @@ def percent(value: float) -> str:
 def format_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, width: int = 100, indent: str = ""
 ) -> str:
-    """Aligns the columns; where they exceed ``width``, further tables below repeat the left columns.
+    """Align the columns; where they exceed ``width``, further tables below repeat the left columns.
 
     Example:
         >>> print(format_table(["system", "P@1", "P@3"], [["ours", "42.91", "33.10"]]))

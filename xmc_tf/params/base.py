@@ -36,11 +36,11 @@ class Params:
         self.check_together()
 
     def check_together(self) -> None:
-        """Checks what concerns more than one parameter; raises `MisfitError`."""
+        """Check what concerns more than one parameter; raises `MisfitError`."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
-        """Makes parameters of what JSON holds; keys that are not given keep their defaults.
+        """Make parameters of what JSON holds; keys that are not given keep their defaults.
 
         Args:
             data: the block as `json.load` gives it. ``__meta__`` is ignored, retired keys are warned of.

@@ -21,12 +21,12 @@ RANKER_MODES = ("full-model", "matcher", "ranker")
 
 
 def ranker_negatives(text: str) -> str:
-    """Checks a sum of negative samplings for a ranker: tfn, man, usn."""
+    """Check a sum of negative samplings for a ranker: tfn, man, usn."""
     return _sum_of(text, ("tfn", "man", "usn"))
 
 
 def matcher_negatives(text: str) -> str:
-    """Checks a negative sampling for a matcher: a sum of tfn and man, or all."""
+    """Check a negative sampling for a matcher: a sum of tfn and man, or all."""
     if text.lower() == "all":
         return "all"
     try:

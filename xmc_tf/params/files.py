@@ -24,7 +24,7 @@ _FEATURES = "tfidf_params"  # of features that commands make from texts; PECOS's
 
 
 def load_params(path: str | Path) -> tuple[XTransformerParams, XTransformerPredParams]:
-    """Reads a parameter file of the whole model; a block that it does not hold has its defaults.
+    """Read a parameter file of the whole model; a block that it does not hold has its defaults.
 
     Example:
         >>> train_params, pred_params = load_params("params.json")
@@ -34,7 +34,7 @@ def load_params(path: str | Path) -> tuple[XTransformerParams, XTransformerPredP
 
 
 def load_linear_params(path: str | Path) -> tuple[RankerParams, RankerPredParams, HierarchicalKMeansParams]:
-    """Reads a parameter file of the linear model; a block that it does not hold has its defaults."""
+    """Read a parameter file of the linear model; a block that it does not hold has its defaults."""
     blocks = load_blocks(
         path,
         ignore=(_FEATURES,),
@@ -50,7 +50,7 @@ def load_linear_params(path: str | Path) -> tuple[RankerParams, RankerPredParams
 
 
 def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: type[Params]) -> dict[str, Any]:
-    """Reads the blocks of a parameter file.
+    """Read the blocks of a parameter file.
 
     Args:
         path: the JSON file.
@@ -84,7 +84,7 @@ def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: ty
 
 
 def load_block(path: str | Path, cls: type[P]) -> P:
-    """Reads a file that holds a single block, without a name around it.
+    """Read a file that holds a single block, without a name around it.
 
     Args:
         path: the JSON file.

@@ -81,7 +81,7 @@ class Shape:
 
     @classmethod
     def of(cls, annotation: Any) -> Self:
-        """Reads ``int``, ``int | None``, ``str | tuple[str, ...]`` and the like."""
+        """Read ``int``, ``int | None``, ``str | tuple[str, ...]`` and the like."""
         parts = (
             typing.get_args(annotation)
             if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union

@@ -5,7 +5,6 @@ import dataclasses
 
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.invocation import as_called
 from xmc_tf.params import (
     ENSEMBLES,
     POST_PROCESSORS,
@@ -43,11 +42,8 @@ _EXPLICIT = (
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    out = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.train"),
-        usage="%(prog)s -t TEXTS -y LABELS -m MODEL [-x FEATURES] [options]",
-        description=_DESCRIPTION,
-        formatter_class=cli.HelpFormatter,
+    out = cli.make_parser(
+        "xmc_tf.train", _DESCRIPTION, usage="%(prog)s -t TEXTS -y LABELS -m MODEL [-x FEATURES] [options]"
     )
     _add_files(out)
     _add_tree(out.add_argument_group("label tree"))

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.invocation import as_called
 from xmc_tf.playground.answering import Answering
 from xmc_tf.playground.server import PageServer
 
@@ -17,11 +16,10 @@ _LOG = logging.getLogger(__name__)
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    out = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.playground"),
-        description="Serve a local page to try an exported model: enter a text, and see its labels with their scores\n"
+    out = cli.make_parser(
+        "xmc_tf.playground",
+        "Serve a local page to try an exported model: enter a text, and see its labels with their scores\n"
         "and their paths through the label tree.",
-        formatter_class=cli.HelpFormatter,
     )
     out.add_argument("model", metavar="MODEL", help="export to load: served/1, or served for the highest version")
     out.add_argument("-p", "--port", type=whole, default=8765, metavar="INT", help="port; 0: any free port")

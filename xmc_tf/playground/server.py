@@ -192,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
         return int(digits or "0")
 
     def _check_origin(self) -> None:
-        """Refuses requests that came by a foreign name: another site's page, by a name that it lets point here."""
+        """Refuse requests that came by a foreign name: another site's page, by a name that it lets point here."""
         hosts = self.headers.get_all("Host", [])
         if len(hosts) != 1 or _name_of(f"//{hosts[0]}") not in _LOCAL:
             raise _RefusalError(403, "this page is only available on this machine")
@@ -220,7 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _RefusalError(500, f"{type(error).__name__}: {error}") from None
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answers what the standard library refuses, in the form of all other answers."""
+        """Answer what the standard library refuses, in the form of all other answers."""
         if code == HTTPStatus.NOT_IMPLEMENTED:  # any method that has no do_… here
             self._reply(self._wrong_method)
         else:

@@ -43,7 +43,7 @@ class Agreement(NamedTuple):
 
 
 def compare(truth: csr_matrix, model: csr_matrix, exported: csr_matrix, ks: Sequence[int] = (1, 3, 5)) -> Agreement:
-    """Measures both predictions.
+    """Measure both predictions.
 
     Args:
         truth: documents × labels.

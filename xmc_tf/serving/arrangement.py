@@ -85,7 +85,7 @@ def arrange(
     precision: str = "fp32",
     form: str | None = None,
 ) -> Arrangement:
-    """Arranges a level.
+    """Arrange a level.
 
     Args:
         weights: (features, then the bias if there is one) × nodes.
@@ -157,7 +157,7 @@ class _Rows:
         self._parts: dict[str, list[np.ndarray]] = {"keys": [], "sizes": [], "places": [], "values": []}
 
     def add(self, first: int, feature: np.ndarray, place: np.ndarray, value: np.ndarray) -> None:
-        """Adds the weights of some whole groups, ``first`` and those after it."""
+        """Add the weights of some whole groups, ``first`` and those after it."""
         group = first + np.searchsorted(self._groups[first + 1 :], place, side="right")
         keys = group * self._stride + feature
         order = np.argsort(keys, kind="stable")  # within a row the siblings stay in their order

@@ -134,7 +134,7 @@ class Warmup(NamedTuple):
 def export_model(
     parts: ModelParts, folder: str | Path, settings: ExportSettings | None = None, warmup: Warmup | None = None
 ) -> Exported:
-    """Exports a model with all that leads from text to label names.
+    """Export a model with all that leads from text to label names.
 
     One level of the tree is in memory at a time.
 
@@ -232,7 +232,7 @@ def _post_processors(ranker: XLinear, settings: ExportSettings) -> list[str]:
 def _stream_levels(
     ranker: XLinear, beams: Sequence[int], settings: ExportSettings, store: StreamedVariables
 ) -> tuple[list[Arrangement], list[LevelSearch]]:
-    """Arranges and writes one level after the other."""
+    """Arrange and writes one level after the other."""
     levels, searches = [], []
     arriving = ranker.levels[0].clusters.shape[1]
     with Progress("arranging the weights", ranker.nr_weights, "weights") as progress:

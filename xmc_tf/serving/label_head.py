@@ -42,7 +42,7 @@ class BlendedSearch:
         self._factor = head.scale / length
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
-        """Finds the best ``most`` labels; the beams above the labels are the rankers'."""
+        """Find the best ``most`` labels; the beams above the labels are the rankers'."""
         beams = self._search(query, min(max(most, self._head.pool), self._rows.shape[0]))
         return [
             *beams[:-1],

@@ -88,7 +88,7 @@ class LocalModel:
 
 
 def as_matrix(labels: np.ndarray, scores: np.ndarray, nr_labels: int) -> csr_matrix:
-    """Answers as a matrix whose rows are in order of score; label -1 is none."""
+    """Answer as a matrix whose rows are in order of score; label -1 is none."""
     there = labels >= 0
     result = csr_matrix((len(labels), nr_labels), dtype=np.float32)
     result.indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int32)

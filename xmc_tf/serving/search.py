@@ -143,7 +143,7 @@ class TreeSearch:
         self._root_score = 0.0 if additive(first_post) else 1.0
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
-        """Finds the best ``most`` labels.
+        """Find the best ``most`` labels.
 
         Returns:
             The beam of each level; the last are the labels.

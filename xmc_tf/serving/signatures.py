@@ -161,7 +161,7 @@ def _traced(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) ->
 
 
 def _of_rank(given: tf.Tensor, shape: tf.TensorShape, name: str) -> tf.Tensor:
-    """Refuses an input of more or fewer dimensions, which a server lets through and the ops would take for a list."""
+    """Refuse an input of more or fewer dimensions, which a server lets through and the ops would take for a list."""
     # Under this op the graph does not know the shape beforehand, or the check would be optimised away. The message
     # names the op.
     given = tf.raw_ops.PlaceholderWithDefault(input=given, shape=None, name=name)
@@ -169,5 +169,5 @@ def _of_rank(given: tf.Tensor, shape: tf.TensorShape, name: str) -> tf.Tensor:
 
 
 def _demand(condition: tf.Tensor, message: str) -> Any:
-    """Ends the request with the message where the condition does not hold."""
+    """End the request with the message where the condition does not hold."""
     return tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)])

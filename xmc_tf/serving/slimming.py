@@ -14,7 +14,7 @@ _NOTE = "_output_shapes"
 
 
 def forget_shapes(folder: Path) -> None:
-    """Removes the notes from a SavedModel; those of functions' arguments stay, which say what a caller may give."""
+    """Remove the notes from a SavedModel; those of functions' arguments stay, which say what a caller may give."""
     path = folder / "saved_model.pb"
     model = SavedModel.FromString(path.read_bytes())
     for meta in model.meta_graphs:

@@ -41,7 +41,7 @@ class StreamedVariables:
         self.bytes = 0
 
     def add(self, name: str, array: np.ndarray) -> tf.Variable:
-        """Writes an array.
+        """Write an array.
 
         Args:
             name: letters, digits and underscores; each once.
@@ -64,11 +64,11 @@ class StreamedVariables:
         return variable
 
     def add_all(self, prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, tf.Variable]:
-        """Writes several; gives the variables by the arrays' names."""
+        """Write several; gives the variables by the arrays' names."""
         return {name: self.add(f"{prefix}_{name}", array) for name, array in arrays.items()}
 
     def merge_into(self, saved_model: Path) -> None:
-        """Makes one checkpoint of what was saved with the graph and of all arrays."""
+        """Make one checkpoint of what was saved with the graph and of all arrays."""
         variables = saved_model / "variables"
         for file in list(variables.glob("variables.*")):
             # A merge ends by deleting the indices it has read, which must not be the one it has written.

@@ -1,4 +1,4 @@
-"""The label tree: label embeddings, balanced k-means, the tree itself, and its form on disk."""
+"""The label tree: label embeddings, balanced k-means, the tree itself, and its files."""
 
 from xmc_tf.tree.chain_io import load_chain, save_chain
 from xmc_tf.tree.kmeans import build_tree

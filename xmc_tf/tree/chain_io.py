@@ -28,24 +28,24 @@ _CHAIN = FolderKind(
 
 
 def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = None) -> LabelTree:
-    """Reads a label tree.
+    """Read a label tree.
 
     Example:
         >>> tree = load_chain("model/tree")
 
     Args:
-        path: a folder of ``config.json`` and ``C0.npz``, ``C1.npz`` …, a folder of linear rankers (``param.json`` and
-            ``ranker/``), or one matrix of labels × clusters (.npz), above whose clusters the levels are then made: each
-            ``nr_splits`` neighbours get one parent.
-        nr_splits: for a single matrix, the most children of a node.
-        min_codes: for a single matrix, that many nodes may be right below the root; None: ``nr_splits``.
+        path: a folder with ``config.json``, ``C0.npz``, ``C1.npz`` …; a folder of linear rankers (``param.json`` and
+            ``ranker/``); or one matrix of labels × clusters (.npz). For a single matrix the upper levels are added:
+            each ``nr_splits`` neighbours get one parent.
+        nr_splits: for a single matrix, the maximum number of children of a node.
+        min_codes: for a single matrix, the maximum number of children of the root; None: ``nr_splits``.
 
     Returns:
-        The tree; its ``node_order`` tells which column each node was.
+        The tree; ``node_order`` holds the column number of each node in the file.
 
     Raises:
-        InputError: naming the file: it is missing, is not a matrix, does not fit the others, or a node has several
-            parents or none.
+        InputError: the file is missing, is not a matrix, does not fit the others, or a node has several parents or
+            none.
     """
     path = Path(path)
     inside = [*path.glob("C*.npz"), *path.glob("ranker/*.model/C.npz")] if path.is_dir() else [path]
@@ -56,7 +56,7 @@ def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = No
 def _load(path: Path, nr_splits: int, min_codes: int | None) -> LabelTree:
     if path.is_dir():
         ranker = not (path / CONFIG).exists() and (path / RANKER).is_file()
-        files = _of_ranker(path) if ranker else [path / f"C{t}.npz" for t in range(_depth(path))]
+        files = _ranker_matrices(path) if ranker else [path / f"C{t}.npz" for t in range(_depth(path))]
         chain = [_read(file) for file in files]
         _check_fit(files, chain)
     else:
@@ -71,10 +71,10 @@ def _load(path: Path, nr_splits: int, min_codes: int | None) -> LabelTree:
 
 
 def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]) -> None:
-    """Writes a label tree as PECOS's folder of matrices, float32 CSC, completely or not at all.
+    """Write a label tree atomically as PECOS's folder of matrices (float32, CSC).
 
     Args:
-        path: the folder; a tree that is there is replaced, other files stay.
+        path: the folder; an existing tree is replaced, other files stay.
         chain: the tree, or its matrices from the root down, which are checked first.
     """
     tree = chain if isinstance(chain, LabelTree) else LabelTree.from_chain(chain)
@@ -86,7 +86,7 @@ def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]
 
 
 def _depth(folder: Path) -> int:
-    """How many matrices the folder says it has."""
+    """Return the number of matrices according to the folder's configuration."""
     file = folder / CONFIG
     if not file.exists():
         raise InputError(
@@ -121,8 +121,8 @@ def _depth(folder: Path) -> int:
     return depth
 
 
-def _of_ranker(folder: Path) -> list[Path]:
-    """The matrices in a folder of linear rankers, ours or PECOS's, the top first."""
+def _ranker_matrices(folder: Path) -> list[Path]:
+    """Return the matrices of a folder of linear rankers (ours or PECOS's), from the top down."""
     files: list[Path] = []
     while (file := folder / "ranker" / f"{len(files)}.model" / "C.npz").is_file():
         files.append(file)
@@ -140,7 +140,7 @@ def _read(file: Path) -> spmatrix:
     if not issparse(matrix):
         raise InputError(
             f"{file} is not a sparse matrix",
-            expected="a scipy .npz of labels × clusters with one entry a label",
+            expected="a scipy .npz of labels × clusters with one entry per label",
             received="a dense array",
             fix="scipy.sparse.save_npz(path, scipy.sparse.csc_matrix(C))",
         )
@@ -166,7 +166,7 @@ def _check_fit(files: list[Path], chain: list[spmatrix]) -> None:
 
 
 def _levels_above(nr_clusters: int, nr_splits: int, min_codes: int | None) -> list[csc_matrix]:
-    """The matrices above ``nr_clusters`` clusters, in their order."""
+    """Return the matrices above ``nr_clusters`` clusters, from the root down."""
     matrices = []
     for splits in upper_splits(nr_clusters, nr_splits, min_codes):
         rows = np.arange(splits[-1], dtype=np.int32)

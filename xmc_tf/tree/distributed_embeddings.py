@@ -1,4 +1,4 @@
-"""Label embeddings over ranks: each makes those of a range of labels, and a file holds them all."""
+"""Label embeddings over ranks: each rank computes those of a range of labels; a file holds them all."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,22 +19,22 @@ from xmc_tf.tree.label_documents import documents_of_labels, label_matrix, label
 from xmc_tf.tree.label_embeddings import label_embedding, sum_documents
 from xmc_tf.tree.threads import even_cuts
 
-# Before equal features are summed: a rank holds no more of the embeddings than come of that many entries.
+# Maximum number of entries that a rank sums at a time, counted before equal features are summed.
 _PIECE_ENTRIES = 1 << 21
 
 
 def label_embeddings_over_ranks(
     communicator: Communicator, method: str, X: Features, Y: spmatrix, folder: Path, threads: int = -1
 ) -> Features:
-    """What ``label_embedding(method, X, Y)`` gives, made by all ranks and mapped into memory.
+    """Compute ``label_embedding(method, X, Y)`` on all ranks and map the result into memory.
 
     Args:
         communicator: the ranks.
         method: "pifa" or "pii".
-        X: documents × features, best mapped: a rank reads the documents of its labels.
+        X: documents × features, preferably mapped, because a rank reads the documents of its labels only.
         Y: documents × labels.
-        folder: shared by all ranks; the embeddings stay there, and are taken as they are where they are there.
-        threads: of this rank.
+        folder: shared by all ranks. The embeddings stay there; existing ones are used.
+        threads: number of threads of this rank; -1: one per core.
     """
     suffixes = [".npz"] if method == "pii" or X.dense is None else [".npy"] if X.sparse is None else [".npz", ".npy"]
     if not communicator.broadcast(all(_file(folder, method, suffix).exists() for suffix in suffixes)):
@@ -46,7 +46,7 @@ def label_embeddings_over_ranks(
             }
 
             def make() -> None:
-                for ours in _made(communicator, method, X, Y, threads, share):
+                for ours in _pieces_of_rank(communicator, method, X, Y, threads, share):
                     for suffix in suffixes:
                         pieces[suffix].add(ours.sparse if suffix == ".npz" else ours.dense)
 
@@ -61,7 +61,7 @@ def label_embeddings_over_ranks(
 
 
 def forget_label_embeddings(folder: Path) -> None:
-    """Removes what :func:`label_embeddings_over_ranks` has left in a folder, when the tree is there."""
+    """Remove the files of :func:`label_embeddings_over_ranks`, which only the construction of the tree needs."""
     for method in ("pifa", "pii"):
         for suffix in (".npz", ".npy"):
             for path in folder.glob(f"{method}-*{suffix}"):
@@ -73,7 +73,7 @@ def _file(folder: Path, method: str, suffix: str) -> Path:
 
 
 def _share(communicator: Communicator, X: Features, Y: spmatrix) -> np.ndarray:
-    """Bounds of pieces of this rank's labels, which together have its share of the documents' entries."""
+    """Return the bounds of pieces of this rank's labels, which together have its share of the documents' entries."""
     labels, size, rank = label_matrix(Y), communicator.size, communicator.rank
     first, last = (int(np.searchsorted(labels.indptr, labels.nnz * part // size)) for part in (rank, rank + 1))
     first, last = (0 if rank == 0 else first), (labels.shape[0] if rank == size - 1 else last)
@@ -81,17 +81,17 @@ def _share(communicator: Communicator, X: Features, Y: spmatrix) -> np.ndarray:
     entries = documents if X.sparse is None else documents + np.diff(X.sparse.indptr[first : last + 1])
     sparse, count = (communicator.allreduce_array(label_work(labels, one, first, last)) for one in (entries, documents))
     a, b = balanced(sparse + X.nr_dense * count, size).range(rank)
-    # Dense vectors are summed as they come, sparse ones are held until all of a label's are there.
+    # Dense features are summed immediately, sparse ones are held until all of a label's documents are read.
     before = np.concatenate(([0], np.cumsum(sparse[a:b] + X.nr_dense)))
-    # Each piece takes a look at all documents' pointers.
+    # Fewer, larger pieces, because each piece reads the row pointers of all documents.
     return a + even_cuts(before, 1 + int(before[-1]) // max(_PIECE_ENTRIES, 4 * X.nr_rows)) if b > a else np.array([a])
 
 
-def _made(
+def _pieces_of_rank(
     communicator: Communicator, method: str, X: Features, Y: spmatrix, threads: int, share: np.ndarray | None
 ) -> Iterator[Features]:
-    """The embeddings of this rank's labels, piece by piece."""
-    if share is None:  # a transposition: done before it could be shared out
+    """Yield the embeddings of this rank's labels, piece by piece."""
+    if share is None:  # a transposition takes less time than distributing it
         if communicator.rank == 0:
             yield as_features(label_embedding(method, None, Y, threads=threads))
         return

@@ -1,12 +1,12 @@
-"""The label tree over ranks: the nodes of the upper levels are shared, then every rank has sub-trees of its own.
+"""Construction of the label tree over ranks: ranks share the nodes of the upper levels; below, each has own sub-trees.
 
-The tree's ``2**d`` sub-trees are ranges of ranks: rank r has those from ``r * 2**d / N`` on. A node above them is split
-by the ranks that have sub-trees of it: a wide one together, each doing its part of every step; one on which they would
-gain no time by each of them for itself. So a rank holds, besides the mapped embeddings, nothing but the labels of
-the nodes above its own sub-trees.
+The tree has ``2**d`` sub-trees, and rank r gets those from ``r * 2**d / N`` on. A node above them is split by the ranks
+that have sub-trees of it: a wide node by all of them, each computing its part of every step; a narrow node by each of
+them alone, because sharing would save no time. So a rank holds, besides the mapped embeddings, only the labels of the
+nodes above its own sub-trees.
 
-Every node is split from its own labels by its own random state, in the same order of sums: the tree is that of
-``build_tree``, bit by bit.
+Every node is split from its own labels, with its own random state and in the same order of sums, so the tree equals
+that of ``build_tree`` bit by bit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,11 +25,11 @@ from xmc_tf.tree.kmeans import node_course, node_seeds, sample_rate, split_level
 from xmc_tf.tree.kmeans_levels import Level, first_level, level_of_nodes
 from xmc_tf.tree.kmeans_wide import Course, Seat
 from xmc_tf.tree.label_tree import LabelTree
-from xmc_tf.tree.threads import Workers
+from xmc_tf.tree.threads import ThreadPool
 
-# Sub-trees a rank: their sizes differ by one label, so a few are enough to give every rank its share.
+# Sub-trees per rank: their sizes differ by one label, so a few are enough to balance the ranks.
 _SUB_TREES_A_RANK = 8
-# A node with fewer entries is split (in an eighth of a second or so) by each of its ranks for itself.
+# Each rank splits smaller nodes by itself, which takes about an eighth of a second.
 _SHARED_ENTRIES = 6_000_000
 
 
@@ -42,15 +42,15 @@ def build_tree_over_ranks(
     min_n_sub_tree: int = 16,
     threads: int = -1,
 ) -> LabelTree:
-    """Builds the label tree with all ranks; the same one for any number of them.
+    """Build the label tree with all ranks; the result does not depend on their number.
 
     Args:
         communicator: the ranks.
-        embeddings: one row per label, the same on all ranks, best mapped.
-        params: how to cluster.
-        sub_embeddings: gives other embeddings, by which the labels are clustered within the sub-trees; None: the same.
-        min_n_sub_tree: where there are such, at least so many sub-trees change to them.
-        threads: of this rank.
+        embeddings: one row per label, the same on all ranks, preferably mapped.
+        params: the clustering parameters.
+        sub_embeddings: returns the embeddings that cluster the labels within the sub-trees; None: ``embeddings``.
+        min_n_sub_tree: with ``sub_embeddings``, the minimum number of sub-trees that use them.
+        threads: number of threads of this rank; -1: one per core.
     """
     if min_n_sub_tree < 1:
         raise InputError(
@@ -68,13 +68,13 @@ def build_tree_over_ranks(
         unit="halvings",
         quiet_s=2.0 if communicator.rank == 0 else float("inf"),
     )
-    with Workers(threads) as workers, title as progress:
-        level = first_level(embeddings, workers) if share.any else None
+    with ThreadPool(threads) as pool, title as progress:
+        level = first_level(embeddings, pool) if share.any else None
         for t in range(depth):
             if t == change and sub_embeddings is not None:
-                features = sub_embeddings()  # made by all ranks
-                level = level_of_nodes(features, level, workers) if level is not None else None
-            level = _split(communicator, shares, level, t, depth, params, workers)
+                features = sub_embeddings()  # all ranks compute them
+                level = level_of_nodes(features, level, pool) if level is not None else None
+            level = _split(communicator, shares, level, t, depth, params, pool)
             progress.add(embeddings.nr_rows)
     mine = level.entries.order if level is not None else np.zeros(0, np.int64)
     return tree_of_order(np.concatenate(communicator.allgather(mine)), depth, params)
@@ -85,9 +85,9 @@ class Share:
     """The sub-trees of a rank, and so its part of every level.
 
     Args:
-        depth: the level that the sub-trees begin at.
+        depth: the level at which the sub-trees begin.
         first: the rank's first sub-tree.
-        last: the one behind its last.
+        last: the end of its sub-trees (exclusive).
     """
 
     depth: int
@@ -96,30 +96,30 @@ class Share:
 
     @property
     def any(self) -> bool:
-        """Whether the rank has any; of few labels there may be fewer sub-trees than ranks."""
+        """True if the rank has sub-trees; with few labels there may be fewer sub-trees than ranks."""
         return self.last > self.first
 
     def holds(self, t: int) -> range:
-        """The nodes of level ``t`` that the rank has some labels of."""
+        """Return the nodes of level ``t`` of which the rank has labels."""
         if t >= self.depth:
             return range(self.first << (t - self.depth), self.last << (t - self.depth))
         shift = self.depth - t
         return range(self.first >> shift, -(-self.last >> shift))
 
     def part_of(self, node: int, t: int) -> int:
-        """How many of the sub-trees of a node of level ``t``, none below that of the sub-trees, the rank has."""
+        """Return how many sub-trees of a node of level ``t`` the rank has (``t`` is at most ``depth``)."""
         shift = self.depth - t
         return max(0, min(self.last, (node + 1) << shift) - max(self.first, node << shift))
 
 
 def share_of(rank: int, size: int, depth: int) -> Share:
-    """What one of ``size`` ranks has of a tree of ``depth`` binary levels."""
+    """Return the sub-trees of one of ``size`` ranks in a tree of ``depth`` binary levels."""
     level = min(depth, _log2_up(_SUB_TREES_A_RANK * size))
     return Share(level, (rank << level) // size, ((rank + 1) << level) // size)
 
 
 def any_shared(shares: Sequence[Share], t: int) -> bool:
-    """Whether two ranks have a node of level ``t`` in common; where none have, none need wait for each other."""
+    """Return whether two ranks share a node of level ``t``; if not, no rank has to wait for another."""
     held = [share.holds(t) for share in shares if share.any]
     return any(one.stop > other.start for one, other in pairwise(held))
 
@@ -131,9 +131,9 @@ def _split(
     t: int,
     depth: int,
     params: HierarchicalKMeansParams,
-    workers: Workers,
+    pool: ThreadPool,
 ) -> Level | None:
-    """Splits level ``t``; returns this rank's part of the next one."""
+    """Split level ``t`` and return this rank's part of the next one."""
     share, rate = shares[communicator.rank], sample_rate(params, t, depth)
     held, courses = share.holds(t), {}
     if level is not None:
@@ -143,24 +143,24 @@ def _split(
         if level is not None:
             for node, team in _wide_teams(shares, communicator.rank, level, t).items():
                 seat = Seat(list(team).index(communicator.rank), np.array(list(team.values())))
-                course = node_course(level, node - held.start, rate, seeds, params, workers, left, seat)
+                course = node_course(level, node - held.start, rate, seeds, params, pool, left, seat)
                 courses[node] = (course, list(team))
-        _run_together(communicator, courses)
+        _run_in_step(communicator, courses)
     if level is None:
         return None
     alone = [node - held.start for node in held if node not in courses]
-    if alone:  # they lie together: only a rank's first node and its last one can be shared
-        split_level(level, rate, seeds, params, workers, left, range(alone[0], alone[-1] + 1))
+    if alone:  # contiguous: a rank can share only its first and its last node
+        split_level(level, rate, seeds, params, pool, left, range(alone[0], alone[-1] + 1))
     level.halve(left)
     kept = share.holds(t + 1)
     level = level.part(kept.start - 2 * held.start, kept.stop - 2 * held.start)
     if worth_renumbering(t, depth):
-        level.drop_unshared(workers)
+        level.drop_unshared(pool)
     return level
 
 
 def _wide_teams(shares: Sequence[Share], rank: int, level: Level, t: int) -> dict[int, dict[int, int]]:
-    """The wide nodes that this rank has with others: who they are, and how many sub-trees of the node each has."""
+    """Return the wide nodes that this rank shares: for each, the ranks and how many of its sub-trees each rank has."""
     held, before, found = shares[rank].holds(t), level.work_before(), {}
     for node in {held.start, held.stop - 1}:
         team = {other: part for other, share in enumerate(shares) if (part := share.part_of(node, t)) > 0}
@@ -170,12 +170,12 @@ def _wide_teams(shares: Sequence[Share], rank: int, level: Level, t: int) -> dic
     return found
 
 
-def _run_together(communicator: Communicator, courses: Mapping[int, tuple[Course, Sequence[int]]]) -> None:
-    """Walks through courses in step with the ranks that have them too; all ranks call it.
+def _run_in_step(communicator: Communicator, courses: Mapping[int, tuple[Course, Sequence[int]]]) -> None:
+    """Advance courses in step with the ranks that share them; all ranks call it.
 
     Args:
         communicator: the ranks.
-        courses: by the number of the node: the course, and who walks it, in the order of their seats.
+        courses: for each node its course, and the ranks that share it in the order of their seats.
     """
     found = {node: part for node, (course, _) in courses.items() if (part := next(course, None)) is not None}
     while True:
@@ -183,13 +183,13 @@ def _run_together(communicator: Communicator, courses: Mapping[int, tuple[Course
             {node: part for node, part in found.items() if other != communicator.rank and other in courses[node][1]}
             for other in range(communicator.size)
         ]
-        came = communicator.alltoall([(bool(found), of_rank) for of_rank in parts])
-        if not any(goes_on for goes_on, _ in came):
+        received = communicator.alltoall([(bool(found), of_rank) for of_rank in parts])
+        if not any(running for running, _ in received):
             return
         for node, part in list(found.items()):
             course, team = courses[node]
             try:
-                found[node] = course.send([part if r == communicator.rank else came[r][1][node] for r in team])
+                found[node] = course.send([part if r == communicator.rank else received[r][1][node] for r in team])
             except StopIteration:
                 del found[node]
 

@@ -10,7 +10,7 @@ from xmc_tf.common.compiled import njit
 
 @intrinsic
 def _lowest_bit(typing, word):
-    """The place of the lowest bit set in a word that is not zero."""
+    """Return the position of the lowest bit that is set in a word; the word is not 0."""
 
     def codegen(context, builder, signature, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -23,15 +23,15 @@ def sum_sparse(
     first, last, nr_features, label_start, label_rows, label_weights, begin, indices, values, ends, out_indices,
     out_values, squares
 ):  # fmt: skip
-    """Sums the sparse features of the documents of each label in ``[first, last)``, sorted by feature.
+    """Sum the sparse features of the documents of each label in ``[first, last)``, sorted by feature.
 
-    The features met are marked in a bitmap, and the words met in a bitmap of the words, so that they are read off in
-    order without a sort.
+    A bitmap marks the features that occur, and a second bitmap the words of the first, so that the features are read in
+    order without sorting.
 
     Args:
         first: the first label.
-        last: the one behind the last.
-        nr_features: how many features there are.
+        last: the end of the labels (exclusive).
+        nr_features: number of features.
         label_start: where the documents of each label begin.
         label_rows: the documents of the labels.
         label_weights: their weights.
@@ -39,9 +39,9 @@ def sum_sparse(
         indices: the features of the documents.
         values: their values.
         ends: receives where the features of each label end in the output, counted from ``first``.
-        out_indices: receives the features; as long as all documents' features together.
+        out_indices: receives the features; as long as the features of all documents.
         out_values: receives their sums.
-        squares: receives the squared norm of each label's sums, added to what is there.
+        squares: the squared norm of each label's sums is added to it.
     """
     sums = np.zeros(nr_features, np.float32)
     words = np.zeros((nr_features + 63) // 64, np.uint64)
@@ -54,7 +54,7 @@ def sum_sparse(
                 f = indices[k]
                 sums[f] += weight * values[k]
                 words[f >> np.uint32(6)] |= np.uint64(1) << np.uint64(f & np.uint32(63))
-        # A second turn over the documents, while they are still near: cheaper than marking both at every entry.
+        # A second pass over the documents while they are in the cache is cheaper than marking both bitmaps per entry.
         for d in range(label_start[label], label_start[label + 1]):
             row = label_rows[d]
             for k in range(begin[row], begin[row + 1]):
@@ -84,7 +84,7 @@ def sum_sparse(
 
 @njit(cache=True, nogil=True)
 def sum_dense(first, last, label_start, label_rows, label_weights, values, out, squares):
-    """Sums the dense features of the documents of each label, and adds the squared norms of the sums."""
+    """Sum the dense features of the documents of each label and add the squared norms of the sums to ``squares``."""
     for label in range(first, last):
         for d in range(label_start[label], label_start[label + 1]):
             row, weight = label_rows[d], label_weights[d]
@@ -98,7 +98,7 @@ def sum_dense(first, last, label_start, label_rows, label_weights, values, out, 
 
 @njit(cache=True, nogil=True)
 def scale_rows(first, last, begin, values, factors):
-    """Multiplies the values of each row by its factor."""
+    """Multiply the values of each row by its factor."""
     for row in range(first, last):
         for k in range(begin[row], begin[row + 1]):
             values[k] *= factors[row]

@@ -1,4 +1,4 @@
-"""How deep the tree is, and how its binary levels are grouped into levels of ``nr_splits`` children."""
+"""The depth of the tree, and the grouping of its binary levels into levels of ``nr_splits`` children."""
 
 import math
 
@@ -8,21 +8,21 @@ from xmc_tf.common.errors import InputError
 
 
 def binary_depth(nr_labels: int, max_leaf_size: int) -> int:
-    """How often the labels are halved until a leaf holds at most ``max_leaf_size`` of them.
+    """Return how often the labels are halved until a leaf holds at most ``max_leaf_size`` of them.
 
-    No leaf is empty: where leaves of one label are asked for and the labels are no power of two, the halving stops
-    one level earlier, with one or two labels a leaf.
+    No leaf is empty: with ``max_leaf_size=1`` and a number of labels that is not a power of two, the halving stops
+    one level earlier, with one or two labels per leaf.
 
     Example:
         >>> binary_depth(16_481, 100)
         8
 
     Args:
-        nr_labels: how many labels there are.
-        max_leaf_size: the most labels of a leaf.
+        nr_labels: number of labels.
+        max_leaf_size: maximum number of labels of a leaf.
 
     Returns:
-        The number of halvings; 0 where one leaf holds all.
+        The number of halvings; 0 if one leaf holds all labels.
     """
     if nr_labels <= max_leaf_size:
         return 0
@@ -31,9 +31,9 @@ def binary_depth(nr_labels: int, max_leaf_size: int) -> int:
 
 
 def half_bounds(size: int, depth: int) -> np.ndarray:
-    """Where the ``2**depth`` leaves begin and end when ``size`` things are halved again and again.
+    """Return the bounds of the ``2**depth`` leaves when ``size`` things are halved repeatedly.
 
-    The left half is the smaller one where a number is odd.
+    The left half of an odd number is the smaller one.
 
     Example:
         >>> half_bounds(5, 1).tolist()
@@ -49,22 +49,22 @@ def half_bounds(size: int, depth: int) -> np.ndarray:
 
 
 def upper_splits(nr_leaves: int, nr_splits: int, min_codes: int | None) -> list[np.ndarray]:
-    """The children of the nodes above the leaves: ``nr_splits`` a node, at least ``min_codes`` below the root.
+    """Return the children of the nodes above the leaves: ``nr_splits`` per node, up to ``min_codes`` below the root.
 
-    From the leaves upwards each ``nr_splits`` neighbours get one parent, until at most ``min_codes`` nodes are left,
-    which become the children of the root.
+    From the leaves upwards each ``nr_splits`` neighbours get one parent, until at most ``min_codes`` nodes are left.
+    These become the children of the root.
 
     Example:
         >>> [splits.tolist() for splits in upper_splits(8, nr_splits=4, min_codes=None)]
         [[0, 2], [0, 4, 8]]
 
     Args:
-        nr_leaves: how many leaves there are.
-        nr_splits: the most children of a node.
-        min_codes: the root may have that many children; None: ``nr_splits``; 1 or less: all leaves.
+        nr_leaves: number of leaves.
+        nr_splits: maximum number of children of a node.
+        min_codes: maximum number of children of the root; None: ``nr_splits``; 1 or less: all leaves.
 
     Returns:
-        One array of child bounds a level, from the root down to the parents of the leaves; none for a single leaf.
+        One array of child bounds per level, from the root down to the parents of the leaves; none for a single leaf.
     """
     if nr_splits < 2:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Hierarchical 2-means: halves the labels again and again, near ones together, into a balanced tree."""
+"""Hierarchical 2-means: halve the labels repeatedly into a balanced tree of similar labels."""
 
 import numpy as np
 from scipy.sparse import sparray, spmatrix
@@ -12,41 +12,41 @@ from xmc_tf.tree.kmeans_levels import Level, first_level
 from xmc_tf.tree.kmeans_nodes import split_nodes
 from xmc_tf.tree.kmeans_wide import ALONE, Course, Node, Seat, split_course, take_alone
 from xmc_tf.tree.label_tree import LabelTree
-from xmc_tf.tree.threads import Workers, even_cuts
+from xmc_tf.tree.threads import ThreadPool, even_cuts
 
-# A node with fewer entries is not worth the meeting of all threads after every step.
+# For nodes with fewer entries, synchronizing all threads after every step costs more than it saves.
 _WIDE_ENTRIES = 400_000
 
 
 def build_tree(
     embeddings: spmatrix | sparray | np.ndarray | Features, params: HierarchicalKMeansParams | None = None
 ) -> LabelTree:
-    """Builds the label tree from label embeddings by balanced hierarchical 2-means.
+    """Build the label tree from label embeddings by balanced hierarchical 2-means.
 
-    Each node is split exactly in half: its labels are sorted by how much nearer they are to the one centroid than to
-    the other. The binary levels are then grouped by ``nr_splits`` and ``min_codes``. Labels with an empty embedding are
-    spread evenly. One seed gives one tree, whatever the number of threads.
+    Each node is split exactly in half: its labels are sorted by how much nearer they are to one centroid than to the
+    other. The binary levels are then grouped by ``nr_splits`` and ``min_codes``. Labels with an empty embedding are
+    distributed evenly. The tree depends on the seed, not on the number of threads.
 
     Example:
         >>> tree = build_tree(label_embedding("pifa", X, Y), HierarchicalKMeansParams(max_leaf_size=100))
 
     Args:
         embeddings: one row per label: sparse, dense, or both side by side.
-        params: how to cluster; None: the defaults.
+        params: the clustering parameters; None: the defaults.
 
     Returns:
-        The tree. No leaf is empty: where ``max_leaf_size`` is 1 and the number of labels no power of two, leaves hold
-        one or two labels.
+        The tree. No leaf is empty: with ``max_leaf_size=1`` and a number of labels that is not a power of two, leaves
+        hold one or two labels.
 
     Raises:
-        InputError: there is no label, or an embedding holds NaN or infinity.
+        InputError: there are no labels, or an embedding holds NaN or infinity.
     """
     params = params or HierarchicalKMeansParams()
     features = as_features(embeddings)
     nr_labels = features.nr_rows
     if nr_labels == 0:
         raise InputError(
-            "there are no labels to build a tree from", expected="one embedding at least", received="0 rows"
+            "there are no labels to build a tree from", expected="at least one embedding", received="0 rows"
         )
     depth = binary_depth(nr_labels, params.max_leaf_size)
     order = _halve_all(features, depth, params) if depth else np.arange(nr_labels)
@@ -54,7 +54,7 @@ def build_tree(
 
 
 def tree_of_order(order: np.ndarray, depth: int, params: HierarchicalKMeansParams) -> LabelTree:
-    """The tree over labels in the order of their ``2**depth`` leaves."""
+    """Return the tree over labels in the order of their ``2**depth`` leaves."""
     bounds = half_bounds(order.size, depth)
     leaf = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
     upper = upper_splits(bounds.size - 1, params.nr_splits, params.min_codes)
@@ -62,47 +62,47 @@ def tree_of_order(order: np.ndarray, depth: int, params: HierarchicalKMeansParam
 
 
 def _halve_all(features: Features, depth: int, params: HierarchicalKMeansParams) -> np.ndarray:
-    """The labels in the order of the ``2**depth`` leaves."""
+    """Return the labels in the order of the ``2**depth`` leaves."""
     left = np.empty(features.nr_rows, np.bool_)
     with (
-        Workers(params.threads) as workers,
+        ThreadPool(params.threads) as pool,
         Progress("clustering the labels", total=features.nr_rows * depth, unit="halvings") as progress,
     ):
-        level = first_level(features, workers)
+        level = first_level(features, pool)
         for t in range(depth):
             seeds = node_seeds(params.seed, t, level.nr_nodes)
-            split_level(level, sample_rate(params, t, depth), seeds, params, workers, left)
+            split_level(level, sample_rate(params, t, depth), seeds, params, pool, left)
             level.halve(left)
             if worth_renumbering(t, depth):
-                level.drop_unshared(workers)
+                level.drop_unshared(pool)
             progress.add(features.nr_rows)
     return level.entries.order
 
 
 def node_seeds(seed: int, level: int, nr_nodes: int) -> np.ndarray:
-    """A random state for each node, that depends on nothing but the seed and the node's place."""
+    """Return a random state for each node, which depends only on the seed and the node's place."""
     return np.random.SeedSequence([seed, level]).generate_state(nr_nodes, np.uint64)
 
 
 def worth_renumbering(level: int, depth: int) -> bool:
-    """Whether a level's features are numbered again once it is split.
+    """Return whether the features of a level are renumbered after its split.
 
-    It costs about what it gains on the next level; on the next two it pays. The sums are taken in the order of the
-    numbers, so every way to build a tree does it at the same levels.
+    Renumbering saves on the next level about what it costs, and pays off on the two after it. Sums follow the order of
+    the numbers, so all ways to build a tree renumber at the same levels.
     """
     return level % 2 == 1 and level < depth - 1
 
 
 def sample_rate(params: HierarchicalKMeansParams, level: int, depth: int) -> float:
-    """The share of a node's labels that its centroids are made of.
+    """Return the share of a node's labels from which its centroids are computed.
 
-    The first ``warmup_ratio`` of the levels take ``min_sample_rate``; from there it rises by equal steps, to
+    The first ``warmup_ratio`` of the levels use ``min_sample_rate``. From there the rate rises in equal steps to
     ``max_sample_rate`` at the last level.
 
     Args:
-        params: the rates; all labels are taken where ``do_sample`` is off.
+        params: the rates; without ``do_sample`` all labels are used.
         level: the binary level, 0 for the root.
-        depth: how many binary levels there are.
+        depth: number of binary levels.
 
     Returns:
         The rate of that level.
@@ -117,43 +117,43 @@ def sample_rate(params: HierarchicalKMeansParams, level: int, depth: int) -> flo
 
 
 def split_level(
-    level: Level, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, workers: Workers, left: np.ndarray,
+    level: Level, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, pool: ThreadPool, left: np.ndarray,
     nodes: range | None = None,
 ) -> None:  # fmt: skip
-    """Decides for each label of a level whether it goes left.
+    """Decide for each label of a level whether it goes left.
 
     Args:
         level: the nodes.
-        rate: the share of a node's labels that its centroids are made of.
+        rate: the share of a node's labels from which its centroids are computed.
         seeds: the random state of each node.
-        params: how to cluster.
-        workers: the threads.
-        left: receives the answers.
-        nodes: those to split, where it is not all.
+        params: the clustering parameters.
+        pool: the threads.
+        left: receives the result.
+        nodes: the nodes to split; None: all.
     """
     nodes = range(level.nr_nodes) if nodes is None else nodes
     before = level.work_before()[nodes.start : nodes.stop + 1]
     before = before - before[0]
-    # Either way takes the same steps on the same numbers: it only decides which thread does what.
+    # Both branches compute the same steps on the same numbers; they differ in which thread does what.
     entries, spherical, rounds = level.entries, params.spherical, params.kmeans_max_iter
     shares = _shares(level, rate)
-    if len(nodes) >= workers.threads or before[-1] <= _WIDE_ENTRIES * len(nodes):
-        workers.run(
+    if len(nodes) >= pool.threads or before[-1] <= _WIDE_ENTRIES * len(nodes):
+        pool.run(
             lambda first, last: split_nodes(
                 first, last, level.starts, level.empties, level.widths, shares, seeds, entries, spherical, rounds, left
             ),
-            nodes.start + even_cuts(before, workers.parts),
+            nodes.start + even_cuts(before, pool.parts),
         )
         return
     for node in nodes:
-        take_alone(node_course(level, node, rate, seeds, params, workers, left))
+        take_alone(node_course(level, node, rate, seeds, params, pool, left))
 
 
 def node_course(
-    level: Level, node: int, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, workers: Workers,
+    level: Level, node: int, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, pool: ThreadPool,
     left: np.ndarray, seat: Seat = ALONE,
 ) -> Course:  # fmt: skip
-    """The course that splits one node of a level; arguments as for `split_level` and `split_course`."""
+    """Return the course that splits one node of a level; arguments as for `split_level` and `split_course`."""
     one = Node(
         start=int(level.starts[node]),
         stop=int(level.starts[node + 1]),
@@ -162,10 +162,10 @@ def node_course(
         share=int(_shares(level, rate)[node]),
         seed=seeds[node : node + 1],
     )
-    return split_course(level.entries, one, params.spherical, params.kmeans_max_iter, workers, left, seat)
+    return split_course(level.entries, one, params.spherical, params.kmeans_max_iter, pool, left, seat)
 
 
 def _shares(level: Level, rate: float) -> np.ndarray:
-    """How many labels of each node its centroids are made of."""
+    """Return for each node the number of labels from which its centroids are computed."""
     filled = level.filled
     return np.minimum(filled, np.maximum(2, np.ceil(rate * filled).astype(np.int64)))

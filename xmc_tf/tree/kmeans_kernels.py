@@ -1,14 +1,14 @@
-"""The compiled steps of 2-means on one node, each over a range that a thread can take.
+"""Compiled steps of 2-means on one node, each over a range that one thread can process.
 
-Where the time is saved, without giving up an exact round:
+Two shortcuts save time without changing the result of a round:
 
-* The sums of features of both sides are not summed again in a round; only the labels that changed sides move from one
-  to the other.
-* A label's score cannot change by more than its norm times the way that the direction between the centroids went.
+* The sums of features of both sides are not computed again in each round. Only labels that changed sides are moved from
+  one sum to the other.
+* A label's score cannot change by more than its norm times the distance that the direction between the centroids moved.
   Labels that cannot have come near the border are not scored again (`pick_doubtful`): after the first rounds, most.
 
-Every sum is taken in the order of the labels, within one label, or by blocks of a fixed size, never in the order of
-threads: the tree does not depend on how the work was spread.
+Sums are computed in the order of the labels, within one label, or by blocks of a fixed size, never in the order of
+threads. So the tree does not depend on the number of threads.
 """
 
 from typing import NamedTuple
@@ -17,22 +17,22 @@ import numpy as np
 
 from xmc_tf.common.compiled import njit
 
-# Sums may be reassociated, so that they vectorise; NaN and infinity keep their meaning.
+# Allow sums to be reassociated so that they vectorize; NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract", "nsz"}
 BLOCK = 4096
 
 
 class Entries(NamedTuple):
-    """The features of the labels of a level; a label's place says where it stands in the level.
+    """The features of the labels of a level; a label's place is its position in the level.
 
     Args:
         begin: where the sparse features of each place begin in ``indices`` and ``values``.
         end: where they end.
         indices: the sparse features, ascending within a label, numbered within a node from 0.
         values: their values.
-        dense: the dense features, a row per label (not a place); no columns where there are none.
+        dense: the dense features, one row per label (not per place); without columns if there are none.
         order: the label at each place.
-        private: the squared weight of features that no other label of the node has, where they were dropped.
+        private: the squared weight of the dropped features, which no other label of the node has.
         norms: the norm of all features of each place.
     """
 
@@ -47,25 +47,25 @@ class Entries(NamedTuple):
 
 
 class Halving(NamedTuple):
-    """The state of 2-means on one node; its members are the labels that the centroids are made of.
+    """The state of 2-means on one node; its members are the labels from which the centroids are computed.
 
-    Vectors of features hold the sparse ones first and the dense ones behind them.
+    Arrays over features hold the sparse features first, then the dense ones.
 
     Args:
         rows: the place of each member.
         left: whether it is on the left side.
         goes: whether it goes to the left side in this round.
-        to_left: what has to be added of it to the left sums: 1, 0 or -1.
-        to_right: what has to be added of it to the right sums.
+        to_left: the factor with which it is added to the left sums: 1, 0 or -1.
+        to_right: the factor with which it is added to the right sums.
         own: the direction along its private features.
-        scores: how far it lay in the direction of the left centroid when it was last scored.
-        known: how far the direction had turned by then.
-        todo: which members are to be scored.
+        scores: its score when it was last scored: its position along the direction to the left centroid.
+        known: how far the direction had moved by then.
+        todo: the members to score.
         left_sums: the sum of the features of the left side.
         right_sums: the sum of the features of the right side.
         direction: from the right centroid to the left one.
         block_norms: the squared norms of the two sums, block by block.
-        block_turns: how far the direction turned, squared, block by block.
+        block_turns: the squared distance that the direction moved, block by block.
     """
 
     rows: np.ndarray
@@ -86,7 +86,7 @@ class Halving(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def next_random(state: np.ndarray) -> np.uint64:
-    """The next number of SplitMix64; ``state`` is an array of one uint64."""
+    """Return the next number of SplitMix64; ``state`` is an array of one uint64."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -96,7 +96,7 @@ def next_random(state: np.ndarray) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def begin_halving(first: int, count: int, members: int, width: int, state: np.ndarray) -> Halving:
-    """Chooses the members among ``count`` places from ``first`` on, and two of them to point the first direction."""
+    """Choose the members among ``count`` places from ``first`` on, and two of them for the first direction."""
     rows = np.empty(members, np.int64)
     taken = 0
     for i in range(count):
@@ -140,7 +140,7 @@ def _first_at_least(indices: np.ndarray, low: int, high: int, bound: int) -> int
 
 @njit(cache=True, nogil=True)
 def add_rows(entries: Entries, halving: Halving, low: int, high: int) -> None:
-    """Adds to the sums what ``to_left`` and ``to_right`` say, for the features in ``[low, high)``."""
+    """Add the members to the sums as ``to_left`` and ``to_right`` say, for the features in ``[low, high)``."""
     width = halving.direction.size
     nr_sparse = width - entries.dense.shape[1]
     whole = low == 0 and high == width
@@ -165,7 +165,7 @@ def add_rows(entries: Entries, halving: Halving, low: int, high: int) -> None:
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
 def measure_blocks(halving: Halving, first: int, last: int) -> None:
-    """The squared norms of the sums, block by block."""
+    """Compute the squared norms of the sums, block by block."""
     left_sums, right_sums = halving.left_sums, halving.right_sums
     for block in range(first, last):
         left = right = np.float32(0.0)
@@ -178,7 +178,7 @@ def measure_blocks(halving: Halving, first: int, last: int) -> None:
 
 @njit(cache=True, nogil=True)
 def centroid_weights(entries: Entries, halving: Halving, spherical: bool) -> tuple[float, float]:
-    """What the two sums are multiplied by to become centroids: one by their norm, or by their number of labels."""
+    """Return the factors that turn the two sums into centroids: 1 / norm if spherical, else 1 / number of labels."""
     left = right = 0.0
     for block in range(halving.block_turns.size):
         left += halving.block_norms[0, block]
@@ -197,34 +197,34 @@ def centroid_weights(entries: Entries, halving: Halving, spherical: bool) -> tup
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
 def turn_blocks(halving: Halving, by_left: float, by_right: float, first: int, last: int) -> None:
-    """Points the direction to the new left centroid, and notes how far it turned, block by block."""
+    """Point the direction to the new left centroid and record how far it moved, block by block."""
     left_sums, right_sums, direction = halving.left_sums, halving.right_sums, halving.direction
     of_left, of_right = np.float32(by_left), np.float32(by_right)
     for block in range(first, last):
-        way = np.float32(0.0)
+        distance = np.float32(0.0)
         for f in range(block * BLOCK, min((block + 1) * BLOCK, direction.size)):
             new = of_left * left_sums[f] - of_right * right_sums[f]
-            way += (new - direction[f]) * (new - direction[f])
+            distance += (new - direction[f]) * (new - direction[f])
             direction[f] = new
-        halving.block_turns[block] = way
+        halving.block_turns[block] = distance
 
 
 @njit(cache=True, nogil=True)
 def turn_private(entries: Entries, halving: Halving, by_left: float, by_right: float) -> float:
-    """Turns the direction along the private features too; returns how far it turned in all."""
-    way = 0.0
+    """Update the direction along the private features; return how far the direction moved in all."""
+    distance = 0.0
     for block in range(halving.block_turns.size):
-        way += halving.block_turns[block]
+        distance += halving.block_turns[block]
     for i in range(halving.rows.size):
         new = np.float32(by_left if halving.left[i] else -by_right)
-        way += entries.private[halving.rows[i]] * (new - halving.own[i]) ** 2
+        distance += entries.private[halving.rows[i]] * (new - halving.own[i]) ** 2
         halving.own[i] = new
-    return np.sqrt(way)
+    return np.sqrt(distance)
 
 
 @njit(cache=True, nogil=True)
 def _sparse_dot(first: int, last: int, indices: np.ndarray, values: np.ndarray, vector: np.ndarray) -> np.float32:
-    """Four sums side by side: LLVM's own vectors would gather, which takes twice as long as four loads."""
+    """Return a dot product, in four partial sums: LLVM would vectorize with gathers, twice as slow as four loads."""
     a = b = c = d = np.float32(0.0)
     k = first
     while k + 4 <= last:
@@ -250,7 +250,7 @@ def _dense_dot(dense: np.ndarray, label: int, vector: np.ndarray) -> np.float32:
 
 @njit(cache=True, nogil=True)
 def score(entries: Entries, halving: Halving, low: int, high: int) -> None:
-    """Scores the members ``todo[low:high]``: how far they lie in the direction of the left centroid."""
+    """Score the members ``todo[low:high]``: their positions along the direction to the left centroid."""
     for n in range(low, high):
         i = halving.todo[n]
         row = halving.rows[i]
@@ -262,7 +262,7 @@ def score(entries: Entries, halving: Halving, low: int, high: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _kth_largest(numbers: np.ndarray, k: int) -> np.float32:
-    """The ``k``-th largest number, by Hoare's selection; the numbers change places."""
+    """Return the ``k``-th largest number by Hoare's selection, which reorders the numbers."""
     low, high, place = 0, numbers.size - 1, numbers.size - k
     while low < high:
         a, b, c = numbers[low], numbers[(low + high) >> 1], numbers[high]
@@ -288,24 +288,24 @@ def _kth_largest(numbers: np.ndarray, k: int) -> np.float32:
 
 @njit(cache=True, nogil=True)
 def pick_doubtful(entries: Entries, halving: Halving, turned: float, take: int) -> tuple[int, int]:
-    """Finds the members that may go either way, by what is known of their scores; ``goes`` is set for the sure ones.
+    """Find the members whose side is uncertain given the bounds of their scores; set ``goes`` for the others.
 
     Args:
         entries: the features.
         halving: the state; its ``todo`` receives the doubtful members, in order.
-        turned: how far the direction has turned since the beginning.
-        take: how many members go left.
+        turned: how far the direction has moved since the beginning.
+        take: number of members that go left.
 
     Returns:
-        How many members are doubtful, and how many of them go left.
+        The number of doubtful members, and how many of them go left.
     """
     count = halving.rows.size
     scores, goes, todo = halving.scores, halving.goes, halving.todo
     slack, bounds = np.empty(count, np.float32), np.empty(count, np.float32)
     for i in range(count):
-        # Rounding shall not make a member safe: hence a little more than the way.
-        way = 1.0001 * (turned - halving.known[i]) + 1e-6
-        slack[i] = entries.norms[halving.rows[i]] * way
+        # A margin on top of the distance, so that rounding does not make a member look certain.
+        distance = 1.0001 * (turned - halving.known[i]) + 1e-6
+        slack[i] = entries.norms[halving.rows[i]] * distance
         bounds[i] = scores[i] - slack[i]
     lowest = _kth_largest(bounds, take)
     for i in range(count):
@@ -324,7 +324,7 @@ def pick_doubtful(entries: Entries, halving: Halving, turned: float, take: int) 
 
 @njit(cache=True, nogil=True)
 def settle(halving: Halving, doubtful: int, take: int, turned: float) -> None:
-    """Sends the ``take`` best of the doubtful members left, once they are scored; ties: the first ones."""
+    """Send the ``take`` best of the scored doubtful members left; ties go to the first ones."""
     if doubtful == 0:
         return
     scores, goes, todo = halving.scores, halving.goes, halving.todo
@@ -346,7 +346,7 @@ def settle(halving: Halving, doubtful: int, take: int, turned: float) -> None:
 
 @njit(cache=True, nogil=True)
 def change_sides(halving: Halving) -> int:
-    """Lets the members go where they go, and notes what that adds to the sums; returns how many changed sides."""
+    """Move the members to their sides, set what is added to the sums, and return how many changed sides."""
     changed = 0
     for i in range(halving.rows.size):
         sign = np.int8(halving.goes[i]) - np.int8(halving.left[i])

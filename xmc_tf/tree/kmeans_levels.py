@@ -1,4 +1,4 @@
-"""The nodes of one binary level of the tree, and how they become the nodes of the next one."""
+"""The nodes of one binary level of the tree, and their split into the nodes of the next level."""
 
 from dataclasses import dataclass, field
 
@@ -8,17 +8,17 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features
 from xmc_tf.tree.kmeans_kernels import Entries
 from xmc_tf.tree.kmeans_nodes import keep_shared, row_squares
-from xmc_tf.tree.threads import Workers, even_cuts
+from xmc_tf.tree.threads import ThreadPool, even_cuts
 
 
 @dataclass
 class Level:
-    """The nodes of one binary level: the labels of a node lie together, those without features behind the others.
+    """The nodes of one binary level; the labels of a node are contiguous, those without features last.
 
     Args:
         starts: where the labels of each node begin.
-        empties: how many labels of each node have no features.
-        widths: how many sparse features each node has.
+        empties: number of labels without features of each node.
+        widths: number of sparse features of each node.
         entries: the features of the labels.
     """
 
@@ -31,21 +31,21 @@ class Level:
 
     @property
     def nr_nodes(self) -> int:
-        """How many nodes the level has."""
+        """The number of nodes."""
         return self.starts.size - 1
 
     @property
     def filled(self) -> np.ndarray:
-        """How many labels of each node have features."""
+        """The number of labels with features of each node."""
         return np.diff(self.starts) - self.empties
 
     def work_before(self) -> np.ndarray:
-        """How many entries lie before each node, and behind the last: a measure of the work."""
+        """Return the number of entries before each node and after the last, as a measure of the work."""
         lengths = self.entries.end - self.entries.begin + self.entries.dense.shape[1] + 8
         return np.concatenate(([0], np.cumsum(lengths)))[self.starts]
 
     def halve(self, left: np.ndarray) -> None:
-        """Puts the labels for which ``left`` is set into left children, the others into right ones."""
+        """Put the labels with ``left`` set into left children, the others into right ones."""
         node = np.repeat(np.arange(self.nr_nodes), np.diff(self.starts))
         places = np.argsort(2 * node + ~left, kind="stable")
         begin, end, _, _, _, order, private, norms = self.entries
@@ -63,7 +63,7 @@ class Level:
         self.starts, self.empties, self.widths = starts, empties, np.repeat(self.widths, 2)
 
     def part(self, first: int, last: int) -> "Level":
-        """The nodes from ``first`` to before ``last`` by themselves; the level itself where that is all of them."""
+        """Return the nodes in ``[first, last)`` as a level; the level itself if these are all."""
         if first == 0 and last == self.nr_nodes:
             return self
         low, high = int(self.starts[first]), int(self.starts[last])
@@ -81,17 +81,17 @@ class Level:
             ),
         )
 
-    def drop_unshared(self, workers: Workers) -> None:
-        """Keeps only the features that two labels of a node share, and numbers them again."""
+    def drop_unshared(self, pool: ThreadPool) -> None:
+        """Keep only the features that several labels of a node share, and renumber them."""
         offsets = np.concatenate(([0], np.cumsum(self.entries.end - self.entries.begin)))
         size = int(offsets[-1])
-        # Two pairs of arrays take turns: fresh memory costs as much as the work itself.
+        # Two pairs of arrays take turns, because allocating fresh memory costs as much as the work itself.
         indices, values = self._spare or (np.empty(size, np.uint32), np.empty(size, np.float32))
-        workers.run(
+        pool.run(
             lambda first, last: keep_shared(
                 first, last, self.starts, self.widths, offsets[self.starts], self.entries, indices, values
             ),
-            even_cuts(self.work_before(), workers.parts),
+            even_cuts(self.work_before(), pool.parts),
         )
         self._spare, self._owned = self._owned, (indices, values)
         self.entries = self.entries._replace(
@@ -99,15 +99,15 @@ class Level:
         )
 
 
-def first_level(features: Features, workers: Workers) -> Level:
-    """The root: all labels in one node.
+def first_level(features: Features, pool: ThreadPool) -> Level:
+    """Return the root level: all labels in one node.
 
     Args:
         features: the embeddings of the labels.
-        workers: who counts.
+        pool: the threads.
 
     Returns:
-        The level of the root.
+        The root level.
 
     Raises:
         InputError: an embedding holds NaN or infinity.
@@ -126,11 +126,9 @@ def first_level(features: Features, workers: Workers) -> Level:
     values = read_only(values, np.float32)
     squares = np.empty(nr_labels, np.float64)
     work = indptr + np.arange(nr_labels + 1) * (dense.shape[1] + 8)
-    workers.run(
-        lambda low, high: row_squares(low, high, indptr, values, dense, squares), even_cuts(work, workers.parts)
-    )
+    pool.run(lambda low, high: row_squares(low, high, indptr, values, dense, squares), even_cuts(work, pool.parts))
     _check_finite(squares, features)
-    # Scaled so that squares of sums fit a float32, whatever unit the features came in; the tree does not change by it.
+    # Scaled so that squares of sums fit a float32 for any unit of the features; the tree stays the same.
     largest = float(np.sqrt(squares.max()))
     if largest > 0 and not 1e-9 < largest < 1e9:
         factor = np.float32(1.0 / largest)
@@ -154,15 +152,15 @@ def first_level(features: Features, workers: Workers) -> Level:
     )
 
 
-def level_of_nodes(features: Features, level: Level, workers: Workers) -> Level:
-    """The same nodes with other features of their labels.
+def level_of_nodes(features: Features, level: Level, pool: ThreadPool) -> Level:
+    """Return the same nodes with other features of their labels.
 
     Args:
-        features: of all labels.
-        level: whose nodes they are, or a part of it.
-        workers: who counts.
+        features: the features of all labels.
+        level: the nodes: a level or a part of it.
+        pool: the threads.
     """
-    root = first_level(features, workers)
+    root = first_level(features, pool)
     place = np.empty(features.nr_rows, np.int64)
     place[root.entries.order] = np.arange(features.nr_rows)
     empty = np.zeros(features.nr_rows, np.bool_)
@@ -180,12 +178,12 @@ def level_of_nodes(features: Features, level: Level, workers: Workers) -> Level:
             begin=begin[places], end=end[places], order=order, private=private[places], norms=norms[places]
         ),
     )
-    changed.drop_unshared(workers)
+    changed.drop_unshared(pool)
     return changed
 
 
 def read_only(array: np.ndarray, kind: type) -> np.ndarray:
-    """A view that cannot be written to: a mapped file and own memory then share one compiled kernel."""
+    """Return a read-only view, so that mapped files and own memory share one compiled kernel."""
     view = np.require(np.asarray(array), dtype=kind, requirements=["C", "A"]).view()
     view.flags.writeable = False
     return view
@@ -204,5 +202,5 @@ def _check_finite(squares: np.ndarray, features: Features) -> None:
         f"the embedding of label {wrong[0]} holds {number}",
         expected="finite numbers",
         received=f"{number} in {wrong.size:,} of {squares.size:,} embeddings",
-        fix="look for it in the features of the documents and of the labels",
+        fix="check the features of the documents and of the labels",
     )

@@ -1,7 +1,6 @@
-"""2-means on many nodes, each by one thread, and the features that the nodes keep.
+"""2-means on many nodes, one thread per node, and the selection of the features that the nodes keep.
 
-The kernels called here are compiled into these, and numba's cache on disk looks at the date of this file only: after a
-change of `kmeans_kernels`, touch this file too.
+These kernels contain those of `kmeans_kernels`; `xmc_tf.common.compiled` notices their changes.
 """
 
 import numpy as np
@@ -37,19 +36,19 @@ def split_nodes(
     rounds: int,
     result: np.ndarray,
 ) -> None:
-    """Splits the nodes ``[first, last)`` of a level.
+    """Split the nodes ``[first, last)`` of a level.
 
     Args:
         first: the first node.
-        last: the one behind the last.
+        last: the end of the nodes (exclusive).
         starts: where the labels of each node begin.
-        empties: how many labels of each node have no features; they come last.
-        widths: how many sparse features each node has.
-        shares: how many labels of each node its centroids are made of.
+        empties: number of labels without features of each node; they come last.
+        widths: number of sparse features of each node.
+        shares: for each node, the number of labels from which its centroids are computed.
         seeds: the random state of each node.
         entries: the features of the level's labels.
         spherical: whether centroids are scaled to length 1.
-        rounds: the most rounds of 2-means.
+        rounds: maximum number of rounds of 2-means.
         result: receives for each place whether it goes left.
     """
     state = np.empty(1, np.uint64)
@@ -66,16 +65,16 @@ def split_nodes(
 
 @njit(cache=True, nogil=True)
 def half_of(take: int, members: int, filled: int) -> int:
-    """How many members go left where ``take`` of the ``filled`` labels do."""
+    """Return how many members go left if ``take`` of the ``filled`` labels do."""
     return max(1, take * members // filled)
 
 
 @njit(cache=True, nogil=True)
 def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple[int, int]:
-    """Sends half of a node's labels left, and half of those without features, which are near nothing.
+    """Send half of a node's labels left, and half of those without features.
 
     Returns:
-        How many labels have features, and how many of them go left.
+        The number of labels with features, and how many of them go left.
     """
     filled = stop - start - empty
     take = (stop - start) // 2 - empty // 2
@@ -88,7 +87,7 @@ def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple
 
 @njit(cache=True, nogil=True)
 def halve(entries: Entries, halving: Halving, half: int, spherical: bool, rounds: int) -> None:
-    """2-means on one node by one thread; `kmeans_wide` takes the same steps with many."""
+    """Run 2-means on one node in one thread; `kmeans_wide` takes the same steps in many."""
     width, blocks = halving.direction.size, halving.block_turns.size
     add_rows(entries, halving, 0, width)
     first_direction(halving)
@@ -110,7 +109,7 @@ def halve(entries: Entries, halving: Halving, half: int, spherical: bool, rounds
 
 @njit(cache=True, nogil=True)
 def first_direction(halving: Halving) -> None:
-    """Points from the one chosen member to the other, and clears the sums."""
+    """Point the direction from one chosen member to the other, and clear the sums."""
     for f in range(halving.direction.size):
         halving.direction[f] = halving.left_sums[f] - halving.right_sums[f]
         halving.left_sums[f] = 0
@@ -121,7 +120,7 @@ def first_direction(halving: Halving) -> None:
 
 @njit(cache=True, nogil=True)
 def first_sides(halving: Halving, half: int) -> None:
-    """Puts every member on a side, and into that side's sums."""
+    """Assign every member to a side and to that side's sums."""
     settle(halving, halving.rows.size, half, -np.inf)
     for i in range(halving.rows.size):
         halving.left[i] = halving.goes[i]
@@ -131,10 +130,10 @@ def first_sides(halving: Halving, half: int) -> None:
 
 @njit(cache=True, nogil=True)
 def settle_all(entries: Entries, halving: Halving, start: int, filled: int, take: int, result: np.ndarray) -> None:
-    """Writes down the sides; where the members are a sample, all labels are split by the direction found on them."""
+    """Store the sides; if the members are a sample, split all labels by the direction found on the sample."""
     members = halving.rows.size
     if members == filled:
-        for i in range(filled):  # numba compiles the assignment of a slice for seconds
+        for i in range(filled):  # numba takes seconds to compile the assignment of a slice
             result[start + i] = halving.left[i]
         return
     state = np.zeros(1, np.uint64)
@@ -160,10 +159,10 @@ def keep_shared(
     new_indices: np.ndarray,
     new_values: np.ndarray,
 ) -> None:
-    """Lays the features of each node together, but only those that two of its labels share, numbered from 0.
+    """Make the features of each node contiguous, keeping those that several of its labels share, numbered from 0.
 
-    So the sums over a node fit the cache. A feature of one label alone meets no label but its own: its square is folded
-    into that label's ``private`` weight. A node's features go to ``offsets[node]`` and behind; ``widths`` and the
+    So the sums over a node fit the cache. A feature of only one label affects no other label: its square is added to
+    that label's ``private`` weight. The features of a node are written from ``offsets[node]`` on. ``widths`` and the
     ``begin``, ``end`` and ``private`` of the entries are changed in place.
     """
     indices, values = entries.indices, entries.values
@@ -205,7 +204,7 @@ def keep_shared(
 def row_squares(
     low: int, high: int, indptr: np.ndarray, values: np.ndarray, dense: np.ndarray, squares: np.ndarray
 ) -> None:
-    """The squared norm of each label's features; not finite where one of them is not."""
+    """Compute the squared norm of each label's features; not finite if one of them is not."""
     for row in range(low, high):
         total = np.float64(0.0)
         for k in range(indptr[row], indptr[row + 1]):

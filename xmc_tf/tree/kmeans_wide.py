@@ -1,8 +1,7 @@
-"""2-means on one large node by many threads, and by many ranks: the same steps, and bit by bit the same result.
+"""2-means on one large node by many threads and ranks: the same steps, and bit by bit the same result.
 
-The steps are a *course*, a generator. Where ranks share a node each does its part of a step; the course then stops,
-hands out what this rank has found, and goes on when it is given what every rank has. One that has a node for itself
-never stops.
+The steps are a *course*, a generator. If ranks share a node, each computes its part of a step. The course then yields
+this rank's part and resumes when it is sent the parts of all ranks. A course of a node that is not shared never yields.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -26,27 +25,27 @@ from xmc_tf.tree.kmeans_kernels import (
     turn_private,
 )
 from xmc_tf.tree.kmeans_nodes import first_direction, first_sides, half_of, place_evenly
-from xmc_tf.tree.threads import Workers, even_cuts
+from xmc_tf.tree.threads import ThreadPool, even_cuts
 
-# Less than that is done before another thread has woken up. It decides who does the work, never what comes of it.
+# Smaller tasks are done before another thread wakes up. Task sizes do not change the result.
 _LABELS_OF_A_TASK = 200
 _BLOCKS_OF_A_TASK = 64
-# What another rank has done takes longer to come: so many entries are touched in the time in which one number travels,
-# and so many before the first of them is there.
+# Cost of communication: number of entries processed in the time in which one number is sent, and in the time until the
+# first number arrives.
 _ENTRIES_A_NUMBER, _ENTRIES_A_MESSAGE = 8, 200_000
 
 Course = Generator[np.ndarray, Sequence[np.ndarray], None]
 
 
 class Node(NamedTuple):
-    """A node that is to be split.
+    """A node to split.
 
     Args:
         start: the place of its first label.
-        stop: the one behind its last.
-        empty: how many of its labels have no features; they come last.
-        width: how many sparse features it has.
-        share: how many labels its centroids are made of.
+        stop: the end of its labels (exclusive).
+        empty: number of its labels without features; they come last.
+        width: number of its sparse features.
+        share: number of labels from which its centroids are computed.
         seed: its random state, one uint64.
     """
 
@@ -59,11 +58,11 @@ class Node(NamedTuple):
 
 
 class Seat(NamedTuple):
-    """A rank's place among those that share a node.
+    """A rank's place among the ranks that share a node.
 
     Args:
         number: the place.
-        weights: how much of the work each of them takes.
+        weights: the share of the work of each of these ranks.
     """
 
     number: int
@@ -74,31 +73,31 @@ ALONE = Seat(0, np.ones(1))
 
 
 def split_course(
-    entries: Entries, node: Node, spherical: bool, rounds: int, workers: Workers, left: np.ndarray, seat: Seat = ALONE
+    entries: Entries, node: Node, spherical: bool, rounds: int, pool: ThreadPool, left: np.ndarray, seat: Seat = ALONE
 ) -> Course:
-    """Decides for each label of a node whether it goes left.
+    """Decide for each label of a node whether it goes left.
 
     Args:
         entries: the features.
         node: the node.
         spherical: whether centroids are scaled to length 1.
-        rounds: the most rounds of 2-means.
-        workers: the threads.
-        left: receives the answers, at the places of the node's labels.
-        seat: of this rank; each of those that share the node comes to all answers.
+        rounds: maximum number of rounds of 2-means.
+        pool: the threads.
+        left: receives the result, at the places of the node's labels.
+        seat: of this rank; all ranks that share the node compute all results.
     """
     filled, take = place_evenly(node.start, node.stop, node.empty, left)
     if filled < 2:
         return
     width = node.width + entries.dense.shape[1]
     halving = begin_halving(node.start, filled, node.share, width, node.seed.copy())
-    steps = _Steps(entries, halving, workers, seat)
+    steps = _Steps(entries, halving, pool, seat)
     yield from _halve(steps, half_of(take, node.share, filled), spherical, rounds)
-    if node.share < filled:  # the others go by the direction that was found on the sample
+    if node.share < filled:  # the direction found on the sample decides for the other labels
         everyone = begin_halving(node.start, filled, filled, width, np.zeros(1, np.uint64))
         everyone.direction[:] = halving.direction
         everyone.own[halving.rows - node.start] = halving.own
-        yield from _Steps(entries, everyone, workers, seat).score(filled)
+        yield from _Steps(entries, everyone, pool, seat).score(filled)
         settle(everyone, filled, take, 0.0)
         left[node.start : node.start + filled] = everyone.goes
     else:
@@ -106,13 +105,13 @@ def split_course(
 
 
 def take_alone(course: Course) -> None:
-    """Walks through a course that nobody shares."""
+    """Run a course of a node that is not shared."""
     for _ in course:
         raise AssertionError("a course with one seat waits for nobody")
 
 
 def _halve(steps: "_Steps", half: int, spherical: bool, rounds: int) -> Course:
-    """2-means on the members; `halve` takes the same steps by one thread."""
+    """Run 2-means on the members; `kmeans_nodes.halve` takes the same steps in one thread."""
     halving = steps.halving
     members = halving.rows.size
     yield from steps.add(2)
@@ -132,26 +131,26 @@ def _halve(steps: "_Steps", half: int, spherical: bool, rounds: int) -> Course:
 
 
 class _Steps:
-    """The steps that are worth sharing, among threads and among ranks.
+    """The steps that threads and ranks share.
 
     Args:
         entries: the features.
         halving: the state; every rank has all of it.
-        workers: the threads.
-        seat: this rank's.
+        pool: the threads.
+        seat: this rank's place.
     """
 
-    def __init__(self, entries: Entries, halving: Halving, workers: Workers, seat: Seat) -> None:
-        self.entries, self.halving, self._workers, self._seat = entries, halving, workers, seat
+    def __init__(self, entries: Entries, halving: Halving, pool: ThreadPool, seat: Seat) -> None:
+        self.entries, self.halving, self._pool, self._seat = entries, halving, pool, seat
         rows = halving.rows
         self._lengths = entries.end[rows] - entries.begin[rows] + entries.dense.shape[1] + 8
         self._mean_length = float(self._lengths.mean())
         self._feature_work = _feature_work(entries, halving)
         blocks = halving.block_turns.size
-        self._block_cuts = even_cuts(np.arange(blocks + 1), min(workers.threads, 1 + blocks // _BLOCKS_OF_A_TASK))
+        self._block_cuts = even_cuts(np.arange(blocks + 1), min(pool.threads, 1 + blocks // _BLOCKS_OF_A_TASK))
 
     def add(self, moved: int) -> Course:
-        """Adds what has moved to the sums, each rank for some features."""
+        """Add the members that moved to the sums, each rank for some features."""
         width, sums = self.halving.direction.size, (self.halving.left_sums, self.halving.right_sums)
 
         def add(low: int, high: int) -> None:
@@ -160,34 +159,34 @@ class _Steps:
         if moved <= _LABELS_OF_A_TASK:
             add(0, width)
         elif not self._worth_sending(moved, 2 * width):
-            self._workers.run(add, even_cuts(self._feature_work, self._workers.threads))
+            self._pool.run(add, even_cuts(self._feature_work, self._pool.threads))
         else:
             bounds = _weighted_cuts(self._feature_work, self._seat.weights)
-            low, high = self._run_own(add, bounds, self._feature_work, self._workers.threads)
+            low, high = self._run_own(add, bounds, self._feature_work, self._pool.threads)
             parts = yield np.concatenate([one[low:high] for one in sums])
             for (low, high), part in zip(pairwise(bounds), parts, strict=True):
                 for one, numbers in zip(sums, part.reshape(2, -1), strict=True):
                     one[low:high] = numbers
 
     def turn(self, spherical: bool) -> float:
-        """Points the direction to where the sums now are; returns how far it turned."""
-        entries, halving, run = self.entries, self.halving, self._workers.run
+        """Point the direction to the current left centroid; return how far it moved."""
+        entries, halving, run = self.entries, self.halving, self._pool.run
         run(lambda first, last: measure_blocks(halving, first, last), self._block_cuts)
         by_left, by_right = centroid_weights(entries, halving, spherical)
         run(lambda first, last: turn_blocks(halving, by_left, by_right, first, last), self._block_cuts)
         return turn_private(entries, halving, by_left, by_right)
 
     def score(self, count: int) -> Course:
-        """Scores the first ``count`` of the members that are to be scored, each rank some."""
+        """Score the first ``count`` of the members to score, each rank some of them."""
         scores, todo = self.halving.scores, self.halving.todo
 
         def rate(low: int, high: int) -> None:
             score(self.entries, self.halving, low, high)
 
         work = np.concatenate(([0], np.cumsum(self._lengths[todo[:count]])))
-        tasks = min(2 * self._workers.threads, 1 + count // _LABELS_OF_A_TASK)
+        tasks = min(2 * self._pool.threads, 1 + count // _LABELS_OF_A_TASK)
         if not self._worth_sending(count, count):
-            self._workers.run(rate, even_cuts(work, tasks))
+            self._pool.run(rate, even_cuts(work, tasks))
         else:
             bounds = _weighted_cuts(work, self._seat.weights)
             low, high = self._run_own(rate, bounds, work, tasks)
@@ -196,27 +195,27 @@ class _Steps:
                 scores[todo[low:high]] = part
 
     def _worth_sending(self, rows: int, numbers: int) -> bool:
-        """Whether it takes longer to go over some rows than to be sent what others have found, so many numbers."""
+        """Return whether processing ``rows`` rows takes longer than receiving ``numbers`` numbers from other ranks."""
         sent = _ENTRIES_A_MESSAGE + _ENTRIES_A_NUMBER * numbers
         return len(self._seat.weights) > 1 and rows * self._mean_length > sent
 
     def _run_own(
         self, task: Callable[[int, int], None], bounds: np.ndarray, before: np.ndarray, tasks: int
     ) -> tuple[int, int]:
-        """Does this rank's part, by its threads; says what it was."""
+        """Process this rank's range in its threads; return the range."""
         low, high = bounds[self._seat.number : self._seat.number + 2].tolist()
-        self._workers.run(task, low + even_cuts(before[low : high + 1] - before[low], tasks))
+        self._pool.run(task, low + even_cuts(before[low : high + 1] - before[low], tasks))
         return low, high
 
 
 def _weighted_cuts(before: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Bounds of one range for each weight; ``before`` as for `even_cuts`."""
+    """Return bounds of one range per weight; ``before`` as for `even_cuts`."""
     inner = np.searchsorted(before, before[-1] * (np.cumsum(weights) / weights.sum())[:-1])
     return np.concatenate(([0], inner, [before.size - 1]))
 
 
 def _feature_work(entries: Entries, halving: Halving) -> np.ndarray:
-    """How many entries lie before each feature, and behind the last, as estimated on some of the labels."""
+    """Return the number of entries before each feature and after the last, estimated on a sample of the labels."""
     width, dense = halving.direction.size, entries.dense.shape[1]
     some = halving.rows[:: max(1, halving.rows.size // 200)]
     begin, end = entries.begin[some], entries.end[some]

@@ -1,7 +1,7 @@
-"""The documents of labels: the label matrix turned round, all of it or only a range of the labels.
+"""The transposed label matrix (labels × documents), complete or for a range of labels.
 
-A rank that makes the embeddings of its labels goes over the label matrix in pieces and keeps what is of its labels, so
-that its memory is that of its share and a pointer a document.
+A rank goes over the label matrix in pieces and keeps the entries of its labels, so its memory is that of its share plus
+one pointer per document.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class _Piece(NamedTuple):
 
 
 def label_matrix(Y: Any) -> csr_matrix:
-    """The labels as CSR of float32, not copied where they are; refuses what is not finite."""
+    """Return the labels as CSR of float32, without a copy if they are; reject NaN and infinity."""
     if not issparse(Y):
         raise InputError(
             "the label matrix is not sparse",
@@ -42,12 +42,12 @@ def label_matrix(Y: Any) -> csr_matrix:
 
 
 def documents_of_labels(Y: spmatrix | sparray, first: int = 0, last: int | None = None) -> csr_matrix:
-    """Labels × documents: how much each document counts in its labels' sums; a document's weights have length 1.
+    """Return labels × documents: the weight of each document in its labels' sums; a document's weights have norm 1.
 
     Args:
         Y: documents × labels.
-        first: of the labels that are wanted.
-        last: the one behind them; None: to the end.
+        first: the first label.
+        last: the end of the labels (exclusive); None: all.
     """
     labels = label_matrix(Y)
     last = labels.shape[1] if last is None else last
@@ -70,13 +70,13 @@ def documents_of_labels(Y: spmatrix | sparray, first: int = 0, last: int | None 
 
 
 def label_work(Y: csr_matrix, entries: np.ndarray, first: int, last: int) -> np.ndarray:
-    """How many entries of the features the documents ``first`` to ``last`` bring to the sum of each label.
+    """Return how many entries of features the documents ``first`` to ``last`` contribute to the sum of each label.
 
     Args:
-        Y: documents × labels, as :func:`label_matrix` gives it.
-        entries: how many each of these documents has.
-        first: of the documents.
-        last: the one behind them.
+        Y: documents × labels, as returned by :func:`label_matrix`.
+        entries: number of entries of each of these documents.
+        first: the first document.
+        last: the end of the documents (exclusive).
     """
     work = np.zeros(Y.shape[1])
     for piece in _pieces(Y, first, last):
@@ -86,20 +86,20 @@ def label_work(Y: csr_matrix, entries: np.ndarray, first: int, last: int) -> np.
 
 
 def transposed(labels: csr_matrix) -> csr_matrix:
-    """Labels × documents, the documents of each label in order."""
+    """Return labels × documents, with the documents of each label in order."""
     turned = labels.tocsc(copy=True).T
     turned.sum_duplicates()
     return turned
 
 
 def inverse_norms(squares: np.ndarray) -> np.ndarray:
-    """One over the root of each; 0 where there is nothing."""
+    """Return one over the root of each number; 0 for 0."""
     norms = np.sqrt(squares)
     return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
 
 
 def _pieces(labels: csr_matrix, first: int, last: int) -> Iterator[_Piece]:
-    """Documents with about so many labels together, or one that has more."""
+    """Yield ranges of documents with about ``_PIECE_ENTRIES`` labels, or one document that has more."""
     while first < last:
         limit = int(labels.indptr[first]) + _PIECE_ENTRIES
         stop = min(last, max(first + 1, int(np.searchsorted(labels.indptr, limit, side="right")) - 1))

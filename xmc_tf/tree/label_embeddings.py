@@ -1,4 +1,4 @@
-"""Label embeddings: what a label is like, taken from its documents, its own features, or both."""
+"""Label embeddings, from the documents of a label, its own features, or both."""
 
 from typing import Any, TypeAlias
 
@@ -10,12 +10,12 @@ from xmc_tf.data.features import Features, as_features
 from xmc_tf.tree.embedding_kernels import scale_rows, sum_dense, sum_sparse
 from xmc_tf.tree.kmeans_levels import read_only
 from xmc_tf.tree.label_documents import documents_of_labels, inverse_norms, label_matrix, transposed
-from xmc_tf.tree.threads import Workers, even_cuts
+from xmc_tf.tree.threads import ThreadPool, even_cuts
 
 Matrix: TypeAlias = csr_matrix | np.ndarray | Features
 METHODS = ("pifa", "pii", "pifa_lf_concat", "pifa_lf_convex_combine")
 
-# A range of labels has at most about that many entries before equal features are summed: 128 MB of scratch a thread.
+# Maximum number of entries of a range of labels, before equal features are summed: 128 MB of scratch per thread.
 _CHUNK_ENTRIES = 16_000_000
 
 
@@ -27,7 +27,7 @@ def label_embedding(
     alpha: float | np.ndarray = 0.5,
     threads: int = -1,
 ) -> Matrix:
-    """Makes one embedding a label.
+    """Return one embedding per label.
 
     =========================  ==========================================================================
     ``pifa``                   the sum of the features of a label's documents, scaled to length 1
@@ -36,8 +36,8 @@ def label_embedding(
     ``pifa_lf_convex_combine``  ``alpha * pifa + (1 - alpha) * Z``
     =========================  ==========================================================================
 
-    In the sums of ``pifa`` a document with many labels counts less: the rows of ``Y`` are scaled to length 1 first.
-    Neither ``Z`` nor what is combined with it is scaled.
+    In the sums of ``pifa`` a document with many labels counts less: the rows of ``Y`` are first scaled to length 1.
+    Neither ``Z`` nor the result of a combination is scaled.
 
     Example:
         >>> embeddings = label_embedding("pifa", X, Y)
@@ -47,12 +47,12 @@ def label_embedding(
         X: documents × features: sparse, dense or both; may be None for ``pii``.
         Y: documents × labels, sparse.
         Z: labels × label features, for the methods with ``lf``.
-        alpha: the weight of ``pifa`` in the combination, from 0 to 1; one for all labels or one for each.
-        threads: how many threads to use; -1 for one per core. The result does not depend on it.
+        alpha: the weight of ``pifa`` in the combination, from 0 to 1: one number, or one per label.
+        threads: number of threads; -1: one per core. The result does not depend on it.
 
     Returns:
-        Labels × features: CSR where all parts are sparse, an array where all are dense. ``pifa_lf_concat`` of a sparse
-        and a dense part gives `Features`, the dense part kept dense, as does ``X`` of both kinds.
+        Labels × features: CSR if all parts are sparse, an array if all are dense. For a sparse and a dense part
+        (``pifa_lf_concat``, or ``X`` of both kinds) `Features`, whose dense part stays dense.
 
     Raises:
         InputError: an unknown method, or matrices that do not fit together.
@@ -83,60 +83,58 @@ def label_embedding(
 
 
 def _unit_rows(matrix: csr_matrix, threads: int) -> csr_matrix:
-    """Scales the rows of a matrix of our own to length 1; empty ones stay empty."""
+    """Scale the rows of a matrix in place to length 1; empty rows stay empty."""
     squares = np.concatenate(([0.0], np.cumsum(np.square(matrix.data, dtype=np.float64))))
     factors = inverse_norms(np.diff(squares[matrix.indptr]))
-    with Workers(threads) as workers:
-        workers.run(
+    with ThreadPool(threads) as pool:
+        pool.run(
             lambda low, high: scale_rows(low, high, matrix.indptr.astype(np.int64), matrix.data, factors),
-            even_cuts(matrix.indptr, workers.parts),
+            even_cuts(matrix.indptr, pool.parts),
         )
     return matrix
 
 
 def _pifa(features: Features, labels: csr_matrix, threads: int) -> Features:
-    """The sums of the features of each label's documents, sparse and dense part scaled to length 1 together."""
+    """Sum the features of each label's documents and scale the sparse and the dense part together to length 1."""
     return sum_documents(features, documents_of_labels(labels), threads)
 
 
 def sum_documents(features: Features, documents: csr_matrix, threads: int = -1) -> Features:
-    """The weighted sums of the features of documents, scaled to length 1; a row's sum depends on that row alone.
+    """Return the weighted sums of the features of documents, scaled to length 1; a sum depends on its row alone.
 
     Args:
-        features: of the documents.
+        features: the features of the documents.
         documents: labels × documents, or some of its rows.
-        threads: how many; -1: one per core.
+        threads: number of threads; -1: one per core.
     """
     turned = documents
     starts = turned.indptr.astype(np.int64)
     rows, weights = read_only(turned.indices, np.int32), turned.data
     squares = np.zeros(turned.shape[0])
     sparse = dense = None
-    with Workers(threads) as workers:
+    with ThreadPool(threads) as pool:
         if features.sparse is not None:
-            sparse = _sum_sparse(features.sparse, starts, rows, weights, squares, workers)
+            sparse = _sum_sparse(features.sparse, starts, rows, weights, squares, pool)
         if features.dense is not None:
             dense = np.zeros((turned.shape[0], features.nr_dense), np.float32)
-            given = read_only(features.dense, np.float32)
-            workers.run(
-                lambda low, high: sum_dense(low, high, starts, rows, weights, given, dense, squares),
-                even_cuts(starts, workers.parts),
+            values = read_only(features.dense, np.float32)
+            pool.run(
+                lambda low, high: sum_dense(low, high, starts, rows, weights, values, dense, squares),
+                even_cuts(starts, pool.parts),
             )
         factors = inverse_norms(squares)
         if sparse is not None:
             begin = sparse.indptr.astype(np.int64)
-            workers.run(
-                lambda low, high: scale_rows(low, high, begin, sparse.data, factors), even_cuts(begin, workers.parts)
-            )
+            pool.run(lambda low, high: scale_rows(low, high, begin, sparse.data, factors), even_cuts(begin, pool.parts))
     if dense is not None:
         dense *= factors[:, None]
     return Features(sparse, dense)
 
 
 def _sum_sparse(
-    X: csr_matrix, starts: np.ndarray, rows: np.ndarray, weights: np.ndarray, squares: np.ndarray, workers: Workers
+    X: csr_matrix, starts: np.ndarray, rows: np.ndarray, weights: np.ndarray, squares: np.ndarray, pool: ThreadPool
 ) -> csr_matrix:  # fmt: skip
-    """The sums of sparse rows, label by label, in ranges of labels of about the same work."""
+    """Sum sparse rows label by label, in ranges of labels of about the same work."""
     begin = X.indptr.astype(np.int64)
     lengths = np.diff(begin)[rows]
     entries = np.concatenate(([0], np.cumsum(lengths)))[starts]
@@ -144,7 +142,7 @@ def _sum_sparse(
     values = read_only(X.data, np.float32)
 
     def sum_range(first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        # No more features can come out than go in, nor than the labels have room for.
+        # The number of sums is at most that of the entries and that of the features.
         most = int(np.minimum(np.diff(entries[first : last + 1]), X.shape[1]).sum())
         ends = np.empty(last - first, np.int64)
         out_indices, out_values = np.empty(most, np.int32), np.empty(most, np.float32)
@@ -154,13 +152,13 @@ def _sum_sparse(
         )  # fmt: skip
         return ends, out_indices[: ends[-1]].copy(), out_values[: ends[-1]].copy()
 
-    parts = max(workers.parts, int(entries[-1] // _CHUNK_ENTRIES))
-    ranges = workers.run(sum_range, even_cuts(entries + np.arange(entries.size), parts))
+    parts = max(pool.parts, int(entries[-1] // _CHUNK_ENTRIES))
+    ranges = pool.run(sum_range, even_cuts(entries + np.arange(entries.size), parts))
     bases = np.cumsum([0, *(ends[-1] for ends, _, _ in ranges)])
     indptr = np.concatenate([[0], *(ends + base for (ends, _, _), base in zip(ranges, bases[:-1], strict=True))])
     result = csr_matrix((starts.size - 1, X.shape[1]), dtype=np.float32)
     result.indptr = indptr.astype(np.int32 if bases[-1] < 2**31 else np.int64)
-    # One part is the whole: fresh memory costs as much as what was done in it.
+    # A single part is used without a copy, because fresh memory costs as much as the work itself.
     result.indices = np.concatenate([part for _, part, _ in ranges]) if len(ranges) > 1 else ranges[0][1]
     result.data = np.concatenate([part for _, _, part in ranges]) if len(ranges) > 1 else ranges[0][2]
     result.has_canonical_format = True
@@ -222,7 +220,7 @@ def _weights(alpha: Any, nr_labels: int) -> np.ndarray:
 
 
 def _combined(a: Features, b: Features, weights: np.ndarray) -> Features:
-    """``weights * a + (1 - weights) * b``, part by part; dense where the two are of different kinds."""
+    """Return ``weights * a + (1 - weights) * b`` part by part; dense if the two are of different kinds."""
     ours, others = weights[:, None], (np.float32(1.0) - weights)[:, None]
     if (a.sparse is None) != (b.sparse is None):
         a, b = _all_dense(a), _all_dense(b)
@@ -240,7 +238,7 @@ def _all_dense(features: Features) -> Features:
 
 
 def _plain(features: Features) -> Matrix:
-    """The one part where there is only one."""
+    """Return the only part if there is one, else the features."""
     if features.dense is None:
         return features.sparse
     return features.dense if features.sparse is None else features

@@ -18,7 +18,7 @@ class LabelTree:
 
     Level 0 is the root, level ``depth`` are the labels. The children of node ``p`` of level ``t`` are the positions
     ``[splits[t][p], splits[t][p + 1])`` of level ``t + 1``, and the label at position ``i`` of the last level is
-    ``labels[i]``. So whatever belongs to a cluster's labels can lie together: in memory, in a shard, in a file.
+    ``labels[i]``. So the data of a cluster's labels are contiguous in memory, in shards and in files.
 
     Example:
         >>> tree = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
@@ -28,10 +28,10 @@ class LabelTree:
         (0, 1)
 
     Args:
-        splits: for each level above the labels, where the children of its nodes begin, and where the last ones end.
+        splits: for each level above the labels, the bounds of its nodes' children.
         labels: the label at each position of the last level; ascending within a parent.
-        node_order: for each level above the labels, the number each node had in the chain it was read from; left out
-            for trees of our own, where it is the node's own number.
+        node_order: for each level above the labels, the number of each node in the chain from which the tree was read;
+            by default the node's own number.
     """
 
     splits: tuple[np.ndarray, ...]
@@ -55,7 +55,7 @@ class LabelTree:
             )
 
     def __eq__(self, other: object) -> bool:
-        """Whether both trees group the same labels in the same way, whatever their nodes were called before."""
+        """Return whether both trees group the same labels in the same way; original node numbers do not count."""
         if not isinstance(other, LabelTree):
             return NotImplemented
         return (
@@ -71,12 +71,12 @@ class LabelTree:
 
     @property
     def depth(self) -> int:
-        """How many levels of splits there are: the length of the chain of matrices."""
+        """The number of levels of splits, which is the length of the chain of matrices."""
         return len(self.splits)
 
     @property
     def nr_labels(self) -> int:
-        """How many labels there are."""
+        """The number of labels."""
         return int(self.labels.size)
 
     @property
@@ -98,26 +98,25 @@ class LabelTree:
         return self.labels
 
     def order_of(self, level: int) -> np.ndarray:
-        """The original numbers of the nodes of a level in the order of the tree; at the last level, the labels.
+        """Return the original numbers of the nodes of a level in the order of the tree; at the last level, the labels.
 
         Args:
             level: 0 for the root, ``depth`` for the labels.
 
         Returns:
-            For each position of the level the number it has outside: the column of a foreign weight matrix, or the
-            label.
+            For each position of the level its original number: the column of a weight matrix of PECOS, or the label.
         """
         self._check_level(level, self.depth)
         return self.labels if level == self.depth else self.node_order[level]
 
     def children(self, level: int, node: int) -> range:
-        """The positions at ``level + 1`` of the children of a node."""
+        """Return the positions at ``level + 1`` of the children of a node."""
         self._check_level(level, self.depth - 1)
         self._check_node(level, node)
         return range(int(self.splits[level][node]), int(self.splits[level][node + 1]))
 
     def parent(self, level: int, node: int) -> int:
-        """The position at ``level - 1`` of the parent of a node."""
+        """Return the position at ``level - 1`` of the parent of a node."""
         if level == 0:
             raise InputError("the root has no parent", expected="a level of 1 or more", received="level 0")
         self._check_level(level, self.depth)
@@ -125,7 +124,7 @@ class LabelTree:
         return int(np.searchsorted(self.splits[level - 1], node, side="right") - 1)
 
     def path(self, label: int) -> tuple[int, ...]:
-        """The nodes above a label, from the root (always 0) to its leaf cluster."""
+        """Return the nodes above a label, from the root (always 0) to its leaf cluster."""
         if not 0 <= label < self.nr_labels:
             raise InputError(
                 f"the tree has no label {label}", expected=f"0 to {self.nr_labels - 1}", received=str(label)
@@ -137,7 +136,7 @@ class LabelTree:
         return tuple(reversed(nodes))
 
     def labels_under(self, level: int, node: int) -> np.ndarray:
-        """All labels below a node, in the order of the tree; at the last level, the label itself."""
+        """Return all labels below a node in the order of the tree; at the last level, the label itself."""
         self._check_level(level, self.depth)
         self._check_node(level, node)
         first, last = node, node + 1
@@ -146,7 +145,7 @@ class LabelTree:
         return self.labels[first:last]
 
     def under_one_root(self, level: int) -> Self:
-        """The tree without the levels between the root and ``level``, whose nodes are then the root's children.
+        """Return the tree without the levels between the root and ``level``, whose nodes become the root's children.
 
         Example:
             >>> LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3]).under_one_root(2)
@@ -154,14 +153,14 @@ class LabelTree:
         """
         self._check_level(level, self.depth)
         first = np.array([0, self.level_sizes[level]])
-        if level == self.depth:  # in one cluster labels stand in ascending order
+        if level == self.depth:  # the labels of a cluster are in ascending order
             return type(self)(splits=(first,), labels=np.arange(self.nr_labels))
         return type(self)(splits=(first, *self.splits[level:]), labels=self.labels)
 
     def to_chain(self) -> list[csc_matrix]:
-        """The tree as matrices, child × parent, float32 CSC; the rows of the last one are label ids.
+        """Return the tree as matrices, child × parent, float32 CSC; the rows of the last one are label numbers.
 
-        The nodes carry the tree's own numbers, whatever they were called where it was read from.
+        The nodes have the tree's own numbers, not their original ones.
         """
         chain = []
         for level, splits in enumerate(self.splits):
@@ -173,14 +172,14 @@ class LabelTree:
 
     @classmethod
     def from_chain(cls, chain: Sequence[spmatrix | sparray]) -> Self:
-        """Reads a chain of cluster matrices, whatever the order of its nodes.
+        """Read a chain of cluster matrices, whatever the order of its nodes.
 
         Args:
             chain: matrices from the root down; entry (i, j) of matrix t says that node i of level t + 1 is a child of
                 node j of level t. The rows of the last one are the labels.
 
         Returns:
-            The tree; ``node_order`` tells which column each node was.
+            The tree; ``node_order`` holds the original number of each node.
 
         Raises:
             InputError: a node has several parents or none, or the matrices do not fit together.
@@ -202,7 +201,7 @@ class LabelTree:
 
 
 def _frozen(values: np.ndarray | Sequence[int], name: str) -> np.ndarray:
-    """The numbers as an int64 array that nobody can change; a view where they already are one."""
+    """Return the numbers as a read-only int64 array; a view if they are int64."""
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InputError(
@@ -217,7 +216,7 @@ def _frozen(values: np.ndarray | Sequence[int], name: str) -> np.ndarray:
 
 def _check_splits(splits: tuple[np.ndarray, ...], nr_labels: int) -> None:
     if not splits or nr_labels == 0:
-        raise InputError("the tree is empty", expected="one level and one label at least", received="none")
+        raise InputError("the tree is empty", expected="at least one level and one label", received="none")
     below = [level.size - 1 for level in splits[1:]] + [nr_labels]
     if splits[0].size != 2:
         raise InputError(
@@ -249,6 +248,6 @@ def _check_labels(leaves: np.ndarray, labels: np.ndarray) -> None:
         cluster = int(np.searchsorted(leaves, inner[0], side="right") - 1)
         raise InputError(
             f"the labels of leaf cluster {cluster} are not in ascending order",
-            expected="ascending labels within a cluster, so that a tree has one form only",
+            expected="ascending labels within a cluster, so that each tree has only one form",
             received=f"{labels[inner[0] - 1]} before {labels[inner[0]]}",
         )

@@ -1,4 +1,4 @@
-"""From a chain of cluster matrices to contiguous children: checks the chain and numbers its nodes again."""
+"""Conversion of a chain of cluster matrices to contiguous children, with checks."""
 
 from collections.abc import Sequence
 
@@ -9,13 +9,13 @@ from xmc_tf.common.errors import InputError
 
 
 def read_chain(chain: Sequence[spmatrix | sparray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Numbers the nodes of a chain so that the children of each node are neighbours.
+    """Number the nodes of a chain so that the children of each node are neighbours.
 
     Args:
         chain: matrices child × parent, from the root down.
 
     Returns:
-        For each level above the labels, where its nodes' children begin; and for each level, the labels included, the
+        For each level above the labels, the bounds of its nodes' children; and for each level including the labels, the
         original number of each node.
     """
     matrices = [_as_csc(matrix, t) for t, matrix in enumerate(chain)]
@@ -33,7 +33,7 @@ def read_chain(chain: Sequence[spmatrix | sparray]) -> tuple[list[np.ndarray], l
 
 
 def _as_csc(matrix: spmatrix | sparray, t: int) -> csc_matrix:
-    """The matrix as CSC with sorted rows and without entries that are zero; the caller's is left alone."""
+    """Return a copy as CSC with sorted rows and without explicit zeros."""
     if not issparse(matrix):
         raise InputError(
             f"matrix {t} of the cluster chain is not sparse",
@@ -48,7 +48,7 @@ def _as_csc(matrix: spmatrix | sparray, t: int) -> csc_matrix:
 
 def _check_shapes(matrices: list[csc_matrix]) -> None:
     if not matrices:
-        raise InputError("the cluster chain is empty", expected="one matrix at least", received="none")
+        raise InputError("the cluster chain is empty", expected="at least one matrix", received="none")
     if matrices[0].shape[1] != 1:
         raise InputError(
             "the cluster chain does not start with one root",

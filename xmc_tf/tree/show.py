@@ -1,6 +1,6 @@
-"""The label tree for the eyes: as indented text, and as a drawing for Graphviz.
+"""Display of the label tree as indented text or as a Graphviz drawing.
 
-python -m xmc_tf.tree.show model/            the upper levels, each cluster by its biggest labels
+python -m xmc_tf.tree.show model/            the upper levels; each cluster is named after its most frequent labels
 python -m xmc_tf.tree.show tree/ --labels labels.txt --depth 3 --dot tree.dot
 """
 
@@ -16,13 +16,12 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
-from xmc_tf.common.process.cli import HelpFormatter, run
-from xmc_tf.common.process.invocation import as_called
+from xmc_tf.common.process import cli
 from xmc_tf.data import load_matrix, load_names
 from xmc_tf.tree.chain_io import CONFIG, load_chain
 from xmc_tf.tree.label_tree import LabelTree
 
-# Names longer than that would push the others of a cluster out of sight.
+# Longer names would push the other names of a cluster out of view.
 _NAME_LENGTH = 40
 
 
@@ -34,7 +33,7 @@ def show(
     frequencies: np.ndarray | None = None,
     words: int = 4,
 ) -> str:
-    """Draws the tree as indented text, each cluster with the names of its biggest labels.
+    """Return the tree as indented text, each cluster with the names of its most frequent labels.
 
     Example:
         >>> print(show(tree, names, depth=1))
@@ -45,13 +44,14 @@ def show(
     Args:
         tree: the tree.
         names: the name of each label; None: their numbers.
-        max_children: at most that many children of a node are shown, and the number of the others.
-        depth: how many levels below the root are shown; the labels come after the last level of clusters.
-        frequencies: how many documents each label has: the biggest come first; None: the lowest numbers do.
-        words: how many labels stand for a cluster.
+        max_children: maximum number of children shown per node; the number of the others follows.
+        depth: number of levels shown below the root; the labels come after the last level of clusters.
+        frequencies: number of documents of each label, to list the most frequent labels first; None: lowest numbers
+            first.
+        words: number of labels that name a cluster.
 
     Returns:
-        The lines, without a line end after the last one.
+        The lines, without a final line end.
     """
     call = _Namer(tree, names, frequencies, words)
     depth = _whole("depth", depth, 0)
@@ -79,15 +79,15 @@ def to_dot(
     frequencies: np.ndarray | None = None,
     words: int = 4,
 ) -> str:
-    """Writes the tree in the language of Graphviz (``dot -Tsvg tree.dot > tree.svg``).
+    """Return the tree as a Graphviz graph (``dot -Tsvg tree.dot > tree.svg``).
 
     Args:
         tree: the tree.
         names: the name of each label; None: their numbers.
-        depth: how many levels below the root are drawn.
-        max_children: at most that many children of a node are drawn, and one box for the others.
-        frequencies: how many documents each label has.
-        words: how many labels stand for a cluster.
+        depth: number of levels drawn below the root.
+        max_children: maximum number of children drawn per node; one box stands for the others.
+        frequencies: number of documents of each label; None: lowest numbers first.
+        words: number of labels that name a cluster.
 
     Returns:
         The graph.
@@ -119,7 +119,7 @@ def to_dot(
 
 
 class _Namer:
-    """What to call a node: a label by its name, a cluster by its size and its biggest labels."""
+    """The displayed names of nodes: a label's name, or a cluster's size and most frequent labels."""
 
     def __init__(
         self, tree: LabelTree, names: Sequence[str] | None, frequencies: np.ndarray | None, words: int
@@ -135,13 +135,13 @@ class _Namer:
                 )
 
     def _biggest_first(self, labels: np.ndarray) -> np.ndarray:
-        """The positions of big labels first, then those of low numbers."""
+        """Return the positions of the labels by falling frequency, then rising number."""
         if self.frequencies is None:
             return np.argsort(labels, kind="stable")
         return np.lexsort((labels, -np.asarray(self.frequencies, np.float64)[labels]))
 
     def children(self, level: int, node: int, most: int) -> tuple[list[int], int]:
-        """The children to show, labels by their size, and how many are not shown; "1 more" would take as much room."""
+        """Return the children to show and the number of hidden ones, never 1, because "1 more" takes as much room."""
         children = self.tree.children(level, node)
         shown = len(children) if len(children) <= most + 1 else most
         if level + 1 < self.tree.depth:
@@ -163,7 +163,7 @@ class _Namer:
 
     def _name(self, label: int) -> str:
         name = str(label) if self.names is None else " ".join(self.names[label].split())
-        # A name is a line of a file that anybody may have written: no control codes on the user's terminal.
+        # Anybody may have written the names: keep control codes off the user's terminal.
         name = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
         return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
 
@@ -175,16 +175,14 @@ def _whole(name: str, value: int, least: int) -> int:
 
 
 def _quoted(text: str) -> str:
-    """A string of Graphviz: only the quote and the backslash mean something in it."""
+    """Return a quoted Graphviz string; only quotes and backslashes have a meaning in it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.tree.show"),
-        description="Print a label tree; each cluster is named after its most frequent labels.",
-        formatter_class=HelpFormatter,
+    parser = cli.make_parser(
+        "xmc_tf.tree.show", "Print a label tree; each cluster is named after its most frequent labels."
     )
     parser.add_argument(
         "tree", help="folder of a tree or a model (also of PECOS), or a matrix of labels × clusters (.npz)"
@@ -199,7 +197,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     options = _parser().parse_args(argv)
     inputs = {"TREE": options.tree, "--labels": options.labels, "-y": options.label_path}
     refuse_output("--dot", options.dot, inputs)
@@ -240,4 +238,4 @@ def _frequencies(path: Path, nr_labels: int) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    run(main)
+    cli.run(main)

@@ -1,4 +1,4 @@
-"""Threads around compiled kernels: ranges of about the same work, taken as the threads come free."""
+"""A pool of threads for compiled kernels: each free thread takes the next range of the work."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,16 +11,16 @@ import numpy as np
 from xmc_tf.common.threads import thread_count
 
 
-class Workers:
-    """Some threads that take ranges of a work.
+class ThreadPool:
+    """A pool of threads that process ranges.
 
     Example:
-        >>> with Workers(2) as workers:
-        ...     workers.run(lambda low, high: high - low, np.array([0, 3, 10]))
+        >>> with ThreadPool(2) as pool:
+        ...     pool.run(lambda low, high: high - low, np.array([0, 3, 10]))
         [3, 7]
 
     Args:
-        threads: how many; -1 for one per core.
+        threads: number of threads; -1: one per core.
     """
 
     def __init__(self, threads: int = -1) -> None:
@@ -38,11 +38,11 @@ class Workers:
 
     @property
     def parts(self) -> int:
-        """Into how many ranges a work is best cut: a few a thread, so that no thread waits long for the last one."""
+        """The best number of ranges: a few per thread, so that no thread waits long for the last one."""
         return 1 if self.threads == 1 else 4 * self.threads
 
     def run(self, task: Callable[[int, int], Any], cuts: np.ndarray) -> list[Any]:
-        """Calls ``task(low, high)`` for the ranges between the cuts and returns what they return, in order."""
+        """Call ``task(low, high)`` for the ranges between the cuts and return the results in order."""
         bounds = cuts.tolist()
         if self._pool is None or len(bounds) <= 2:
             return [task(low, high) for low, high in pairwise(bounds)]
@@ -50,14 +50,14 @@ class Workers:
 
 
 def even_cuts(before: np.ndarray, parts: int) -> np.ndarray:
-    """Bounds of ranges of about the same work.
+    """Return bounds of ranges of about the same work.
 
     Args:
-        before: the work before each thing, and behind the last one.
-        parts: how many ranges at most.
+        before: the cumulative work before each item, and after the last one.
+        parts: maximum number of ranges.
 
     Returns:
-        Rising bounds from 0 to the number of things.
+        Rising bounds from 0 to the number of items.
     """
     cuts = np.searchsorted(before, np.linspace(0, before[-1], parts + 1)[1:-1])
     return np.unique(np.concatenate(([0], cuts, [before.size - 1])))

@@ -43,7 +43,7 @@ class Side:
         sys.exit(f"one side has ended with code {self._process.wait()}: {self._process.args!r}")
 
     def close(self) -> None:
-        """Ends it."""
+        """End it."""
         self._process.communicate()
 
 

@@ -23,7 +23,7 @@ plan.LEAST_WORK = 1000
 # Every node of the tree's upper levels counts as wide enough for several ranks.
 distributed_kmeans._SHARED_ENTRIES = kmeans_wide._ENTRIES_A_NUMBER = kmeans_wide._ENTRIES_A_MESSAGE = 0
 kmeans_wide._LABELS_OF_A_TASK = 1
-run_together, shared_nodes = distributed_kmeans._run_together, []
+run_in_step, shared_nodes = distributed_kmeans._run_in_step, []
 marks = os.environ.get("XMC_TF_TEST_MARKS")
 
 
@@ -44,11 +44,11 @@ def slow(module, name, mark, factor=1.0):
 
 def counted(communicator, courses):
     shared_nodes.extend(courses)
-    run_together(communicator, courses)
+    run_in_step(communicator, courses)
 
 
-distributed_kmeans._run_together = counted
-slow(distributed_kmeans, "_run_together", "tree", 4)
+distributed_kmeans._run_in_step = counted
+slow(distributed_kmeans, "_run_in_step", "tree", 4)
 slow(distributed_kmeans, "split_level", "tree", 4)
 slow(solving, "solve_task", "solving")
 slow(training, "join_blocks", "joining", 8)

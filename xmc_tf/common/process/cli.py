@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import launcher, run_records, signals
@@ -30,6 +30,22 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
         if action.default is None or action.default is False or action.default in ([], ""):
             return action.help
         return super()._get_help_string(action)
+
+
+def make_parser(module: str, description: str, **options: Any) -> argparse.ArgumentParser:
+    """Return a parser without flags for a command.
+
+    Example:
+        >>> out = make_parser("xmc_tf.encode", "Embed texts.", usage="%(prog)s -m MODEL -t TEXTS")
+
+    Args:
+        module: the command's; the help shows the call that the user typed.
+        description: the help's text.
+        **options: of ``ArgumentParser``.
+    """
+    return argparse.ArgumentParser(
+        prog=as_called(f"python -m {module}"), description=description, formatter_class=HelpFormatter, **options
+    )
 
 
 def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> None:

@@ -44,7 +44,7 @@ class Head:
 
 
 def read_head(file: IO[bytes], what: str) -> Head:
-    """Reads the head, and leaves the file where the data begin.
+    """Read the head, and leaves the file where the data begin.
 
     Raises:
         InputError: not the head of an array of plain numbers.

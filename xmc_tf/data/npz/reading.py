@@ -37,7 +37,7 @@ def is_npz(path: str | Path) -> bool:
 
 
 def read_npy(path: str | Path, *, name: str = "array", mmap: bool = True) -> np.ndarray:
-    """Reads the array of an .npy file.
+    """Read the array of an .npy file.
 
     Args:
         path: the file.
@@ -61,7 +61,7 @@ def read_npy(path: str | Path, *, name: str = "array", mmap: bool = True) -> np.
 def read_npz(
     path: str | Path, *, name: str = "arrays", wanted: tuple[str, ...] | None = None, mmap: bool = True
 ) -> dict[str, np.ndarray]:
-    """Reads the arrays of an .npz file.
+    """Read the arrays of an .npz file.
 
     Example:
         >>> arrays = read_npz("Y.npz", wanted=("indices", "indptr", "data", "shape", "format"))
@@ -179,7 +179,7 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 
 def _refuse_bomb(members: list[zipfile.ZipInfo], size: int, what: str) -> None:
-    """Sums over all members, since one of equal values alone may shrink a thousandfold."""
+    """Sum over all members, since one of equal values alone may shrink a thousandfold."""
     unfolded = sum(info.file_size for info in members)
     if unfolded > _BOMB_BYTES and unfolded > _BOMB_RATIO * size:
         raise InputError(

@@ -73,7 +73,7 @@ class SharedNpz:
         self._end = at
 
     def create(self) -> None:
-        """Makes the file, empty and of its length."""
+        """Make the file, empty and of its length."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("wb") as file:
             file.truncate(self._end)
@@ -90,7 +90,7 @@ class SharedNpz:
         return _cuts(self._places[name].data, array, inner)
 
     def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> Print:
-        """Writes a range of an array.
+        """Write a range of an array.
 
         Args:
             name: which array.
@@ -100,7 +100,7 @@ class SharedNpz:
         return _fill(self.path, self._places[name].data, self._members[name].dtype, start, pieces)
 
     def finish(self, prints: Mapping[str, Sequence[Print]]) -> None:
-        """Writes all but the ranges.
+        """Write all but the ranges.
 
         Args:
             prints: for each array that was written in ranges, what ``fill`` gave, in the ranges' order.
@@ -145,7 +145,7 @@ class SharedNpy:
         self._array = Later(dtype, shape[0] * shape[1])
 
     def create(self) -> None:
-        """Makes the file, with its head and of its length."""
+        """Make the file, with its head and of its length."""
         with self.path.open("wb") as file:
             file.write(self._head)
             file.truncate(len(self._head) + self._array.length * self._array.dtype.itemsize)
@@ -155,7 +155,7 @@ class SharedNpy:
         return _cuts(len(self._head), self._array, inner)
 
     def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> Print:
-        """Writes a range of the matrix's numbers, row by row."""
+        """Write a range of the matrix's numbers, row by row."""
         return _fill(self.path, len(self._head), self._array.dtype, start, pieces)
 
     def finish(self, prints: Mapping[str, Sequence[Print]]) -> None:

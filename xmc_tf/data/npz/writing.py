@@ -28,7 +28,7 @@ class Stream(NamedTuple):
 
 
 def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream]) -> None:
-    """Writes an uncompressed .npz whose data begin at multiples of 64 bytes, other than numpy's.
+    """Write an uncompressed .npz whose data begin at multiples of 64 bytes, other than numpy's.
 
     Mapped, the arrays are then aligned, and compiled kernels need no second version for arrays that are not.
     The head of an .npy may be padded with spaces: it takes the slack.
