@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import hashlib
 import importlib
+import importlib.util
 import itertools
 import json
 import os
@@ -27,6 +28,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from tests.campaigns.hostile import FILES, NAMES, NUMBERS
 
@@ -241,7 +243,7 @@ def run(case: Case, inputs: Path, limit_s: float = LIMIT_S) -> Outcome:
 
 
 def _fork(command: str, argv: list[str], folder: Path, log: Path, limit_s: float) -> int | None:
-    module = importlib.import_module(f"xmc_tf.{command}")
+    module = _module(command)
     child = os.fork()
     if not child:
         code = 70
@@ -307,6 +309,14 @@ def _start(command: str, argv: list[str], folder: Path, log: Path, limit_s: floa
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             return None
+
+
+def _module(command: str) -> ModuleType:
+    """Return the module of a command, which may be a package."""
+    name = f"xmc_tf.{command}"
+    spec = importlib.util.find_spec(name)
+    is_package = spec is not None and spec.submodule_search_locations is not None
+    return importlib.import_module(f"{name}.__main__" if is_package else name)
 
 
 def warm(inputs: Path) -> None:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from xmc_tf.check.__main__ import exchanges, places
+from xmc_tf.check import exchanges, places
 from xmc_tf.check.places import Place, own_place, ranges, warnings
 from xmc_tf.check.roll import Roll, run_folder
 from xmc_tf.check.shared_folder import ranks_without

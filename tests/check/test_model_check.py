@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from xmc_tf.check.__main__ import __main__ as check
+from xmc_tf.check import __main__ as check
 from xmc_tf.check.model_check import DAMAGED, FOREIGN, MISSING, OK, UNKNOWN, check_model
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import checksum_of, record_files
@@ -175,7 +175,7 @@ def test_the_command_exits_with_the_result_and_loads_no_tensorflow(model, tmp_pa
     assert json.loads(capsys.readouterr().out)["intact"]
     flip(model / "tree" / "C0.npz")
     code = (
-        "import sys\nfrom xmc_tf import check\nfrom xmc_tf.common import cli\n"
+        "import sys\nfrom xmc_tf.check import __main__ as check\nfrom xmc_tf.common.process import cli\n"
         "try:\n    cli.run(check.main)\n"
         "finally:\n    assert not {'tensorflow', 'horovod', 'mpi4py'} & set(sys.modules)\n"
     )

@@ -136,7 +136,7 @@ def test_where_tensorflow_must_not_tell_the_time():
     program = """
 import tensorflow as tf
 tf.config.experimental.enable_op_determinism()
-from xmc_tf.collective import time_spent
+from xmc_tf.collective.meters import time_spent
 from xmc_tf.collective.meters.graph_marks import marked
 @tf.function
 def step(value):

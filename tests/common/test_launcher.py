@@ -11,7 +11,7 @@ from xmc_tf.common.process.launcher import RANK_VARIABLES, Process, find, launch
 
 RANK = """
 import os, sys, time
-from xmc_tf.common import cli
+from xmc_tf.common.process import cli
 def main(argv):
     print(os.getpid(), flush=True)
     time.sleep({seconds})

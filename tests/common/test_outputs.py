@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files import outputs
 from xmc_tf.common.files.outputs import refuse_model_folder, refuse_output, refuse_work_folder
-from xmc_tf.common.files.regular import outputs
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ def test_whatever_a_record_holds_nothing_is_raised(content):
 
 CODE = """
 import os, signal, sys
-from xmc_tf.common import cli, run_records
+from xmc_tf.common.process import cli, run_records
 def main(argv):
     folder = run_records.temporary_folder()
     print(folder.name, flush=True)

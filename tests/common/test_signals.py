@@ -15,7 +15,7 @@ from xmc_tf.common.process import cli, signals
 BEGIN = """
 import atexit, ctypes, os, signal, subprocess, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
-from xmc_tf.common import cli, signals
+from xmc_tf.common.process import cli, signals
 
 def block():
     # A native call that no signal interrupts, as a kernel or a wait for another rank.

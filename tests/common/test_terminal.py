@@ -9,7 +9,7 @@ from xmc_tf.common.process.terminal import printable
 
 _SHOW = """
 import sys
-from xmc_tf.common import cli
+from xmc_tf.common.process import cli
 from xmc_tf.common.errors import InputError
 import logging
 def main(argv):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import run_records
-from xmc_tf.launch.__main__ import __main__ as launch
-from xmc_tf.launch.__main__ import messages
+from xmc_tf.launch import __main__ as launch
+from xmc_tf.launch import messages
 from xmc_tf.launch.command import Host, ranks_command
 from xmc_tf.launch.cores import divide, thread_settings
 from xmc_tf.launch.outcome import RankState, first_failure

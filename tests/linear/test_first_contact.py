@@ -99,7 +99,7 @@ def test_an_interrupted_linear_training_says_that_nothing_was_kept(tmp_path):
     save_matrix(tmp_path / "X.npz", random(3000, 2000, 0.05, "csr", np.float32, rng))
     save_matrix(tmp_path / "Y.npz", random(3000, 500, 0.05, "csr", np.float32, rng))
     ask = (
-        "import sys, os, signal; from xmc_tf.common import cli; from xmc_tf.linear import train\n"
+        "import sys, os, signal; from xmc_tf.common.process import cli; from xmc_tf.linear import train\n"
         "train._train_here = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
         "cli.run(train.main, sys.argv[1:])"
     )

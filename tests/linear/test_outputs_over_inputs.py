@@ -8,7 +8,7 @@ import pytest
 
 from tests.linear.command_data import shell, write_corpus
 from tests.linear.test_bad_input import message
-from xmc_tf.common.files.regular import outputs
+from xmc_tf.common.files import outputs
 from xmc_tf.common.folders.export_folder import EXPORT
 from xmc_tf.linear import predict, train
 from xmc_tf.linear.disk import XLINEAR

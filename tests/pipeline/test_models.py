@@ -280,7 +280,7 @@ def test_a_model_has_a_short_name_and_is_pickled_by_its_folder(corpus, tuned):
 def test_an_interrupted_training_says_from_where_it_resumes(corpus, tmp_path):
     """Ctrl-C as soon as the second checkpoint is written; then the same command, to the end."""
     code = (
-        "import os, signal, sys; from xmc_tf.common import cli; from xmc_tf import train\n"
+        "import os, signal, sys; from xmc_tf.common.process import cli; from xmc_tf import train\n"
         "from xmc_tf.matcher import fine_tune\n"
         "save, calls = fine_tune.save_training, []\n"
         "def stop(*arguments, **options):\n"

@@ -6,8 +6,8 @@ import sys
 import tempfile
 import time
 
-from xmc_tf.check.__main__ import __main__ as check
-from xmc_tf.check.__main__ import exchanges
+from xmc_tf.check import __main__ as check
+from xmc_tf.check import exchanges
 from xmc_tf.common.process import cli
 from xmc_tf.ranks.choosing import rank_and_size
 
