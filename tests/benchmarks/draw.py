@@ -1,7 +1,7 @@
-"""Draw the comparison with libpecos as the picture of docs/benchmarks.md.
+"""Draw the comparison with libpecos as the picture of docs/reference/benchmarks.md.
 
     python -m tests.benchmarks.rankers_vs_pecos … > figures.jsonl
-    python -m tests.benchmarks.draw figures.jsonl docs/rankers.svg
+    python -m tests.benchmarks.draw figures.jsonl docs/reference/rankers.svg
 
 Takes the first line of each kind: ``rankers_vs_pecos`` without dense features, and with them.
 """

@@ -12,7 +12,7 @@ from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
 from xmc_tf.ranks.solo import Solo
 
-PAGE = (REPOSITORY / "docs" / "collective.md").read_text()
+PAGE = (REPOSITORY / "docs" / "explanation" / "collective.md").read_text()
 SCRIPTS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 BEFORE, AFTER = SCRIPTS[:2]
 
@@ -70,7 +70,7 @@ def test_the_scripts_for_loops_and_serving_run(tmp_path):
 
 
 def test_what_the_page_names_exists():
-    for name in re.findall(r"\]\(\.\./([^)]+)\)", PAGE):
+    for name in re.findall(r"\]\(\.\./\.\./([^)]+)\)", PAGE):
         assert (REPOSITORY / name).is_file(), name
     for module in re.findall(r"python -m (tests\.[\w.]+)", PAGE):
         assert (REPOSITORY / (module.replace(".", "/") + ".py")).is_file(), module

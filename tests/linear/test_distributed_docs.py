@@ -8,7 +8,7 @@ import pytest
 from tests.benchmarks.ranker_planner import made_up_work, np, picture, simulate
 from xmc_tf.linear.train import parser
 
-PAGE = (Path(__file__).parents[2] / "docs" / "rankers-over-ranks.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "rankers-over-ranks.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"-m xmc_tf\.linear\.train (.*?)(?:\s+#.*)?$", PAGE, flags=re.MULTILINE)
 RANKS = (8, 32, 64, 128, 256, 512)
 ROWS = re.findall(r"^\| (1e\d) labels \| ([\d. |]+) \|$", PAGE, flags=re.MULTILINE)

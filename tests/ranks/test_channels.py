@@ -304,7 +304,7 @@ def test_other_hosts_get_the_address_on_the_route_to_them(monkeypatch):
 
 
 def test_the_example_of_the_security_page_runs():
-    page = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "explanation" / "security.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(code, {"__name__": "security_page"})
     assert f"at most {MOST_HANDSHAKES} are open" in page

@@ -8,7 +8,7 @@ from tests.distributed.launch import REPOSITORY
 from xmc_tf import export
 from xmc_tf.playground.__main__ import parser as playground_parser
 
-PAGE = (REPOSITORY / "docs" / "serving.md").read_text()
+PAGE = (REPOSITORY / "docs" / "explanation" / "serving.md").read_text()
 
 
 def test_the_signatures_are_those_of_an_exported_model(exported):
@@ -33,7 +33,7 @@ def test_the_commands_are_understood():
 
 
 def test_what_the_page_names_exists():
-    for name in re.findall(r"\]\(\.\./([^)]+)\)", PAGE):
+    for name in re.findall(r"\]\(\.\./\.\./([^)]+)\)", PAGE):
         assert (REPOSITORY / name).exists(), name
     for module in re.findall(r"python -m (tests\.[\w.]+)", PAGE):
         assert (REPOSITORY / (module.replace(".", "/") + ".py")).is_file(), module

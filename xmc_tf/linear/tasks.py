@@ -21,7 +21,8 @@ from xmc_tf.linear.problems import LevelProblem
 
 # A cluster with more entries than these (a minute of one thread) may be solved by a team, its documents dealt into
 # parts of about so many; but only with so many documents a feature: with few of them a team's way costs several times
-# the work (docs/rankers-over-ranks.md, "How far it goes"). It depends on the problem, and never on who will solve it.
+# the work (docs/explanation/rankers-over-ranks.md, "How far it goes"). It depends on the problem, and never on who will
+# solve it.
 WIDE_ENTRIES, PART_ENTRIES, MOST_PARTS = 200_000_000, 100_000_000, 64
 WIDE_DOCUMENTS_A_FEATURE = 12
 LABELS_PER_TASK = 64  # enough that the gathered instances and the lanes are well used, few enough to share out

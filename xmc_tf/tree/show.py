@@ -180,25 +180,26 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = cli.make_parser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = cli.make_parser(
         "xmc_tf.tree.show", "Print a label tree; each cluster is named after its most frequent labels."
     )
-    parser.add_argument(
+    out.add_argument(
         "tree", help="folder of a tree or a model (also of PECOS), or a matrix of labels × clusters (.npz)"
     )
-    parser.add_argument("--labels", metavar="NAMES.txt", help="label names, one per line (default: those of the model)")
-    parser.add_argument("-y", "--label-path", metavar="Y.npz", help="documents × labels, to count label frequencies")
-    parser.add_argument("--depth", type=whole, default=2, help="number of levels to print below the root")
-    parser.add_argument("--max-children", type=whole, default=16, help="maximum number of children printed per node")
-    parser.add_argument("--words", type=whole, default=4, help="number of labels in the name of a cluster")
-    parser.add_argument("--dot", metavar="FILE", help="write a Graphviz file instead of printing")
-    return parser
+    out.add_argument("--labels", metavar="NAMES.txt", help="label names, one per line (default: those of the model)")
+    out.add_argument("-y", "--label-path", metavar="Y.npz", help="documents × labels, to count label frequencies")
+    out.add_argument("--depth", type=whole, default=2, help="number of levels to print below the root")
+    out.add_argument("--max-children", type=whole, default=16, help="maximum number of children printed per node")
+    out.add_argument("--words", type=whole, default=4, help="number of labels in the name of a cluster")
+    out.add_argument("--dot", metavar="FILE", help="write a Graphviz file instead of printing")
+    return out
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     inputs = {"TREE": options.tree, "--labels": options.labels, "-y": options.label_path}
     refuse_output("--dot", options.dot, inputs)
     given = Path(options.tree)

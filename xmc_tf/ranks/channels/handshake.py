@@ -8,7 +8,7 @@ All messages have a fixed size, so that nothing is parsed before the proof is ch
 
 A proof is an HMAC over the role, the purpose, both nonces and the two numbers. The nonces are new for each connection,
 so a recorded handshake cannot be replayed. What follows the handshake is neither encrypted nor signed: see
-docs/security.md.
+docs/explanation/security.md.
 """
 
 import hmac

@@ -1,0 +1,1 @@
+"""Scripts for the work on xmc_tf; they are not installed."""

@@ -1,0 +1,1 @@
+"""The documentation site: pages made from the code, checks, and the build."""

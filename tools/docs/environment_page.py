@@ -1,0 +1,77 @@
+"""The reference of the environment variables that the package reads or sets."""
+
+from tools.docs.markdown import code, plain, table
+
+# Group -> variable -> meaning. tests/docs/test_environment.py finds variables that the code reads and this list lacks.
+VARIABLES: dict[str, dict[str, str]] = {
+    "Options of xmc_tf": {
+        "XMC_TF_CACHE": "folder of the compiled kernels (default: $XDG_CACHE_HOME/xmc_tf or ~/.cache/xmc_tf). It has "
+        "code, so others must not be able to write there",
+        "XMC_TF_CHATTER": "any value: show the start-up messages of TensorFlow, transformers and the hub's client, "
+        "which are hidden by default",
+        "XMC_TF_COMMUNICATOR": "how ranks communicate: solo, horovod or mpi (default: chosen by the launcher's "
+        "variables below)",
+        "XMC_TF_STALL_TIMEOUT": "maximum seconds without progress in one collective, after which the run is aborted; "
+        "overrides --stall-timeout and the argument of CollectiveStrategy; 0: no watch, no report",
+    },
+    "Other programs' options that xmc_tf reads": {
+        "HF_HUB_OFFLINE": "1: never contact the Hugging Face hub",
+        "TRANSFORMERS_OFFLINE": "1: as HF_HUB_OFFLINE",
+        "HOROVOD_GLOO_IFACE": "network interface of the stall watch and of the ranks' own connections; set by "
+        "horovodrun --network-interfaces",
+        "HOROVOD_IFACE": "the same, with lower priority",
+        "OMP_NUM_THREADS": "number of threads of OpenMP; xmc-tf launch sets it for each rank, unless it is set",
+        "NUMBA_NUM_THREADS": "number of threads of the compiled kernels; set by xmc-tf launch like OMP_NUM_THREADS",
+        "TF_NUM_INTRAOP_THREADS": "number of threads within one operation of TensorFlow; set by xmc-tf launch likewise",
+        "TF_NUM_INTEROP_THREADS": "number of operations of TensorFlow at a time; set by xmc-tf launch likewise",
+        "NO_COLOR": "any value: no colours in the output of xmc-tf demo",
+        "TERM": "dumb: no colours in the output of xmc-tf demo",
+        "XDG_CACHE_HOME": "parent of the default cache folder",
+        "PATH": "searched for horovodrun and mpirun by xmc-tf launch",
+    },
+    "Set by import xmc_tf, unless you set them": {
+        "TF_USE_LEGACY_KERAS": "1: TensorFlow uses Keras 2, for which TensorFlow classes of transformers are written",
+        "TF_CPP_MIN_LOG_LEVEL": "3: TensorFlow's C++ code logs fatal errors only",
+    },
+    "Set by launchers, and read to find a process's rank": {
+        "HOROVOD_RANK": "rank, under horovodrun",
+        "HOROVOD_SIZE": "number of ranks, under horovodrun",
+        "HOROVOD_LOCAL_RANK": "rank within the host, under horovodrun",
+        "HOROVOD_LOCAL_SIZE": "number of ranks of the host, under horovodrun",
+        "HOROVOD_HOSTNAME": "name of the host, under horovodrun",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": "identifies the run",
+        "OMPI_COMM_WORLD_RANK": "rank, under Open MPI",
+        "OMPI_COMM_WORLD_SIZE": "number of ranks, under Open MPI",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "rank within the host, under Open MPI",
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "number of ranks of the host, under Open MPI",
+        "OMPI_MCA_ess_base_jobid": "identifies the run, under Open MPI",
+        "OMPI_MCA_orte_hnp_uri": "identifies the run, under Open MPI",
+        "OMPI_MCA_orte_jobfam_session_dir": "Open MPI's folder of temporary files, removed after an aborted run",
+        "PMI_RANK": "rank, under MPICH and Intel MPI",
+        "PMI_SIZE": "number of ranks, under MPICH and Intel MPI",
+        "PMIX_RANK": "rank, under PMIx",
+        "PMIX_SIZE": "number of ranks, under PMIx",
+        "PMIX_NAMESPACE": "identifies the run, under PMIx",
+        "SLURM_JOB_ID": "identifies the run, under Slurm",
+    },
+    "Internal: set by xmc_tf for the processes it starts": {
+        "XMC_TF_LAUNCH_ADDRESS": "address of the launcher",
+        "XMC_TF_LAUNCH_SECRET_FILE": "file with the secret of the run",
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": "set by xmc-tf launch --stall-timeout",
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "set by xmc-tf launch --stall-timeout",
+        "PYTHONFAULTHANDLER": "1 for each rank of xmc-tf launch",
+        "PYTHONUNBUFFERED": "1 for each rank of xmc-tf launch",
+    },
+}
+
+
+def page() -> str:
+    """Return the page of all environment variables."""
+    parts = [
+        "# Environment variables",
+        "Reference: the variables that xmc_tf reads or sets. A test compares the list with the code.",
+    ]
+    for title, variables in VARIABLES.items():
+        rows = ([code(name), plain(meaning)] for name, meaning in variables.items())
+        parts += [f"## {title}", table(["variable", "meaning"], rows)]
+    return "\n\n".join(parts) + "\n"
