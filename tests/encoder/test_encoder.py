@@ -29,45 +29,45 @@ def own_inputs(architecture, ids, mask):
     return {"input_ids": turned, "attention_mask": mask[:, ::-1], "token_type_ids": segments}
 
 
-def own_vectors(architecture, model, ids, mask):
-    """By pooling, the vectors out of transformers' own class, worked out in numpy."""
+def own_embeddings(architecture, model, ids, mask):
+    """By pooling, the embeddings out of transformers' own class, worked out in numpy."""
     output = model(**{name: tf.constant(value) for name, value in own_inputs(architecture, ids, mask).items()})
     states = output.last_hidden_state.numpy()
     if architecture == "xlnet":
         documents_states = [row[len(row) - length :] for row, length in zip(states, mask.sum(axis=1), strict=True)]
     else:
         documents_states = [row[:length] for row, length in zip(states, mask.sum(axis=1), strict=True)]
-    vectors = {
+    embeddings = {
         "mean": [row.mean(axis=0) for row in documents_states],
         "max": [row.max(axis=0) for row in documents_states],
         "last": [row[-1] for row in documents_states],
         "cls": [row[-1 if architecture == "xlnet" else 0] for row in documents_states],
     }
     if getattr(output, "pooler_output", None) is not None:
-        vectors["pooler"] = list(output.pooler_output.numpy())
-    return {pooling: np.stack(rows) for pooling, rows in vectors.items()}
+        embeddings["pooler"] = list(output.pooler_output.numpy())
+    return {pooling: np.stack(rows) for pooling, rows in embeddings.items()}
 
 
 @every_architecture
-def test_vectors_are_those_of_transformers(architecture, tmp_path):
+def test_embeddings_are_those_of_transformers(architecture, tmp_path):
     encoder = tiny_encoder(architecture)
     encoder.save(tmp_path)
     model = getattr(transformers, type(encoder.model).__name__).from_pretrained(tmp_path)
     ids, mask = documents(architecture)
-    expected = own_vectors(architecture, model, ids, mask)
+    expected = own_embeddings(architecture, model, ids, mask)
     assert encoder.pooling in expected
     assert encoder.dim == 16
-    for pooling, vectors in expected.items():
+    for pooling, embeddings in expected.items():
         again = Encoder(encoder.model, pooling)
         found = again(tf.constant(ids), tf.constant(mask))
         assert found.dtype == tf.float32
         assert found.shape == (len(ids), 16)
-        np.testing.assert_allclose(found, vectors, atol=1e-5, err_msg=pooling)
-        assert np.abs(np.diff(vectors, axis=0)).max() > 1e-3, "different documents have different vectors"
+        np.testing.assert_allclose(found, embeddings, atol=1e-5, err_msg=pooling)
+        assert np.abs(np.diff(embeddings, axis=0)).max() > 1e-3, "different documents have different embeddings"
 
 
 @every_architecture
-def test_vectors_do_not_depend_on_padding(architecture):
+def test_embeddings_do_not_depend_on_padding(architecture):
     encoder = tiny_encoder(architecture, pooling="mean")
     ids, mask = documents(architecture, (5, 9))
     wide = np.pad(ids, ((0, 0), (0, 6)), constant_values=33)
@@ -124,14 +124,14 @@ def test_mixed_precision_gives_float32(architecture, policy):
     tf_keras.mixed_precision.set_global_policy(policy)
     try:
         encoder = tiny_encoder(architecture, pooling="mean")
-        vectors = encoder(ids, mask)
+        embeddings = encoder(ids, mask)
     finally:
         tf_keras.mixed_precision.set_global_policy(before)
-    assert vectors.dtype == tf.float32
+    assert embeddings.dtype == tf.float32
     assert all(one.dtype == tf.float32 for one in encoder.trainable_variables)
     # The class for XLNet mixes types under these policies; it computes in float32.
-    assert np.array_equal(vectors, expected) == (architecture == "xlnet")
-    np.testing.assert_allclose(vectors, expected, atol=0.1)
+    assert np.array_equal(embeddings, expected) == (architecture == "xlnet")
+    np.testing.assert_allclose(embeddings, expected, atol=0.1)
 
 
 @pytest.mark.parametrize("architecture", ["deberta-v2", "xlnet"])
@@ -147,9 +147,9 @@ def test_traced_for_all_sizes_it_is_the_same_and_has_gradients(architecture):
 
     for lengths in ((7, 3), (2, 9, 4)):
         ids, mask = documents(architecture, lengths)
-        vectors = encoder(ids, mask)
+        embeddings = encoder(ids, mask)
         loss, found = gradients(tf.constant(ids), tf.constant(mask))
-        np.testing.assert_allclose(loss, tf.reduce_sum(vectors**2), rtol=1e-5)
+        np.testing.assert_allclose(loss, tf.reduce_sum(embeddings**2), rtol=1e-5)
         assert all(gradient is not None for gradient in found)
 
 

@@ -1,4 +1,4 @@
-"""Documents tokenized once into files, and their vectors."""
+"""Documents tokenized once into files, and their embeddings."""
 
 import threading
 
@@ -150,13 +150,13 @@ def store(tmp_path_factory):
 
 
 @pytest.mark.parametrize("architecture", ["bert", "xlnet"])
-def test_vectors_of_documents(architecture, store):
+def test_embeddings_of_documents(architecture, store):
     encoder = tiny_encoder(architecture, pooling="mean")
     one_by_one = np.concatenate([encoder(*store.padded([row], pad_id=0)).numpy() for row in range(30)])
     rows = np.random.default_rng(1).permutation(30)
     for batch_tokens in (1, 100, 16384):
-        vectors = encode_documents(encoder, store, rows, batch_tokens=batch_tokens)
-        np.testing.assert_allclose(vectors, one_by_one[rows], atol=1e-5)
+        embeddings = encode_documents(encoder, store, rows, batch_tokens=batch_tokens)
+        np.testing.assert_allclose(embeddings, one_by_one[rows], atol=1e-5)
     out = np.zeros((100, 16), np.float32)
     assert encode_documents(encoder, store, out=out) is out
     np.testing.assert_allclose(out[:30], one_by_one, atol=1e-5)

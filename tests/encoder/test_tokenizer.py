@@ -13,7 +13,7 @@ from tests.encoder.vocabularies import CORPUS, byte_pairs, nfkc_charsmap, senten
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import TextTokenizer
 from xmc_tf.encoder.charsmap import read_charsmap
-from xmc_tf.encoder.truncation import Truncation
+from xmc_tf.encoder.truncation import TruncationCounter
 
 KINDS = {
     "bert": lambda: wordpiece("bert"),
@@ -290,7 +290,7 @@ def test_tokenizers_that_cannot_be_rebuilt_are_refused():
 
 
 def test_what_is_cut_off_is_counted_and_logged(caplog):
-    own, counted = tokenizer("bert"), Truncation()
+    own, counted = tokenizer("bert"), TruncationCounter()
     texts = ["a b c d e f g h", "a b", "", "a " * 5000]
     kept = own.tokenize(texts, 6, counted)  # four tokens between the special ones
     assert [len(ids) - 2 for ids in kept] == [4, 2, 0, 4]
@@ -298,8 +298,8 @@ def test_what_is_cut_off_is_counted_and_logged(caplog):
     whole = sum(len(ids) - 2 for ids in own.tokenize(texts, 10_000))
     assert counted.tokens == pytest.approx(whole, rel=0.05)  # of the longest only a part was tokenized
     with caplog.at_level("INFO", logger="xmc_tf"):
-        counted.log(6, "fix: raise --truncate-length")
-        Truncation(3, 0, 9, 9).log(6, "nothing to say")
+        counted.log_summary(6, "fix: raise --truncate-length")
+        TruncationCounter(3, 0, 9, 9).log_summary(6, "nothing to say")
     assert [record.getMessage() for record in caplog.records] == [
         "truncated to 6 tokens: 50 % of 4 documents; 100 % of all tokens are not read (fix: raise --truncate-length)"
     ]

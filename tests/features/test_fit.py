@@ -12,7 +12,7 @@ from tests.features.texts import HARD, random_corpus
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile
 from xmc_tf.features import Tfidf
-from xmc_tf.features.batches import in_order, text_batches
+from xmc_tf.features.batches import map_in_order, text_batches
 from xmc_tf.features.counts import NgramCounter
 from xmc_tf.params import TfidfParams
 
@@ -88,7 +88,7 @@ def test_results_come_in_order_and_the_reading_does_not_run_ahead():
             read.append(i)
             yield i
 
-    for i, (number, result) in enumerate(in_order(lambda n: n * n, numbers(), threads=3)):
+    for i, (number, result) in enumerate(map_in_order(lambda n: n * n, numbers(), threads=3)):
         assert (number, result) == (i, i * i)
         assert len(read) <= i + 10
 
@@ -100,7 +100,7 @@ def test_a_failure_in_a_thread_is_raised():
         return number
 
     with pytest.raises(RuntimeError, match="five"):
-        list(in_order(work, iter(range(20)), threads=2))
+        list(map_in_order(work, iter(range(20)), threads=2))
 
 
 rows_of_keys = st.lists(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 8), max_size=6), max_size=12)

@@ -40,7 +40,7 @@ def over(ranks, texts, params, folder):
     ],
 )
 def test_the_files_of_one_process(params, path, tmp_path, monkeypatch):
-    monkeypatch.setattr(over_ranks, "DOCUMENTS_A_PIECE", 170)
+    monkeypatch.setattr(over_ranks, "DOCUMENTS_PER_PIECE", 170)
     texts, alone = TextFile(path), tmp_path / "alone"
     tfidf = Tfidf.fit(texts, params, threads=1)
     alone.mkdir()
@@ -66,7 +66,7 @@ def test_texts_in_memory_and_fewer_of_them_than_ranks(tmp_path):
 
 def test_an_interrupted_run_is_taken_up_by_other_ranks(path, tmp_path, monkeypatch):
     texts, params, folder = TextFile(path), TfidfParams(), tmp_path / "X"
-    monkeypatch.setattr(over_ranks, "DOCUMENTS_A_PIECE", 100)
+    monkeypatch.setattr(over_ranks, "DOCUMENTS_PER_PIECE", 100)
     with monkeypatch.context() as broken:
         broken.setattr(over_ranks, "stack_rows", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
         assert all(isinstance(error, OSError) for error in over(2, texts, params, folder))

@@ -1,4 +1,4 @@
-"""What differs between the architectures: class, inputs, what stands for the whole text, how long it may be."""
+"""The differences between architectures: class, inputs, default pooling, maximum length."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,16 +11,16 @@ _NO_LIMIT = 1 << 20
 
 
 class Architecture(NamedTuple):
-    """One kind of transformer.
+    """An architecture of transformers.
 
     Attributes:
-        tf_class: its class in transformers.
-        pooling: how a text's vector comes about where nobody says so; the pooler only with weights for it.
-        dropouts: names in its configuration: of the dropout between layers first, then of those inside.
-        max_length: the longest document in tokens, from the configuration.
-        inputs: what its class takes beside ids and mask.
-        half_precision: its class can compute in half precision; others do not, whatever the policy.
-        branches_on_tensors: its code has to be converted by AutoGraph when it is traced.
+        tf_class: name of its class in transformers.
+        pooling: the default pooling; "pooler" only if the files have weights for it.
+        dropouts: names of the dropout rates in its configuration: first the one between layers, then those inside.
+        max_length: returns the maximum number of tokens of a document, given the configuration.
+        inputs: returns the inputs besides ids and mask.
+        half_precision: whether its class can compute in half precision; if not, it ignores the policy.
+        branches_on_tensors: whether AutoGraph must convert its code when it is traced.
     """
 
     tf_class: str
@@ -33,10 +33,10 @@ class Architecture(NamedTuple):
 
 
 def architecture_of(config: Any) -> Architecture:
-    """The architecture that a configuration of transformers belongs to.
+    """Return the architecture of a configuration of transformers.
 
     Raises:
-        InputError: when it is none of those known here.
+        InputError: the architecture is not supported.
     """
     if config.model_type not in ARCHITECTURES:
         raise InputError(
@@ -47,7 +47,7 @@ def architecture_of(config: Any) -> Architecture:
     return ARCHITECTURES[config.model_type]
 
 
-def _nothing(mask: tf.Tensor) -> dict[str, tf.Tensor]:
+def _no_inputs(mask: tf.Tensor) -> dict[str, tf.Tensor]:
     return {}
 
 
@@ -56,7 +56,7 @@ def _one_segment(mask: tf.Tensor) -> dict[str, tf.Tensor]:
 
 
 def _xlnet_segments(mask: tf.Tensor) -> dict[str, tf.Tensor]:
-    """The classification token is the last and has a segment of its own; so has padding."""
+    """Return segment ids: the classification token is the last and has its own segment, as has padding."""
     place = tf.range(tf.shape(mask)[1])[None, :]
     last = place == tf.reduce_sum(mask, axis=1, keepdims=True) - 1
     return {"token_type_ids": tf.where(mask == 0, 3, tf.where(last, 2, 0))}
@@ -67,12 +67,12 @@ def _positions(config: Any) -> int:
 
 
 def _positions_behind_padding(config: Any) -> int:
-    """Positions are counted from the padding's id on."""
+    """Return the maximum length where positions are counted from the padding id on."""
     return int(config.max_position_embeddings) - int(config.pad_token_id or 0) - 1
 
 
 def _mpnet_positions(config: Any) -> int:
-    return int(config.max_position_embeddings) - 2  # its padding has the id 1 whatever the configuration says
+    return int(config.max_position_embeddings) - 2  # its padding id is always 1, regardless of the configuration
 
 
 def _unlimited(config: Any) -> int:
@@ -85,12 +85,12 @@ ARCHITECTURES = {
     "bert": Architecture("TFBertModel", "pooler", _DROPOUTS, _positions, _one_segment),
     "roberta": Architecture("TFRobertaModel", "pooler", _DROPOUTS, _positions_behind_padding, _one_segment),
     "xlm-roberta": Architecture("TFXLMRobertaModel", "pooler", _DROPOUTS, _positions_behind_padding, _one_segment),
-    "distilbert": Architecture("TFDistilBertModel", "cls", ("dropout", "attention_dropout"), _positions, _nothing),
+    "distilbert": Architecture("TFDistilBertModel", "cls", ("dropout", "attention_dropout"), _positions, _no_inputs),
     "xlnet": Architecture("TFXLNetModel", "last", ("dropout",), _unlimited, _xlnet_segments, half_precision=False),
     "deberta-v2": Architecture(
         "TFDebertaV2Model", "cls", _DROPOUTS, _positions, _one_segment, branches_on_tensors=True
     ),
     "electra": Architecture("TFElectraModel", "cls", _DROPOUTS, _positions, _one_segment),
-    "mpnet": Architecture("TFMPNetModel", "pooler", _DROPOUTS, _mpnet_positions, _nothing),
+    "mpnet": Architecture("TFMPNetModel", "pooler", _DROPOUTS, _mpnet_positions, _no_inputs),
     "albert": Architecture("TFAlbertModel", "pooler", _DROPOUTS, _positions, _one_segment),
 }

@@ -1,4 +1,4 @@
-"""Whether an encoder can be loaded, asked before any work begins: by its files, or by one short request to the hub."""
+"""Early check that an encoder can be loaded, by its files or by one short request to the hub."""
 
 import logging
 import os
@@ -18,14 +18,14 @@ _CONFIG = "config.json"
 
 
 def check_available(name_or_folder: str | Path, cache_dir: str = "") -> None:
-    """Raise an ``InputError`` if an encoder or its tokenizer is certain not to load.
+    """Raise an ``InputError`` if an encoder or its tokenizer can certainly not be loaded.
 
-    A folder is checked for its files. A name on the hub is looked up in the local cache, and, unless HF_HUB_OFFLINE is
-    set, with one request to the hub that is not repeated: the libraries below repeat theirs for half a minute.
+    A folder is checked for its files. A name is looked up in the local cache and, unless HF_HUB_OFFLINE is set, with
+    one request to the hub without retries; the underlying libraries would retry for half a minute.
 
     Args:
-        name_or_folder: as given with ``--model-shortcut``.
-        cache_dir: folder of downloaded encoders; empty for the default one.
+        name_or_folder: the value of ``--model-shortcut``.
+        cache_dir: folder of downloaded encoders; empty: the default one.
     """
     source = Source(name_or_folder, "encoder", cache_dir)
     if source.folder is not None:

@@ -1,7 +1,7 @@
-"""SentencePiece's compiled table of characters, as tokenizers applies it, in the graph.
+"""SentencePiece's compiled character map in the graph, applied as the tokenizers library does.
 
-tokenizers goes through a text by grapheme clusters. One of less than six bytes that begins with an entry of the table
-is replaced whole by the shortest such entry; in all others the characters are replaced one by one.
+The library processes grapheme clusters. A cluster of less than six bytes that begins with an entry of the map is
+replaced as a whole by the shortest such entry. In other clusters, characters are replaced one by one.
 """
 
 import struct
@@ -13,15 +13,15 @@ import tensorflow as tf
 from tokenizers.normalizers import Precompiled
 
 from xmc_tf.encoder.code_points import NR_CODE_POINTS, CharacterTable, Runs, every_character, keep_only, places_of
-from xmc_tf.encoder.special_tokens import no_twin, segment_starts
+from xmc_tf.encoder.special_tokens import cannot_run_in_graph, segment_starts
 
 _SHORT = 6  # bytes
-_LONGEST_ENTRY = 3  # characters: three points make a key of 63 bits
+_LONGEST_ENTRY = 3  # characters: three code points fit into a key of 63 bits
 _SHIFT = 1 << 21
 
 _JOINS, _CONTROL, _PREPENDED, _SINGLE = 1, 2, 4, 8
 
-# Characters that stick to the one behind them; the only property of clusters that tokenizers cannot be asked.
+# Characters that stick to the next one: the only cluster property that the tokenizers library cannot be asked for.
 _STICKING_FORWARD = (
     *(*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0xD4E, 0x110BD, 0x110CD, 0x111C2, 0x111C3, 0x1193F),
     *(0x11941, 0x11A3A, *range(0x11A84, 0x11A8A), 0x11D46, 0x11F02),
@@ -29,10 +29,10 @@ _STICKING_FORWARD = (
 
 
 class Charsmap(tf.Module):
-    """Replaces characters and short clusters of them.
+    """The replacement of characters and short clusters of characters.
 
     Args:
-        compiled: the table's bytes.
+        compiled: the bytes of the map.
     """
 
     def __init__(self, compiled: bytes) -> None:
@@ -45,20 +45,20 @@ class Charsmap(tf.Module):
             if len(key) == 1:
                 outputs[ord(key)] = value
                 flags[ord(key)] |= _SINGLE
-            # One that begins with another entry never comes to bear.
+            # An entry that begins with another entry is never used.
             elif len(key.encode()) < _SHORT and not any(key[:size] in entries for size in range(1, len(key))):
                 if len(key) > _LONGEST_ENTRY:
-                    raise no_twin(f"its table of characters has an entry of {len(key)} of them")
+                    raise cannot_run_in_graph(f"its character map has an entry of {len(key)} of them")
                 several.append((_packed(key), value))
         several.sort()
-        # What becomes of several characters stands in the table behind those of single ones.
+        # Replacements of several characters follow those of single characters in the table.
         self._table = CharacterTable([*outputs, *(value for _, value in several)])
         keys = np.array([*(key for key, _ in several), np.iinfo(np.int64).max], np.int64)
         self._keys = tf.Variable(keys, trainable=False, name="keys")
         self._flags = tf.Variable(flags, trainable=False, name="flags")
 
     def __call__(self, runs: Runs) -> Runs:
-        """Replace what the table has."""
+        """Replace the characters and clusters in the map."""
         points = tf.cast(runs.points, tf.int64)
         flags = tf.gather(self._flags, tf.minimum(runs.points, NR_CODE_POINTS - 1))
         heads = segment_starts(runs) | ~_sticks(runs.points, flags)
@@ -73,7 +73,7 @@ class Charsmap(tf.Module):
         place = tf.where(found_two, place_two, place_three)
         replaced = tf.where((found_two | found_three) & ~single, NR_CODE_POINTS + place, runs.points)
         whole = tf.gather(single | found_two | found_three, places_of(heads))
-        # Of a cluster that is replaced whole only the head goes on.
+        # Of a cluster that is replaced as a whole, only the head is kept.
         return self._table(keep_only(Runs(replaced, runs.rows), heads | ~tf.gather(whole, cluster)))
 
     def _find(self, keys: tf.Tensor, where: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -82,13 +82,13 @@ class Charsmap(tf.Module):
 
 
 def read_charsmap(compiled: bytes) -> dict[str, str]:
-    """The entries of a compiled table: a double array of the keys' bytes, and the values behind it.
+    """Return the entries of a compiled map: a double array of the keys' bytes, followed by the values.
 
     Args:
         compiled: ``precompiled_charsmap`` of a SentencePiece model.
 
     Returns:
-        What becomes of each character or sequence of characters.
+        The replacement of each character or sequence of characters.
     """
     (size,) = struct.unpack_from("<I", compiled)
     units = np.frombuffer(compiled, "<u4", size // 4, 4).astype(np.int64)
@@ -112,7 +112,7 @@ def read_charsmap(compiled: bytes) -> dict[str, str]:
 
 
 def _child(units: np.ndarray, node: int) -> int:
-    """Where the children of a node lie, before their labels are taken into account."""
+    """Return where the children of a node begin, before their labels are added."""
     unit = int(units[node])
     return node ^ ((unit >> 10) << ((unit & 1 << 9) >> 6))
 
@@ -124,9 +124,9 @@ def _packed(key: str) -> int:
 
 @lru_cache(maxsize=1)
 def _cluster_flags() -> np.ndarray:
-    """What each character does to the clusters of characters."""
+    """Return the role of each character in grapheme clusters, as bit flags."""
     flags = np.zeros(NR_CODE_POINTS, np.uint8)
-    # A table that makes b of a: in a cluster what stands behind the a goes with it.
+    # A map that replaces a by b: characters in the same cluster after the a disappear with it.
     units = np.zeros(512, "<u4")
     units[0], units[256 + 97], units[256 + 96] = 256 << 10, 1 << 10 | 1 << 8 | 97, 1 << 31
     ask = Precompiled(struct.pack("<I", units.nbytes) + units.tobytes() + b"b\0")
@@ -147,7 +147,7 @@ def _has(flags: tf.Tensor, bit: int) -> tf.Tensor:
 
 
 def _sticks(points: tf.Tensor, flags: tf.Tensor) -> tf.Tensor:
-    """Whether each character belongs to the cluster of the one before it."""
+    """Return whether each character belongs to the cluster of the character before it."""
     before = tf.concat([points[:1], points[:-1]], axis=0)
     flags_before = tf.concat([flags[:1], flags[:-1]], axis=0)
     plain = ~_has(flags, _CONTROL) & ~_has(flags_before, _CONTROL)
@@ -156,7 +156,7 @@ def _sticks(points: tf.Tensor, flags: tf.Tensor) -> tf.Tensor:
 
 
 def _hangul(before: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
-    """Whether two characters are parts of one Korean syllable."""
+    """Return whether two characters are parts of one Korean syllable."""
 
     def within(points: tf.Tensor, *ranges: tuple[int, int]) -> tf.Tensor:
         return tf.reduce_any([(points >= first) & (points <= last) for first, last in ranges], axis=0)
@@ -174,11 +174,11 @@ def _hangul(before: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
 
 
 def _bytes_of(points: tf.Tensor) -> tf.Tensor:
-    """Length of each character in UTF-8."""
+    """Return the length of each character in UTF-8."""
     return 1 + tf.add_n([tf.cast(points >= limit, tf.int32) for limit in (0x80, 0x800, 0x10000)])
 
 
 def _next_in_cluster(points: tf.Tensor, cluster: tf.Tensor, by: int) -> tf.Tensor:
-    """The character so many places on, 0 where the cluster has ended."""
+    """Return the character ``by`` places later; 0 beyond the end of the cluster."""
     pad = [[0, tf.minimum(by, tf.size(points))]]
     return tf.where(tf.pad(cluster[by:], pad, constant_values=-1) == cluster, tf.pad(points[by:], pad), 0)

@@ -1,7 +1,7 @@
-"""Texts as code points in the graph, and tables that map each character by itself.
+"""Texts as code points in the graph, and tables that map single characters.
 
-What tokenizers does with a single character is asked of itself, for all of them, and kept as a table. So the graph
-agrees with it whatever version of Unicode either of them was built with.
+The tables are filled by calling the tokenizers library for every character. So the graph agrees with the library, even
+if the two were built with different versions of Unicode.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _PAGE = 256
 _AT_ONCE = 8192
 _KEEP = 0
 
-# Planes 4 to 13 have no characters, 15 and 16 are for private use: within each stretch one answers for all.
+# Planes 4 to 13 have no characters, 15 and 16 are for private use: one character represents each such range.
 _ASSIGNED = ((0, 0x40000), (0xE0000, 0xE1000))
 _ALIKE = (
     *((plane << 16, (plane << 16) + 0xFFFE) for plane in (*range(4, 14), 15, 16)),
@@ -27,11 +27,11 @@ _ALIKE = (
 
 
 class Runs(NamedTuple):
-    """Texts as one stream of code points.
+    """Texts as one sequence of code points.
 
     Attributes:
-        points: int32 [C]; from `SPECIAL` on they are no characters but special tokens.
-        rows: int64 [C], ascending: the text that each belongs to.
+        points: int32 [C]; values from `SPECIAL` on are special tokens, not characters.
+        rows: int64 [C], ascending: the text of each code point.
     """
 
     points: tf.Tensor
@@ -39,22 +39,22 @@ class Runs(NamedTuple):
 
 
 def decode(texts: tf.Tensor) -> Runs:
-    """Strings [n] to code points; what is no UTF-8 becomes U+FFFD."""
+    """Convert strings [n] to code points; invalid UTF-8 becomes U+FFFD."""
     ragged = tf.strings.unicode_decode(texts, "UTF-8", errors="replace", replace_control_characters=False)
     return Runs(ragged.values, rows_of(ragged.row_splits))
 
 
 def encode(runs: Runs, nr_rows: tf.Tensor) -> tf.Tensor:
-    """Code points to strings [nr_rows]."""
+    """Convert code points to strings [nr_rows]."""
     ragged = tf.RaggedTensor.from_row_splits(runs.points, splits_of(runs.rows, nr_rows), validate=False)
     return tf.strings.unicode_encode(ragged, "UTF-8", errors="replace")
 
 
 class CharacterTable(tf.Module):
-    """Maps every character to none, one or several others, whatever stands beside it.
+    """A map from each character to zero or more characters, independent of its neighbours.
 
     Args:
-        outputs: for each point what becomes of it; None where it stays, as those beyond the end do.
+        outputs: the replacement of each code point; None if it stays. Code points beyond the end stay.
     """
 
     def __init__(self, outputs: list[str | None]) -> None:
@@ -65,7 +65,7 @@ class CharacterTable(tf.Module):
         for point, output in enumerate(outputs):
             if output is not None:
                 kinds[point] = 1 + sequences.setdefault(output, len(sequences))
-        # Most pages of 256 characters are the same: nothing in them changes.
+        # Most pages of 256 characters are the same, because nothing in them changes.
         numbers: dict[bytes, int] = {}
         page_of = [numbers.setdefault(page.tobytes(), len(numbers)) for page in kinds.reshape(-1, _PAGE)]
         pages = np.frombuffer(b"".join(numbers), np.int32)
@@ -86,14 +86,14 @@ class CharacterTable(tf.Module):
         sizes = tf.where(keep, tf.ones_like(starts), tf.gather(self._splits, sequence + 1) - starts)
         source = tf.repeat(tf.range(tf.size(sizes, out_type=tf.int64)), sizes)
         within = tf.range(tf.size(source, out_type=tf.int64)) - tf.gather(tf.cumsum(sizes, exclusive=True), source)
-        # Where a character stays there is nothing to look up; the place is only kept within the table.
+        # A character that stays is not looked up; its index only has to be within the table.
         stays = tf.gather(keep, source)
         mapped = tf.gather(self._flat, tf.where(stays, tf.zeros_like(within), within + tf.gather(starts, source)))
         points = tf.where(stays, tf.gather(runs.points, source), mapped)
         return Runs(points, tf.gather(runs.rows, source))
 
     def kinds(self, points: tf.Tensor) -> tf.Tensor:
-        """Of each character 0 where it stays, else 1 plus the number of what it becomes."""
+        """Return for each character 0 if it stays, else 1 plus the number of its replacement."""
         characters = tf.where(points < self._size, points, 0)
         page = tf.gather(self._page_of, characters // _PAGE)
         kinds = tf.gather(self._pages, page * _PAGE + characters % _PAGE)
@@ -101,24 +101,24 @@ class CharacterTable(tf.Module):
 
 
 def every_character() -> list[str]:
-    """All that may be characters in some version of Unicode, without those for private use beyond the first plane."""
+    """Return all characters of any version of Unicode, except those for private use beyond the first plane."""
     return [chr(point) for first, last in _ASSIGNED for point in range(first, last) if point not in _SURROGATES]
 
 
-def ask_everywhere(function: Callable[[str], list[str]]) -> list[str | None]:
-    """What a function of texts makes of each character, between two others.
+def map_every_character(function: Callable[[str], list[str]]) -> list[str | None]:
+    """Return how a function of texts changes each character between two others.
 
     Args:
-        function: gives a text's words. It is called with many characters at once, each within a word ``axa``.
+        function: returns the words of a text. It is called with many characters at once, each within a word ``axa``.
 
     Returns:
-        For each code point None where it stays as it is; else what it becomes, a space where words part.
+        For each code point None if it stays, else its replacement, with spaces between words.
     """
     outputs: list[str | None] = [None] * NR_CODE_POINTS
     points = [ord(character) for character in every_character()]
     for start in range(0, len(points), _AT_ONCE):
         some = points[start : start + _AT_ONCE]
-        # A zero that stands alone marks where the next character begins; no character gives one.
+        # A lone zero marks where the next character begins; no character produces one.
         words = " ".join(function("".join(f" 0 a{chr(point)}a" for point in some)))
         found = f" {words}".split(" 0 ")[1:]
         if len(found) != len(some):
@@ -134,45 +134,45 @@ def ask_everywhere(function: Callable[[str], list[str]]) -> list[str | None]:
 
 
 def keep_only(runs: Runs, keep: tf.Tensor) -> Runs:
-    """Leave out the points that are not to be kept."""
+    """Return the code points for which ``keep`` is set."""
     return at_places(runs, places_of(keep))
 
 
 def at_places(runs: Runs, places: tf.Tensor) -> Runs:
-    """The points at some places."""
+    """Return the code points at some places."""
     return Runs(tf.gather(runs.points, places), tf.gather(runs.rows, places))
 
 
-# What follows could be said by ragged tensors and boolean masks, in ten times as many operations. One text gives them
-# so little to do that their number is what tokenizing takes.
+# The functions below could use ragged tensors and boolean masks, in ten times as many operations. For a single text,
+# the number of operations determines the time of tokenizing.
 
 
 def places_of(flags: tf.Tensor) -> tf.Tensor:
-    """Where flags [n] are set."""
+    """Return the indices of the flags [n] that are set."""
     return tf.squeeze(tf.where(flags), axis=1)
 
 
 def rows_of(splits: tf.Tensor) -> tf.Tensor:
-    """The row of each entry, by where the rows begin and the last one ends."""
+    """Return the row of each entry, given the row splits."""
     return tf.searchsorted(splits, tf.range(splits[-1]), side="right", out_type=tf.int64) - 1
 
 
 def splits_of(rows: tf.Tensor, nr_rows: tf.Tensor) -> tf.Tensor:
-    """Where rows begin, and where the last one ends, by the ascending row of each entry."""
+    """Return the row splits, given the ascending row of each entry."""
     return tf.searchsorted(rows, tf.range(nr_rows + 1), side="left", out_type=tf.int64)
 
 
 def positions_in_rows(rows: tf.Tensor) -> tf.Tensor:
-    """Of each entry its number within its row, for ascending row numbers."""
+    """Return the position of each entry within its row, for ascending row numbers."""
     here = tf.range(tf.size(rows, out_type=tf.int64))
     return here - tf.searchsorted(rows, rows, side="left", out_type=tf.int64)
 
 
 def starts_of(rows: tf.Tensor) -> tf.Tensor:
-    """Whether each entry is the first of its row."""
+    """Return whether each entry is the first of its row."""
     return tf.concat([tf.ones_like(rows[:1], tf.bool), rows[1:] != rows[:-1]], axis=0)
 
 
 def _fixed(values: np.ndarray, name: str) -> tf.Variable:
-    # Variables and not constants: constants are written into every graph that uses them.
+    # Variables, because constants are copied into every graph that uses them.
     return tf.Variable(values, trainable=False, name=name)

@@ -1,4 +1,4 @@
-"""A transformer that turns token ids into one vector a text."""
+"""A transformer that turns token ids into one embedding per document."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,14 +28,14 @@ class Encoder(tf.Module):
 
     Example:
         >>> encoder = Encoder.load("bert-base-cased")
-        >>> vectors = encoder(ids, mask)  # [documents, encoder.dim]
+        >>> embeddings = encoder(ids, mask)  # [documents, encoder.dim]
 
     Attributes:
-        model: the class of transformers.
-        architecture: which kind it is: "bert", "xlnet"…
-        pooling: how it pools: "mean", "cls", "pooler", "max" or "last".
-        dim: length of a vector.
-        max_length: the longest document in tokens that it can take.
+        model: the model of transformers.
+        architecture: its model type: "bert", "xlnet"…
+        pooling: "mean", "cls", "pooler", "max", "last" or "last_tanh".
+        dim: length of an embedding.
+        max_length: maximum number of tokens of a document.
     """
 
     def __init__(self, model: Any, pooling: str) -> None:
@@ -66,16 +66,15 @@ class Encoder(tf.Module):
         """Load an encoder with its weights.
 
         Args:
-            name_or_folder: a folder as transformers or ``save`` wrote it (safetensors, h5, or PyTorch's
-                ``pytorch_model.bin``, which is read without PyTorch), PECOS's folder with ``text_encoder`` inside, or
-                a name on the hub.
-            pooling: how to pool; "auto" for what its files say, else what is usual for the architecture.
-            hidden_dropout_prob: dropout between the layers; None for the checkpoint's own; with 0 there is none inside
-                the attention either.
-            cache_dir: folder of downloaded encoders; empty for the usual one.
+            name_or_folder: a folder written by transformers or ``save`` (safetensors, h5, or ``pytorch_model.bin``,
+                which is read without PyTorch), a folder of PECOS with ``text_encoder`` inside, or a name on the hub.
+            pooling: the pooling; "auto": as its files say, else the default of the architecture.
+            hidden_dropout_prob: dropout between the layers; None: as in the configuration. 0 also turns off dropout in
+                the attention.
+            cache_dir: folder of downloaded encoders; empty: the default one.
 
         Raises:
-            InputError: when there is no such encoder, or its files are not whole.
+            InputError: there is no such encoder, or its files are incomplete.
         """
         check_not_forked("an encoder")
         poolings.check_pooling(pooling)
@@ -101,12 +100,12 @@ class Encoder(tf.Module):
 
     @classmethod
     def from_config(cls, config: Any, *, pooling: str = "auto", seed: int = 0) -> Self:
-        """Make an encoder with random weights.
+        """Return an encoder with random weights.
 
         Args:
             config: a configuration of transformers, such as ``BertConfig(...)``.
-            pooling: how to pool; "auto" for what is usual for the architecture.
-            seed: of the weights; the same seed gives the same ones.
+            pooling: the pooling; "auto": the default of the architecture.
+            seed: the seed of the weights.
         """
         poolings.check_pooling(pooling)
         kind = architecture_of(config)
@@ -115,19 +114,19 @@ class Encoder(tf.Module):
             model = getattr(transformers, kind.tf_class)(config)
             model.build_in_name_scope()
         for number, variable in enumerate(model.variables):
-            _draw_anew(variable, config.initializer_range, np.random.default_rng([seed, number]))
+            _reinitialize(variable, config.initializer_range, np.random.default_rng([seed, number]))
         return cls(model, _checked(kind.pooling if pooling == "auto" else pooling, model))
 
     def __call__(self, ids: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """The texts' vectors, not normalised.
+        """Return the embeddings of documents, not normalized.
 
         Args:
-            ids: int32 [B, T], padded on the right, whatever the architecture.
-            mask: [B, T], 1 or true for a token; what stands in the ids where it is 0 does not matter.
-            training: whether dropout takes place.
+            ids: int32 [B, T], padded on the right for all architectures.
+            mask: [B, T], 1 or true for a token; ids where it is 0 are ignored.
+            training: whether to apply dropout.
 
         Returns:
-            float32 [B, dim], also under a policy of mixed precision.
+            float32 [B, dim], also under a mixed-precision policy.
         """
         ids, mask = tf.cast(ids, tf.int32), tf.cast(mask, tf.int32)
         if ids.shape[1] is not None and ids.shape[1] > self.max_length:
@@ -138,12 +137,12 @@ class Encoder(tf.Module):
             )
         ids = tf.where(mask > 0, ids, self._pad_id)
         states, pooler = self._run(ids, mask, training)
-        vectors = poolings.pool(self.pooling, states, mask, pooler, self.architecture == "xlnet")
-        vectors.set_shape([ids.shape[0], self.dim])
-        return vectors
+        embeddings = poolings.pool(self.pooling, states, mask, pooler, self.architecture == "xlnet")
+        embeddings.set_shape([ids.shape[0], self.dim])
+        return embeddings
 
     def in_graph(self, ids: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """The same as a call, compiled once for all sizes of batches."""
+        """Compute the same as a call, compiled once for all batch sizes."""
         if training not in self._graphs:
             sizes = tf.TensorSpec([None, None], tf.int32)
             self._graphs[training] = tf.function(
@@ -152,7 +151,7 @@ class Encoder(tf.Module):
         return self._graphs[training](ids, mask)
 
     def _run(self, ids: tf.Tensor, mask: tf.Tensor, training: bool) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """The tokens' vectors, and what the architecture's pooler makes of them."""
+        """Return the hidden states of the tokens, and the output of the architecture's pooler."""
 
         def run(ids: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
             inputs = {"input_ids": ids, "attention_mask": mask, **self._kind.inputs(mask)}
@@ -160,42 +159,42 @@ class Encoder(tf.Module):
             return output.last_hidden_state, output.get("pooler_output")
 
         if self._kind.branches_on_tensors and not (tf.executing_eagerly() or ids.shape.is_fully_defined()):
-            # Callers trace without AutoGraph (test_vectors_do_not_depend_on_padding fails for deberta-v2 without this).
+            # Callers trace without AutoGraph (deberta-v2 fails test_embeddings_do_not_depend_on_padding).
             return tf.function(run, autograph=True)(ids, mask)
         return run(ids, mask)
 
     @property
     def vocabulary_size(self) -> int:
-        """Number of tokens that it has vectors for."""
+        """The number of tokens that have embeddings."""
         return int(self.config.vocab_size)
 
     @property
     def variables(self) -> Sequence[tf.Variable]:
-        """All weights, those of a pooler that is not used too."""
+        """All weights, including those of an unused pooler."""
         return tuple(self.model.variables)
 
     @property
     def trainable_variables(self) -> Sequence[tf.Variable]:
-        """The weights that a gradient reaches, in a fixed order.
+        """The weights that receive a gradient, in a fixed order.
 
-        Most checkpoints have some that it does not: the pooler where another pooling is used, XLNet's mask.
+        Most checkpoints have others: an unused pooler, XLNet's mask embedding.
         """
         if self._trainable is None:
             candidates = self.model.trainable_variables
             with tf.GradientTape() as tape:
-                vectors = self(tf.constant(_DUMMY_IDS), tf.ones_like(_DUMMY_IDS))
-            gradients = tape.gradient(vectors, candidates)
+                embeddings = self(tf.constant(_DUMMY_IDS), tf.ones_like(_DUMMY_IDS))
+            gradients = tape.gradient(embeddings, candidates)
             self._trainable = [one for one, gradient in zip(candidates, gradients, strict=True) if gradient is not None]
         return tuple(self._trainable)
 
     def check_tokenizer(self, vocabulary_size: int) -> None:
-        """Sees to it that every token has a vector.
+        """Raise an error if the tokenizer has more tokens than the encoder.
 
         Args:
-            vocabulary_size: of the tokenizer, `TextTokenizer.vocabulary_size`.
+            vocabulary_size: `TextTokenizer.vocabulary_size`.
 
         Raises:
-            InputError: when the tokenizer knows more tokens than the encoder.
+            InputError: the tokenizer has more tokens.
         """
         if vocabulary_size > self.vocabulary_size:
             raise InputError(
@@ -209,15 +208,14 @@ class Encoder(tf.Module):
         """Write configuration, weights and pooling as a folder that ``load`` and transformers read.
 
         Args:
-            folder: where to; what else lies in it stays. For a folder that appears whole or not at all, call it
-                inside ``placed_folder``.
+            folder: the folder; other files in it stay. To write it atomically, call this inside ``placed_folder``.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with quiet_transformers():
             try:
                 self.model.save_pretrained(folder, safe_serialization=True)
-            except SafetensorError as error:  # a full disk, of which it makes an error of its own
+            except SafetensorError as error:  # safetensors' own error for a full disk
                 raise OSError(f"{folder}: the weights could not be written: {error}") from error
         poolings.write_pooling(folder, self.pooling)
 
@@ -228,12 +226,12 @@ def _load_config(source: Source) -> Any:
         return _settle(config)
     except MemoryError:
         raise
-    except Exception as error:  # noqa: BLE001  whatever transformers makes of values that make no sense
+    except Exception as error:  # noqa: BLE001  transformers raises many types for invalid values
         raise source.not_found(error) from None
 
 
 def _settle(config: Any) -> Any:
-    """Set what a training of vectors never wants otherwise."""
+    """Set the configuration options that computing embeddings requires."""
     config.output_hidden_states = config.output_attentions = False
     if config.model_type == "xlnet":
         config.use_mems_eval = config.use_mems_train = False
@@ -243,7 +241,7 @@ def _settle(config: Any) -> Any:
 
 @contextmanager
 def _precision(kind: Architecture) -> Iterator[None]:
-    """Layers take the policy that is set when they are made; some classes mix types under one of half precision."""
+    """Set the precision policy while layers are created; some classes fail under a half-precision policy."""
     before = tf_keras.mixed_precision.global_policy()
     if not kind.half_precision:
         tf_keras.mixed_precision.set_global_policy("float32")
@@ -264,7 +262,7 @@ def _set_dropout(config: Any, hidden_dropout_prob: float | None) -> None:
 
 
 def _load_model(source: Source, config: Any, tf_class: Any) -> tuple[Any, list[str]]:
-    """The model and which of its weights the files do not have; that can be the pooler's only."""
+    """Return the model and the names of its weights that the files lack, which may be those of the pooler only."""
     options = {"config": config, "cache_dir": source.cache_dir, "output_loading_info": True}
     try:
         from_torch = source.weights_are_torch()
@@ -280,7 +278,7 @@ def _load_model(source: Source, config: Any, tf_class: Any) -> tuple[Any, list[s
                 model, info = load_torch_weights(source.torch_files(), config, tf_class)
     except (InputError, MemoryError):
         raise
-    except Exception as error:  # noqa: BLE001  TensorFlow, h5py and safetensors each have errors of their own
+    except Exception as error:  # noqa: BLE001  TensorFlow, h5py and safetensors each raise their own errors
         raise source.not_found(error) from None
     missing = [str(name) for name in info["missing_keys"]]
     needed = [name for name in missing if "pooler" not in name and not name.endswith("mask_emb")]
@@ -295,7 +293,7 @@ def _load_model(source: Source, config: Any, tf_class: Any) -> tuple[Any, list[s
 
 
 def _pooling_of(source: Source) -> str | None:
-    """What the encoder's own files say about its pooling, or None."""
+    """Return the pooling named in the encoder's files, or None."""
     own = poolings.own_pooling(source.read(poolings.OWN_FILE))
     if own is not None:
         return own
@@ -303,11 +301,11 @@ def _pooling_of(source: Source) -> str | None:
     if module is None:
         return None
     file = f"{module}/config.json"
-    return poolings.their_pooling(source.read(file), file)
+    return poolings.sentence_transformers_pooling(source.read(file), file)
 
 
 def _checked(pooling: str, model: Any) -> str:
-    """The pooling, if the model can do it."""
+    """Return the pooling if the model supports it."""
     if pooling == "pooler" and not any("pooler" in variable.name for variable in model.variables):
         raise InputError(
             f"{model.config.model_type} has no pooler", expected="mean, cls, max or last", received="pooling pooler"
@@ -315,8 +313,8 @@ def _checked(pooling: str, model: Any) -> str:
     return pooling
 
 
-def _draw_anew(variable: tf.Variable, deviation: float, rng: np.random.Generator) -> None:
-    """Draw a random weight again from our own seed; what is all ones or zeros stays."""
+def _reinitialize(variable: tf.Variable, deviation: float, rng: np.random.Generator) -> None:
+    """Draw a random weight again with our own seed; weights that are all ones or zeros stay."""
     before = variable.numpy()
     if before.size < 2 or before.min() == before.max():
         return

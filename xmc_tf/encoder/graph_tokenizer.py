@@ -1,4 +1,4 @@
-"""The tokenizer's twin in the graph: the same ids as `TextTokenizer.tokenize`, of TensorFlow's own ops."""
+"""The tokenizer in the graph: the same ids as `TextTokenizer.tokenize`, from TensorFlow ops."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import tensorflow as tf
 from tokenizers import Tokenizer
 
 from xmc_tf.encoder.code_points import decode, splits_of
-from xmc_tf.encoder.special_tokens import SpecialTokens, no_twin
+from xmc_tf.encoder.special_tokens import SpecialTokens, cannot_run_in_graph
 from xmc_tf.encoder.unigram import Unigram
 from xmc_tf.encoder.wordpiece import WordPiece
 
@@ -16,20 +16,20 @@ _MODELS: dict[str, Any] = {"WordPiece": WordPiece, "Unigram": Unigram}
 
 
 class GraphTokenizer(tf.Module):
-    """Texts in, padded ids and mask out; its ops are TensorFlow's own and one of tensorflow_text.
+    """A tokenizer of TensorFlow ops and one op of tensorflow_text: strings to padded ids and mask.
 
     Example:
         >>> ids, mask = tokenizer.in_graph(64)(tf.constant(["first text", "second text"]))
 
     Args:
-        backend: the tokenizer whose twin it is.
+        backend: the tokenizer to reproduce.
         before: special tokens before every text.
-        behind: special tokens behind it.
-        max_length: most tokens of a text, special ones included.
-        pad_id: what to fill up with.
+        behind: special tokens after every text.
+        max_length: maximum number of tokens of a text, including special ones.
+        pad_id: the padding id.
 
     Raises:
-        InputError: when the tokenizer is of a kind that has no twin, such as RoBERTa's byte pairs.
+        InputError: a tokenizer of this kind cannot run in the graph, such as RoBERTa's byte-pair encoding.
     """
 
     def __init__(self, backend: Tokenizer, before: list[int], behind: list[int], max_length: int, pad_id: int) -> None:
@@ -37,7 +37,7 @@ class GraphTokenizer(tf.Module):
         config = json.loads(backend.to_str())
         kind = config["model"]["type"]
         if kind not in _MODELS:
-            raise no_twin(f"its model is {kind}; {' and '.join(_MODELS)} have one")
+            raise cannot_run_in_graph(f"its model is {kind}, not {' or '.join(_MODELS)}")
         added = config["added_tokens"]
         self._raw = SpecialTokens([token for token in added if not token["normalized"]])
         with tf.device("CPU:0"):
@@ -48,34 +48,34 @@ class GraphTokenizer(tf.Module):
         self._check(backend)
 
     @property
-    def holds(self) -> list[tf.Module]:
-        """What must be saved with a graph that the twin is part of."""
+    def modules_to_save(self) -> list[tf.Module]:
+        """The modules to save with a graph that contains this tokenizer."""
         return [self._model]
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokenize.
+        """Tokenize texts.
 
         Args:
             texts: strings [n].
 
         Returns:
-            int32 ids and mask, [n, T], T being the length of the longest of them.
+            int32 ids and mask, [n, T], where T is the length of the longest text.
         """
         with tf.device("CPU:0"):  # there are no string kernels on a GPU
             nr_rows = tf.size(texts, out_type=tf.int64)
             ids, rows = self._model(self._raw.mark(decode(texts)), self._limit)
-            return self._laid_out(ids, splits_of(rows, nr_rows))
+            return self._padded(ids, splits_of(rows, nr_rows))
 
-    def _laid_out(self, ids: tf.Tensor, splits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Padded ids and mask of the ids of all texts, special tokens around each."""
+    def _padded(self, ids: tf.Tensor, splits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return padded ids and mask from the ids of all texts, with special tokens around each text."""
         nr_before, nr_behind, count = len(self._before), len(self._behind), tf.size(ids, out_type=tf.int64)
         extra = tf.constant([*self._before, *self._behind, self._pad_id], tf.int32)
         first, sizes = splits[:-1, None], tf.minimum(splits[1:] - splits[:-1], self._limit)[:, None]
         longest = tf.reduce_max(tf.concat([[[0]], sizes], axis=0), axis=0)
         place = tf.range(nr_before + longest[0] + nr_behind)[None]
         end = nr_before + sizes
-        # Of each place what stands there: a token before the text, of it, behind it, or nothing.
+        # The token at each place: before the text, of it, after it, or padding.
         at = tf.where(place < end + nr_behind, count + nr_before + place - end, count + nr_before + nr_behind)
         at = tf.where(place < end, first + place - nr_before, at)
         at = tf.where(place < nr_before, count + place, at)
@@ -83,13 +83,13 @@ class GraphTokenizer(tf.Module):
         return tf.gather(tf.concat([ids, extra], axis=0), at), mask
 
     def _check(self, backend: Tokenizer) -> None:
-        """Compare with the original on texts that differ where anything does; most tokenizers are one's own."""
+        """Compare with the original on texts that expose differences, because many tokenizers are custom-made."""
         ids, mask = self(tf.constant(_PROBES))
         for text, row, length in zip(_PROBES, ids.numpy(), mask.numpy().sum(axis=1), strict=True):
             inner = backend.encode(text, add_special_tokens=False).ids[: self._limit]
             expected = [*self._before, *inner, *self._behind]
             if row[:length].tolist() != expected:
-                raise no_twin(f"for {text!r} the graph gives {row[:length].tolist()} instead of {expected}")
+                raise cannot_run_in_graph(f"for {text!r} the graph gives {row[:length].tolist()} instead of {expected}")
 
 
 _PROBES = [

@@ -1,8 +1,7 @@
-"""The likeliest way to cut words into the pieces of a vocabulary, in the graph.
+"""The most likely segmentation of words into the pieces of a vocabulary, in the graph.
 
-The same sums in the same order and precision as in tokenizers, so that of several ways that are equally likely (in a
-row of equal characters there are many) the same one is taken. SentencePiece itself adds in lower precision, and takes
-others.
+Scores are summed in the order and precision of the tokenizers library, so that ties are broken equally (a run of equal
+characters has many). SentencePiece itself sums in lower precision and breaks ties differently.
 """
 
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.encoder.code_points import SPECIAL, Runs, places_of, positions_in_rows, starts_of
-from xmc_tf.encoder.special_tokens import is_special, no_twin
+from xmc_tf.encoder.special_tokens import cannot_run_in_graph, is_special
 
 LONGEST_WORD = 20_000
 _SHIFT = 1 << 22
@@ -19,7 +18,7 @@ _UNKNOWN_PENALTY = 10.0
 
 
 class LikeliestPieces(tf.Module):
-    """Cuts words by the sum of their pieces' scores.
+    """The segmentation of words by the sum of their pieces' scores.
 
     Args:
         model: the entry "model" of tokenizer.json.
@@ -28,7 +27,7 @@ class LikeliestPieces(tf.Module):
     def __init__(self, model: dict[str, Any]) -> None:
         super().__init__(name="pieces")
         if model.get("byte_fallback") or model["unk_id"] is None:
-            raise no_twin(
+            raise cannot_run_in_graph(
                 "it makes bytes of unknown characters" if model.get("byte_fallback") else "it has no unknown piece"
             )
         self._unknown = int(model["unk_id"])
@@ -37,7 +36,7 @@ class LikeliestPieces(tf.Module):
         self._longest = max(map(len, numbers))
         edges, pieces = _trie(numbers)
         order = np.argsort(edges)
-        # The node behind the edge number e, in the order in which they were made, is e + 1.
+        # Edges are sorted; the node at the end of the edge with number e (in order of creation) is e + 1.
         self._edges = tf.Variable(np.array([*edges[order], np.iinfo(np.int64).max]), trainable=False, name="edges")
         self._nodes = tf.Variable(np.array([*(order + 1), 0]), trainable=False, name="nodes")
         self._piece_of = tf.Variable(pieces, trainable=False, name="piece_of")
@@ -45,13 +44,13 @@ class LikeliestPieces(tf.Module):
         self._unknown_score = float(scores.min()) - _UNKNOWN_PENALTY
 
     def __call__(self, runs: Runs) -> tuple[tf.Tensor, tf.Tensor]:
-        """Cut words.
+        """Segment words.
 
         Args:
-            runs: the words, their numbers as rows. A special token is a word of its own.
+            runs: the words, with their numbers as rows. A special token is a word.
 
         Returns:
-            int32 ids of the pieces and the int64 word of each, ascending.
+            int32 ids of the pieces and the int64 word of each piece, ascending.
         """
         starts = starts_of(runs.rows)
         word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
@@ -71,7 +70,7 @@ class LikeliestPieces(tf.Module):
         ids = tf.where(ids < 0, self._unknown, ids)
         heads = tf.gather(runs.points, begins)
         ids = tf.where(is_special(heads), heads - SPECIAL, ids)
-        # Unknown characters of a word that stand together are one unknown piece.
+        # Adjacent unknown characters of a word form one unknown piece.
         unknown = (ids == self._unknown) & ~is_special(heads)
         again = tf.concat([tf.zeros_like(unknown[:1]), unknown[:-1]], axis=0) & unknown
         keep = ~(again & ~starts_of(tf.gather(word, begins)))
@@ -79,7 +78,7 @@ class LikeliestPieces(tf.Module):
         return tf.gather(ids, kept), tf.gather(runs.rows, tf.gather(begins, kept))
 
     def _pieces_from(self, points: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
-        """int32 [C, longest]: the piece of each length that begins at each character, -1 for none."""
+        """Return int32 [C, longest]: the piece of each length that begins at each character, or -1."""
         here = tf.range(tf.size(points, out_type=tf.int64))
         node = tf.zeros_like(points)
         alive = tf.ones_like(points, tf.bool)
@@ -96,9 +95,9 @@ class LikeliestPieces(tf.Module):
         return tf.stack(found, axis=1)
 
     def _scores_to(self, pieces: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
-        """float64 [C, longest]: the score of the piece of each length that ends at each character."""
+        """Return float64 [C, longest]: the score of the piece of each length that ends at each character."""
         scores = tf.where(pieces >= 0, tf.gather(self._scores, tf.maximum(pieces, 0)), -np.inf)
-        # A character that is no piece is unknown, at a price.
+        # A single character that is not a piece counts as unknown, with a penalty.
         single = tf.where(pieces[:, :1] >= 0, scores[:, :1], self._unknown_score)
         scores = tf.reshape(tf.concat([single, scores[:, 1:]], axis=1), [-1])
         size = tf.range(self._longest, dtype=tf.int64)[None, :]
@@ -109,7 +108,7 @@ class LikeliestPieces(tf.Module):
 
 
 def _trie(numbers: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """A tree of the pieces' characters: the edges, as node and character in one, and each node's piece or -1."""
+    """Return a trie of the pieces: the edges (node and character as one number), and each node's piece or -1."""
     edges: dict[int, int] = {}
     pieces = [-1]
     for piece, number in numbers.items():
@@ -128,10 +127,10 @@ def _trie(numbers: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
 def _best_lengths(
     scores: tf.Tensor, first: tf.Tensor, sizes: tf.Tensor, word: tf.Tensor, place: tf.Tensor, longest: tf.Tensor
 ) -> tf.Tensor:
-    """int64 [C]: the length of the last piece, if the word ended with this character.
+    """Return int64 [C]: the length of the last piece if the word ended with this character.
 
-    Goes through all words at once, character by character, the longest words first, so that those that have not ended
-    yet are always the first ones.
+    All words are processed at once, character by character. The longest words come first, so that the unfinished words
+    are always a prefix.
     """
     order = tf.argsort(sizes, direction="DESCENDING", stable=True)
     ascending = tf.reverse(tf.gather(sizes, order), [0])
@@ -150,7 +149,7 @@ def _best_lengths(
         count = active[at]
         candidates = tf.gather(scores, begins[:count] + at) + sums[:count]
         best = tf.reduce_max(candidates, axis=1, keepdims=True)
-        # Of equal ones the longest, as in tokenizers.
+        # The tokenizers library breaks ties by the longest piece.
         length = tf.reduce_max(tf.where(candidates == best, lengths, 0), axis=1)
         sums = tf.ensure_shape(tf.concat([best, sums[:count, :-1]], axis=1), [None, width])
         return at + 1, sums, taken.write(tf.cast(at, tf.int32), length)
@@ -169,7 +168,7 @@ def _best_lengths(
 
 
 def _cuts(back: tf.Tensor, first: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
-    """bool [C]: whether a piece begins at each character; the words are gone through from their ends."""
+    """Return bool [C]: whether a piece begins at each character, found by going backwards through the words."""
 
     def step(last: tf.Tensor, begin: tf.Tensor, found: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         cut = last - tf.gather(back, last) + 1

@@ -1,4 +1,4 @@
-"""One vector a text out of one vector a token, as the checkpoint was trained to do it."""
+"""Pooling of token states into one embedding per document, as the checkpoint was trained."""
 
 import json
 from pathlib import Path
@@ -8,11 +8,11 @@ import tensorflow as tf
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 
-POOLINGS = ("mean", "cls", "pooler", "max", "last", "last_tanh")  # the last one is PECOS's for XLNet
+POOLINGS = ("mean", "cls", "pooler", "max", "last", "last_tanh")  # last_tanh: PECOS's for XLNet
 OWN_FILE = "pooling.json"
 
-# The fields of sentence-transformers' file that are true, and what that is here.
-_THEIRS = {
+# The fields of sentence-transformers' file, and our names of the poolings.
+_SENTENCE_TRANSFORMERS = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -21,10 +21,10 @@ _THEIRS = {
 
 
 def check_pooling(pooling: str) -> str:
-    """Gives back the name of a pooling, or ``"auto"``.
+    """Return the name of a pooling or ``"auto"`` unchanged.
 
     Raises:
-        InputError: when there is none of that name.
+        InputError: the name is unknown.
     """
     if pooling not in (*POOLINGS, "auto"):
         raise InputError(
@@ -34,17 +34,17 @@ def check_pooling(pooling: str) -> str:
 
 
 def pool(pooling: str, states: tf.Tensor, mask: tf.Tensor, pooler: tf.Tensor | None, last_is_cls: bool) -> tf.Tensor:
-    """The texts' vectors.
+    """Return the embeddings of documents.
 
     Args:
         pooling: one of ``POOLINGS``.
-        states: [B, T, dim], the tokens' vectors.
+        states: [B, T, dim], the hidden states of the tokens.
         mask: int32 [B, T], 1 for a token.
-        pooler: [B, dim], what the architecture's own pooler gives, if it has one.
-        last_is_cls: the classification token is the last one and not the first.
+        pooler: [B, dim], the output of the architecture's own pooler, if it has one.
+        last_is_cls: whether the classification token is the last one.
 
     Returns:
-        float32 [B, dim]; 0 for a text without any token, but for the pooler's.
+        float32 [B, dim]; 0 for a document without tokens, except with "pooler".
     """
     if pooling == "pooler":
         return tf.cast(pooler, tf.float32)
@@ -64,7 +64,7 @@ def pool(pooling: str, states: tf.Tensor, mask: tf.Tensor, pooler: tf.Tensor | N
 
 
 def own_pooling(content: bytes | None) -> str | None:
-    """The pooling that our own file names; None where there is no such file."""
+    """Return the pooling that our own file names; None if there is no such file."""
     if content is None:
         return None
     named = parse_json(content, of=f"the encoder's {OWN_FILE}", top=None)
@@ -76,12 +76,12 @@ def own_pooling(content: bytes | None) -> str | None:
 
 
 def write_pooling(folder: Path, pooling: str) -> None:
-    """Note in the folder how its encoder pools."""
+    """Write the pooling of an encoder into its folder."""
     (folder / OWN_FILE).write_text(json.dumps({"pooling": pooling}) + "\n", encoding="utf-8")
 
 
 def pooling_module(modules: bytes | None) -> str | None:
-    """The folder of sentence-transformers' pooling file, from the content of its ``modules.json``."""
+    """Return the folder of sentence-transformers' pooling file, from the content of its ``modules.json``."""
     if modules is None:
         return None
     listed = parse_json(modules, of="the encoder's modules.json", top=list, foreign=True)
@@ -89,21 +89,21 @@ def pooling_module(modules: bytes | None) -> str | None:
     return str(found[0].get("path", "")) if found else None
 
 
-def their_pooling(content: bytes | None, file: str) -> str | None:
-    """The pooling that sentence-transformers' file says; None where there is no such file.
+def sentence_transformers_pooling(content: bytes | None, file: str) -> str | None:
+    """Return the pooling that sentence-transformers' file names; None if there is no such file.
 
     Raises:
-        InputError: when it says one that is not known here, or several at once.
+        InputError: the file names an unsupported pooling, or several.
     """
     if content is None:
         return None
-    said = parse_json(content, of=f"the encoder's {file}", foreign=True)
-    modes = [key for key, value in said.items() if key.startswith("pooling_mode") and value is True]
-    if len(modes) == 1 and modes[0] in _THEIRS:
-        return _THEIRS[modes[0]]
+    content_json = parse_json(content, of=f"the encoder's {file}", foreign=True)
+    modes = [key for key, value in content_json.items() if key.startswith("pooling_mode") and value is True]
+    if len(modes) == 1 and modes[0] in _SENTENCE_TRANSFORMERS:
+        return _SENTENCE_TRANSFORMERS[modes[0]]
     raise InputError(
         f"the encoder's {file} has an unsupported pooling",
-        expected=f"one of {', '.join(_THEIRS)}",
+        expected=f"one of {', '.join(_SENTENCE_TRANSFORMERS)}",
         received=" and ".join(modes) or "none",
         fix=f"choose one (--pooling {' | '.join(POOLINGS)})",
     )

@@ -1,4 +1,4 @@
-"""Where an encoder and its tokenizer come from: a folder, or a name on the hub and in its cache."""
+"""The sources of an encoder and its tokenizer: a folder, or a name on the hub and in its cache."""
 
 import logging
 import os
@@ -22,27 +22,26 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 _TF_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "tf_model.h5", "tf_model.h5.index.json")
 _TORCH_WEIGHTS = ("pytorch_model.bin", INDEX)
 WEIGHT_ENDINGS = (".safetensors", ".h5", ".bin")  # compared when they are read
-# Of these alone: other files of the folder are the user's business.
+# Only these files are checked, because other files of the folder belong to the user.
 _JSON_FILES = frozenset((
     "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.json", "generation_config.json", "model.safetensors.index.json", "tf_model.h5.index.json", INDEX,
 ))  # fmt: skip
 _LARGEST_JSON = 1 << 30  # tokenizers of a quarter of a million tokens take 20 MB
-_MOST_A_BYTE = 8  # weights; they take two bytes or four, but a file that was cut short is another's to report
+_MAX_WEIGHTS_PER_BYTE = 8  # weights per byte: they take 2 or 4 bytes each; truncated files are reported elsewhere
 _LFS = b"version https://git-lfs"
 
 
 class Source:
-    """The place of one encoder or tokenizer.
+    """The location of one encoder or tokenizer.
 
     Args:
-        name_or_folder: what the user gave: a folder, a folder with ``text_encoder`` and ``text_tokenizer`` inside,
-            or a name on the hub.
+        name_or_folder: a folder, a folder with ``text_encoder`` and ``text_tokenizer`` inside, or a name on the hub.
         part: ``"encoder"`` or ``"tokenizer"``.
-        cache_dir: folder of downloaded encoders; empty for the usual one.
+        cache_dir: folder of downloaded encoders; empty: the default one.
 
     Raises:
-        InputError: when a folder has nothing of that kind.
+        InputError: a folder has no such part.
     """
 
     def __init__(self, name_or_folder: str | Path, part: str, cache_dir: str = "") -> None:
@@ -64,7 +63,7 @@ class Source:
         self.name = str(self.folder or name_or_folder)
 
     def read(self, file: str) -> bytes | None:
-        """A small file's content; None where there is no such file."""
+        """Return the content of a small file, or None if there is no such file."""
         if self.folder is not None:
             path = self.folder / file
             return path.read_bytes() if path.is_file() else None
@@ -72,10 +71,10 @@ class Source:
         return found.read_bytes() if found else None
 
     def weights_are_torch(self) -> bool:
-        """Whether a folder's weights are in PyTorch's own format alone.
+        """Return whether a folder has weights only in PyTorch's own format.
 
         Raises:
-            InputError: when there are none, or when they are only named.
+            InputError: there are no weights, or only pointers to them.
         """
         if self.folder is None:
             return False
@@ -97,7 +96,7 @@ class Source:
         )
 
     def _cached(self, file: str) -> Path | None:
-        """A file of a name on the hub, from its cache or the network."""
+        """Return the path of a file of a name on the hub, from the cache or the network; None if there is none."""
         try:
             found = cached_file(
                 self.name, file, cache_dir=self.cache_dir, _raise_exceptions_for_missing_entries=False,
@@ -108,7 +107,7 @@ class Source:
         return Path(found) if found else None
 
     def torch_files(self) -> list[Path]:
-        """The files of weights in PyTorch's own format, from the folder or from the hub."""
+        """Return the weight files in PyTorch's own format, from the folder or from the hub."""
         if self.folder is not None:
             return torch_files(self.folder)
         found = [self._cached(_TORCH_WEIGHTS[0])]
@@ -119,15 +118,15 @@ class Source:
         return [path for path in found if path is not None]
 
     def check_claims(self, config: Any) -> None:
-        """Refuse a configuration of far more weights than the folder's files hold.
+        """Reject a configuration of far more weights than the folder's files can contain.
 
-        transformers makes all weights before it reads any, in as much memory as the configuration asks for.
+        transformers allocates all weights of the configuration before it reads any.
 
         Args:
-            config: of transformers.
+            config: the configuration of transformers.
 
         Raises:
-            InputError: when a size is no whole number, or the weights cannot be in the files.
+            InputError: a size is not a positive whole number, or the files are too small for the weights.
         """
         if self.folder is None:
             return
@@ -143,7 +142,7 @@ class Source:
         shares_layers = config.model_type == "albert"
         least = vocabulary * getattr(config, "embedding_size", width) + (0 if shares_layers else layers * width**2)
         held = sum(entry.stat().st_size for entry in self.folder.iterdir() if entry.is_file())
-        if least > _MOST_A_BYTE * held:
+        if least > _MAX_WEIGHTS_PER_BYTE * held:
             raise InputError(
                 f"{self.folder / 'config.json'} does not belong to the weights beside it",
                 expected="the configuration that was saved with the weights",
@@ -152,7 +151,7 @@ class Source:
             )
 
     def not_found(self, error: BaseException) -> InputError:
-        """What to tell the user when transformers could not load what was named."""
+        """Return the error for an encoder or tokenizer that transformers could not load."""
         if self.folder is not None:
             return InputError(
                 f"the {self.part} in {self.folder} cannot be read",
@@ -165,17 +164,14 @@ class Source:
             f"there is no {self.part} {self.name!r}: {offline}not a folder, not in the cache, cannot be downloaded",
             expected="a folder, or a name on the hub",
             received=_first_line(error),
-            fix=f"on a machine with a network run: huggingface-cli download {self.name}; then give its folder, "
+            fix=f"on a machine with a network run: huggingface-cli download {self.name}; then use its folder, "
             "or set HF_HOME to the same cache here",
         )
 
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Keep transformers from listing the weights it loads, and the hub's client from logging each retry.
-
-    Their errors are exceptions anyway.
-    """
+    """Silence transformers' list of loaded weights and the hub client's log of retries; errors are still raised."""
     before = transformers_logging.get_verbosity()
     hub = logging.getLogger("huggingface_hub")
     of_hub = hub.level
@@ -192,7 +188,7 @@ def quiet_transformers() -> Iterator[None]:
 
 
 _ARTICLE = {"encoder": "an encoder", "tokenizer": "a tokenizer"}
-# Where in a parent folder each part lies: PECOS's names, also of its first versions, and those of our own model folder.
+# Where each part is in a parent folder: PECOS's names, also those of its first versions, and those of our own folder.
 _INNER = {"encoder": ("text_encoder", "encoder"), "tokenizer": ("text_tokenizer", "tokenizer", "encoder")}
 
 
@@ -209,13 +205,13 @@ def _inner_folder(folder: Path, part: str) -> Path:
 
 
 def _check_files(folder: Path) -> None:
-    """Read the JSON files by our own reader first: the libraries wait for pipes and fail on deep nesting."""
+    """Read the JSON files with our own reader first, because the libraries hang on pipes and fail on deep nesting."""
     for entry in folder.iterdir():
         if entry.exists() and not entry.is_dir():
             if entry.name in _JSON_FILES:
                 read_json(entry, top=None, limit=_LARGEST_JSON, foreign=True, fix="copy the whole folder again")
             elif not entry.is_file():
-                open_regular(entry, fix="copy the whole folder again").close()  # says what it is instead
+                open_regular(entry, fix="copy the whole folder again").close()  # raises the right error
 
 
 def _offline() -> bool:

@@ -1,4 +1,4 @@
-"""All documents tokenized once a host, into files that its ranks map."""
+"""Tokenized documents in files: each host tokenizes once, and its ranks map the files."""
 
 import hashlib
 import logging
@@ -12,11 +12,11 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data.text import TextFile
 from xmc_tf.data.tokens import TokenStore
 from xmc_tf.encoder.tokenizer import Text, TextTokenizer
-from xmc_tf.encoder.truncation import Truncation
+from xmc_tf.encoder.truncation import TruncationCounter
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 4096
+_CHUNK = 4096
 
 
 def tokenize_file(
@@ -27,22 +27,22 @@ def tokenize_file(
     max_length: int,
     communicator: Any = None,
 ) -> TokenStore:
-    """Tokenize all documents into a folder, or takes the folder when it holds just that already.
+    """Tokenize all documents into a folder, or use the folder if it has the tokens of these documents.
 
-    Where several ranks see the same folder, the first of them writes it and the others wait.
+    If several ranks see the same folder, the first of them writes it and the others wait.
 
     Args:
         texts: the documents, the same on every rank.
-        tokenizer: what to tokenize with.
-        folder: where the token store lies or shall lie, the same path on every rank.
-        max_length: most tokens of a document, special ones included.
-        communicator: this process among the others; None for one process.
+        tokenizer: the tokenizer.
+        folder: the folder of the token store, the same path on every rank.
+        max_length: maximum number of tokens of a document, including special ones.
+        communicator: the ranks; None: a single process.
 
     Returns:
         The store, mapped into memory.
 
     Raises:
-        InputError: on all ranks, when one of them cannot write or has other documents than the first.
+        InputError: on all ranks, if one of them cannot write or has other documents than rank 0.
     """
     tokenizer.check_max_length(max_length)
     folder = Path(folder)
@@ -73,7 +73,7 @@ def tokenize_file(
 
 
 def _matching(folder: Path, about: dict[str, Any]) -> TokenStore | None:
-    """The store in the folder if it is whole and of just these documents, else None."""
+    """Return the store in the folder if it is complete and of exactly these documents, else None."""
     if not (folder / "store.json").is_file():
         return None
     try:
@@ -87,18 +87,18 @@ def _matching(folder: Path, about: dict[str, Any]) -> TokenStore | None:
 def _write(
     texts: TextFile | Sequence[Text], tokenizer: TextTokenizer, folder: Path, about: dict[str, Any]
 ) -> TokenStore:
-    truncation, longest = Truncation(), about["max_length"]
+    truncation, longest = TruncationCounter(), about["max_length"]
     with TokenStore.create(folder, about) as writer, Progress("tokenizing", len(texts), "documents") as progress:
-        for first in range(0, len(texts), _AT_ONCE):
+        for first in range(0, len(texts), _CHUNK):
             chunk = _slice(texts, first)
             writer.write(tokenizer.tokenize(chunk, longest, truncation))
             progress.add(len(chunk))
-    truncation.log(longest, "fix: raise --truncate-length")
+    truncation.log_summary(longest, "fix: raise --truncate-length")
     return TokenStore.open(folder, verify=False)
 
 
 def _first_to_see(folder: Path, communicator: Any) -> int:
-    """The lowest rank whose files appear in this rank's folder: on one host its first, on a shared disk rank 0."""
+    """Return the lowest rank whose files appear in this rank's folder: the host's first, or rank 0 on a shared disk."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     run = communicator.broadcast(secrets.token_hex(8))
     mark = folder.parent / f".{folder.name}-{run}-{communicator.rank}"
@@ -111,16 +111,16 @@ def _first_to_see(folder: Path, communicator: Any) -> int:
 
 
 def _slice(texts: TextFile | Sequence[Text], first: int) -> Sequence[Text]:
-    # Bytes are as good as strings to the tokenizer, and the file has them ready.
-    return texts.lines(first, first + _AT_ONCE) if isinstance(texts, TextFile) else texts[first : first + _AT_ONCE]
+    # The tokenizer accepts bytes, and the file returns bytes without a conversion.
+    return texts.lines(first, first + _CHUNK) if isinstance(texts, TextFile) else texts[first : first + _CHUNK]
 
 
 def _fingerprint(texts: TextFile | Sequence[Text]) -> str:
-    """A hash of all documents and where each ends."""
+    """Return a hash of all documents and their boundaries."""
     digest = hashlib.sha256()
-    for first in range(0, len(texts), _AT_ONCE):
+    for first in range(0, len(texts), _CHUNK):
         for text in _slice(texts, first):
-            # As they are tokenized: a document is the same whether it comes as bytes or as a string.
+            # Encoded as for tokenizing: bytes and strings of the same document have the same hash.
             content = text.encode("utf-8", errors="replace") if isinstance(text, str) else text
             digest.update(len(content).to_bytes(8, "little"))
             digest.update(content)

@@ -1,4 +1,4 @@
-"""Texts to token ids, many at once."""
+"""Conversion of texts to token ids, many at once."""
 
 import hashlib
 import re
@@ -16,19 +16,19 @@ from xmc_tf.common.folders.checksums import verified
 from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
 from xmc_tf.encoder.sources import WEIGHT_ENDINGS, Source, quiet_transformers
 from xmc_tf.encoder.tokenizer_kind import inferred_type, note_defaults
-from xmc_tf.encoder.truncation import Truncation
+from xmc_tf.encoder.truncation import TruncationCounter
 
 Text = str | bytes
-_AT_ONCE = 1024
+_CHUNK = 1024
 
-# A long text is cut before tokenizing, at a space behind a letter or digit: what follows changes no word before it.
+# A long text is cut before tokenizing, at a space after a letter or digit: the rest changes no word before it.
 _WORD_END = re.compile(r"[^\W_](?= )")
-# So many characters a token are tried first, then four times as many. Few texts have so long words.
-_CHARACTERS_A_TOKEN = 16
+# Number of characters per token that are tried first, then four times as many. Few texts have longer words.
+_CHARACTERS_PER_TOKEN = 16
 
 
 class TextTokenizer:
-    """A tokenizer of transformers, used in bulk.
+    """A tokenizer of transformers for many texts at once.
 
     Example:
         >>> tokenizer = TextTokenizer.load("bert-base-cased")
@@ -36,11 +36,11 @@ class TextTokenizer:
         [array([101, ..., 102], dtype=int32), ...]
 
     Attributes:
-        pad_id: what to fill up with.
-        vocabulary_size: number of tokens that it knows.
+        pad_id: the padding id.
+        vocabulary_size: number of tokens in the vocabulary.
         before: the special tokens before every text.
-        behind: those behind it.
-        fingerprint: the same for tokenizers that give the same ids.
+        behind: the special tokens after every text.
+        fingerprint: equal for tokenizers that produce the same ids.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -49,7 +49,7 @@ class TextTokenizer:
                 f"no fast tokenizer was found for {tokenizer.name_or_path}", expected="a folder with tokenizer.json"
             )
         self._saved = tokenizer
-        # Our own copy: the settings for truncation are no business of the one that is saved again.
+        # Our own copy, because the saved tokenizer must keep its own truncation settings.
         self.backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         self.backend.no_padding()
         self.backend.no_truncation()
@@ -64,12 +64,12 @@ class TextTokenizer:
         """Load a tokenizer.
 
         Args:
-            name_or_folder: a folder with tokenizer files, PECOS's folder with ``text_tokenizer`` inside, or a name on
-                the hub.
-            cache_dir: folder of downloaded files; empty for the usual one.
+            name_or_folder: a folder with tokenizer files, a folder of PECOS with ``text_tokenizer`` inside, or a name
+                on the hub.
+            cache_dir: folder of downloaded files; empty: the default one.
 
         Raises:
-            InputError: when there is no such tokenizer.
+            InputError: there is no such tokenizer.
         """
         source = Source(name_or_folder, "tokenizer", cache_dir)
         with quiet_transformers(), verified(source.folder, skip=WEIGHT_ENDINGS):
@@ -88,29 +88,28 @@ class TextTokenizer:
                     received=str(error).strip().splitlines()[0],
                     fix="on a machine with that package run AutoTokenizer…save_pretrained(folder)",
                 ) from None
-            except Exception as error:  # noqa: BLE001  tokenizers raises just that for a file that it cannot read
+            except Exception as error:  # noqa: BLE001  tokenizers raises Exception for an unreadable file
                 raise source.not_found(error) from None
 
     def tokenize(
-        self, texts: Sequence[Text], max_length: int, truncation: Truncation | None = None
+        self, texts: Sequence[Text], max_length: int, truncation: TruncationCounter | None = None
     ) -> list[np.ndarray]:
-        """Token ids of each text with the special tokens, as transformers gives them.
+        """Return the token ids of each text with special tokens, as transformers does.
 
         Args:
-            texts: strings, or bytes of which those that are no UTF-8 become U+FFFD. An empty text has its special
-                tokens only.
-            max_length: most tokens of a text, special ones included; the rest of a longer one is left out.
-            truncation: counts what is left out.
+            texts: strings or bytes; invalid UTF-8 becomes U+FFFD. An empty text has special tokens only.
+            max_length: maximum number of tokens of a text, including special ones; longer texts are truncated.
+            truncation: counts the truncated tokens.
 
         Returns:
-            An int32 array a text.
+            One int32 array per text.
         """
         self.check_max_length(max_length)
         limit = max_length - self._nr_special
         found: list[np.ndarray] = []
-        for chunk in _chunks(texts, _AT_ONCE):
+        for chunk in _chunks(texts, _CHUNK):
             decoded = [text if isinstance(text, str) else text.decode("utf-8", errors="replace") for text in chunk]
-            # Nothing is set in the tokenizer, so that several threads may use it.
+            # No settings of the tokenizer change, so that several threads may use it.
             beginnings = [self._beginning(text, limit) for text in decoded]
             encoded = self.backend.encode_batch_fast(beginnings, add_special_tokens=False)
             if truncation is not None:
@@ -121,10 +120,10 @@ class TextTokenizer:
         return found
 
     def check_max_length(self, max_length: int) -> None:
-        """Sees to it that the special tokens and one more fit.
+        """Raise an error if a maximum length has no room for the special tokens and one more.
 
         Raises:
-            InputError: when they do not.
+            InputError: the maximum length is too small.
         """
         if max_length <= self._nr_special:
             raise InputError(
@@ -135,25 +134,25 @@ class TextTokenizer:
             )
 
     def in_graph(self, max_length: int) -> GraphTokenizer:
-        """The twin of `tokenize` for a graph: strings to padded ids and mask.
+        """Return `tokenize` as a graph: strings to padded ids and mask.
 
         Args:
-            max_length: most tokens of a text, special ones included.
+            max_length: maximum number of tokens of a text, including special ones.
 
         Raises:
-            InputError: where there is none (RoBERTa's byte pairs), with the reason.
+            InputError: the tokenizer cannot run in the graph (RoBERTa's byte-pair encoding); the error says why.
         """
         self.check_max_length(max_length)
         return GraphTokenizer(self.backend, self.before, self.behind, max_length, self.pad_id)
 
     def save(self, folder: str | Path) -> None:
-        """Write the tokenizer's files into a folder, beside the encoder's if it has them."""
+        """Write the tokenizer's files into a folder, which may contain the encoder."""
         with quiet_transformers():
             self._saved.save_pretrained(folder)
 
     def _beginning(self, text: str, limit: int) -> str:
-        """As much of a long text as has an effect on its first ``limit`` tokens."""
-        size = _CHARACTERS_A_TOKEN * limit
+        """Return the part of a long text that determines its first ``limit`` tokens."""
+        size = _CHARACTERS_PER_TOKEN * limit
         while size < len(text):
             end = _WORD_END.search(text, size)
             if end is None:
@@ -165,7 +164,7 @@ class TextTokenizer:
 
 
 def _frame(backend: Tokenizer) -> tuple[list[int], list[int]]:
-    """The special tokens before and behind every text."""
+    """Return the special tokens before and after every text."""
     inner, whole = backend.encode("a", add_special_tokens=False).ids, backend.encode("a").ids
     empty = backend.encode("").ids
     for start in range(len(empty) + 1):

@@ -1,4 +1,4 @@
-"""The type of a tokenizer whose folder does not name it, as in folders of PECOS with ``vocab.txt`` alone."""
+"""The type of a tokenizer whose folder does not name it, such as PECOS's folders with only ``vocab.txt``."""
 
 import logging
 from pathlib import Path
@@ -13,10 +13,10 @@ _SETTINGS = ("tokenizer.json", "tokenizer_config.json")
 
 
 def inferred_type(folder: Path | None) -> dict[str, str]:
-    """Return what tells ``AutoTokenizer`` the type: the encoder's, where a folder of PECOS has it beside the tokenizer.
+    """Return the tokenizer's type for ``AutoTokenizer``, taken from PECOS's encoder beside it; empty if not needed.
 
     Args:
-        folder: of the tokenizer; None for a name on the hub.
+        folder: the tokenizer's folder; None for a name on the hub.
     """
     if folder is None or _content(folder / "config.json").get("model_type"):
         return {}
@@ -27,7 +27,7 @@ def inferred_type(folder: Path | None) -> dict[str, str]:
 
 
 def note_defaults(folder: Path | None, tokenizer: Any) -> None:
-    """Log which settings are assumed where a folder has a vocabulary without any; warn if they look wrong."""
+    """Log the assumed settings of a folder that has a vocabulary without settings; warn if they look wrong."""
     if folder is None or any((folder / name).is_file() for name in _SETTINGS):
         return
     lowers = getattr(tokenizer, "do_lower_case", None)
@@ -35,18 +35,20 @@ def note_defaults(folder: Path | None, tokenizer: Any) -> None:
         return
     special = set(tokenizer.all_special_tokens)
     cased = sum(1 for token in tokenizer.get_vocab() if token not in special and token != token.lower())
-    said = f"{folder} has no tokenizer_config.json: assuming {type(tokenizer).__name__}"
+    assumed = f"{folder} has no tokenizer_config.json: assuming {type(tokenizer).__name__}"
     if lowers and cased > len(tokenizer) // 100:
         _LOG.warning(
             '%s, which converts text to lower case, but %s tokens have capitals; if the encoder is cased, add '
-            'tokenizer_config.json with {"do_lower_case": false}', said, f"{cased:,}",
+            'tokenizer_config.json with {"do_lower_case": false}', assumed, f"{cased:,}",
         )  # fmt: skip
     else:
-        _LOG.info("%s, %s", said, "which converts text to lower case" if lowers else "which keeps upper and lower case")
+        _LOG.info(
+            "%s, %s", assumed, "which converts text to lower case" if lowers else "which keeps upper and lower case"
+        )
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """A small JSON object; empty where it is missing or unreadable, which whoever needs it will say."""
+    """Return a small JSON object; empty if it is missing or unreadable, which its actual reader reports."""
     try:
         return dict(read_json(path, limit=_LARGEST, foreign=True))
     except (OSError, InputError):

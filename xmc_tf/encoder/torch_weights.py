@@ -16,7 +16,7 @@ INDEX = "pytorch_model.bin.index.json"
 
 
 class TorchWeights:
-    """The tensors of one or several PyTorch files by name, as transformers reads an archive of safetensors.
+    """The tensors of PyTorch files by name, with the interface of a safetensors archive.
 
     Args:
         paths: the files; each holds a dictionary of tensors.
@@ -43,7 +43,7 @@ def torch_files(folder: Path) -> list[Path]:
     """Return the weight files of a folder: one, or those that an index lists.
 
     Raises:
-        InputError: if the index names a file that is missing or lies elsewhere.
+        InputError: the index names a file that is missing or outside the folder.
     """
     single = folder / "pytorch_model.bin"
     if single.is_file():
@@ -65,7 +65,7 @@ def listed_files(index: Path) -> list[str]:
     """Return the names of the weight files that an index lists.
 
     Raises:
-        InputError: if it is no such index.
+        InputError: the file is not such an index.
     """
     fix = "copy the folder again"
     listed = read_json(index, expected="a list of the weight files", fix=fix, foreign=True).get("weight_map")
@@ -75,12 +75,12 @@ def listed_files(index: Path) -> list[str]:
 
 
 def load_torch_weights(paths: list[Path], config: Any, tf_class: Any) -> tuple[Any, dict[str, list[Any]]]:
-    """Return a model of a TensorFlow class of transformers with the weights, and what transformers says of them.
+    """Return a model of a TensorFlow class of transformers with the weights, and transformers' report on them.
 
     Args:
         paths: the files of weights.
-        config: of the model.
-        tf_class: such as ``TFBertModel``.
+        config: the model's configuration.
+        tf_class: its class, such as ``TFBertModel``.
     """
     weights = TorchWeights(paths)
     model = tf_class(config)
@@ -96,7 +96,7 @@ def load_torch_weights(paths: list[Path], config: Any, tf_class: Any) -> tuple[A
 
 
 def _state(file: TorchFile) -> Iterator[tuple[str, Tensor]]:
-    """The entries of a state dictionary that are tensors."""
+    """Yield the entries of a state dictionary that are tensors."""
     if not isinstance(file.content, dict):
         raise InputError(
             f"{file.path} contains no weights of a model",

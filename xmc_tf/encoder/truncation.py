@@ -1,4 +1,4 @@
-"""How much of the documents lies beyond the longest length that the encoder reads."""
+"""The number of tokens that are cut off from documents longer than the encoder's maximum length."""
 
 import logging
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass
-class Truncation:
-    """Counts documents and tokens, those that are cut off included.
+class TruncationCounter:
+    """Counts of documents and tokens, including truncated tokens.
 
-    The beginning of a very long document is tokenized alone; the number of its tokens is estimated by its characters.
+    Only the beginning of a very long document is tokenized; its number of tokens is estimated from its characters.
     """
 
     documents: int = 0
@@ -19,14 +19,14 @@ class Truncation:
     tokens_kept: int = 0
 
     def add(self, tokens: float, kept: int) -> None:
-        """Count a document of so many tokens, of which so many are kept."""
+        """Count a document of ``tokens`` tokens, of which ``kept`` are kept."""
         self.documents += 1
         self.truncated += tokens > kept
         self.tokens += tokens
         self.tokens_kept += kept
 
-    def log(self, max_length: int, fix: str) -> None:
-        """Log one line, if anything was cut off."""
+    def log_summary(self, max_length: int, fix: str) -> None:
+        """Log one line if anything was cut off."""
         if self.truncated:
             _LOG.info(
                 "truncated to %s tokens: %.0f %% of %s documents; %.0f %% of all tokens are not read (%s)",

@@ -1,4 +1,4 @@
-"""SentencePiece's kind of tokenizer in the graph: normalisation, words, and the likeliest pieces of each."""
+"""SentencePiece's tokenizer in the graph: normalization, words, and the most likely pieces of each word."""
 
 import base64
 import json
@@ -13,29 +13,29 @@ from xmc_tf.encoder.charsmap import Charsmap
 from xmc_tf.encoder.code_points import (
     CharacterTable,
     Runs,
-    ask_everywhere,
     at_places,
     keep_only,
+    map_every_character,
     places_of,
     positions_in_rows,
     starts_of,
 )
 from xmc_tf.encoder.pieces import LikeliestPieces
-from xmc_tf.encoder.special_tokens import SpecialTokens, is_special, is_whitespace, no_twin, segment_starts
+from xmc_tf.encoder.special_tokens import SpecialTokens, cannot_run_in_graph, is_special, is_whitespace, segment_starts
 
 Step = Callable[[Runs], Runs]
 
-# Normalizers that look at each character alone. Decomposing puts marks in order, but only before they are taken off.
+# Normalizers of single characters. Decomposition also reorders marks, but only before they are removed.
 _BY_CHARACTER = ("Lowercase", "StripAccents", "NFKD", "NFD", "Nmt")
 _SPACE = 0x20
 
 
 class Unigram(tf.Module):
-    """Marked texts to the ids of their pieces.
+    """The conversion of texts with marked special tokens to piece ids.
 
     Args:
         backend: the tokenizer.
-        config: the same as JSON.
+        config: its JSON configuration.
     """
 
     def __init__(self, backend: Tokenizer, config: dict[str, Any]) -> None:
@@ -49,14 +49,14 @@ class Unigram(tf.Module):
         self._pieces = LikeliestPieces(config["model"])
 
     def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokenize.
+        """Tokenize texts.
 
         Args:
             marked: texts in which special tokens are marked.
-            limit: so many tokens of each text are enough.
+            limit: maximum number of tokens needed of each text.
 
         Returns:
-            int32 ids and the int64 row of each, ascending.
+            int32 ids and the int64 row of each id, ascending.
         """
         runs = marked
         for step in self._steps:
@@ -65,20 +65,20 @@ class Unigram(tf.Module):
         runs, starts = self._splits(runs)
         rows = tf.gather(runs.rows, places_of(starts))
         word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
-        # A word has one token at least.
+        # A word has at least one token.
         keep = tf.gather(positions_in_rows(rows) < limit, word)
         ids, words = self._pieces(keep_only(Runs(runs.points, word), keep))
         return ids, tf.gather(rows, words)
 
 
 def _normalization(configs: list[dict[str, Any]]) -> list[Step]:
-    """The steps that a text goes through before its words are looked for."""
+    """Return the normalization steps of a text before it is split into words."""
     steps: list[Step] = []
     while configs:
         if by_character := _first_of_kinds(configs, _BY_CHARACTER):
             names = [config["type"] for config in by_character]
             if names and (set(names) & {"NFKD", "NFD"}) and "StripAccents" not in names:
-                raise no_twin("it decomposes characters and keeps the accents")
+                raise cannot_run_in_graph("it decomposes characters and keeps the accents")
             steps.append(_character_table(json.dumps({"type": "Sequence", "normalizers": by_character})))
             configs = configs[len(by_character) :]
             continue
@@ -90,7 +90,7 @@ def _normalization(configs: list[dict[str, Any]]) -> list[Step]:
         elif config["type"] == "Strip":
             steps.append(_stripping(config))
         else:
-            raise no_twin(f"its normalizer {config['type']} looks at several characters at once")
+            raise cannot_run_in_graph(f"its normalizer {config['type']} looks at several characters at once")
     return steps
 
 
@@ -102,12 +102,12 @@ def _first_of_kinds(configs: list[dict[str, Any]], kinds: tuple[str, ...]) -> li
 @lru_cache(maxsize=4)
 def _character_table(key: str) -> CharacterTable:
     normalize = _tokenizer_with(normalizer=json.loads(key)).normalizer.normalize_str
-    # Words part nowhere: a text is one word here, spaces and all.
-    return CharacterTable(ask_everywhere(lambda text: [normalize(text)]))
+    # A text is one word here, including its spaces.
+    return CharacterTable(map_every_character(lambda text: [normalize(text)]))
 
 
 def _tokenizer_with(**parts: Any) -> Tokenizer:
-    """A tokenizer for the sake of some of its parts."""
+    """Return a tokenizer with only some parts, which is called for these parts."""
     model = {"type": "WordPiece", "unk_token": "", "continuing_subword_prefix": "", "max_input_chars_per_word": 1}
     return Tokenizer.from_str(
         json.dumps(
@@ -124,18 +124,18 @@ def _replacement(config: dict[str, Any]) -> Step:
     string = pattern.get("String", "")
     if len(string) == 2 and string[0] == string[1] and len(content) == 1:
         return lambda runs: _pairs_replaced(runs, ord(string[0]), ord(content))
-    raise no_twin(f"it replaces {pattern} by {content!r}")
+    raise cannot_run_in_graph(f"it replaces {pattern} by {content!r}")
 
 
 def _repeats(runs: Runs, point: int) -> tf.Tensor:
-    """Where the character stands behind itself in the same segment."""
+    """Return where the character follows itself in the same segment."""
     same = runs.points == point
     before = tf.concat([tf.zeros_like(same[:1]), same[:-1]], axis=0)
     return same & before & ~segment_starts(runs)
 
 
 def _pairs_replaced(runs: Runs, point: int, by: int) -> Runs:
-    """Make one character of each two of a kind, from the left."""
+    """Replace each pair of equal characters by one character, from the left."""
     same = runs.points == point
     run = tf.cumsum(tf.cast(~_repeats(runs, point), tf.int64)) - 1
     odd = positions_in_rows(run) % 2 == 1
@@ -167,7 +167,7 @@ def _stripping(config: dict[str, Any]) -> Step:
 
 
 class _Words(tf.Module):
-    """Where words begin.
+    """The detection of word beginnings.
 
     Args:
         configs: the pre-tokenizers, in their order.
@@ -176,10 +176,10 @@ class _Words(tf.Module):
     def __init__(self, configs: list[dict[str, Any]]) -> None:
         super().__init__(name="words")
         if not configs or configs[-1]["type"] != "Metaspace":
-            raise no_twin("it does not mark words by the space before them")
+            raise cannot_run_in_graph("it does not mark words by the space before them")
         *others, metaspace = configs
         if metaspace["prepend_scheme"] != "always":
-            raise no_twin(f"it marks the words' beginning by the scheme {metaspace['prepend_scheme']!r}")
+            raise cannot_run_in_graph(f"it marks the words' beginning by the scheme {metaspace['prepend_scheme']!r}")
         self._mark = ord(metaspace["replacement"])
         self._split = bool(metaspace["split"])
         self._kinds = [config["type"] for config in others]
@@ -187,10 +187,10 @@ class _Words(tf.Module):
             if config["type"] == "Punctuation" and config["behavior"] == "Isolated":
                 self._punctuation = _punctuation_table()
             elif config["type"] != "WhitespaceSplit":
-                raise no_twin(f"it finds words by {config['type']}")
+                raise cannot_run_in_graph(f"it finds words by {config['type']}")
 
     def __call__(self, runs: Runs) -> tuple[Runs, tf.Tensor]:
-        """The characters, each word with its mark before it, and where a word begins."""
+        """Return the characters, each word with its mark before it, and where each word begins."""
         starts = segment_starts(runs)
         for kind in self._kinds:
             if kind == "Punctuation":
@@ -199,7 +199,7 @@ class _Words(tf.Module):
             else:
                 space = is_whitespace(runs.points)
                 starts |= tf.concat([tf.zeros_like(space[:1]), space[:-1]], axis=0)
-                # Where the first of a split is whitespace, the next begins it; leaving both out would join two.
+                # If a split begins with whitespace, the next character begins it; dropping both would join two words.
                 inner = places_of(~space)
                 starts, runs = tf.gather(starts, inner), at_places(runs, inner)
         points = tf.where(runs.points == _SPACE, self._mark, runs.points)
@@ -218,11 +218,11 @@ class _Words(tf.Module):
 def _punctuation_table() -> CharacterTable:
     parts = _tokenizer_with(pre_tokenizer={"type": "Punctuation", "behavior": "Isolated"})
     split = parts.pre_tokenizer.pre_tokenize_str
-    return CharacterTable(ask_everywhere(lambda text: [word for word, _ in split(text)]))
+    return CharacterTable(map_every_character(lambda text: [word for word, _ in split(text)]))
 
 
 def _flat(config: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]:
-    """The parts of a sequence, whose parts may be sequences."""
+    """Return the parts of a sequence, which may contain sequences."""
     if config is None:
         return []
     if config["type"] != "Sequence":

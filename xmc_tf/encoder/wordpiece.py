@@ -1,4 +1,4 @@
-"""BERT's kind of tokenizer in the graph: words at spaces, punctuation and CJK characters, then the longest pieces."""
+"""BERT's tokenizer in the graph: words split at spaces, punctuation and CJK characters, then longest pieces."""
 
 import json
 from functools import lru_cache
@@ -14,71 +14,71 @@ from xmc_tf.encoder.code_points import (
     SPECIAL,
     CharacterTable,
     Runs,
-    ask_everywhere,
     at_places,
     encode,
     keep_only,
+    map_every_character,
     places_of,
     positions_in_rows,
     rows_of,
 )
-from xmc_tf.encoder.special_tokens import is_special, no_twin, segment_starts
+from xmc_tf.encoder.special_tokens import cannot_run_in_graph, is_special, segment_starts
 
 _SPACE = 0x20
 
 
 class WordPiece(tf.Module):
-    """Marked texts to the ids of their pieces.
+    """The conversion of texts with marked special tokens to piece ids.
 
     Args:
         backend: the tokenizer.
-        config: the same as JSON.
+        config: its JSON configuration.
     """
 
     def __init__(self, backend: Tokenizer, config: dict[str, Any]) -> None:
         super().__init__(name="wordpiece")
         normalizer, splitter, model = config["normalizer"], config["pre_tokenizer"], config["model"]
         if not normalizer or normalizer["type"] != "BertNormalizer":
-            raise no_twin(f"its normalizer is {normalizer and normalizer['type']}, not BERT's")
+            raise cannot_run_in_graph(f"its normalizer is {normalizer and normalizer['type']}, not BERT's")
         if not splitter or splitter["type"] != "BertPreTokenizer":
-            raise no_twin(f"it finds words by {splitter and splitter['type']}, not as BERT does")
+            raise cannot_run_in_graph(f"it finds words by {splitter and splitter['type']}, not as BERT does")
         if any(token["normalized"] for token in config["added_tokens"]):
-            raise no_twin("it has added tokens that are found after normalisation")
-        self._table = CharacterTable(_what_becomes_of_characters(json.dumps([normalizer, splitter]), backend))
+            raise cannot_run_in_graph("it has added tokens that are found after normalisation")
+        self._table = CharacterTable(_normalized_characters(json.dumps([normalizer, splitter]), backend))
         self._longest = int(model["max_input_chars_per_word"])
         pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
         if [model["vocab"][piece] for piece in pieces] != list(range(len(pieces))):
-            raise no_twin("its vocabulary has gaps")
-        # A word that the vocabulary knows nothing of, whatever pieces it has: for words that are to be unknown.
+            raise cannot_run_in_graph("its vocabulary has gaps")
+        # A word that the vocabulary has no piece of, as a stand-in for words that are to be unknown.
         used = {character for piece in pieces for character in piece}
         self._unknown = next(point for point in range(0xE000, 0xF900) if chr(point) not in used)
         compiled = build_fast_wordpiece_model(
             pieces, 4 * self._longest, model["continuing_subword_prefix"], model["unk_token"], True, False
         )
-        # A variable: a constant of a megabyte would be there once for every copy that a server makes of a graph.
+        # A variable, because a constant of a megabyte would exist once per copy that a server makes of a graph.
         self._compiled = tf.Variable(np.frombuffer(compiled, np.uint8), trainable=False, name="pieces")
 
     def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokenize.
+        """Tokenize texts.
 
         Args:
             marked: texts in which special tokens are marked.
-            limit: so many tokens of each text are enough.
+            limit: maximum number of tokens needed of each text.
 
         Returns:
-            int32 ids and the int64 row of each, ascending.
+            int32 ids and the int64 row of each id, ascending.
         """
         runs = self._table(marked)
         space = runs.points == _SPACE
         behind = tf.concat([tf.zeros_like(space[:1]), space[:-1]], axis=0)
-        # A new word begins behind a space and at the border of a segment.
+        # A word begins after a space and at the start of a segment.
         inner = places_of(~space)
         starts = tf.gather(segment_starts(runs) | behind, inner)
         runs = at_places(runs, inner)
         word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
         heads = at_places(runs, places_of(starts))
         place = positions_in_rows(word)
-        # Special tokens, and words longer than the tokenizer takes, are unknown words of one character for now.
+        # For now, special tokens and words longer than the tokenizer's maximum are unknown words of one character.
         nr_words = tf.size(heads.rows, out_type=tf.int64)
         longer = tf.gather(tf.math.unsorted_segment_max(place, word, nr_words), word) >= self._longest
         points = tf.where(is_special(runs.points) | longer, self._unknown, runs.points)
@@ -92,7 +92,7 @@ class WordPiece(tf.Module):
 
 
 @lru_cache(maxsize=4)
-def _what_becomes_of_characters(key: str, backend: Tokenizer) -> list[str | None]:
-    """Each character after normalisation, with spaces where a word ends; ``key`` says what decides it."""
+def _normalized_characters(key: str, backend: Tokenizer) -> list[str | None]:
+    """Return each character after normalization, with spaces where a word ends; ``key`` is the cache key."""
     normalize, split = backend.normalizer.normalize_str, backend.pre_tokenizer.pre_tokenize_str
-    return ask_everywhere(lambda text: [word for word, _ in split(normalize(text))])
+    return map_every_character(lambda text: [word for word, _ in split(normalize(text))])

@@ -2,7 +2,7 @@
 
 from xmc_tf.common.process.quiet import muted_stderr
 
-with muted_stderr():  # the first import in a process decides what is seen of it
+with muted_stderr():  # only the first import in a process prints warnings
     import tensorflow  # noqa: F401
     import tensorflow_text  # noqa: F401
 

@@ -1,4 +1,4 @@
-"""Texts in batches of bounded size, worked on by threads, the results in the texts' order."""
+"""Texts in batches of bounded size, processed by threads, with results in the order of the texts."""
 
 import os
 from collections import deque
@@ -13,21 +13,21 @@ from xmc_tf.data import TextFile
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Many small batches cost in calls; large ones in cache misses and in memory, as the words and keys of a batch
-# take ten times its bytes.
-_MOST_TEXTS = 2000
-_MOST_BYTES = 1 << 20
-# Texts asked of a file at once, so few that even lines of a megabyte fit.
-_READ = 256
+# Small batches cost calls; large ones cost cache misses and memory, because the words and keys of a batch take ten
+# times its bytes.
+_MAX_TEXTS = 2000
+_MAX_BYTES = 1 << 20
+# Number of texts read from a file at once: so few that even lines of a megabyte fit.
+_TEXTS_PER_READ = 256
 
 
 class TextRange:
-    """Some neighbouring texts of a file, read when they are asked for.
+    """A range of a file's texts, read on demand.
 
     Args:
         texts: the file.
-        first: the first of them.
-        last: the one behind the last.
+        first: the first text.
+        last: the end of the texts (exclusive).
     """
 
     def __init__(self, texts: TextFile, first: int, last: int) -> None:
@@ -37,27 +37,27 @@ class TextRange:
         return self._last - self._first
 
     def batches(self, size: int) -> Iterator[list[bytes]]:
-        """The texts in lists of at most ``size``."""
+        """Return the texts in lists of at most ``size``."""
         return self._texts.batches(size, self._first, self._last)
 
 
 def text_range(
     texts: TextFile | Sequence[bytes] | Sequence[str], first: int, last: int
 ) -> TextRange | Sequence[bytes] | Sequence[str]:
-    """The texts from ``first`` up to ``last``."""
+    """Return the texts from ``first`` up to ``last`` (exclusive)."""
     return TextRange(texts, first, last) if isinstance(texts, TextFile) else texts[first:last]
 
 
 def text_batches(texts: TextFile | TextRange | Sequence[bytes] | Sequence[str]) -> Iterator[list[bytes]]:
-    """Gives the texts as bytes in batches of about a megabyte at most; a longer text is a batch alone."""
+    """Yield the texts as bytes in batches of at most about a megabyte; a longer text is a batch of its own."""
     if isinstance(texts, bytes | str):
         raise InputError("a single text was given", expected="a sequence of texts", fix="pass a list: [text]")
-    each = chain.from_iterable(texts.batches(_READ)) if hasattr(texts, "batches") else texts
+    each = chain.from_iterable(texts.batches(_TEXTS_PER_READ)) if hasattr(texts, "batches") else texts
     batch: list[bytes] = []
     size = 0
     for row, text in enumerate(each):
         encoded = text if isinstance(text, bytes) else _encode(text, row)
-        if batch and (len(batch) == _MOST_TEXTS or size + len(encoded) > _MOST_BYTES):
+        if batch and (len(batch) == _MAX_TEXTS or size + len(encoded) > _MAX_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(encoded)
@@ -68,17 +68,17 @@ def text_batches(texts: TextFile | TextRange | Sequence[bytes] | Sequence[str]) 
 
 def _encode(text: object, row: int) -> bytes:
     if isinstance(text, str):
-        return text.encode("utf-8", "replace")  # a lone surrogate has no UTF-8; "?" is in no word either
+        return text.encode("utf-8", "replace")  # lone surrogates become "?", which is in no word
     raise InputError(f"text {row} is no text", expected="str or bytes", received=type(text).__name__)
 
 
-def in_order(work: Callable[[T], R], batches: Iterator[T], threads: int) -> Iterator[tuple[T, R]]:
-    """Gives each batch and ``work(batch)``, in the batches' order, while threads work on the next few.
+def map_in_order(work: Callable[[T], R], batches: Iterator[T], threads: int) -> Iterator[tuple[T, R]]:
+    """Yield each batch and ``work(batch)`` in the batches' order, while threads process the next few.
 
     Args:
-        work: a function that lets go of Python's lock, as TensorFlow does, or threads gain nothing.
-        batches: what to work on; read no further ahead than a few batches.
-        threads: how many, -1 for one per core.
+        work: a function that releases Python's lock, as TensorFlow does; otherwise threads do not help.
+        batches: the batches; read only a few batches ahead.
+        threads: number of threads; -1: one per core.
     """
     threads = len(os.sched_getaffinity(0)) if threads == -1 else threads
     if threads < 1:

@@ -1,7 +1,7 @@
-"""How many documents hold an n-gram and how often it occurs at all, counted while the texts stream by.
+"""Document counts and total counts of n-grams, in one pass over the texts.
 
-The memory that it takes grows with the different n-grams and not with the documents: 32 bytes each in
-`_ENTRY`, 8 to 16 in the hash table over it, and the letters of each different word once.
+Memory grows with the number of different n-grams, not of documents: per n-gram 32 bytes in `_ENTRY` and 8 to 16 in the
+hash table; and the letters of each different word once.
 """
 
 from typing import NamedTuple
@@ -11,23 +11,23 @@ import numpy as np
 from xmc_tf.common.compiled import njit
 from xmc_tf.common.errors import InputError
 
-# What is known of one n-gram, together in half a cache line since all of it is touched at once.
+# All data of an n-gram are accessed together, so they share half a cache line.
 _ENTRY = np.dtype(
     [
         ("key", np.int64),
         ("total", np.int64),
         ("documents", np.int32),
-        ("last_row", np.int32),  # the row counted last, as a row counts once however often it holds one
-        ("prefix", np.int32),  # entry of the n-gram without its last word; -1 for a word
-        ("word", np.int32),  # the last word's number in the order in which words were first seen
+        ("last_row", np.int32),  # the row counted last, because a row counts once
+        ("prefix", np.int32),  # entry of the n-gram without its last word; -1 for a single word
+        ("word", np.int32),  # the last word's number, in order of first occurrence
     ]
 )
 _EMPTY = -1
-_MOST = 2**31 - 1
+_MAX_COUNT = 2**31 - 1
 
 
 class Counted(NamedTuple):
-    """All n-grams of a text collection, in the order in which they were first seen."""
+    """All n-grams of a text collection in order of first occurrence."""
 
     keys: np.ndarray
     total: np.ndarray
@@ -39,7 +39,7 @@ class Counted(NamedTuple):
 
 
 class NgramCounter:
-    """Counts n-grams batch by batch.
+    """A counter of n-grams, filled batch by batch.
 
     Example:
         >>> counter = NgramCounter()
@@ -47,7 +47,7 @@ class NgramCounter:
         >>> counter.add_words(words[new])
 
     Args:
-        capacity: n-grams that there is room for at first.
+        capacity: number of n-grams to allocate initially.
     """
 
     def __init__(self, capacity: int = 1 << 16) -> None:
@@ -59,31 +59,31 @@ class NgramCounter:
         self._words = bytearray()
 
     def add(self, keys: np.ndarray, row_splits: np.ndarray) -> np.ndarray:
-        """Counts the n-grams of some more documents.
+        """Count the n-grams of more documents.
 
         Args:
-            keys: int64 [words, ngram_max], as `ngram_keys` gives them.
+            keys: int64 [words, ngram_max], as returned by `ngram_keys`.
             row_splits: int64 [documents + 1], where each document's words begin.
 
         Returns:
-            Where the words lie that were never seen before; their texts go to `add_words`.
+            The indices of words that are new; their texts go to `add_words`.
         """
         self._make_room(self._used + keys.size)
-        if self.nr_rows + len(row_splits) > _MOST:
-            raise InputError(f"there are more than {_MOST:,} documents", fix="use a sample of them")
+        if self.nr_rows + len(row_splits) > _MAX_COUNT:
+            raise InputError(f"there are more than {_MAX_COUNT:,} documents", fix="use a sample of them")
         self._used, new = _count(keys, row_splits, self.nr_rows, self._slots, self._entries, self._used, self._nr_words)
         self.nr_rows += len(row_splits) - 1
         self._nr_words += len(new)
         return new
 
     def add_words(self, words: list[bytes]) -> None:
-        """Take the texts of the words that `add` said are new."""
+        """Add the texts of the words that `add` reported as new."""
         for word in words:
             self._words += word
             self._words += b"\n"
 
     def counted(self) -> Counted:
-        """What has been counted so far; of use until the next `add`."""
+        """Return the counts so far; they are valid until the next `add`."""
         entries = self._entries[: self._used]
         return Counted(
             entries["key"],
@@ -95,9 +95,9 @@ class NgramCounter:
         )
 
     def _make_room(self, entries: int) -> None:
-        if entries > _MOST:
+        if entries > _MAX_COUNT:
             raise InputError(
-                f"the texts hold more than {_MOST:,} different n-grams",
+                f"the texts hold more than {_MAX_COUNT:,} different n-grams",
                 fix="set ngram_max to 1, or fit on a sample of the texts",
             )
         if entries > len(self._entries):
@@ -109,14 +109,14 @@ class NgramCounter:
             slots *= 2
         if slots > len(self._slots):
             self._slots = np.full(slots, _EMPTY, np.int32)
-            _file_again(self._slots, self._entries, self._used)
+            _rehash(self._slots, self._entries, self._used)
 
 
 @njit(cache=True, nogil=True)
 def _slot(key: int, slots: np.ndarray, entries: np.ndarray) -> int:
-    """The slot of a key: the one that holds it or, if none does, the empty one where it belongs."""
+    """Return the slot of a key: the one that contains it or, if none does, the empty one for it."""
     mask = len(slots) - 1
-    # Keys are hashes already; only a sum's low bits are poor when words repeat.
+    # Keys are hashes, but the low bits of a sum are poorly distributed when words repeat.
     slot = (key ^ (key >> 32)) & mask
     while slots[slot] != _EMPTY and entries[slots[slot]].key != key:
         slot = (slot + 1) & mask
@@ -133,14 +133,14 @@ def _count(
     used: int,
     nr_words: int,
 ) -> tuple[int, np.ndarray]:
-    """Counts rows into the table, which must have room; gives its new size and the new words' places."""
+    """Count rows into the table, which must have room; return its new size and the indices of new words."""
     new = np.empty(len(keys), np.int64)
     nr_new = 0
-    # The entry of the run that begins at a word, one word longer every turn.
+    # The entry of the n-gram that begins at each word; each iteration makes it one word longer.
     entry_of = np.empty(len(keys), np.int32)
     entry_of_word = entry_of
     for last in range(keys.shape[1]):
-        # An n-gram's last word lies ahead: all words are filed before the first pair is.
+        # An n-gram's last word is further on, so all single words must be entered before the first pair.
         if last == 1:
             entry_of_word = entry_of.copy()
         for row in range(len(row_splits) - 1):
@@ -172,7 +172,7 @@ def _count(
 
 
 @njit(cache=True, nogil=True)
-def _file_again(slots: np.ndarray, entries: np.ndarray, used: int) -> None:
-    """Files all entries in slots that are empty."""
+def _rehash(slots: np.ndarray, entries: np.ndarray, used: int) -> None:
+    """Enter all entries into empty slots."""
     for entry in range(used):
         slots[_slot(entries[entry].key, slots, entries)] = entry

@@ -1,4 +1,4 @@
-"""The graph that weighs texts: run by `Tfidf.transform` at training, and part of the SavedModel."""
+"""The graph that computes TF-IDF features; run by `Tfidf.transform` in training, and part of the SavedModel."""
 
 import numpy as np
 import tensorflow as tf
@@ -10,14 +10,14 @@ _TEXT = tf.TensorSpec([None], tf.string, name="text")
 
 
 class TfidfGraph(tf.Module):
-    """Texts in, TF-IDF features out; its ops are TensorFlow's own and one of tensorflow_text.
+    """TF-IDF features of texts, computed by TensorFlow ops and one op of tensorflow_text.
 
     Example:
         >>> row_splits, ids, weights = tfidf.graph()(tf.constant(["first text", "second text"]))
 
     Args:
-        params: how words are split and weighed.
-        keys: the features' n-gram keys, ascending.
+        params: how to split and weigh words.
+        keys: the n-gram keys of the features, ascending.
         columns: the feature of each key.
         idf: the inverse document frequency of each feature.
     """
@@ -25,9 +25,10 @@ class TfidfGraph(tf.Module):
     def __init__(self, params: TfidfParams, keys: np.ndarray, columns: np.ndarray, idf: np.ndarray) -> None:
         super().__init__(name="tfidf")
         self._params = params
-        # There are no string kernels on a GPU, and sums there round otherwise than on a server without one.
+        # On the CPU: GPUs have no string kernels, and their sums are rounded differently than those of a server without
+        # one.
         with tf.device("CPU:0"):
-            # Variables and not constants: a graph with more than 2 GB of constants cannot be saved.
+            # Variables, because a graph with more than 2 GB of constants cannot be saved.
             self.keys = tf.Variable(keys, trainable=False, name="keys")
             self.columns = tf.Variable(columns, trainable=False, name="columns")
             self.idf = tf.Variable(idf, trainable=False, name="idf")
@@ -35,14 +36,14 @@ class TfidfGraph(tf.Module):
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def __call__(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Weigh texts.
+        """Compute the features of texts.
 
         Args:
             text: strings [n].
 
         Returns:
-            The rows of a sparse matrix: int64 [n + 1] where each begins, int32 the features (ascending in
-            each row), float32 their weights.
+            A sparse matrix in CSR form: int64 [n + 1] row splits, int32 features (ascending within a row), float32
+            weights.
         """
         with tf.device("CPU:0"):
             words, splits = split_words(text, self._params.lowercase, self._params.min_word_length)
@@ -55,13 +56,13 @@ class TfidfGraph(tf.Module):
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def padded(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Weigh texts, every row as long as the longest, so that a server can put several requests together.
+        """Compute the features of texts, padded to the longest row, so that a server can batch requests.
 
         Args:
             text: strings [n].
 
         Returns:
-            int32 [n, m] features and float32 [n, m] weights; feature 0 with weight 0 fills the rows up.
+            int32 [n, m] features and float32 [n, m] weights; padding is feature 0 with weight 0.
         """
         row_splits, ids, weights = self(text)
         with tf.device("CPU:0"):
@@ -69,16 +70,16 @@ class TfidfGraph(tf.Module):
             return rows.to_tensor(), rows.with_values(weights).to_tensor()
 
     def _look_up(self, keys: tf.Tensor) -> tf.Tensor:
-        """The feature of each n-gram key; the number of features for a key that is none."""
+        """Return the feature of each n-gram key; the number of features for unknown keys."""
         flat = tf.reshape(keys, [-1])
-        known = self.keys.value()  # read once: a variable that is looked up in as well is copied whenever it is read
+        known = self.keys.value()  # read once, because each read copies the variable
         place = tf.minimum(tf.searchsorted(known, flat), self._nr_features - 1)
         found = tf.gather(known, place) == flat
         return tf.reshape(tf.where(found, tf.gather(self.columns, place), self._nr_features), tf.shape(keys))
 
     def _count(self, features: tf.Tensor, splits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Row, feature and count of all features that each row holds, sorted, without those that are none."""
-        # The op refuses to count no rows at all: one without words is put after the last.
+        """Return row, feature and count of all known features, sorted."""
+        # The op fails without rows, so an empty row is appended.
         splits = tf.concat([splits, splits[-1:]], axis=0)
         counted = tf.raw_ops.RaggedCountSparseOutput(
             splits=splits * self._params.ngram_max,
@@ -91,7 +92,7 @@ class TfidfGraph(tf.Module):
         return rows, tf.cast(ids, tf.int32), counted.output_values
 
     def _weigh(self, rows: tf.Tensor, ids: tf.Tensor, counts: tf.Tensor, nr_rows: tf.Tensor) -> tf.Tensor:
-        """Count times inverse document frequency, each row scaled to length one."""
+        """Return the count times the inverse document frequency, with each row scaled to length 1."""
         if self._params.sublinear_tf:
             counts = 1 + tf.math.log(counts)
         weights = counts * tf.gather(self.idf, ids)

@@ -1,11 +1,11 @@
-"""One vocabulary out of the n-grams that ranks have counted in parts of the documents.
+"""The vocabulary over ranks, from the n-grams that ranks have counted in parts of the documents.
 
-Every n-gram has an owner among the ranks, by its key, who adds up what the ranks have counted. Of these sums the owners
-keep what can be chosen, which is at most ``max_features`` each, and rank 0 chooses. So nobody ever holds all n-grams of
-all documents; what travels is 20 bytes for each that a rank has seen, and the names of the chosen ones.
+Each n-gram's key determines its owner among the ranks, which adds up the counts of all ranks. The owners keep at most
+``max_features`` candidates each, and rank 0 chooses among them. So no rank ever holds all n-grams. A rank sends 20
+bytes per n-gram that it has seen, and the names of the chosen ones.
 
-The documents' parts are in the order of the ranks, so that the first rank that has seen an n-gram has the document that
-has it first: its name for the n-gram is the one that counting all documents in their order would give.
+The parts are in the order of the ranks. So the first rank that has seen an n-gram has the first document with it, and
+names it as counting all documents in order would.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ import numpy as np
 
 from xmc_tf.common.wire.format import register
 from xmc_tf.features.counts import Counted
-from xmc_tf.features.vocabulary import Vocabulary, best, lines_of, nothing_left, vocabulary_of
+from xmc_tf.features.vocabulary import Vocabulary, best, lines_of, no_features_error, vocabulary_of
 from xmc_tf.params import TfidfParams
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
@@ -23,40 +23,40 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 @register
 class Sums(NamedTuple):
-    """Some n-grams, and how often they occur."""
+    """N-grams and their counts."""
 
     keys: np.ndarray
     total: np.ndarray
     documents: np.ndarray
     first: np.ndarray
-    """The first rank that has seen each."""
+    """The first rank that has seen each n-gram."""
 
     def at(self, places: np.ndarray) -> "Sums":
-        """Some of them."""
+        """Return the n-grams at some places."""
         return Sums(*(column[places] for column in self))
 
 
 def choose_over_ranks(
     communicator: Communicator, counted: Counted, nr_documents: int, params: TfidfParams
 ) -> Vocabulary | None:
-    """What ``choose`` gives for all documents; all ranks call it together.
+    """Return ``choose`` for the documents of all ranks; all ranks call it.
 
     Args:
         communicator: the ranks.
-        counted: in this rank's part of the documents.
-        nr_documents: all of them.
+        counted: the n-grams of this rank's documents.
+        nr_documents: number of documents of all ranks.
         params: how to choose.
 
     Returns:
         The vocabulary on rank 0, None on the others.
 
     Raises:
-        InputError: on all ranks, when no n-gram is in enough documents.
+        InputError: on all ranks, if no n-gram occurs in enough documents.
     """
     first = communicator.rank == 0
     sums = add_up(communicator.alltoall(_by_owner(counted, communicator.size)))
     seen = communicator.gather((len(sums.keys), int(sums.documents.max(initial=0))))
-    # What is not among an owner's best is not among the best of all.
+    # An n-gram that is not among the best of its owner is not among the best of all.
     candidates = communicator.gather(sums.at(best(sums.keys, sums.total, sums.documents, params)))
 
     def select() -> Sums | None:
@@ -65,7 +65,7 @@ def choose_over_ranks(
         found = Sums(*(np.concatenate(columns) for columns in zip(*candidates, strict=True)))
         chosen = found.at(best(found.keys, found.total, found.documents, params))
         if not len(chosen.keys):
-            raise nothing_left(sum(n for n, _ in seen), max(most for _, most in seen), nr_documents, params)
+            raise no_features_error(sum(n for n, _ in seen), max(most for _, most in seen), nr_documents, params)
         return chosen
 
     chosen = run_on_all_ranks(communicator, select)
@@ -73,15 +73,15 @@ def choose_over_ranks(
     named = communicator.gather(_names(counted, communicator.scatter(wanted)))
     if chosen is None:
         return None
-    lines = _in_order(named, chosen.first)
+    lines = _names_in_order(named, chosen.first)
     return vocabulary_of(chosen.keys, chosen.documents, nr_documents, lambda: lines)
 
 
 def add_up(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Sums:
-    """The sums over the ranks, of keys, totals and documents that came from each; the keys ascending."""
+    """Sum the totals and document counts of all ranks by key; the keys are ascending."""
     keys, total, documents = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     source = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part[0]) for part in parts])
-    order = np.argsort(keys, kind="stable")  # what comes of the first rank stays in front
+    order = np.argsort(keys, kind="stable")  # stable: entries of lower ranks stay first
     keys = keys[order]
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])[: len(keys)])
     if not len(starts):
@@ -95,7 +95,7 @@ def add_up(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Sums:
 
 
 def _by_owner(counted: Counted, size: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """What goes to each rank. Keys are hashes; their lowest bits alone are poor where words repeat."""
+    """Return what to send to each rank; keys are hashes, but their lowest bits are poor where words repeat."""
     owner = ((counted.keys.astype(np.uint64) >> np.uint64(24)) % np.uint64(size)).astype(np.int32)
     order = np.argsort(owner, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(owner, minlength=size))[:-1])
@@ -105,7 +105,7 @@ def _by_owner(counted: Counted, size: int) -> list[tuple[np.ndarray, np.ndarray,
 
 
 def _names(counted: Counted, keys: np.ndarray) -> bytes:
-    """The n-grams of these keys, which this rank has counted, one per line."""
+    """Return the n-grams of these keys, which this rank has counted, one per line."""
     if not len(keys):
         return b""
     order = np.argsort(keys)
@@ -117,8 +117,8 @@ def _names(counted: Counted, keys: np.ndarray) -> bytes:
     return lines_of(counted, entries)()
 
 
-def _in_order(named: Sequence[bytes], first: np.ndarray) -> bytes:
-    """The names of all features, of which each rank has given those that it was the first to see."""
+def _names_in_order(named: Sequence[bytes], first: np.ndarray) -> bytes:
+    """Return the names of all features; each rank has sent those that it was the first to see."""
     lines = np.empty(len(first), object)
     for rank, names in enumerate(named):
         lines[first == rank] = [name + b"\n" for name in names.split(b"\n")[:-1]]

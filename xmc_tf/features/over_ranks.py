@@ -1,4 +1,4 @@
-"""Texts to features by all ranks: each counts, then weighs, a range of the documents; the files are those of one."""
+"""TF-IDF over ranks: each rank counts and weighs a range of the documents; the files equal those of one process."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -25,8 +25,8 @@ from xmc_tf.ranks.stacking import stack_rows
 if TYPE_CHECKING:
     from xmc_tf.data import TextFile
 
-# So many documents are weighed, and written, at a time: a rank holds the weights of no more.
-DOCUMENTS_A_PIECE = 100_000
+# Number of documents weighed and written at a time, which bounds a rank's memory.
+DOCUMENTS_PER_PIECE = 100_000
 
 
 def vectorize_over_ranks(
@@ -38,26 +38,26 @@ def vectorize_over_ranks(
     *,
     threads: int = -1,
 ) -> csr_matrix:
-    """Fit a TF-IDF to texts and weighs them; all ranks call it together.
+    """Fit a TF-IDF to texts and compute their features; all ranks call it.
 
     Example:
         >>> X = vectorize_over_ranks(choose_communicator(), texts, TfidfParams(), work / "features", work / "X.npz")
 
     Args:
         communicator: the ranks.
-        texts: all of them, the same on all ranks.
-        params: how words are split and weighed.
-        folder: where the fitted TF-IDF goes; what ``Tfidf.fit(texts, params).save(folder)`` writes. One that is there
-            already is taken as it is.
-        target: a file for the features, in a folder that all ranks share; what ``save_matrix`` writes of
-            ``transform(texts)``. Pieces of it that an interrupted run has left beside it are taken up.
-        threads: of this rank.
+        texts: all texts, the same on all ranks.
+        params: how to split and weigh words.
+        folder: the folder of the fitted TF-IDF, as written by ``Tfidf.fit(texts, params).save(folder)``. An existing
+            one is used.
+        target: the file of the features, as written by ``save_matrix`` for ``transform(texts)``, in a folder that all
+            ranks share. Pieces left beside it by an interrupted run are used.
+        threads: number of threads of this rank; -1: one per core.
 
     Returns:
         The features, mapped from the file.
 
     Raises:
-        InputError: on all ranks, when no n-gram is in ``min_df`` documents.
+        InputError: on all ranks, if no n-gram occurs in ``min_df`` documents.
     """
     sizes = np.asarray(texts.lengths) if hasattr(texts, "lengths") else np.ones(len(texts), np.int64)
     bounds = balanced(sizes + 1, communicator.size).range(communicator.rank)
@@ -97,8 +97,8 @@ def _transform(
     target: Path,
     threads: int,
 ) -> None:
-    cuts = [*range(bounds[0], bounds[1], DOCUMENTS_A_PIECE), bounds[1]]
-    # A text's weights are its own: how the documents are cut does not show in them.
+    cuts = [*range(bounds[0], bounds[1], DOCUMENTS_PER_PIECE), bounds[1]]
+    # A text's features do not depend on other texts, so the cuts do not change the result.
     pieces = [(a, b, target.with_name(f"{target.stem}-{a}-{b}.npz")) for a, b in pairwise(cuts)]
 
     def weigh() -> None:
@@ -113,6 +113,6 @@ def _transform(
         run_on_all_ranks(communicator, lambda: mine[0].replace(target))
     else:
         stack_rows(communicator, mine, target)
-    # Those of other ranks of an interrupted run too.
+    # Pieces of other ranks of an interrupted run are removed too.
     leftovers = target.parent.glob(f"{target.stem}-*-*.npz") if communicator.rank == 0 else []
     remove_from_all_ranks(communicator, leftovers)

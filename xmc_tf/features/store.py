@@ -1,7 +1,7 @@
-"""A fitted TF-IDF as a folder: parameters in JSON, arrays without pickles, the vocabulary as text to read.
+"""The folder of a fitted TF-IDF: parameters as JSON, arrays without pickles, the vocabulary as readable text.
 
-``params.json`` holds the size and the checksum of the other files, so that a folder that was copied by half
-or put together from two models is said when it is loaded, and not found out by poor predictions.
+``params.json`` contains the sizes and checksums of the other files, so that loading an incomplete or mixed folder
+raises an error instead of giving poor predictions.
 """
 
 import io
@@ -22,7 +22,7 @@ from xmc_tf.params import TfidfParams
 
 _FORMAT = "xmc_tf.features.Tfidf"
 _VERSION = 1
-_AGAIN = "copy the whole folder again, or fit again"
+_FIX = "copy the whole folder again, or fit again"
 TFIDF_FILES = r"params\.json|vocabulary\.txt|(keys|columns|idf)\.npy"
 _KIND = FolderKind(
     "a fitted TF-IDF",
@@ -34,7 +34,7 @@ _ARRAYS = {"keys": np.int64, "columns": np.int32, "idf": np.float32}
 
 
 def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_documents: int) -> None:
-    """Write the folder; an older TF-IDF there is replaced when all is written, other files stay."""
+    """Write the folder; it replaces an older TF-IDF atomically, other files stay."""
     contents = {"vocabulary.txt": vocabulary.lines()}
     for name in _ARRAYS:
         buffer = io.BytesIO()
@@ -55,13 +55,13 @@ def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_doc
 
 
 def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int]:
-    """Read and checks a folder that `save` wrote.
+    """Read and check a folder that `save` wrote.
 
     Returns:
-        The parameters, the vocabulary, and how many documents it was made of.
+        The parameters, the vocabulary, and the number of documents it was fitted to.
 
     Raises:
-        InputError: naming the file that is missing, cut short, changed, or inconsistent with the others.
+        InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
     """
     folder = Path(folder)
     with verified(folder):
@@ -73,28 +73,28 @@ def _load(folder: Path) -> tuple[TfidfParams, Vocabulary, int]:
     arrays = {name: _read_array(folder, f"{name}.npy", dtype, header) for name, dtype in _ARRAYS.items()}
     keys, columns, idf = arrays["keys"], arrays["columns"], arrays["idf"]
     if not (keys[1:] > keys[:-1]).all():
-        raise _at_odds(folder / "keys.npy", "keys in ascending order, none twice")
+        raise _unexpected(folder / "keys.npy", "keys in ascending order, none twice")
     seen = np.zeros(len(columns), bool)
     seen[columns[(columns >= 0) & (columns < len(columns))]] = True
     if not seen.all():
-        raise _at_odds(folder / "columns.npy", f"each of the numbers 0 to {len(columns) - 1} once")
+        raise _unexpected(folder / "columns.npy", f"each of the numbers 0 to {len(columns) - 1} once")
     if not (np.isfinite(idf) & (idf > 0)).all():
-        raise _at_odds(folder / "idf.npy", "finite numbers above 0")
+        raise _unexpected(folder / "idf.npy", "finite numbers above 0")
     lines = _read(folder, "vocabulary.txt", header)
     if lines.count(b"\n") != header["nr_features"]:
-        raise _at_odds(folder / "vocabulary.txt", f"{header['nr_features']} lines, one a feature")
+        raise _unexpected(folder / "vocabulary.txt", f"{header['nr_features']} lines, one per feature")
     return header["params"], Vocabulary(keys, columns, idf, lambda: lines), header["nr_documents"]
 
 
 def _header(folder: Path) -> dict[str, Any]:
     path = folder / "params.json"
-    header = read_header(path, _FORMAT, _VERSION, of="a fitted TF-IDF", fix=_AGAIN)
+    header = read_header(path, _FORMAT, _VERSION, of="a fitted TF-IDF", fix=_FIX)
     files = header.get("files")
     if not isinstance(files, dict) or not all(_is_stamp(stamp) for stamp in files.values()):
-        raise _at_odds(path, '"files" with the bytes and the crc32 of each file')
+        raise _unexpected(path, '"files" with the bytes and the crc32 of each file')
     for name, least in (("nr_documents", 0), ("nr_features", 1)):
         if type(header.get(name)) is not int or header[name] < least:
-            raise _at_odds(path, f'"{name}", a number from {least} on')
+            raise _unexpected(path, f'"{name}", a number from {least} on')
     try:
         header["params"] = TfidfParams.from_json(header.get("params", {}))
     except InputError as error:
@@ -112,23 +112,23 @@ def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes:
     path = folder / name
     stamp = header["files"].get(name)
     if stamp is None:
-        raise _at_odds(folder / "params.json", f'"{name}" among its "files"')
+        raise _unexpected(folder / "params.json", f'"{name}" among its "files"')
     if not path.is_file():
-        raise InputError(f"{path} does not exist", fix=_AGAIN)
+        raise InputError(f"{path} does not exist", fix=_FIX)
     content = path.read_bytes()
     if len(content) != stamp["bytes"]:
         raise InputError(
             f"{path} was cut short" if len(content) < stamp["bytes"] else f"{path} is too long",
             expected=f"{stamp['bytes']:,} bytes",
             received=f"{len(content):,} bytes",
-            fix=_AGAIN,
+            fix=_FIX,
         )
     if zlib.crc32(content) != stamp["crc32"]:
         raise InputError(
             f"{path} has changed since it was saved with this params.json",
             expected=f"the checksum {stamp['crc32']:08x}",
             received=f"{zlib.crc32(content):08x}",
-            fix=_AGAIN,
+            fix=_FIX,
         )
     return content
 
@@ -140,15 +140,15 @@ def _read_array(folder: Path, name: str, dtype: type, header: dict[str, Any]) ->
     except (ValueError, EOFError) as error:
         if isinstance(error, InputError):
             raise
-        raise _at_odds(folder / name, expected) from None
+        raise _unexpected(folder / name, expected) from None
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != (header["nr_features"],):
-        raise _at_odds(folder / name, expected)
+        raise _unexpected(folder / name, expected)
     return array
 
 
-def _at_odds(path: Path, expected: str) -> InputError:
+def _unexpected(path: Path, expected: str) -> InputError:
     return InputError(
         f"{path} has unexpected content",
         expected=expected,
-        fix=_AGAIN,
+        fix=_FIX,
     )

@@ -1,4 +1,4 @@
-"""TF-IDF features of texts: fitted on a stream of texts, applied by the graph that is also served."""
+"""TF-IDF features of texts, fitted in one pass and computed by the graph that is also served."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.process.forks import check_not_forked
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import store
-from xmc_tf.features.batches import TextRange, in_order, text_batches
+from xmc_tf.features.batches import TextRange, map_in_order, text_batches
 from xmc_tf.features.graph import TfidfGraph
 from xmc_tf.features.vocabulary import Vocabulary, choose
 from xmc_tf.features.words import ngram_keys, split_words
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class Tfidf:
-    """Weighs the words and word n-grams of texts.
+    """TF-IDF weights of the words and word n-grams of texts.
 
-    By default a weight is 1 + log(count) times the inverse document frequency, which is ln((1 + documents) /
-    (1 + documents with it)) + 1, and each text's weights have length one. The features of the most documents
-    come first.
+    By default a weight is (1 + log(count)) times the inverse document frequency, which is ln((1 + documents) /
+    (1 + documents with it)) + 1, and each text's weights are scaled to length 1. Features are ordered by falling number
+    of documents.
 
     Example:
         >>> tfidf = Tfidf.fit(TextFile("X.trn.txt"))
@@ -35,9 +35,9 @@ class Tfidf:
         >>> tfidf.save("model/tfidf")
 
     Args:
-        params: how texts are split and weighed.
+        params: how to split and weigh words.
         vocabulary: the features.
-        nr_documents: how many documents they were chosen from.
+        nr_documents: number of documents it was fitted to.
     """
 
     def __init__(self, params: TfidfParams, vocabulary: Vocabulary, nr_documents: int) -> None:
@@ -50,7 +50,7 @@ class Tfidf:
         return f"Tfidf({self.nr_features:,} features of {self.nr_documents:,} documents)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled by what it was made from; the graph is made again."""
+        """Pickle the constructor's arguments; the graph is rebuilt."""
         return type(self), (self.params, self._vocabulary, self.nr_documents)
 
     @classmethod
@@ -60,15 +60,15 @@ class Tfidf:
         params: TfidfParams | None = None,
         threads: int = -1,
     ) -> Self:
-        """Choose the features. Reads the texts once; memory grows with their different n-grams alone.
+        """Choose the features in one pass; memory grows only with the number of different n-grams.
 
         Args:
-            texts: the texts, in UTF-8 where they are bytes.
-            params: None for the defaults.
-            threads: how many, -1 for one per core; the result is the same.
+            texts: the texts; bytes are UTF-8.
+            params: the parameters; None: the defaults.
+            threads: number of threads; -1: one per core. The result does not depend on it.
 
         Raises:
-            InputError: when no n-gram is in ``min_df`` documents.
+            InputError: no n-gram occurs in ``min_df`` documents.
         """
         params = params or TfidfParams()
         with Progress("TF-IDF: counting words", len(texts), "documents") as progress:
@@ -78,22 +78,22 @@ class Tfidf:
     def transform(
         self, texts: "TextFile | TextRange | Sequence[bytes] | Sequence[str]", threads: int = -1, quiet: bool = False
     ) -> csr_matrix:
-        """Weigh texts.
+        """Compute the features of texts.
 
         Args:
-            texts: the texts, in UTF-8 where they are bytes.
-            threads: how many, -1 for one per core; the result is the same.
-            quiet: whether nothing is shown, however long it takes.
+            texts: the texts; bytes are UTF-8.
+            threads: number of threads; -1: one per core. The result does not depend on it.
+            quiet: whether to hide progress.
 
         Returns:
-            float32 [texts, features], the features of each row ascending; a text without any is an empty row.
+            float32 [texts, features], the features of each row ascending; a text without features is an empty row.
         """
         check_not_forked("features of texts")
         weigh = self._graph.__call__.get_concrete_function()
         sizes, ids, weights = [], [], []
         quiet_s = float("inf") if quiet else 2.0
         with Progress("TF-IDF: weighing words", len(texts), "documents", quiet_s) as progress:
-            for batch, rows in in_order(
+            for batch, rows in map_in_order(
                 lambda batch: weigh(tf.constant(batch, tf.string)), text_batches(texts), threads
             ):
                 sizes.append(np.diff(rows[0].numpy()))
@@ -103,29 +103,29 @@ class Tfidf:
         return _sparse(sizes, ids, weights, self.nr_features)
 
     def graph(self) -> TfidfGraph:
-        """The graph from texts to features that `transform` runs, to be called in a larger one and saved."""
+        """Return the graph from texts to features that `transform` runs, to call in a larger graph and save."""
         return self._graph
 
     @property
     def nr_features(self) -> int:
-        """How many features there are."""
+        """The number of features."""
         return len(self._vocabulary)
 
     @property
     def names(self) -> list[str]:
-        """The n-gram that each feature stands for, its words with a space between."""
+        """The n-gram of each feature, its words separated by a space."""
         return self._vocabulary.names
 
     def save(self, folder: str | Path) -> None:
-        """Write all to a folder; ``vocabulary.txt`` in it names each feature, one per line, for people."""
+        """Write a folder; its ``vocabulary.txt`` lists the names of the features for reading."""
         store.save(folder, self.params, self._vocabulary, self.nr_documents)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Read what `save` wrote.
+        """Load a folder that `save` wrote.
 
         Raises:
-            InputError: naming the file that is missing, cut short, changed, or inconsistent with the others.
+            InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
         """
         return cls(*store.load(folder))
 
@@ -136,19 +136,19 @@ def count_ngrams(
     threads: int,
     progress: Progress,
 ) -> "NgramCounter":
-    """Counts the n-grams of texts; the first half of fitting.
+    """Count the n-grams of texts, the first half of fitting.
 
     Args:
-        texts: the texts, in UTF-8 where they are bytes.
-        params: how they are split.
-        threads: how many, -1 for one per core.
-        progress: is told of the documents.
+        texts: the texts; bytes are UTF-8.
+        params: how to split words.
+        threads: number of threads; -1: one per core.
+        progress: the progress display.
     """
-    # Only here: who loads a fitted one for a single text should not wait for numba.
+    # Imported here, because loading a fitted TF-IDF should not wait for numba.
     from xmc_tf.features.counts import NgramCounter
 
     counter, split = NgramCounter(), _splitter(params)
-    for batch, (words, keys, row_splits) in in_order(split, text_batches(texts), threads):
+    for batch, (words, keys, row_splits) in map_in_order(split, text_batches(texts), threads):
         new = counter.add(keys.numpy(), row_splits.numpy())
         counter.add_words(tf.gather(words, new).numpy().tolist())
         progress.add(len(batch))
@@ -156,7 +156,7 @@ def count_ngrams(
 
 
 def _splitter(params: TfidfParams) -> Callable[[list[bytes]], tuple[tf.Tensor, ...]]:
-    """The half of the graph that needs no vocabulary: texts to words, n-gram keys, where each text begins."""
+    """Return the part of the graph that needs no vocabulary: texts to words, n-gram keys, row splits."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def split(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -169,7 +169,7 @@ def _splitter(params: TfidfParams) -> Callable[[list[bytes]], tuple[tf.Tensor, .
 
 
 def _sparse(sizes: list[np.ndarray], ids: list[np.ndarray], weights: list[np.ndarray], nr_features: int) -> csr_matrix:
-    """Put batches of rows together; lets go of each as soon as it can: they are the whole matrix again."""
+    """Concatenate batches of rows; empty each list as soon as possible, because it is as large as the matrix."""
     starts = np.concatenate([[0], *sizes]).cumsum()
     ids[:] = [np.concatenate([np.zeros(0, np.int32), *ids])]
     weights[:] = [np.concatenate([np.zeros(0, np.float32), *weights])]
@@ -178,5 +178,5 @@ def _sparse(sizes: list[np.ndarray], ids: list[np.ndarray], weights: list[np.nda
         (weights[0], ids[0].astype(index, copy=False), starts.astype(index)),
         shape=(len(starts) - 1, nr_features),
     )
-    matrix.has_canonical_format = True  # sorted and nothing twice: the graph sees to it
+    matrix.has_canonical_format = True  # the graph returns sorted rows without duplicates
     return matrix

@@ -1,4 +1,4 @@
-"""The n-grams that are features: which they are, in what order, what they weigh, what they are called."""
+"""The n-grams chosen as features: their order, weights and names."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The features.
+    """The features of a TF-IDF.
 
     Args:
         keys: int64, the n-gram keys, ascending.
         columns: int32, the feature of each key.
         idf: float32, the inverse document frequency of each feature.
-        lines: gives the features' names in UTF-8, one per line. A function, as hardly anybody asks.
+        lines: returns the features' names in UTF-8, one per line; a function, because names are rarely needed.
     """
 
     keys: np.ndarray
@@ -34,12 +34,12 @@ class Vocabulary:
         return len(self.keys)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled with the names read: the function that reads them may be bound to a file."""
+        """Pickle the names, because the function that reads them may be bound to a file."""
         return type(self), (self.keys, self.columns, self.idf, partial(bytes, self.lines()))
 
     @property
     def names(self) -> list[str]:
-        """The n-gram that each feature stands for, its words with a space between."""
+        """The n-gram of each feature, its words separated by a space."""
         return self.lines().decode("utf-8").splitlines()
 
 
@@ -56,17 +56,17 @@ def choose(counted: "Counted", nr_documents: int, params: TfidfParams) -> Vocabu
     kept = best(counted.keys, counted.total, counted.documents, params)
     if not len(kept):
         most = int(counted.documents.max(initial=0))
-        raise nothing_left(len(counted.keys), most, nr_documents, params)
+        raise no_features_error(len(counted.keys), most, nr_documents, params)
     return vocabulary_of(counted.keys[kept], counted.documents[kept], nr_documents, lines_of(counted, kept))
 
 
 def best(keys: np.ndarray, total: np.ndarray, documents: np.ndarray, params: TfidfParams) -> np.ndarray:
-    """Which n-grams are chosen, in the order of the features.
+    """Return the indices of the chosen n-grams, in the order of the features.
 
     Args:
-        keys: of the n-grams.
+        keys: the keys of the n-grams.
         total: how often each occurs.
-        documents: how many documents hold each.
+        documents: number of documents that contain each.
         params: how to choose.
     """
     kept = np.flatnonzero(documents >= params.min_df)
@@ -79,7 +79,7 @@ def best(keys: np.ndarray, total: np.ndarray, documents: np.ndarray, params: Tfi
 def vocabulary_of(
     keys: np.ndarray, documents: np.ndarray, nr_documents: int, lines: Callable[[], bytes]
 ) -> Vocabulary:  # fmt: skip
-    """The vocabulary of the n-grams that were chosen, given in the order of the features."""
+    """Return the vocabulary of the chosen n-grams, given in the order of the features."""
     columns = np.argsort(keys)
     return Vocabulary(
         keys=keys[columns],
@@ -89,14 +89,14 @@ def vocabulary_of(
     )
 
 
-def nothing_left(nr_ngrams: int, most: int, nr_documents: int, params: TfidfParams) -> InputError:
-    """Why there is no feature.
+def no_features_error(nr_ngrams: int, most: int, nr_documents: int, params: TfidfParams) -> InputError:
+    """Return the error for an empty vocabulary.
 
     Args:
-        nr_ngrams: how many n-grams were counted.
-        most: the most documents that hold one.
-        nr_documents: how many there are.
-        params: how it was chosen.
+        nr_ngrams: number of counted n-grams.
+        most: maximum number of documents that contain the same n-gram.
+        nr_documents: number of documents.
+        params: how features were chosen.
     """
     if not nr_ngrams:
         return InputError(
@@ -113,10 +113,10 @@ def nothing_left(nr_ngrams: int, most: int, nr_documents: int, params: TfidfPara
 
 
 def lines_of(counted: "Counted", kept: np.ndarray) -> Callable[[], bytes]:
-    """The names of the n-grams ``kept``, put together when somebody asks; holds on to their words alone."""
+    """Return a function that assembles the names of the n-grams ``kept``; it keeps only their words in memory."""
     if not len(kept):
         return lambda: b""
-    runs = []  # each n-gram's words, from the last one back; -1 before the first
+    runs = []  # each n-gram's words from last to first; -1 before the first
     entries = kept
     while (entries >= 0).any():
         runs.append(np.where(entries >= 0, counted.word[entries], -1))

@@ -1,20 +1,20 @@
-"""From text to words to the keys of n-grams, as TensorFlow ops that training and serving share.
+"""Words and n-gram keys of texts, as TensorFlow ops that training and serving share.
 
-A word is a run of letters, digits and underscores of any script. Its key is a 64-bit fingerprint, and an
-n-gram's key is made of its words' keys by arithmetic, so that no string is ever built for an n-gram.
+A word is a run of letters, digits and underscores of any script. Its key is a 64-bit fingerprint. An n-gram's key is
+computed from its words' keys, so that no n-gram is built as a string.
 """
 
 import tensorflow as tf
 from tensorflow_text.python.ops.regex_split_ops import gen_regex_split_ops
 
 _NOT_IN_WORDS = r"([^\pL\pN_]+)"
-# The largest number of buckets there is: the hash becomes a fingerprint of 63 bits. That any two of a hundred
-# million n-grams share a key has a probability of about one in two thousand.
+# The maximum number of buckets: the hash becomes a fingerprint of 63 bits. Among a hundred million n-grams, two share a
+# key with a probability of about one in two thousand.
 _BUCKETS = 2**63 - 1
-# 2^64 divided by the golden ratio, as a signed integer: odd, so that multiplying by it loses nothing.
+# 2^64 divided by the golden ratio, as a signed integer: odd, so that multiplication by it is invertible.
 _SPREAD = -7046029254386353131
-# Capital letters that ICU makes small in another way when the process's locale is Turkish, Azeri or
-# Lithuanian. A model trained in Ankara is to give the same features on a server that knows no locale.
+# Capital letters that ICU lowercases differently in a Turkish, Azeri or Lithuanian locale. A model trained in one
+# locale must give the same features on a server in another.
 _CAPITALS_OF_LOCALES = {"İ": "i̇", "Ì": "ì", "Í": "í", "Ĩ": "ĩ", "Į": "į"}
 
 
@@ -22,19 +22,19 @@ def split_words(text: tf.Tensor, lowercase: bool, min_length: int) -> tuple[tf.T
     """Split texts into words.
 
     Args:
-        text: strings [n], UTF-8; bytes that are none stand between words.
-        lowercase: whether all letters are made small first.
-        min_length: characters that a word must have.
+        text: strings [n], UTF-8; invalid bytes separate words.
+        lowercase: whether to convert letters to lower case first.
+        min_length: minimum number of characters of a word.
 
     Returns:
-        The words of all texts one after the other, and int64 [n + 1]: where each text's words begin.
+        The words of all texts, and int64 [n + 1] row splits: where each text's words begin.
     """
-    # The ops for unicode take a string to end at its first NUL.
+    # The Unicode ops end a string at its first NUL.
     text = tf.strings.regex_replace(text, r"\x00", " ")
-    # Either replaces bytes that are not UTF-8 by U+FFFD, which is in no word.
+    # Both ops replace bytes that are not UTF-8 by U+FFFD, which is in no word.
     text = _lower(text) if lowercase else tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
-    # The op behind `tensorflow_text.regex_split`, which would check the op's own output with further ops and
-    # branches: a quarter of a second when the graph is built.
+    # The op behind `tensorflow_text.regex_split`, which would validate the output with further ops and branches: a
+    # quarter of a second when the graph is built.
     words, _, _, row_splits = gen_regex_split_ops.regex_split_with_offsets(text, _NOT_IN_WORDS, "()")
     if min_length == 1:
         return words, row_splits
@@ -44,30 +44,30 @@ def split_words(text: tf.Tensor, lowercase: bool, min_length: int) -> tuple[tf.T
 
 
 def _lower(text: tf.Tensor) -> tf.Tensor:
-    """Make all letters small, in every locale the same."""
-    text = tf.strings.lower(text)  # A to Z, whatever the locale: in Turkish unicode's small I has no dot
+    """Convert letters to lower case, independent of the locale."""
+    text = tf.strings.lower(text)  # A to Z first: in a Turkish locale, the lower case of I has no dot
     for capital, small in _CAPITALS_OF_LOCALES.items():
         text = tf.strings.regex_replace(text, capital, small)
     return tf.strings.lower(text, encoding="utf-8")
 
 
 def ngram_keys(words: tf.Tensor, row_splits: tf.Tensor, ngram_max: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Gives each run of up to ``ngram_max`` words its key.
+    """Return the keys of the n-grams of up to ``ngram_max`` words.
 
     Args:
-        words: the words of all texts one after the other.
+        words: the words of all texts.
         row_splits: where each text's words begin.
-        ngram_max: the longest run.
+        ngram_max: maximum number of words of an n-gram.
 
     Returns:
-        int64 [words, ngram_max]: the keys of the runs of 1, 2, ... words that begin at a word; and of the
-        same shape whether the run ends before its text does. Where it does not, the key means nothing.
+        int64 [words, ngram_max]: the keys of the n-grams of 1, 2, … words that begin at each word; and a mask of the
+        same shape: whether the n-gram ends within its text. Keys outside the mask are meaningless.
     """
     words = tf.strings.to_hash_bucket_fast(words, _BUCKETS)
     keys = [words]
     for n in range(1, ngram_max):
         keys.append(keys[-1] * tf.constant(_SPREAD, tf.int64) + tf.roll(words, -n, axis=0))
-    # A search, because `tf.repeat` would make a matrix as wide as the longest text.
+    # A search, because `tf.repeat` would build a matrix as wide as the longest text.
     places = tf.range(tf.size(words, out_type=tf.int64))
     ends = row_splits[1:]
     left = tf.gather(ends, tf.searchsorted(ends, places, side="right")) - places

@@ -53,12 +53,12 @@ def predict(model: Parts, texts: Texts, X: Any, wishes: Wishes) -> csr_matrix:
 def vectors_of(model: Parts, texts: Texts, batch_tokens: int) -> np.ndarray:
     """The texts' vectors as the encoder gives them."""
     from xmc_tf.encoder import encode_documents
-    from xmc_tf.encoder.truncation import Truncation
+    from xmc_tf.encoder.truncation import TruncationCounter
 
     lines = texts.lines() if isinstance(texts, TextFile) else texts
-    longest, truncation = int(model.facts["truncate_length"]), Truncation()
+    longest, truncation = int(model.facts["truncate_length"]), TruncationCounter()
     found = model.tokenizer.tokenize(lines, longest, truncation)
-    truncation.log(longest, "as in training")
+    truncation.log_summary(longest, "as in training")
     ids = np.concatenate([np.zeros(0, np.int32), *found])
     lengths = np.array([len(one) for one in found], np.int32)
     store = TokenStore(ids, lengths, {"fingerprint": "", "about": {}}, Path("the texts"))

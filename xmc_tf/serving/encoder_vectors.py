@@ -48,7 +48,7 @@ class EncoderVectors:
         except InputError as error:
             _LOG.warning("the exported model takes token ids in place of text: %s", error.problem)
         else:
-            self.tracked += self._tokenizer.holds
+            self.tracked += self._tokenizer.modules_to_save
         self.reads_text = self._tokenizer is not None
 
     def of_text(self, text: tf.Tensor) -> tf.Tensor:

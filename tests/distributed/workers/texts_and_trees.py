@@ -19,7 +19,7 @@ from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.tree import distributed_kmeans
 
 texts, labels, out = sys.argv[1:]
-over_ranks.DOCUMENTS_A_PIECE = 50
+over_ranks.DOCUMENTS_PER_PIECE = 50
 done = {"pieces": 0, "splits": 0}
 
 

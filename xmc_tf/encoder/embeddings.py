@@ -1,4 +1,4 @@
-"""The vectors of many documents, with as little padding as may be."""
+"""Embeddings of many documents, with as little padding as possible."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -12,7 +12,7 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data.tokens import TokenStore
 from xmc_tf.encoder.encoder import Encoder
 
-# A batch whose intermediate values fit a processor's cache is a quarter faster than a larger one; a GPU wants more.
+# On a CPU, batches whose intermediate values fit the cache are a quarter faster than larger ones; a GPU wants more.
 _ON_CPU, _ON_GPU = 4096, 32768
 
 
@@ -26,19 +26,19 @@ def encode_documents(
     training: bool = False,
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """The vectors of documents, as they are pooled, not normalised; local to this rank.
+    """Return the embeddings of documents, not normalized, computed on this rank.
 
-    Documents of like length go together, so that nearly nothing is padding. The vectors do not depend on which
-    documents go together, but for rounding.
+    Batches contain documents of similar length, so that there is almost no padding. The batches change the embeddings
+    only by rounding.
 
     Args:
-        encoder: what encodes.
+        encoder: the encoder.
         store: the documents' tokens.
-        rows: which documents, in which order; None for all.
-        batch_tokens: most tokens of a batch, padding included; None for what suits the device.
-        out: float32 [documents, dim] to write to, such as a memory-mapped file; None for a new array.
-        training: whether dropout takes place.
-        progress: of more than these documents, which are counted there; None for one of their own.
+        rows: the documents in their order in the result; None: all.
+        batch_tokens: maximum number of tokens of a batch, including padding; None: chosen for the device.
+        out: float32 [documents, dim] to write to, such as a memory-mapped file; None: a new array.
+        training: whether to apply dropout.
+        progress: a progress display that also counts other documents; None: a new one.
 
     Returns:
         ``out``, or the new array.
@@ -73,7 +73,7 @@ def encode_documents(
 
 
 def _batches(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:
-    """Positions in batches of like length, the longest first: if memory runs out, then at once."""
+    """Yield positions in batches of similar length, the longest first, so that memory runs out at once if it does."""
     order = np.argsort(-lengths.astype(np.int64), kind="stable")
     first = 0
     while first < len(order):
