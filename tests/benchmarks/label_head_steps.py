@@ -57,6 +57,7 @@ def work(folder: Path, labels: int, steps: int, encoder_name: str) -> None:
     from xmc_tf.data import TextFile
     from xmc_tf.encoder import Encoder, TextTokenizer, tokenize_file
     from xmc_tf.matcher.bootstrap import bootstrap
+    from xmc_tf.matcher.candidates.batches import LevelData
     from xmc_tf.matcher.candidates.choosing import CandidateSampler
     from xmc_tf.matcher.fine_tune import fine_tune_level
     from xmc_tf.matcher.head import LabelHead
@@ -88,8 +89,8 @@ def work(folder: Path, labels: int, steps: int, encoder_name: str) -> None:
     head = LabelHead.for_level(strategy, 4, labels, encoder.dim, splits, params)
     bootstrap(head, "no-bootstrap", task=task)
     result = fine_tune_level(
-        strategy, encoder, head, store, CandidateSampler(task, matched, CAP, 0), params,
-        pad_id=tokenizer.pad_id, folder=folder / f"checkpoints-{labels}",
+        strategy, encoder, head, LevelData(store, CandidateSampler(task, matched, CAP, 0), tokenizer.pad_id), params,
+        folder=folder / f"checkpoints-{labels}",
     )  # fmt: skip
     row_mb = 4 * (encoder.dim + 1) / 2**20
     print(

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from tests.matcher.trees import random_matrix, random_tree, store_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import epoch_batches
-from xmc_tf.matcher.candidates.batches import BatchStream, TrainingBatches
+from xmc_tf.matcher.candidates.batches import BatchStream, LevelData, TrainingBatches
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, parents_matched
 from xmc_tf.matcher.levels import levels_of
 
@@ -30,8 +30,8 @@ def sampler():
     return CandidateSampler(labels, parents_matched(labels, "tfn", top.targets), cap=6, seed=1)
 
 
-def batches_of(store, sampler, **others):
-    return TrainingBatches(store, sampler, **({"batch": 8, "seed": 4, "pad_id": 1} | others))
+def batches_of(store, sampler, rows=None, **others):
+    return TrainingBatches(LevelData(store, sampler, pad_id=1, rows=rows), **({"batch": 8, "seed": 4} | others))
 
 
 def equal(one, other):

@@ -11,7 +11,7 @@ from xmc_tf.data import as_features
 from xmc_tf.linear import train_rankers
 from xmc_tf.matcher.bootstrap import bootstrap
 from xmc_tf.matcher.candidates.choosing import parents_matched
-from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.head import LabelHead, Scaling
 from xmc_tf.matcher.levels import levels_of
 from xmc_tf.params import LinearChainParams, LinearLevelParams, RankerParams
 from xmc_tf.ranks.solo import Solo
@@ -68,7 +68,7 @@ def test_linear_counts_only_the_documents_that_are_matched(problem):
 
 def test_the_linear_head_scores_normalised_vectors(problem):
     _, tasks, vectors = problem
-    head = head_of(tasks[0], normalize=True, scale=3.0)
+    head = head_of(tasks[0], scaling=Scaling(True, 3.0))
     bootstrap(head, "linear", task=tasks[0], vectors=vectors)
     unit = 3.0 * vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     plain = head_of(tasks[0])
@@ -82,7 +82,7 @@ def test_centroids(problem, loss, normalize):
     _, tasks, vectors = problem
     task = tasks[1]
     matched = parents_matched(task, "tfn", tasks[0].targets)
-    head = head_of(task, normalize=normalize, scale=2.0)
+    head = head_of(task, scaling=Scaling(normalize, 2.0))
     bootstrap(head, "centroid", task=task, matched=matched, vectors=vectors, loss_function=loss)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     seen = 2.0 * (unit if normalize else vectors)

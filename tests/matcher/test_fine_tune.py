@@ -16,10 +16,10 @@ from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder
 from xmc_tf.matcher import fine_tune
-from xmc_tf.matcher.candidates.batches import TrainingBatches
+from xmc_tf.matcher.candidates.batches import LevelData, TrainingBatches
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
-from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.head import LabelHead, Scaling
 from xmc_tf.matcher.levels import levels_of
 from xmc_tf.matcher.losses import head_loss
 from xmc_tf.matcher.optimizer import make_optimizer
@@ -59,6 +59,9 @@ class World:
         matched = parents_matched(self.task, "tfn", self.tasks[0].targets)
         return CandidateSampler(self.task, matched, params.max_active_matching_labels, 3)
 
+    def data(self, params=PARAMS):
+        return LevelData(self.store, self.sampler(params), pad_id=0)
+
     def parts(self, params=PARAMS, dropout=0.0):
         strategy = CollectiveStrategy(Solo(), seed=2)
         head = LabelHead.for_level(strategy, self.task.level, self.task.nr_nodes, DIM, self.task.splits, params)
@@ -70,10 +73,8 @@ class World:
             strategy,
             encoder,
             head,
-            self.store,
-            self.sampler(params),
+            self.data(params),
             params,
-            pad_id=0,
             folder=self.folder / folder,
             seed=7,
             **options,
@@ -112,7 +113,7 @@ def test_it_is_what_plain_keras_does(world):
         "bias": tf_keras.optimizers.Adam(0.01, epsilon=1e-8),
     }
     rates = {"head": 0.05, "decayed": 0.01, "bias": 0.01}
-    batches = TrainingBatches(world.store, world.sampler(params), batch=16, seed=7, pad_id=0)
+    batches = TrainingBatches(world.data(params), batch=16, seed=7)
     wanted = []
     with batches.stream() as stream:
         for step in range(12):
@@ -146,7 +147,7 @@ def test_accumulated_batches_are_one_step(world):
 
     strategy, plain, rows = world.parts(params)
     optimizer = make_optimizer(strategy, dataclasses.replace(params, gradient_accumulation_steps=1), 6, [])
-    batches = TrainingBatches(world.store, world.sampler(params), batch=8, seed=7, pad_id=0)
+    batches = TrainingBatches(world.data(params), batch=8, seed=7)
     variables = [*plain.trainable_variables, rows.table.variable]
     wanted = []
     with batches.stream() as stream:
@@ -220,7 +221,7 @@ def test_half_precision_leaves_out_what_overflows(world, monkeypatch):
         return made[0]
 
     monkeypatch.setattr(strategy, "optimizer", huge)
-    head.scale = 20.0
+    head.scaling = Scaling(factor=20.0)
     params = changed(mixed_precision="fp16", max_steps=12, warmup_steps=0)
     result, _, _ = world.train(params, parts=(strategy, encoder, head))
     assert result.steps == len(result.losses) == 12

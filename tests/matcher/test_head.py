@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.matcher.head import LabelHead, shards
+from xmc_tf.matcher.head import LabelHead, Scaling, shards
 from xmc_tf.matcher.losses import head_loss
 from xmc_tf.matcher.optimizer import decays, make_optimizer
 from xmc_tf.params import MatcherParams
@@ -37,7 +37,7 @@ def test_scores():
     scores = head_of(rows).scores(tf.constant(vectors), nodes)
     np.testing.assert_allclose(scores.flat_values, [whole[0, 4], whole[0, 0], whole[0, 4], whole[1, 2]], rtol=1e-5)
     unit = 5 * vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    scores = head_of(rows, normalize=True, scale=5.0).scores(tf.constant(vectors), nodes)
+    scores = head_of(rows, scaling=Scaling(True, 5.0)).scores(tf.constant(vectors), nodes)
     whole = unit @ rows[:, :-1].T + rows[:, -1]
     np.testing.assert_allclose(scores.flat_values, [whole[0, 4], whole[0, 0], whole[0, 4], whole[1, 2]], rtol=1e-5)
 
@@ -47,7 +47,7 @@ def test_all_nodes_as_candidates(name):
     """The losses, and what they change, are those of candidates that are told one by one."""
     rng = np.random.default_rng(1)
     rows, vectors = rng.normal(size=(6, 4)).astype(np.float32), rng.normal(size=(3, 3)).astype(np.float32)
-    head, loss = head_of(rows, normalize=True, scale=3.0), head_loss(name)
+    head, loss = head_of(rows, scaling=Scaling(True, 3.0)), head_loss(name)
     positives = tf.ragged.constant([[1, 5], [], [0]], dtype=tf.int64)
     weights = positives.with_flat_values(tf.constant([2.0, 0.5, 3.0]))
     targets, factors = np.zeros((3, 6), np.float32), np.ones((3, 6), np.float32)
@@ -67,7 +67,7 @@ def test_all_nodes_as_candidates(name):
 
 
 def test_a_vector_of_zeros_has_a_gradient():
-    head = head_of(np.ones((3, 4), np.float32), normalize=True)
+    head = head_of(np.ones((3, 4), np.float32), scaling=Scaling(True))
     given = tf.zeros([1, 3])
     with tf.GradientTape() as tape:
         tape.watch(given)

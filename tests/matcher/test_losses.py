@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
-from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.head import LabelHead, Scaling
 from xmc_tf.matcher.losses import head_loss
 from xmc_tf.params.choices import LOSSES
 from xmc_tf.ranks.solo import Solo
@@ -41,8 +41,9 @@ def problem(seed=0):
     )
 
 
-def of_documents(name, rows, vectors, ids, targets, weights, normalize, scale):
-    seen = scale * (vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if normalize else vectors)
+def of_documents(name, rows, vectors, ids, targets, weights, scaling):
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    seen = scaling.factor * (unit if scaling.normalize else vectors)
     losses = []
     for document in range(4):
         of = slice(SPLITS[document], SPLITS[document + 1])
@@ -56,8 +57,8 @@ def of_documents(name, rows, vectors, ids, targets, weights, normalize, scale):
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_and_their_gradients(name, route, normalize, scale):
     rows, vectors, ids, targets, weights = problem()
-    options = {"normalize": normalize, "scale": scale}
-    head = LabelHead(CollectiveStrategy(Solo()), "head", NODES, DIM, route=route, initial=rows, **options)
+    scaling = Scaling(normalize, scale)
+    head = LabelHead(CollectiveStrategy(Solo()), "head", NODES, DIM, route=route, initial=rows, scaling=scaling)
     ragged = tf.RaggedTensor.from_row_splits(ids, SPLITS)
     given = tf.constant(vectors)
     with tf.GradientTape() as tape:
@@ -66,7 +67,7 @@ def test_losses_and_their_gradients(name, route, normalize, scale):
             given, ragged, ragged.with_flat_values(targets), head_loss(name), ragged.with_flat_values(weights)
         )
         total = tf.reduce_sum(losses)
-    wanted = of_documents(name, rows, vectors, ids, targets, weights, **options)
+    wanted = of_documents(name, rows, vectors, ids, targets, weights, scaling)
     np.testing.assert_allclose(losses, wanted, rtol=1e-5)
 
     of_vectors, of_rows = tape.gradient(total, [given, head.table.variable])
@@ -77,7 +78,7 @@ def test_losses_and_their_gradients(name, route, normalize, scale):
             kept, sides = part[place], []
             for step in (1e-5, -1e-5):
                 part[place] = kept + step
-                sides.append(of_documents(name, *exact, ids, targets, weights, **options).sum())
+                sides.append(of_documents(name, *exact, ids, targets, weights, scaling).sum())
             part[place] = kept
             by_differences[place] = (sides[0] - sides[1]) / 2e-5
         np.testing.assert_allclose(gradient, by_differences, rtol=1e-3, atol=1e-4)

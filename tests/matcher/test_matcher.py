@@ -16,9 +16,9 @@ from xmc_tf.data import as_features
 from xmc_tf.linear import train_rankers
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.inputs import MatcherData, MatcherSettings, Validation
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.matcher.predict_levels import predict_level
-from xmc_tf.matcher.training import Validation
 from xmc_tf.params import (
     LinearChainParams,
     LinearChainPredParams,
@@ -56,11 +56,17 @@ def data(tmp_path_factory):
     return store_of(texts, folder / "train"), Y, Validation(store_of(held_out, folder / "held_out"), Y_held_out)
 
 
-def train(data, folder, params=PARAMS, encoder=None, **options):
+def train(data, folder, params=PARAMS, logdir=None, max_match_clusters=32768, **more_data):
+    """A matcher of a tiny encoder; ``more_data`` are further fields of ``MatcherData``."""
     store, Y, _ = data
-    strategy = CollectiveStrategy(Solo(), seed=1)
-    encoder = encoder or TinyEncoder()
-    return Matcher.train(strategy, encoder, 0, store, TREE, Y, params, PRED, folder=folder, seed=3, **options)
+    return Matcher.train(
+        CollectiveStrategy(Solo(), seed=1),
+        TinyEncoder(),
+        MatcherData(store, Y, TREE, pad_id=0, **more_data),
+        MatcherSettings(params, PRED, max_match_clusters, seed=3),
+        folder=folder,
+        logdir=logdir,
+    )
 
 
 @pytest.fixture(scope="module")

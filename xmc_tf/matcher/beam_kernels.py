@@ -1,4 +1,4 @@
-"""Compiled: where candidates' scores lie, what becomes of them along the path, and which of a document's are best."""
+"""Compiled beam search: positions of the candidates' scores, scores along the path, the best of each document."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from xmc_tf.linear.kernels.postprocess import chain, squash
 
 @njit(cache=True, nogil=True)
 def count_children(starts: np.ndarray, parents: np.ndarray, splits: np.ndarray) -> np.ndarray:
-    """Where each document's candidates begin: the children of its parents, one parent's after the other's."""
+    """Return the position of each document's first candidate; its candidates are the children of its parents."""
     begins = np.zeros(len(starts), np.int64)
     for i in range(len(starts) - 1):
         total = 0
@@ -33,18 +33,18 @@ def best_children(
     nodes: np.ndarray,
     scores: np.ndarray,
 ) -> None:
-    """Squashes raw scores, chains them with the parents', and keeps each document's best, best first.
+    """Apply the post-processor, combine scores with the parents', and write each document's best, best first.
 
     Args:
         starts, parents, parent_scores: the parents of each document with their scores, as CSR.
-        splits: the children of each parent.
-        kept: of each child, whether it may be among the best.
-        begins: what ``count_children`` gave.
-        raw: one score a candidate.
-        code: of the post-processor.
-        most: how many a document keeps.
-        indptr: int64, where each document's answers begin.
-        nodes, scores: to write the answers to; equal scores in the order of the tree.
+        splits: first child of each parent, then the number of children.
+        kept: mask of the children that may be among the best.
+        begins: result of ``count_children``.
+        raw: raw score of each candidate.
+        code: number of the post-processor.
+        most: number of nodes per document.
+        indptr: int64, position of each document's first result.
+        nodes, scores: receive the results; equal scores are in the order of the tree.
     """
     best = np.empty(most, np.float64)
     who = np.empty(most, np.int64)

@@ -1,6 +1,6 @@
-"""Where the rows of a new label head begin: with linear rankers, with the parents' rows, with centroids, or anywhere.
+"""Initial rows of a label head: linear rankers, the parents' rows, centroids, or random numbers.
 
-Whatever the method, a rank makes its own rows only, some thousands at a time.
+With every method, a rank computes its own rows only, some thousands at a time.
 """
 
 import logging
@@ -24,10 +24,10 @@ from xmc_tf.params.choices import BOOTSTRAPS
 logger = logging.getLogger(__name__)
 
 _ROWS_AT_ONCE = 16384
-_ROOTS_ROWS = 1024  # a rank may make so many that are not its own, at either end
-_PENALTY = 100.0  # Cp and Cn: hardly any regularisation, as the dense vectors are few numbers for many documents
+_ROOTS_ROWS = 1024  # at either end of its own rows, a rank may compute up to this many rows of other ranks
+_PENALTY = 100.0  # Cp and Cn: little regularization, because embeddings have few dimensions for many documents
 
-# Methods that look at the documents' vectors.
+# Methods that read the documents' embeddings.
 NEED_VECTORS = ("linear", "weighted-linear", "centroid")
 
 
@@ -42,19 +42,19 @@ def bootstrap(
     loss_function: str = "squared-hinge",
     seed: int = 0,
 ) -> None:
-    """Gives a head its first rows; all ranks call it together.
+    """Set the initial rows of a head. Call it on all ranks.
 
     Args:
-        head: of the level.
-        method: "linear" trains linear rankers on the vectors, "weighted-linear" with the weights of the positives;
-            "centroid" takes the mean direction of a node's documents, and a bias by how frequent it is among its
-            parent's; "inherit" takes the parent's row; "no-bootstrap" draws at random.
+        head: label head of the level.
+        method: "linear": train linear rankers on the embeddings; "weighted-linear": likewise, with the weights of the
+            positives; "centroid": the mean direction of a node's documents, and a bias by the node's share of its
+            parent's documents; "inherit": the parent's row; "no-bootstrap": random rows.
         task: the level.
-        matched: documents × parents that the level is trained with; None for all.
-        vectors: of all documents, as the encoder gives them (a memory map will do); see ``NEED_VECTORS``.
-        parent_head: of the level above, for "inherit". At the top, where there is none, rows are drawn at random.
-        loss_function: which scores "centroid" aims at.
-        seed: of what is drawn, and of the solver.
+        matched: documents × parents that the level is trained with. Default: all documents match all parents.
+        vectors: embeddings of all documents, which may be memory-mapped; for the methods in ``NEED_VECTORS``.
+        parent_head: head of the level above, for "inherit". The top level has none and is initialized at random.
+        loss_function: loss of the training; "centroid" chooses biases for its scores.
+        seed: seed of random rows and of the solver.
     """
     if method not in BOOTSTRAPS:
         raise InputError("bootstrap_method", expected=f"one of {', '.join(BOOTSTRAPS)}", received=repr(method))
@@ -77,7 +77,7 @@ def bootstrap(
 
 
 def _draw(head: LabelHead, seed: int) -> None:
-    """Normal weights, biases of 0; the same on any number of ranks."""
+    """Set normally distributed weights and biases of 0, the same on any number of ranks."""
     values = first_values(random_rows(), head.name, head.nr_nodes, head.dim, seed)
     assert values is not None
     low, high = head.own_rows()
@@ -87,7 +87,7 @@ def _draw(head: LabelHead, seed: int) -> None:
 
 
 def _inherit(head: LabelHead, parent_head: LabelHead, task: LevelTask) -> None:
-    """The parents' rows, from wherever they lie; every rank asks as often as the one with the most rows."""
+    """Set the parents' rows, from any rank; every rank makes as many calls as the one with the most rows."""
     low, high = head.own_rows()
     most = int(np.diff(head.table.partition.bounds).max())
     for offset in range(0, most, _ROWS_AT_ONCE):
@@ -101,7 +101,7 @@ def _inherit(head: LabelHead, parent_head: LabelHead, task: LevelTask) -> None:
 def _solve(
     head: LabelHead, task: LevelTask, matched: csr_matrix | None, vectors: np.ndarray, *, weighted: bool, seed: int
 ) -> None:
-    """One-versus-rest rankers among the documents that are matched to a node's parent."""
+    """Set one-versus-rest rankers, trained on the documents that are matched to a node's parent."""
     X = as_features(_as_seen(head, vectors))
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
@@ -134,12 +134,11 @@ def _solve(
 def _problem(
     task: LevelTask, begin: int, end: int, first: int, last: int, matched: csc_matrix | None
 ) -> tuple[csc_matrix, csc_matrix | None]:
-    """A block's nodes under their parents, and the documents matched to these."""
+    """Return a block's clusters (nodes × parents), and the documents matched to the parents."""
     nodes = np.arange(end - begin, dtype=np.int32)
     if matched is None:
         return csc_matrix((np.ones(len(nodes), np.float32), nodes, [0, len(nodes)]), shape=(len(nodes), 1)), None
-    # A parent without children comes last: of a single one the solver would think that it is the root, which all
-    # documents are matched to.
+    # Append a parent without children: the solver would take a single parent for the root, which all documents match.
     starts = np.concatenate([task.splits[first : last + 1] - begin, [end - begin]])
     clusters = csc_matrix((np.ones(len(nodes), np.float32), nodes, starts), shape=(len(nodes), last - first + 1))
     nobody = csc_matrix((matched.shape[0], 1), dtype=np.float32)
@@ -157,9 +156,10 @@ def _problem(
 def _centroids(
     head: LabelHead, task: LevelTask, matched: csr_matrix | None, vectors: np.ndarray, loss_function: str
 ) -> None:
-    """Mean directions as weights. The bias makes the parent's mean document score what its node's share tells.
+    """Set mean directions as weights, and biases by the nodes' shares of their parents' documents.
 
-    With cross-entropy that is the logarithm of the odds, with the hinges the mean of the targets 1 and -1.
+    The mean of the parent's documents scores the logarithm of the odds with cross-entropy, and the mean of the targets
+    1 and -1 with the hinges.
     """
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
@@ -178,7 +178,7 @@ def _centroids(
             belongs = csr_matrix((of_nodes[documents] != 0).astype(np.float32))
             counts = np.asarray(belongs.sum(axis=0)).ravel()
             means = (belongs.T @ directions) / np.maximum(counts, 1.0)[:, None]
-            weights = means * (head.scale / max(float(lengths.mean()) if len(lengths) else 1.0, 1e-12))
+            weights = means * (head.scaling.factor / max(float(lengths.mean()) if len(lengths) else 1.0, 1e-12))
             share = (counts + 0.5) / (len(documents) + 1.0)
             aim = np.log(share / (1 - share)) if loss_function == "cross-entropy" else 2 * share - 1
             middle = seen.mean(axis=0) if len(seen) else np.zeros(head.dim, np.float32)
@@ -186,11 +186,11 @@ def _centroids(
 
 
 def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, int, int]]:
-    """The pieces, of whole clusters, that a rank's nodes lie in: first and one past the last, then of parents."""
+    """Yield pieces of whole clusters with a rank's nodes: begin and end of the nodes, begin and end of the parents."""
     low, high = head.own_rows()
     if task.nr_parents == 1:
-        # The root's children may be parted anywhere, but what a solver finds depends a little on which it has together.
-        # So they come in the same pieces on any number of ranks, and a rank keeps of its first and last its own.
+        # The root's children may be cut anywhere, but a solver's result depends a little on which labels it solves
+        # together. So the pieces are the same on any number of ranks, and a rank keeps only its own rows of them.
         for begin in range(low - low % _ROOTS_ROWS, high, _ROOTS_ROWS):
             yield begin, min(begin + _ROOTS_ROWS, head.nr_nodes), 0, 1
         return
@@ -203,7 +203,7 @@ def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, in
 
 
 def _keep_own(head: LabelHead, begin: int, rows: np.ndarray) -> None:
-    """Of rows from ``begin`` on, sets those that are this rank's."""
+    """Set the rows from node ``begin`` on, as far as they are this rank's."""
     low, high = head.own_rows()
     first, last = max(low, begin), min(high, begin + len(rows))
     if first < last:
@@ -216,5 +216,5 @@ def _rows_of(matrix: csc_matrix, column: int) -> np.ndarray:
 
 
 def _as_seen(head: LabelHead, vectors: np.ndarray) -> np.ndarray:
-    """The vectors as the head multiplies them."""
-    return vectors if not head.normalize and head.scale == 1.0 else head.inputs(vectors).numpy()
+    """Return the embeddings as the head multiplies them."""
+    return vectors if head.scaling.is_identity else head.inputs(vectors).numpy()

@@ -1,6 +1,7 @@
 """The label head: one row of weights and a bias for every node of a level, sharded over the ranks."""
 
 import logging
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -21,14 +22,40 @@ from xmc_tf.ranks.partition import Partition, balanced
 logger = logging.getLogger(__name__)
 
 _BLOCK_ROWS = 16384
-_SHORTEST = 1e-12  # what a vector is divided by at least
+_SHORTEST = 1e-12  # smallest divisor of an embedding
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The scaling of embeddings before they are scored.
+
+    Args:
+        normalize: divide each embedding by its length first. Default: no.
+        factor: number that embeddings are multiplied by then. Normalized embeddings need a factor above 1, so that
+            scores can reach the margins of the losses.
+    """
+
+    normalize: bool = False
+    factor: float = 1.0
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether embeddings stay as they are."""
+        return not self.normalize and self.factor == 1.0
+
+    def apply(self, vectors: tf.Tensor | np.ndarray) -> tf.Tensor:
+        """Return scaled embeddings, float32."""
+        vectors = tf.cast(vectors, tf.float32)
+        if self.normalize:
+            vectors = vectors / tf.maximum(_lengths(vectors), _SHORTEST)
+        return vectors * self.factor if self.factor != 1.0 else vectors
 
 
 class LabelHead:
-    """Scores documents against the nodes of a level: ``weights[node] · vector + bias[node]``.
+    """The rows of a level, which score documents against its nodes: ``weights[node] · embedding + bias[node]``.
 
-    The rows stand in the order of the tree, so siblings are neighbours and belong to the same rank. A row is the
-    node's weights with its bias as the last number; vectors get a constant 1 to go with it.
+    The rows are in the order of the tree, so siblings are neighbours and belong to the same rank. A row contains the
+    node's weights, then its bias; embeddings get a constant 1 as their last number.
 
     Example:
         >>> head = LabelHead(strategy, "level_1", nr_nodes=16, dim=384)
@@ -36,16 +63,15 @@ class LabelHead:
 
     Args:
         strategy: the ranks.
-        name: the same on all ranks; names messages and files.
-        nr_nodes: of the level.
-        dim: width of the encoder's vectors.
-        splits: where the children of each node of the level above begin, and where the last ones end; None: anywhere
-            a shard may begin.
-        initial: first values of the rows, bias included; see ``collective.initial_values``.
-        normalize: whether vectors are scaled to length 1 first.
-        scale: what they are then multiplied by.
-        route: what travels, rows or vectors; see ``PairScorer``.
-        wire: the format in which it travels.
+        name: name in messages and files, the same on all ranks.
+        nr_nodes: number of nodes of the level.
+        dim: dimension of the embeddings.
+        splits: first child of each node of the level above, then the number of nodes. A shard begins at such a
+            boundary; default: anywhere.
+        initial: initial values of the rows, including the bias; see ``collective.tables.initial_values``.
+        scaling: scaling of the embeddings. Default: none.
+        route: what ranks exchange, rows or embeddings; see ``PairScorer``.
+        wire: format of the numbers that ranks exchange; half precision halves the bytes and rounds.
     """
 
     def __init__(
@@ -57,14 +83,13 @@ class LabelHead:
         splits: np.ndarray | None = None,
         *,
         initial: Initializer = "zeros",
-        normalize: bool = False,
-        scale: float = 1.0,
+        scaling: Scaling | None = None,
         route: str = "auto",
         wire: str = "fp32",
     ) -> None:
         self.strategy, self.nr_nodes, self.dim, self.splits = strategy, nr_nodes, dim, splits
-        self.normalize, self.scale = normalize, scale
-        # Not one of ``strategy.table``: a level's head goes when the next one has begun with it.
+        self.scaling = scaling or Scaling()
+        # Not made by ``strategy.table``, which keeps its tables: the next level replaces this head.
         self.table = make_table(
             name,
             nr_nodes,
@@ -88,30 +113,26 @@ class LabelHead:
         splits: np.ndarray | None,
         params: MatcherParams,
     ) -> "LabelHead":
-        """A head of zeros as the parameters of a level want it."""
+        """Return a head of zeros for a level with these parameters."""
         return cls(
             strategy,
             f"head/level_{level}",
             nr_nodes,
             dim,
             splits,
-            normalize=params.normalizes,
-            scale=params.scale,
+            scaling=Scaling(params.normalizes, params.scale),
             route=params.route,
             wire=params.wire,
         )
 
     @property
     def name(self) -> str:
-        """The table's."""
+        """Name of the head's table."""
         return self.table.name
 
     def inputs(self, vectors: tf.Tensor | np.ndarray) -> tf.Tensor:
-        """The encoder's vectors as the rows see them: scaled, without the constant. Float32 ``[B, dim]``."""
-        vectors = tf.cast(vectors, tf.float32)
-        if self.normalize:
-            vectors = vectors / tf.maximum(_lengths(vectors), _SHORTEST)
-        return vectors * self.scale if self.scale != 1.0 else vectors
+        """Return embeddings as the rows multiply them: scaled, without the constant; float32 ``[B, dim]``."""
+        return self.scaling.apply(vectors)
 
     def losses(
         self,
@@ -121,14 +142,14 @@ class LabelHead:
         loss: HeadLoss,
         weights: tf.RaggedTensor | None = None,
     ) -> tf.Tensor:
-        """Each document's loss, ``[B]``; all ranks call it together, some maybe without documents.
+        """Return each document's loss, ``[B]``. Call it on all ranks, also on those without documents.
 
         Args:
-            vectors: the encoder's, ``[B, dim]``.
-            candidates: positions of nodes in the tree's order, int64.
-            targets: 1 for what is right and 0 for what is not, in the shape of ``candidates``.
-            loss: see ``losses``.
-            weights: of the positives, in the shape of ``candidates``; only weighted losses read them.
+            vectors: embeddings, ``[B, dim]``.
+            candidates: nodes in the order of the tree, int64.
+            targets: 1 for a positive and 0 for a negative, in the shape of ``candidates``.
+            loss: the loss function; see ``losses``.
+            weights: weights of the positives, in the shape of ``candidates``; used by weighted losses only.
         """
         counted = weights if loss.weighted else None
         sums = self.scorer.losses(self._with_one(vectors), candidates, targets, loss.of_pairs, counted)
@@ -139,13 +160,13 @@ class LabelHead:
     def losses_of_all(
         self, vectors: tf.Tensor, positives: tf.RaggedTensor, loss: HeadLoss, weights: tf.RaggedTensor | None = None
     ) -> tf.Tensor:
-        """Each document's loss where every node is its candidate, ``[B]``; all ranks call it together.
+        """Return each document's loss with all nodes as its candidates, ``[B]``. Call it on all ranks.
 
         Args:
-            vectors: the encoder's, ``[B, dim]``.
-            positives: positions of the nodes that are right, int64; all others are not.
-            loss: see ``losses``.
-            weights: of the positives, in their shape; only weighted losses read them.
+            vectors: embeddings, ``[B, dim]``.
+            positives: positive nodes in the order of the tree, int64; all others are negatives.
+            loss: the loss function; see ``losses``.
+            weights: weights of the positives, in their shape; used by weighted losses only.
         """
 
         def of_rows(scores: tf.Tensor, targets: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
@@ -156,11 +177,11 @@ class LabelHead:
         return sums / self.nr_nodes if loss.mean else sums
 
     def scores(self, vectors: tf.Tensor, nodes: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Scores of the nodes asked for; all ranks call it together."""
+        """Return the scores of these nodes. Call it on all ranks."""
         return self.scorer.scores(self._with_one(vectors), nodes)
 
     def choose_route(self, candidates: tf.RaggedTensor) -> None:
-        """Lets a real batch decide what travels, before a graph is traced, in which nothing can be counted."""
+        """Choose by a real batch what ranks exchange, before a graph is traced, in which nothing can be counted."""
         scorer = self.scorer
         if scorer.route != "auto" or scorer.choice is not None or self.table.size == 1:
             return
@@ -169,15 +190,15 @@ class LabelHead:
         logger.info("%s: %s", self.name, scorer.choice.reason)
 
     def own_rows(self) -> tuple[int, int]:
-        """The first row of this rank, and the one after its last."""
+        """Return the first row of this rank, and the one after its last."""
         return self.table.start, self.table.start + self.table.local_rows
 
     def gathered(self, communicator: Communicator) -> np.ndarray:
-        """The whole head ``[nr_nodes, dim + 1]`` on every rank; for small ones only."""
+        """Return the whole head ``[nr_nodes, dim + 1]`` on all ranks; for small heads only."""
         return communicator.allgather_array(self.local())
 
     def local(self) -> np.ndarray:
-        """This rank's rows."""
+        """Return this rank's rows."""
         rows = np.empty((self.table.local_rows, self.dim + 1), np.float32)
         for low in range(0, len(rows), _BLOCK_ROWS):
             high = min(low + _BLOCK_ROWS, len(rows))
@@ -185,11 +206,11 @@ class LabelHead:
         return rows
 
     def nbytes(self) -> int:
-        """Bytes of the whole head."""
+        """Return the number of bytes of the whole head."""
         return 4 * self.nr_nodes * (self.dim + 1)
 
     def forget_slots(self) -> None:
-        """Lets go of what the optimizer kept for the rows: the level is trained."""
+        """Release the optimizer's state of the rows, once the level is trained."""
         self.table.slots.clear()
 
     def _with_one(self, vectors: tf.Tensor) -> tf.Tensor:
@@ -198,16 +219,16 @@ class LabelHead:
 
 
 def random_rows(stddev: float = 0.02) -> tf_keras.initializers.Initializer:
-    """First values of a head that nothing is known of."""
+    """Return an initializer of random rows, for heads without a bootstrap."""
     return tf_keras.initializers.RandomNormal(stddev=stddev)
 
 
 def shards(nr_nodes: int, splits: np.ndarray | None, size: int) -> Partition:
-    """Even ranges of rows that begin where a cluster does; the root's children may be parted anywhere."""
+    """Return even ranges of rows that begin at a cluster's first node; the root's children may be cut anywhere."""
     alone = splits is None or len(splits) <= 2
     return balanced(np.ones(nr_nodes, np.int64), size, None if alone else splits)
 
 
 def _lengths(vectors: tf.Tensor) -> tf.Tensor:
-    """Their lengths, with a gradient where a vector is zero."""
+    """Return the lengths of vectors, with a finite gradient at zero vectors."""
     return tf.sqrt(tf.maximum(tf.reduce_sum(tf.square(vectors), axis=1, keepdims=True), _SHORTEST**2))

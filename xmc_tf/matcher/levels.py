@@ -1,4 +1,4 @@
-"""Which levels of the tree the encoder is fine-tuned on, and what is true there: labels summed up the tree."""
+"""The levels of the tree that the encoder is fine-tuned on, and their labels: sums up the tree."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from xmc_tf.tree import LabelTree
 
 @dataclass(frozen=True, eq=False)
 class LevelTask:
-    """What the encoder is fine-tuned on at one level of the tree.
+    """The labels of the documents at one level of the tree.
 
     Args:
-        level: of the tree; 1 for the children of the root.
-        splits: the children of parent ``p`` are the nodes ``[splits[p], splits[p + 1])`` of this level; at the top
-            there is one parent, the root.
-        targets: documents × nodes in the order of the tree, float32, sorted, without zeros: an entry where the node
-            holds a label of the document, its value the weight of that positive.
+        level: number of the level; 1 for the children of the root.
+        splits: the children of parent ``p`` are the nodes ``[splits[p], splits[p + 1])`` of this level; the top level
+            has one parent, the root.
+        targets: documents × nodes in the order of the tree, float32, sorted, without zeros. An entry means that the
+            node contains a label of the document; its value is the weight of that positive.
     """
 
     level: int
@@ -27,22 +27,22 @@ class LevelTask:
 
     @property
     def nr_nodes(self) -> int:
-        """How many nodes the level has."""
+        """Number of nodes of the level."""
         return int(self.targets.shape[1])
 
     @property
     def nr_parents(self) -> int:
-        """How many nodes the level above has; 1 at the top."""
+        """Number of nodes of the level above; 1 at the top."""
         return len(self.splits) - 1
 
     @property
     def nr_documents(self) -> int:
-        """How many documents there are."""
+        """Number of documents."""
         return int(self.targets.shape[0])
 
 
 def deepest_level(tree: LabelTree, max_match_clusters: int) -> int:
-    """The last level of the tree that has few enough nodes to be fine-tuned on."""
+    """Return the last level of the tree with at most ``max_match_clusters`` nodes."""
     sizes = tree.level_sizes[1:]
     deepest = next((t for t, size in enumerate(sizes) if size > max_match_clusters), len(sizes))
     if deepest == 0:
@@ -58,7 +58,7 @@ def deepest_level(tree: LabelTree, max_match_clusters: int) -> int:
 def levels_of(
     tree: LabelTree, Y: spmatrix, *, max_match_clusters: int, weights: spmatrix | bool | None = None
 ) -> list[LevelTask]:
-    """The levels that are fine-tuned on: from the children of the root down to the last with few enough nodes.
+    """Return the levels that are fine-tuned: from the children of the root to the last one that is small enough.
 
     Example:
         >>> tree = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
@@ -67,14 +67,14 @@ def levels_of(
         [[[2.0, 0.0]]]
 
     Args:
-        tree: over the labels.
-        Y: documents × labels; only where entries are counts.
-        max_match_clusters: the most nodes of a level; larger levels are left to the rankers.
-        weights: what a positive weighs. None: 1. True: how many of the document's labels the node holds. A matrix with
-            Y's entries: the sum of those entries below the node.
+        tree: tree over the labels.
+        Y: documents × labels; the values of the entries are ignored.
+        max_match_clusters: the maximum number of nodes of a level; larger levels are left to the rankers.
+        weights: weights of the positives. None: 1. True: the number of the document's labels that the node contains.
+            A matrix with the entries of ``Y``: the sum of its entries below the node.
 
     Returns:
-        One task a level, the top first.
+        One task per level, the top first.
     """
     if Y.shape[1] != tree.nr_labels:
         raise InputError(
@@ -97,7 +97,7 @@ def levels_of(
 
 
 def _values(Y: spmatrix, weights: spmatrix | bool | None) -> csr_matrix:
-    """What is summed up the tree: an entry for each label of a document."""
+    """Return the values to sum up the tree: an entry for each label of a document."""
     labels = _canonical(Y)
     if weights is None or isinstance(weights, bool):
         labels.data[:] = 1
@@ -114,7 +114,7 @@ def _values(Y: spmatrix, weights: spmatrix | bool | None) -> csr_matrix:
 
 
 def _canonical(matrix: spmatrix) -> csr_matrix:
-    """A copy as float32 CSR, sorted, without duplicates and zeros."""
+    """Return a copy as float32 CSR, sorted, without duplicates and zeros."""
     out = csr_matrix(matrix, dtype=np.float32, copy=True)
     out.sum_duplicates()
     out.eliminate_zeros()
@@ -129,7 +129,7 @@ def _in_tree_order(values: csr_matrix, tree: LabelTree) -> csr_matrix:
 
 
 def _to_parents(values: csr_matrix, splits: np.ndarray) -> csr_matrix:
-    """The sums over the children of each node of the level above."""
+    """Return the sums over the children of each node of the level above."""
     nr_parents = len(splits) - 1
     parent_of = np.repeat(np.arange(nr_parents, dtype=values.indices.dtype), np.diff(splits))
     parts = values.data.copy(), parent_of[values.indices], values.indptr.copy()

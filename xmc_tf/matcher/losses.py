@@ -1,6 +1,6 @@
-"""Losses of the label head: separable over (document, candidate) pairs, so that a row's owner can take them.
+"""Losses of the label head: sums over (document, candidate) pairs, so that each rank can compute those of its rows.
 
-A document's loss is the mean over its candidates for the hinges and the sum for cross-entropy; a step's loss is the
+A document's loss is the mean over its candidates for the hinges, and the sum for cross-entropy. A step's loss is the
 sum of its documents' losses, divided by the number of documents in the global batch.
 """
 
@@ -20,16 +20,16 @@ MARGIN = 1.0
 
 @dataclass(frozen=True)
 class HeadLoss:
-    """One of the losses by its name in the parameters.
+    """A loss function of the label head.
 
     Example:
         >>> loss = head_loss("weighted-squared-hinge")
         >>> loss.of_pairs(tf.constant([0.5, 0.5]), tf.constant([1.0, 0.0]))     # [0.25, 2.25]
 
     Args:
-        of_pairs: scores and targets (0 or 1) to losses, element by element.
-        weighted: whether a positive counts by its weight.
-        mean: whether a document's loss is the mean over its candidates rather than their sum.
+        of_pairs: maps scores and targets (0 or 1) to losses, element by element.
+        weighted: multiply the loss of a positive by its weight.
+        mean: divide a document's loss by the number of its candidates.
     """
 
     of_pairs: "PairLoss"
@@ -38,24 +38,24 @@ class HeadLoss:
 
 
 def head_loss(name: str) -> HeadLoss:
-    """The loss of that name."""
+    """Return the loss of this name; see ``loss_function`` of the parameters."""
     if name not in _LOSSES:
         raise InputError("loss_function", expected=f"one of {', '.join(LOSSES)}", received=repr(name))
     return _LOSSES[name]
 
 
 def hinge(scores: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """How far a score stays below the margin on its side."""
+    """Return the distance by which a score misses the margin on its side."""
     return tf.nn.relu(MARGIN - (2.0 * targets - 1.0) * scores)
 
 
 def squared_hinge(scores: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """The same squared: smooth where the margin is reached."""
+    """Return the squared hinge, which is smooth at the margin."""
     return tf.square(hinge(scores, targets))
 
 
 def cross_entropy(scores: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Of every candidate by itself, scores being the logarithms of odds."""
+    """Return the cross-entropy of each candidate; scores are logits."""
     return tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=scores)
 
 

@@ -1,51 +1,51 @@
-"""The fine-tuned matcher: an encoder, and a sharded head for every level that it was trained on."""
+"""The fine-tuned matcher: an encoder, and a sharded head for each level that was fine-tuned."""
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
-from scipy.sparse import csr_matrix, spmatrix
+from scipy.sparse import csr_matrix
 
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.data import TokenStore
 from xmc_tf.matcher.fine_tune import LevelResult
-from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.head import LabelHead, Scaling
+from xmc_tf.matcher.inputs import MatcherData, MatcherSettings
 from xmc_tf.matcher.levels import deepest_level
 from xmc_tf.matcher.predict_levels import head_blocks, predict_level
-from xmc_tf.matcher.training import LevelByLevel, Validation
+from xmc_tf.matcher.training import LevelByLevel
 from xmc_tf.params import MatcherParams, MatcherPredParams
-from xmc_tf.tree import LabelTree
 
 _FORMAT = "xmc_tf.matcher"
-_PAIRS_AT_ONCE = 1 << 16  # scored together where rows and documents are paired one by one
+_PAIRS_AT_ONCE = 1 << 16  # pairs of a document and a node that are scored in one call
 
 
 class Matcher:
-    """Scores documents against the nodes of a tree, by what an encoder makes of their texts.
+    """A model that scores documents against the nodes of a tree by the embeddings of their texts.
 
-    What takes vectors takes them as the encoder gives them, each rank those of its own documents, and is called by
-    all ranks together.
+    Call the methods that take embeddings on all ranks, each rank with the embeddings of its own documents.
 
     Example:
-        >>> matcher = Matcher.train(strategy, encoder, tokenizer.pad_id, store, tree, Y, params, folder="work/matcher")
+        >>> data = MatcherData(store, Y, tree, tokenizer.pad_id)
+        >>> matcher = Matcher.train(strategy, encoder, data, MatcherSettings(params), folder="work/matcher")
         >>> best = matcher.predict(encode_documents(matcher.encoder, test_store), only_topk=5)
         >>> matcher.save("model/head")
 
     Args:
         strategy: the ranks.
-        heads: of the levels from the top down to the last one that was fine-tuned.
-        splits: for each of them, where the children of the level above begin and where the last ones end.
-        labels: the label at each node of the last level, where its nodes are labels; None where they are clusters.
-        encoder: what the heads belong to; None where only vectors come.
+        heads: heads of the levels, from the top to the last level that was fine-tuned.
+        splits: for each level, the first child of each node of the level above, then the number of nodes.
+        labels: label of each node of the last level; None if its nodes are clusters.
+        encoder: encoder of the embeddings; optional, because no method calls it.
 
     Attributes:
-        results: how each level's training went, for a matcher that was trained in this process.
+        results: results of the levels' training, if the matcher was trained in this process.
     """
 
     def __init__(
@@ -66,70 +66,38 @@ class Matcher:
         cls,
         strategy: CollectiveStrategy,
         encoder: Any,
-        pad_id: int,
-        store: TokenStore,
-        tree: LabelTree,
-        Y: spmatrix,
-        params: MatcherParams | Sequence[MatcherParams],
-        pred_params: MatcherPredParams | Sequence[MatcherPredParams] | None = None,
+        data: MatcherData,
+        settings: MatcherSettings,
         *,
         folder: str | Path,
-        weights: spmatrix | None = None,
-        max_match_clusters: int = 32768,
-        validation: Validation | None = None,
-        rows: np.ndarray | None = None,
-        seed: int = 0,
         logdir: str | Path | None = None,
-        names: Sequence[str] | None = None,
     ) -> Self:
-        """Fine-tunes encoder and heads level by level; resumes an interrupted call with this folder.
+        """Fine-tune encoder and heads level by level; resume if an earlier call with this folder was interrupted.
 
-        With ``negative_sampling`` "all" the last level alone is trained on, under one root: it needs no level above to
-        choose its candidates.
+        Call it on all ranks. With ``negative_sampling="all"``, only the last level is trained, under one root: its
+        candidates do not depend on a level above.
 
         Args:
-            strategy: the ranks, all of which call it together.
-            encoder: what is fine-tuned, in place.
-            pad_id: of its tokenizer.
-            store: the tokens of the training documents.
-            tree: over the labels.
-            Y: documents × labels.
-            params: of all levels, or one for each.
-            pred_params: how the levels predict, for negatives from the level above and for validation.
-            folder: for checkpoints and what each level has come to; one that all hosts see. To be removed by the
-                caller in the end.
-            weights: relevance of the labels, with Y's entries, for the weighted losses and the weighted bootstrap;
-                without, a node weighs as many labels of the document as it holds.
-            max_match_clusters: the most nodes of a level that is fine-tuned on.
-            validation: documents to validate on; the best state of each level is what remains.
-            rows: the documents to train on, where some are held out; None for all.
-            seed: of all that is drawn.
-            logdir: TensorBoard's folder.
-            names: of the labels, for what TensorBoard shows.
+            strategy: the ranks.
+            encoder: the encoder, which is fine-tuned in place.
+            data: documents, labels and tree.
+            settings: parameters and seed.
+            folder: folder for checkpoints and the results of the levels, on a disk that all hosts share. The caller
+                removes it.
+            logdir: TensorBoard's folder. Default: no curves.
         """
-        pred_params = pred_params or MatcherPredParams()
-        if _last(params).negative_sampling == "all":
-            tree = tree.under_one_root(deepest_level(tree, max_match_clusters))
-            params, pred_params = _last(params), _last(pred_params)
-            max_match_clusters = tree.level_sizes[1]
-        levels = LevelByLevel(
-            strategy,
-            encoder,
-            pad_id,
-            store,
-            tree,
-            Y,
-            params,
-            pred_params,
-            Path(folder),
-            weights,
-            max_match_clusters,
-            validation,
-            rows,
-            seed,
-            logdir,
-            names,
-        )
+        params = _last(settings.params)
+        if params.negative_sampling == "all":
+            tree = data.tree.under_one_root(deepest_level(data.tree, settings.max_match_clusters))
+            data = replace(data, tree=tree)
+            settings = replace(
+                settings,
+                params=params,
+                pred_params=_last(settings.pred_params),
+                max_match_clusters=tree.level_sizes[1],
+            )
+        levels = LevelByLevel(strategy, encoder, data, settings, Path(folder), logdir)
+        tree = data.tree
         heads, results = levels.train()
         labels = tree.labels if len(heads) == tree.depth else None
         matcher = cls(strategy, heads, tree.splits[: len(heads)], labels, encoder)
@@ -142,17 +110,17 @@ class Matcher:
 
     @property
     def head(self) -> LabelHead:
-        """Of the last level."""
+        """Head of the last level."""
         return self.heads[-1]
 
     @property
     def level(self) -> int:
-        """The number of the last level in the tree, 1 for the children of the root."""
+        """Number of the last level in the tree; 1 for the children of the root."""
         return len(self.heads)
 
     @property
     def nr_nodes(self) -> int:
-        """Of the last level."""
+        """Number of nodes of the last level."""
         return self.head.nr_nodes
 
     def predict(
@@ -165,17 +133,17 @@ class Matcher:
         parents: csr_matrix | None = None,
         only_labels: np.ndarray | None = None,
     ) -> csr_matrix:
-        """The best nodes of the last level, by beam search through the heads.
+        """Return the best nodes of the last level, by beam search through the heads.
 
         Args:
-            vectors: ``[documents, dim]``.
-            only_topk: how many nodes a document gets.
-            beam_size: how many it keeps at the levels above.
-            post_processor: what becomes of a score before it is chained.
-            parents: documents × nodes of the level above the last, with scores, where another search has found them;
-                only their children are scored then.
-            only_labels: numbers of the labels that may be predicted, where the last level is that of the labels; the
-                search keeps only nodes that lead to them.
+            vectors: embeddings, ``[documents, dim]``.
+            only_topk: number of nodes per document.
+            beam_size: number of nodes kept at each level above. Larger values find better nodes and take longer.
+            post_processor: function applied to a score before it is combined with the parent's.
+            parents: documents × nodes of the level above the last, with scores, from another search; then only their
+                children are scored. Default: search from the root.
+            only_labels: numbers of the labels that may be predicted, if the nodes of the last level are labels; the
+                search keeps only nodes that lead to them. Default: all.
 
         Returns:
             Documents × nodes in the order of the tree, the best first within a row; see ``to_labels``.
@@ -192,12 +160,12 @@ class Matcher:
         )  # fmt: skip
 
     def scores(self, vectors: np.ndarray, nodes: csr_matrix | None = None) -> csr_matrix | np.ndarray:
-        """Raw scores of the last level.
+        """Return raw scores of the last level.
 
         Args:
-            vectors: ``[documents, dim]``.
-            nodes: documents × nodes in the order of the tree, with an entry for each score that is wanted; None for
-                all nodes.
+            vectors: embeddings, ``[documents, dim]``.
+            nodes: documents × nodes in the order of the tree, with an entry for each score to compute. Default: all
+                nodes.
 
         Returns:
             A matrix with the entries of ``nodes``, or an array ``[documents, nodes]``.
@@ -224,7 +192,7 @@ class Matcher:
         return csr_matrix((found, nodes.indices, nodes.indptr), shape=nodes.shape)
 
     def to_labels(self, predicted: csr_matrix) -> csr_matrix:
-        """The same scores with labels as columns instead of nodes."""
+        """Return the same scores with labels as columns instead of nodes."""
         if self.labels is None:
             raise InputError(
                 f"level {self.level}, the last that was fine-tuned, is above the labels",
@@ -235,25 +203,25 @@ class Matcher:
         return csr_matrix(parts, shape=predicted.shape)
 
     def nodes_of(self, labels: csr_matrix) -> csr_matrix:
-        """The opposite of ``to_labels``, for scores that are wanted of certain labels."""
+        """Return the same scores with nodes as columns instead of labels: the opposite of ``to_labels``."""
         if self.labels is None:
-            return self.to_labels(labels)  # says why not
+            return self.to_labels(labels)  # raises the error
         position = np.empty_like(self.labels)
         position[self.labels] = np.arange(len(position))
         return csr_matrix((labels.data, position[labels.indices], labels.indptr), shape=labels.shape)
 
     def save(self, folder: str | Path) -> None:
-        """Writes the heads, each rank its rows; all ranks call it together. The encoder is saved by itself.
+        """Save the heads; call it on all ranks, each of which writes its rows. The encoder is saved separately.
 
         Args:
-            folder: that all hosts see.
+            folder: a folder on a disk that all hosts share.
         """
         about = {
             "format": _FORMAT,
             "version": 1,
             "dim": self.head.dim,
-            "normalize": [head.normalize for head in self.heads],
-            "scale": [head.scale for head in self.heads],
+            "normalize": [head.scaling.normalize for head in self.heads],
+            "scale": [head.scaling.factor for head in self.heads],
         }
         extra = {"about": np.array(json.dumps(about))}
         extra |= {f"splits/{number}": splits for number, splits in enumerate(self.splits)}
@@ -263,15 +231,15 @@ class Matcher:
 
     @classmethod
     def load(cls, folder: str | Path, strategy: CollectiveStrategy, encoder: Any = None) -> Self:
-        """Reads what ``save`` wrote, on any number of ranks, each its rows.
+        """Load a matcher that ``save`` wrote. Call it on all ranks, whose number may differ.
 
         Args:
-            folder: that was saved to.
-            strategy: the ranks, all of which call it together.
-            encoder: what the heads belong to, if it is wanted.
+            folder: the folder passed to ``save``.
+            strategy: the ranks.
+            encoder: encoder of the embeddings, for the attribute of this name.
 
         Raises:
-            InputError: when a file is missing or damaged, or the folder is something else.
+            InputError: if a file is missing or damaged, or the folder contains something else.
         """
         found = load_tables(folder, [], strategy.communicator)
         about = parse_json(str(found["about"]), of=f"{folder}: about") if "about" in found else {}
@@ -286,8 +254,7 @@ class Matcher:
                 int(one[-1]),
                 about["dim"],
                 one,
-                normalize=about["normalize"][number],
-                scale=about["scale"][number],
+                scaling=Scaling(about["normalize"][number], about["scale"][number]),
             )
             for number, one in enumerate(splits)
         ]
@@ -295,7 +262,7 @@ class Matcher:
         return cls(strategy, heads, splits, found.get("labels"), encoder)
 
     def _leading_to(self, labels: np.ndarray) -> list[np.ndarray]:
-        """For each level which of its nodes lead to one of the labels."""
+        """Return for each level a mask of the nodes that lead to one of the labels."""
         chosen = np.zeros(self.nr_nodes, bool)
         chosen[labels] = True
         kept = [chosen if self.labels is None else chosen[self.labels]]
@@ -304,7 +271,7 @@ class Matcher:
         return kept
 
     def _pairs_at_once(self, indptr: np.ndarray) -> list[tuple[int, int]]:
-        """Ranges of documents with not too many pairs; as many on every rank, the last ones maybe empty."""
+        """Return ranges of documents with not too many pairs: equally many on all ranks, so the last may be empty."""
         ranges, low = [], 0
         while low < len(indptr) - 1:
             high = max(low + 1, int(np.searchsorted(indptr, indptr[low] + _PAIRS_AT_ONCE, side="right")) - 1)
@@ -315,7 +282,7 @@ class Matcher:
 
 
 def _check_about(about: dict[str, Any], found: dict[str, Any], folder: str | Path) -> None:
-    """Refuses a description that does not belong to the arrays beside it."""
+    """Raise an error if the description does not fit the arrays in the same file."""
     scale, normalize = about.get("scale"), about.get("normalize")
     right = (
         type(about.get("dim")) is int
@@ -330,5 +297,5 @@ def _check_about(about: dict[str, Any], found: dict[str, Any], folder: str | Pat
 
 
 def _last(params: Any) -> Any:
-    """Of the last level, where there is one for each."""
+    """Return the parameters of the last level, from those of all levels or of each."""
     return params if isinstance(params, MatcherParams | MatcherPredParams) else params[-1]

@@ -1,4 +1,4 @@
-"""What a level is trained with: AdamW for the encoder, its row-wise form for the head, one schedule, one clipping."""
+"""The optimizer of a level: AdamW for the encoder, its row-wise form for the head, one schedule, one clipping."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,13 @@ from xmc_tf.params import MatcherParams
 def make_optimizer(
     strategy: CollectiveStrategy, params: MatcherParams, steps: int, encoder_variables: Sequence[tf.Variable]
 ) -> CollectiveOptimizer:
-    """The optimizer of encoder and head together.
+    """Return the optimizer of encoder and head.
 
     Args:
-        strategy: the ranks; their losses add up.
+        strategy: the ranks; the losses of all ranks are summed.
         params: learning rates, schedule, decay, clipping, accumulation, precision.
-        steps: of the whole training.
-        encoder_variables: what is trained of the encoder.
+        steps: number of steps of the whole training.
+        encoder_variables: trainable variables of the encoder.
     """
     inner = tf_keras.optimizers.AdamW(
         Schedule(params.lr_schedule, params.learning_rate, params.warmup_steps, steps),
@@ -32,7 +32,7 @@ def make_optimizer(
     inner.exclude_from_weight_decay(var_list=[one for one in encoder_variables if not decays(one)])
     ratio = params.head_rate / params.learning_rate
     of_rows = RowAdam(
-        # Of this step: the schedule itself would be asked after the step has been counted.
+        # The rate of this step: the schedule would be evaluated after the step has been counted.
         lambda: inner.learning_rate * ratio,
         epsilon=params.adam_epsilon,
         weight_decay=params.weight_decay,
@@ -47,6 +47,6 @@ def make_optimizer(
 
 
 def decays(variable: tf.Variable) -> bool:
-    """Whether weight decay is for it: not for biases, nor for the scales and shifts of LayerNorm."""
+    """Return whether a variable gets weight decay: biases and the scales and shifts of LayerNorm do not."""
     name = variable.name.lower()
     return len(variable.shape) > 1 and "bias" not in name and "layernorm" not in name and "layer_norm" not in name

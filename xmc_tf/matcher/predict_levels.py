@@ -1,8 +1,8 @@
-"""Predictions of a level by its head: each rank its own documents, the rows coming by, block after block.
+"""Predictions of a level by its head: each rank scores its own documents against all ranks' rows.
 
-A document's candidates are the children of the parents that it has been given. All documents of a rank that have the
-same parent are scored against its children by one small matrix product; the head's rows come from their owners in
-blocks, each once, so that no rank ever holds the whole head.
+A document's candidates are the children of its parents. All documents of a rank with the same parent are scored against
+its children by one small matrix product. The ranks broadcast the head's rows in blocks, each block once, so that no
+rank ever holds the whole head.
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from xmc_tf.matcher.beam_kernels import best_children, count_children
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.ranks.communicator import Communicator
 
-_ROWS_AT_ONCE = 16384  # of the head
-_SCORES_AT_ONCE = 1 << 25  # of candidates: 128 MiB
+_ROWS_AT_ONCE = 16384  # rows of the head per block
+_SCORES_AT_ONCE = 1 << 25  # scores of candidates in memory: 128 MiB
 
 
 def predict_level(
@@ -33,22 +33,23 @@ def predict_level(
     post_processor: str = "noop",
     kept: np.ndarray | None = None,
 ) -> csr_matrix:
-    """The best nodes of a level for each document, with scores chained along the path.
+    """Return the best nodes of a level for each document, with scores combined along the path.
 
-    All ranks call it together, each with its own documents, of which there may be none.
+    Call it on all ranks, each with its own documents, if any.
 
     Example:
         >>> top = predict_level(heads[0], vectors, None, tasks[0].splits, only_topk=8)
         >>> leaves = predict_level(heads[1], vectors, top, tasks[1].splits, only_topk=20)
 
     Args:
-        head: of the level.
-        vectors: as the encoder gives them, ``[documents, dim]``.
-        parents: documents × parents, their chained scores; None at the top.
-        splits: the children of each parent.
-        only_topk: how many nodes a document keeps.
-        post_processor: what becomes of a score before it is chained; "noop" forgets the parents' scores.
-        kept: for each node of the level whether it may be predicted; None for all.
+        head: label head of the level.
+        vectors: embeddings, ``[documents, dim]``.
+        parents: documents × parents, their scores along the path; None at the top.
+        splits: first child of each parent, then the number of nodes.
+        only_topk: number of nodes per document.
+        post_processor: function applied to a score before it is combined with the parent's; "noop" ignores the
+            parents' scores.
+        kept: mask of the nodes that may be predicted. Default: all.
 
     Returns:
         Documents × nodes in the order of the tree, float32; the best first within a row.
@@ -57,10 +58,10 @@ def predict_level(
         raise InputError("only_topk", expected="1 or more", received=str(only_topk))
     code = post_processor_code(post_processor)
     splits = np.asarray(splits, np.int64)
-    given = _root(len(vectors), code) if parents is None else csr_matrix(parents)
-    _check(given, vectors, splits, head)
-    given.sort_indices()
-    starts, indices = given.indptr.astype(np.int64), kernel_view(given.indices, np.int32)
+    parents = _root(len(vectors), code) if parents is None else csr_matrix(parents)
+    _check(parents, vectors, splits, head)
+    parents.sort_indices()
+    starts, indices = parents.indptr.astype(np.int64), kernel_view(parents.indices, np.int32)
     begins = counted = count_children(starts, indices, splits)
     if kept is None:
         kept = np.ones(head.nr_nodes, bool)
@@ -70,7 +71,7 @@ def predict_level(
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     nodes, scores = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.float32)
     for low, high in _documents_at_once(begins, head.strategy.communicator):
-        part = given[low:high]
+        part = parents[low:high]
         raw = score_children(head, vectors[low:high], part, splits)
         best_children(
             part.indptr.astype(np.int64),
@@ -90,18 +91,18 @@ def predict_level(
 
 
 def score_children(head: LabelHead, vectors: np.ndarray, parents: csr_matrix, splits: np.ndarray) -> np.ndarray:
-    """Raw scores of the children of each document's parents, in the order of parents and children.
+    """Return raw scores of the children of each document's parents, in the order of parents and children.
 
-    All ranks call it together.
+    Call it on all ranks.
 
     Args:
-        head: of the children's level.
-        vectors: as the encoder gives them.
-        parents: documents × parents, columns ascending; the entries do not matter.
-        splits: the children of each parent.
+        head: label head of the children's level.
+        vectors: embeddings.
+        parents: documents × parents, columns ascending; the values of the entries are ignored.
+        splits: first child of each parent, then the number of nodes.
 
     Returns:
-        float32, one document's after the other's.
+        float32, the scores of one document after those of the other.
     """
     inputs = head.inputs(vectors).numpy()
     sizes = np.diff(splits)[parents.indices]
@@ -123,9 +124,9 @@ def score_children(head: LabelHead, vectors: np.ndarray, parents: csr_matrix, sp
 
 
 def head_blocks(head: LabelHead, splits: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """The rows of the head in blocks of whole clusters: the number of the first row, and the rows.
+    """Yield the rows of the head in blocks of whole clusters: the number of the first row, and the rows.
 
-    All ranks go through it together.
+    Iterate over it on all ranks.
     """
     world, bounds = head.strategy.communicator, head.table.partition.bounds
     first = 0
@@ -149,7 +150,7 @@ def head_blocks(head: LabelHead, splits: np.ndarray) -> Iterator[tuple[int, np.n
 
 
 def _documents_at_once(begins: np.ndarray, communicator: Communicator) -> Iterator[tuple[int, int]]:
-    """Ranges of documents with not too many candidates; as many ranges on every rank, the last ones maybe empty."""
+    """Yield ranges of documents with not too many candidates: equally many on all ranks, so the last may be empty."""
     ranges, low = [], 0
     while low < len(begins) - 1:
         high = max(low + 1, int(np.searchsorted(begins, begins[low] + _SCORES_AT_ONCE, side="right")) - 1)
@@ -161,7 +162,7 @@ def _documents_at_once(begins: np.ndarray, communicator: Communicator) -> Iterat
 
 
 def _root(documents: int, code: int) -> csr_matrix:
-    """The root for every document, with the score that leaves its children's alone."""
+    """Return the root as the parent of every document, with a score that does not change the children's."""
     parts = np.full(documents, neutral(code), np.float32), np.zeros(documents, np.int32), np.arange(documents + 1)
     return csr_matrix(parts, shape=(documents, 1))
 

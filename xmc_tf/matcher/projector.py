@@ -1,4 +1,4 @@
-"""Label vectors for TensorBoard's projector: the rows of the heads, with what the nodes are called."""
+"""Files for TensorBoard's projector: the rows of the heads, with names of the nodes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.tree import LabelTree
 
-MOST_NODES = 10_000  # more than that no browser shows well
+MOST_NODES = 10_000  # browsers are slow with more
 _NAMES_OF_A_CLUSTER = 3
 
 
@@ -22,18 +22,18 @@ def write_projector(
     names: Sequence[str] | None = None,
     most: int = MOST_NODES,
 ) -> None:
-    """Writes the vectors of every level that is small enough; all ranks call it together.
+    """Write the rows of every level that is small enough. Call it on all ranks.
 
     Example:
         >>> write_projector("logs", matcher.heads, tree, Y, names)      # tensorboard --logdir logs, "Projector"
 
     Args:
         logdir: TensorBoard's folder; rank 0 writes.
-        heads: of the levels from the top on.
-        tree: over the labels.
-        Y: documents × labels; how frequent a label is.
-        names: of the labels; their numbers without.
-        most: nodes of a level that is shown.
+        heads: heads of the levels, the top first.
+        tree: tree over the labels.
+        Y: documents × labels, to count the documents of each label.
+        names: label names. Default: the label numbers.
+        most: maximum number of nodes of a level that is written.
     """
     frequency = np.diff(Y.tocsc().indptr)
     config = []
@@ -61,12 +61,12 @@ def write_projector(
 
 
 def _nodes(tree: LabelTree, level: int, frequency: np.ndarray, names: Sequence[str] | None) -> list[str]:
-    """For every node its most frequent labels and how often these are given."""
+    """Return a line for every node: its most frequent labels, and the number of their documents."""
     lines = []
     for node in range(tree.level_sizes[level]):
         labels = tree.labels_under(level, node)
         best = labels[np.argsort(-frequency[labels], kind="stable")][:_NAMES_OF_A_CLUSTER]
-        said = " · ".join(" ".join(names[label].split()) if names is not None else str(label) for label in best)
+        name = " · ".join(" ".join(names[label].split()) if names is not None else str(label) for label in best)
         more = f" (+{len(labels) - len(best):,})" if len(labels) > len(best) else ""
-        lines.append(f"{said}{more}\t{int(frequency[labels].sum())}")
+        lines.append(f"{name}{more}\t{int(frequency[labels].sum())}")
     return lines

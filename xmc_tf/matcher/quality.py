@@ -1,4 +1,4 @@
-"""How good predictions are that are spread over the ranks."""
+"""Precision of predictions that are distributed over the ranks."""
 
 from collections.abc import Sequence
 
@@ -12,17 +12,17 @@ from xmc_tf.ranks.communicator import Communicator
 def precision(
     truth: csr_matrix, predicted: csr_matrix, communicator: Communicator, ks: Sequence[int] = (1, 3, 5)
 ) -> dict[str, float]:
-    """Precision at the first few, in percent, over all ranks' documents; all call it together.
+    """Return the precision at some k, in percent, over the documents of all ranks. Call it on all ranks.
 
     Example:
         >>> precision(truth, predicted, communicator)
         {'P@1': 45.2, 'P@3': 34.9, 'P@5': 28.1}
 
     Args:
-        truth: this rank's documents × nodes.
-        predicted: the same, with scores.
+        truth: this rank's documents × nodes, an entry for each positive.
+        predicted: this rank's documents × nodes, with scores.
         communicator: the ranks.
-        ks: how many of a document's predictions count.
+        ks: numbers of predictions per document.
     """
     hits = mark_hits(as_truth(truth), top_labels(predicted, max(ks)))
     mine = np.array([len(hits), *(hits[:, :k].sum() for k in ks)], np.float64)

@@ -1,4 +1,4 @@
-"""Courses of the learning rate over the steps: the formulas, and the names, of transformers."""
+"""Learning-rate schedules, with the formulas and names of the transformers library."""
 
 import math
 from collections.abc import Callable
@@ -9,14 +9,14 @@ import tf_keras
 from xmc_tf.common.errors import InputError
 from xmc_tf.params.choices import SCHEDULES
 
-# From how much of the way after the warmup is done (0 to 1, or beyond) to the share of the highest rate.
+# Maps the share of the steps after the warmup that are done (0 to 1, or beyond) to a share of the peak rate.
 Course = Callable[[tf.Tensor], tf.Tensor]
 
-POLYNOMIAL_END = 1e-7  # the rate, not the share, at which "polynomial" ends
+POLYNOMIAL_END = 1e-7  # final rate of "polynomial"; an absolute rate, not a share
 
 
 class Schedule(tf_keras.optimizers.schedules.LearningRateSchedule):
-    """Rises from 0 to ``peak`` in the warmup, then follows its course to the end.
+    """A schedule that rises from 0 to ``peak`` in the warmup, then follows the named formula.
 
     Example:
         >>> rate = Schedule("linear", peak=1e-4, warmup=10, total=110)
@@ -25,9 +25,9 @@ class Schedule(tf_keras.optimizers.schedules.LearningRateSchedule):
 
     Args:
         name: linear, cosine, cosine_with_restarts, polynomial, constant or constant_with_warmup.
-        peak: the highest rate.
-        warmup: steps of the rise; "constant" has none.
-        total: steps of the whole training.
+        peak: the peak rate.
+        warmup: number of warmup steps; "constant" has none.
+        total: number of steps of the whole training.
     """
 
     def __init__(self, name: str, peak: float, warmup: int, total: int) -> None:
@@ -36,7 +36,7 @@ class Schedule(tf_keras.optimizers.schedules.LearningRateSchedule):
         self.name, self.peak, self.warmup, self.total = name, peak, warmup, total
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
-        """The rate of a step, the first of which is 0."""
+        """Return the rate of a step; the first step is 0."""
         step = tf.cast(step, tf.float32)
         if self.name == "constant":
             return tf.fill(tf.shape(step), tf.constant(self.peak, tf.float32))
@@ -46,7 +46,7 @@ class Schedule(tf_keras.optimizers.schedules.LearningRateSchedule):
         return self.peak * tf.where(step < self.warmup, rise, course(done))
 
     def get_config(self) -> dict:
-        """What it was made with."""
+        """Return the arguments of the constructor."""
         return {"name": self.name, "peak": self.peak, "warmup": self.warmup, "total": self.total}
 
 
@@ -55,17 +55,17 @@ def _linear(done: tf.Tensor) -> tf.Tensor:
 
 
 def _cosine(done: tf.Tensor) -> tf.Tensor:
-    """Half a wave."""
+    """Return half a cosine wave, from 1 to 0."""
     return 0.5 * (1.0 + tf.cos(math.pi * done))
 
 
 def _cosine_with_restarts(done: tf.Tensor) -> tf.Tensor:
-    """Half a wave, which begins again after the end where cosine would rise; with one cycle it stays at 0."""
+    """Return half a cosine wave, then 0; unlike cosine, it does not rise again after the last step."""
     return tf.where(done >= 1.0, 0.0, 0.5 * (1.0 + tf.cos(math.pi * (done % 1.0))))
 
 
 def _polynomial(peak: float) -> Course:
-    """A straight line to ``POLYNOMIAL_END``, where it stays."""
+    """Return a line from the peak to ``POLYNOMIAL_END``, which is constant afterwards."""
     end = POLYNOMIAL_END / peak
     return lambda done: (1.0 - end) * tf.maximum(0.0, 1.0 - done) + end
 

@@ -1,4 +1,4 @@
-"""The course of fine-tuning: what is counted in every step, lines of the log, and TensorBoard."""
+"""Progress of fine-tuning: counts of every step, log lines, and TensorBoard curves."""
 
 import time
 from collections.abc import Sequence
@@ -15,16 +15,17 @@ from xmc_tf.tree import LabelTree
 
 
 class Course(NamedTuple):
-    """Some steps, over all ranks.
+    """Figures of some steps, over all ranks.
 
     Attributes:
-        losses: of each step.
-        documents_per_second: encoded and scored.
-        tokens_per_second: without padding.
-        padding_share: which part of what the encoder was given was padding.
-        wire_bytes: sent to other ranks, a step, over all ranks.
-        communication_ms: of a step in collectives, waiting for slower ranks included; the mean of the ranks.
-        step_ms: that a step takes.
+        losses: loss of each step.
+        documents_per_second: documents encoded and scored per second.
+        tokens_per_second: tokens per second, without padding.
+        padding_share: share of padding in the encoder's inputs.
+        wire_bytes: bytes per step that the ranks sent to each other.
+        communication_ms: milliseconds per step in collectives, including the wait for slower ranks; the mean of the
+            ranks.
+        step_ms: milliseconds per step.
     """
 
     losses: list[float]
@@ -36,7 +37,7 @@ class Course(NamedTuple):
     step_ms: float
 
     def line(self, learning_rate: float, gradient_norm: float) -> str:
-        """As the log shows it."""
+        """Return the figures as text for the log."""
         loss = float(np.mean(self.losses)) if self.losses else float("nan")
         parts = [
             f"loss {loss:.5f}",
@@ -53,10 +54,10 @@ class Course(NamedTuple):
 
 
 class StepMeter:
-    """Collects what the steps count, without waiting for them; adds it up over the ranks when asked.
+    """A collector of the steps' counts, which does not wait for the steps; ``take`` sums the counts over the ranks.
 
     Args:
-        communicator: the ranks, all of which call ``take`` together.
+        communicator: the ranks, all of which must call ``take``.
     """
 
     def __init__(self, communicator: Communicator) -> None:
@@ -66,17 +67,17 @@ class StepMeter:
         self._tokens = self._cells = 0.0
 
     def add(self, counts: tf.Tensor) -> None:
-        """Takes a batch's [loss, documents, tokens, tokens with padding] of this rank."""
+        """Add this rank's [loss, documents, tokens, tokens with padding] of a batch."""
         self._counts.append(counts)
 
     def take(self, batches_per_step: int) -> Course:
-        """What has come since the last time."""
+        """Return the figures since the last call."""
         counts = np.array([one.numpy() for one in self._counts], np.float64).reshape(-1, 4)
         self._counts.clear()
         now, sent, spent = time.monotonic(), _sent(), seconds_in_collectives()
-        mine = np.concatenate([counts[:, 0], counts[:, 1:].sum(axis=0), [sent - self._sent, spent - self._spent]])
-        everyones = self._communicator.allreduce_array(mine)
-        losses, (documents, tokens, cells, wire, waited) = everyones[:-5], everyones[-5:]
+        own = np.concatenate([counts[:, 0], counts[:, 1:].sum(axis=0), [sent - self._sent, spent - self._spent]])
+        sums = self._communicator.allreduce_array(own)
+        losses, (documents, tokens, cells, wire, waited) = sums[:-5], sums[-5:]
         seconds = max(now - self._since, 1e-9)
         self._since, self._sent, self._spent = now, sent, spent
         self._tokens, self._cells = self._tokens + tokens, self._cells + cells
@@ -91,32 +92,32 @@ class StepMeter:
             1000 * seconds / max(len(steps), 1),
         )
 
-    def go_on(self) -> None:
-        """Begins to count time here: a validation or a checkpoint has come between two steps."""
+    def restart_clock(self) -> None:
+        """Exclude the time since the last call of ``take``, which a validation or a checkpoint has taken."""
         self._since, self._sent, self._spent = time.monotonic(), _sent(), seconds_in_collectives()
 
     @property
     def padding_share(self) -> float:
-        """Of everything taken so far."""
+        """Share of padding since the beginning."""
         return 1.0 - self._tokens / self._cells if self._cells else 0.0
 
 
 class LevelSummaries:
-    """A level's curves in TensorBoard, under ``level_<number>/``.
+    """The TensorBoard curves of a level, under ``level_<number>/``.
 
     Example:
         >>> summaries = LevelSummaries(tf.summary.create_file_writer("logs"), level=2)
 
     Args:
-        writer: of rank 0.
-        level: of the tree.
+        writer: rank 0's writer.
+        level: number of the level in the tree.
     """
 
     def __init__(self, writer: tf.summary.SummaryWriter, level: int) -> None:
         self._writer, self._prefix = writer, f"level_{level}"
 
     def write(self, step: int, course: Course, learning_rate: float, gradient_norm: float) -> None:
-        """Writes some steps, at the last of them; the loss of each at its own."""
+        """Write the figures of some steps at the last step, and each loss at its own step."""
         first = step - len(course.losses) + 1
         for offset, loss in enumerate(course.losses):
             self._scalar("loss", loss, first + offset)
@@ -130,9 +131,9 @@ class LevelSummaries:
         self._scalar("step_ms", course.step_ms, step)
         self._writer.flush()
 
-    def write_validation(self, step: int, measures: dict[str, float]) -> None:
-        """Writes what validation found."""
-        for name, value in measures.items():
+    def write_validation(self, step: int, metrics: dict[str, float]) -> None:
+        """Write the metrics of a validation."""
+        for name, value in metrics.items():
             self._scalar(f"validation/{name}", value, step)
         self._writer.flush()
 
@@ -142,12 +143,12 @@ class LevelSummaries:
 
 
 def write_texts(writer: tf.summary.SummaryWriter, tree: LabelTree, params: Sequence[MatcherParams]) -> None:
-    """Writes the tree's sizes and every level's parameters as text.
+    """Write the tree's sizes and every level's parameters as text.
 
     Args:
-        writer: of rank 0.
-        tree: over the labels.
-        params: of each level.
+        writer: rank 0's writer.
+        tree: tree over the labels.
+        params: parameters of each level.
     """
     sizes = [f"| {level} | {size:,} |" for level, size in enumerate(tree.level_sizes)]
     with writer.as_default():

@@ -1,15 +1,15 @@
-"""All levels of the matcher, one after another: candidates, first rows, fine-tuning, predictions for the next level.
+"""Training of all levels of the matcher, one after another: candidates, initial rows, fine-tuning, predictions.
 
-What a level has come to lies in its folder when it is complete; the same call again goes on after the last such level,
-and inside a level from its last checkpoint.
+The result of each level is saved in the level's folder. A repeated call resumes after the last complete level, and
+within a level from its last checkpoint.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,12 +21,13 @@ from xmc_tf.collective.checkpoints.packed_arrays import Given
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import TokenStore
 from xmc_tf.encoder import encode_documents
 from xmc_tf.matcher.bootstrap import NEED_VECTORS, bootstrap
+from xmc_tf.matcher.candidates.batches import LevelData
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode, parents_matched
 from xmc_tf.matcher.fine_tune import LevelResult, fine_tune_level
 from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.inputs import MatcherData, MatcherSettings
 from xmc_tf.matcher.levels import LevelTask, levels_of
 from xmc_tf.matcher.predict_levels import predict_level
 from xmc_tf.matcher.projector import write_projector
@@ -34,57 +35,37 @@ from xmc_tf.matcher.quality import precision
 from xmc_tf.matcher.summaries import LevelSummaries, write_texts
 from xmc_tf.matcher.vectors import own_documents, vectors_of_all
 from xmc_tf.params import MatcherParams, MatcherPredParams, per_level
-from xmc_tf.tree import LabelTree
 
 logger = logging.getLogger(__name__)
 
 
-class Validation(NamedTuple):
-    """Documents that are not trained on, to see how good training has become.
-
-    Attributes:
-        store: their tokens.
-        Y: their labels.
-    """
-
-    store: TokenStore
-    Y: spmatrix
-
-
 @dataclass
 class LevelByLevel:
-    """Trains encoder and heads; see ``Matcher.train``, which has the same arguments."""
+    """The training of encoder and heads; see ``Matcher.train``, which has the same arguments."""
 
     strategy: CollectiveStrategy
     encoder: Any
-    pad_id: int
-    store: TokenStore
-    tree: LabelTree
-    Y: spmatrix
-    params: MatcherParams | Sequence[MatcherParams]
-    pred_params: MatcherPredParams | Sequence[MatcherPredParams]
+    data: MatcherData
+    settings: MatcherSettings
     folder: Path
-    weights: spmatrix | None = None
-    max_match_clusters: int = 32768
-    validation: Validation | None = None
-    rows: np.ndarray | None = None
-    seed: int = 0
     logdir: str | Path | None = None
-    names: Sequence[str] | None = None
     _vectors: np.ndarray | None = field(default=None, init=False)
 
     def train(self) -> tuple[list[LabelHead], list[LevelResult]]:
-        """Trains what is not trained yet; gives the heads of all levels, the last one's encoder being in place."""
-        world = self.strategy.communicator
-        values: spmatrix | bool = True if self.weights is None else self.weights
-        tasks = levels_of(self.tree, self.Y, max_match_clusters=self.max_match_clusters, weights=values)
-        params = per_level(self.params, len(tasks), "matcher_params_chain")
-        pred_params = per_level(self.pred_params, len(tasks), "the matcher's prediction parameters")
+        """Train the levels that are not complete; return the heads and results of all levels.
+
+        On return, the encoder has the weights of the last level.
+        """
+        world, data, settings = self.strategy.communicator, self.data, self.settings
+        values: spmatrix | bool = True if data.weights is None else data.weights
+        tasks = levels_of(data.tree, data.Y, max_match_clusters=settings.max_match_clusters, weights=values)
+        params = per_level(settings.params, len(tasks), "matcher_params_chain")
+        pred_params = per_level(settings.pred_params, len(tasks), "the matcher's prediction parameters")
         held_out = self._held_out_tasks(len(tasks))
         writer = None
         if self.logdir is not None and world.rank == 0:
             writer = tf.summary.create_file_writer(str(self.logdir))
-            write_texts(writer, self.tree, params)
+            write_texts(writer, data.tree, params)
 
         heads: list[LabelHead] = []
         results: list[LevelResult] = []
@@ -98,16 +79,16 @@ class LevelByLevel:
                 predicted, steps = self._load(place / "done", head)
                 results.append(LevelResult(steps=steps, first_step=steps))
             else:
-                # 1. Which parents' children are a document's candidates.
+                # 1. The parents whose children are a document's candidates.
                 true_above = tasks[number - 1].targets if number else None
                 matched = parents_matched(task, now.negative_sampling, true_above, predicted)
-                # 2. First rows, unless there is a checkpoint that has later ones.
+                # 2. Initial rows, unless a checkpoint has later ones.
                 if not has_checkpoint(place / "training" / "last", world):
                     self._bootstrap(head, task, now, matched, heads[-1] if heads else None)
                 # 3. Fine-tuning.
                 sampler: CandidateSampler | EveryNode = EveryNode(task)
                 if matched is not None:
-                    sampler = CandidateSampler(task, matched, now.max_active_matching_labels, self.seed)
+                    sampler = CandidateSampler(task, matched, now.max_active_matching_labels, settings.seed)
                 parents = held_out_predicted
                 if now.eval_by_true_shorlist and held_out and number:
                     parents = self._own_held_out(held_out[number - 1].targets)
@@ -115,19 +96,16 @@ class LevelByLevel:
                     self.strategy,
                     self.encoder,
                     head,
-                    self.store,
-                    sampler,
+                    LevelData(data.store, sampler, data.pad_id, data.rows),
                     now,
-                    pad_id=self.pad_id,
                     folder=place / "training",
-                    seed=self.seed,
+                    seed=settings.seed,
                     summaries=None if writer is None else LevelSummaries(writer, task.level),
                     validate=self._validator(head, held_out[number], parents, shown) if held_out else None,
-                    rows=self.rows,
                 )
                 results.append(result)
                 self._vectors = None
-                # 4. What the next level takes from it.
+                # 4. Predictions, if a later level takes negatives from them.
                 wanted = any("man" in later.negative_sampling for later in params[number + 1 :])
                 predicted = self._predict_all(head, task, predicted, shown) if wanted else None
                 self._save(place / "done", head, predicted, result.steps)
@@ -135,26 +113,27 @@ class LevelByLevel:
                 held_out_predicted = self._predict_held_out(head, task, held_out_predicted, shown)
             heads.append(head)
         if self.logdir is not None:
-            write_projector(self.logdir, heads, self.tree, self.Y, self.names)
+            write_projector(self.logdir, heads, data.tree, data.Y, data.names)
         return heads, results
 
     def vectors(self) -> np.ndarray:
-        """Of all documents by the encoder as it is now; made once a level."""
+        """Return the embeddings of all documents by the current encoder; computed once per level."""
         if self._vectors is None:
             path, world = self.folder / "vectors.npy", self.strategy.communicator
-            self._vectors = vectors_of_all(self.encoder, self.store, path, world)
+            self._vectors = vectors_of_all(self.encoder, self.data.store, path, world)
         return self._vectors
 
     def _own_held_out(self, matrix: csr_matrix) -> csr_matrix:
-        """The rows of this rank's validation documents."""
-        assert self.validation is not None
-        low, high = own_documents(self.validation.store, self.strategy.communicator)
+        """Return the rows of this rank's validation documents."""
+        assert self.data.validation is not None
+        low, high = own_documents(self.data.validation.store, self.strategy.communicator)
         return matrix[low:high]
 
     def _held_out_tasks(self, levels: int) -> list[LevelTask]:
-        if self.validation is None:
+        data = self.data
+        if data.validation is None:
             return []
-        return levels_of(self.tree, self.validation.Y, max_match_clusters=self.max_match_clusters)[:levels]
+        return levels_of(data.tree, data.validation.Y, max_match_clusters=self.settings.max_match_clusters)[:levels]
 
     def _bootstrap(
         self,
@@ -164,12 +143,12 @@ class LevelByLevel:
         matched: csr_matrix | None,
         parent_head: LabelHead | None,
     ) -> None:
-        """First rows, from the documents that are trained on."""
-        vectors = self.vectors() if params.bootstrap_method in NEED_VECTORS else None
-        if self.rows is not None:
-            task = replace(task, targets=task.targets[self.rows])
-            matched = None if matched is None else matched[self.rows]
-            vectors = None if vectors is None else vectors[self.rows]
+        """Set the initial rows from the documents that are trained on."""
+        vectors, rows = self.vectors() if params.bootstrap_method in NEED_VECTORS else None, self.data.rows
+        if rows is not None:
+            task = replace(task, targets=task.targets[rows])
+            matched = None if matched is None else matched[rows]
+            vectors = None if vectors is None else vectors[rows]
         bootstrap(
             head,
             params.bootstrap_method,
@@ -178,7 +157,7 @@ class LevelByLevel:
             vectors=vectors,
             parent_head=parent_head,
             loss_function=params.loss_function,
-            seed=self.seed,
+            seed=self.settings.seed,
         )
 
     def _predict_all(
@@ -188,9 +167,9 @@ class LevelByLevel:
         parents: csr_matrix | None,
         params: MatcherPredParams,
     ) -> csr_matrix:
-        """The predictions for all documents, on every rank; each makes those of its own."""
+        """Return predictions for all documents on every rank; each rank computes those of its own documents."""
         world = self.strategy.communicator
-        low, high = own_documents(self.store, world)
+        low, high = own_documents(self.data.store, world)
         own = predict_level(
             head,
             np.asarray(self.vectors()[low:high]),
@@ -204,12 +183,13 @@ class LevelByLevel:
     def _predict_held_out(
         self, head: LabelHead, task: LevelTask, parents: csr_matrix | None, params: MatcherPredParams
     ) -> csr_matrix:
-        """This rank's validation documents, by the encoder as it is now."""
-        assert self.validation is not None
-        low, high = own_documents(self.validation.store, self.strategy.communicator)
+        """Return predictions for this rank's validation documents by the current encoder."""
+        assert self.data.validation is not None
+        store = self.data.validation.store
+        low, high = own_documents(store, self.strategy.communicator)
         return predict_level(
             head,
-            encode_documents(self.encoder, self.validation.store, np.arange(low, high)),
+            encode_documents(self.encoder, store, np.arange(low, high)),
             None if task.nr_parents == 1 else _of_level_above(parents, task),
             task.splits,
             only_topk=params.only_topk,
@@ -219,13 +199,12 @@ class LevelByLevel:
     def _validator(
         self, head: LabelHead, task: LevelTask, parents: csr_matrix | None, params: MatcherPredParams
     ) -> Callable[[], dict[str, float]]:
-        """What says how good encoder and head are on the validation documents."""
-        assert self.validation is not None
+        """Return a function that measures encoder and head on the validation documents."""
         truth = self._own_held_out(task.targets)
         return lambda: precision(truth, self._predict_held_out(head, task, parents, params), self.strategy.communicator)
 
     def _save(self, folder: Path, head: LabelHead, predicted: csr_matrix | None, steps: int) -> None:
-        """The level's result: encoder, head, and the predictions that the next level wants."""
+        """Save the level's result: encoder, head, and the predictions that the next level needs."""
         extra: dict[str, Given] = {
             f"encoder/{number:05d}": partial(_numpy, one) for number, one in enumerate(self.encoder.variables)
         }
@@ -234,7 +213,7 @@ class LevelByLevel:
         save_tables(folder, [head.table], self.strategy.communicator, extra, steps)
 
     def _load(self, folder: Path, head: LabelHead) -> tuple[csr_matrix | None, int]:
-        """Takes a level's result up; gives its predictions, and how many steps it has taken."""
+        """Load a level's result; return its predictions and its number of steps."""
         found = load_tables(folder, [head.table], self.strategy.communicator)
         for number, variable in enumerate(self.encoder.variables):
             value = found.get(f"encoder/{number:05d}")
@@ -250,11 +229,15 @@ class LevelByLevel:
         if "data" not in found:
             return None, steps
         parts = found["data"], found["indices"], found["indptr"]
-        return csr_matrix(parts, shape=(len(self.store), head.nr_nodes)), steps
+        return csr_matrix(parts, shape=(len(self.data.store), head.nr_nodes)), steps
 
 
 def _of_level_above(predicted: csr_matrix | None, task: LevelTask) -> csr_matrix:
-    """Predictions that have been made, since a level below the top needs them."""
+    """Return the predictions of the level above, which every level below the top needs.
+
+    Raises:
+        InputError: if they are missing.
+    """
     if predicted is None:
         raise InputError(f"level {task.level} needs predictions of the level above, which are missing")
     return predicted

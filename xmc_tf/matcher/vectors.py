@@ -1,4 +1,4 @@
-"""The vectors of all documents in one file that every rank fills its part of, made again after every level."""
+"""The embeddings of all documents in one file, of which every rank writes its part; computed again for each level."""
 
 import math
 import os
@@ -18,17 +18,17 @@ from xmc_tf.ranks.partition import balanced
 
 
 def own_documents(store: TokenStore, communicator: Communicator) -> tuple[int, int]:
-    """This rank's range of the documents: as many tokens as any other's."""
+    """Return this rank's range of the documents; the ranges have about the same number of tokens."""
     return balanced(store.lengths.astype(np.int64) + 1, communicator.size).range(communicator.rank)
 
 
 def vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Communicator) -> np.ndarray:
-    """The vectors of all documents, mapped into memory; all ranks call it together.
+    """Return the embeddings of all documents, mapped into memory. Call it on all ranks.
 
     Args:
-        encoder: the same on all ranks.
-        store: the documents' tokens.
-        path: of a file that all hosts see; what was there is replaced.
+        encoder: the encoder, the same on all ranks.
+        store: tokens of the documents.
+        path: the file, on a disk that all hosts share; replaced if it exists.
         communicator: the ranks.
     """
     low, high = own_documents(store, communicator)
@@ -39,11 +39,11 @@ def vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Co
             npy_format.open_memmap(path, mode="w+", dtype=np.float32, shape=(len(store), encoder.dim))
 
     def fill() -> None:
-        # The first rank shows how far it is.
+        # Only the first rank shows its progress.
         quiet_s = 2.0 if communicator.rank == 0 else math.inf
         with Progress("encoding", high - low, "documents", quiet_s=quiet_s) as progress:
             vectors = encode_documents(encoder, store, np.arange(low, high), progress=progress)
-        # Not through a mapping: pages that two hosts write at once over a network would lose one's half.
+        # Not through a memory map: on a network disk, a page that two hosts write would lose the data of one.
         with path.open("r+b") as file:
             offset = read_head(file, f"vectors: {path}").length
             file.seek(offset + 4 * encoder.dim * low)

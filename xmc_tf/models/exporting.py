@@ -39,7 +39,7 @@ def _head_of(model: Parts) -> LabelHeadPart | None:
     if method == "concat-only":
         return None
     heads = model.matcher.heads if method == "average" else []
-    if len(heads) != 1 or not heads[0].normalize:
+    if len(heads) != 1 or not heads[0].scaling.normalize:
         raise InputError(
             f"this model answers by {method}"
             + (f" of {len(heads)} levels" if heads else "")
@@ -52,4 +52,4 @@ def _head_of(model: Parts) -> LabelHeadPart | None:
     assert labels is not None  # or there would be no mean
     by_label = np.empty_like(rows)
     by_label[labels] = rows
-    return LabelHeadPart(by_label, heads[0].scale, head_post_processor(model, method), POOL)
+    return LabelHeadPart(by_label, heads[0].scaling.factor, head_post_processor(model, method), POOL)

@@ -139,8 +139,8 @@ class Steps:
         params, pred_params = level_params(recipe, label_tree)
 
         def make(folder: Path) -> Facts:
+            from xmc_tf.matcher.inputs import MatcherData, MatcherSettings, Validation
             from xmc_tf.matcher.matcher import Matcher
-            from xmc_tf.matcher.training import Validation
 
             validation = None
             if given.validation is not None:
@@ -149,10 +149,13 @@ class Steps:
                 )  # fmt: skip
             with precision(params[0].mixed_precision):
                 encoder = self.load_encoder(pretrained)
+            data = MatcherData(
+                self.store, given.documents.Y, label_tree, self.tokenizer.pad_id, validation=validation,
+                names=given.names,
+            )  # fmt: skip
+            settings = MatcherSettings(params, pred_params, recipe.params.max_match_clusters, recipe.seed)
             matcher = Matcher.train(
-                strategy(), encoder, self.tokenizer.pad_id, self.store, label_tree, given.documents.Y,
-                params, pred_params, folder=folder / "levels", max_match_clusters=recipe.params.max_match_clusters,
-                validation=validation, seed=recipe.seed, logdir=recipe.logdir, names=given.names,
+                strategy(), encoder, data, settings, folder=folder / "levels", logdir=recipe.logdir
             )  # fmt: skip
             matcher.save(folder / "head")
             on_first_rank(self.communicator, lambda: self._finish_encoder(encoder, folder))

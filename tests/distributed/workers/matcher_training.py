@@ -20,12 +20,13 @@ from xmc_tf.data import TokenStore
 from xmc_tf.encoder import Encoder
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.bootstrap import bootstrap
+from xmc_tf.matcher.candidates.batches import LevelData
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
 from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.inputs import MatcherData, MatcherSettings, Validation
 from xmc_tf.matcher.levels import levels_of
 from xmc_tf.matcher.matcher import Matcher
-from xmc_tf.matcher.training import Validation
 from xmc_tf.params import MatcherParams, MatcherPredParams
 
 TASK, FOLDER = sys.argv[1], Path(sys.argv[2])
@@ -77,7 +78,8 @@ def one_level(folder, params, encoder=None):
     matched = parents_matched(task, "tfn", tasks[0].targets)
     bootstrap(head, "no-bootstrap", task=task, seed=3)
     sampler = CandidateSampler(task, matched, params.max_active_matching_labels, 3)
-    result = fine_tune_level(strategy, encoder, head, store, sampler, params, pad_id=0, folder=folder, seed=5)
+    data = LevelData(store, sampler, pad_id=0)
+    result = fine_tune_level(strategy, encoder, head, data, params, folder=folder, seed=5)
     assert strategy.check_replicas(encoder.variables) == len(encoder.variables)
     return {
         "losses": result.losses,
@@ -115,15 +117,11 @@ def all_levels():
     matcher = Matcher.train(
         strategy,
         encoder,
-        0,
-        store,
-        TREE,
-        Y,
-        changed(max_steps=9, save_steps=4),
-        MatcherPredParams(only_topk=3, post_processor="sigmoid"),
+        MatcherData(store, Y, TREE, pad_id=0, validation=validation),
+        MatcherSettings(
+            changed(max_steps=9, save_steps=4), MatcherPredParams(only_topk=3, post_processor="sigmoid"), seed=5
+        ),
         folder=FOLDER / f"matcher {world.size}",
-        validation=validation,
-        seed=5,
         logdir=FOLDER / f"logs {world.size}",
     )
     mine = slice(N * world.rank // world.size, N * (world.rank + 1) // world.size)

@@ -1,1 +1,1 @@
-"""The labels that each document is compared with in fine-tuning."""
+"""The labels that fine-tuning compares each document with."""

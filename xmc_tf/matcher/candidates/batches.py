@@ -1,15 +1,16 @@
-"""This rank's part of each global batch, made ready in the background while the step before it computes.
+"""This rank's part of each global batch, prepared by a background thread while the previous step computes.
 
-A plain thread and a queue: making a batch is numpy and a compiled kernel of a few tenths of a millisecond, so there is
-nothing that several threads could share, and TensorFlow lets go of Python's lock while a step computes. Measured on two
-cores beside steps of 3 and of 75 ms, a step waits 0.02 to 0.1 ms for its batch. With ``tf.data`` it was 1.4 to 2.3 ms:
-``from_generator`` runs the same Python, and makes and hands over each tensor between two steps.
+One thread and a queue suffice: a batch takes numpy and a compiled kernel a few tenths of a millisecond, and TensorFlow
+releases Python's lock while a step computes. Measured on two cores with steps of 3 and of 75 ms, a step waits 0.02 to
+0.1 ms for its batch. With ``tf.data`` it waited 1.4 to 2.3 ms, because ``from_generator`` runs the same Python code,
+and converts each tensor, between two steps.
 """
 
 import queue
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -19,24 +20,24 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import TokenStore, epoch_batches, share_of_batch
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode
 
-# How long the thread waits before it looks whether it shall end.
-_LOOK = 0.1
+# Seconds that the thread waits for room in the queue before it checks whether the stream was closed.
+_CHECK_S = 0.1
 
 
 class Batch(NamedTuple):
-    """What one rank computes in one step.
+    """One rank's part of a global batch.
 
     Attributes:
-        epoch: which pass over the documents this is, from 0.
-        step: which batch of the epoch, from 0.
+        epoch: number of the pass over the documents, from 0.
+        step: number of the batch in the epoch, from 0.
         documents: int64 [n], this rank's rows of the store; n may be 0.
         ids: int32 [n, T], padded on the right.
         mask: int32 [n, T], 1 for a token.
-        candidates: int64, flat: the nodes each document is scored against.
+        candidates: int64, flat: the nodes that each document is scored against.
         splits: int64 [n + 1], where each document's candidates begin.
         targets: float32, flat: 1 for a label, 0 for a negative.
         weights: float32, flat: the weight of a label, 1 for a negative.
-        global_count: how many documents the batch has on all ranks together.
+        global_count: number of documents of the batch on all ranks.
     """
 
     epoch: int
@@ -51,63 +52,75 @@ class Batch(NamedTuple):
     global_count: int
 
 
+@dataclass(frozen=True, eq=False)
+class LevelData:
+    """The documents of a level's training, and the candidates that they are scored against.
+
+    Args:
+        store: tokens of all documents.
+        sampler: draws the candidates of the level.
+        pad_id: token id that fills the space behind a document's end.
+        rows: numbers of the documents to train on; the others may be held out for validation. Default: all.
+    """
+
+    store: TokenStore
+    sampler: CandidateSampler | EveryNode
+    pad_id: int
+    rows: np.ndarray | None = None
+
+
 class TrainingBatches:
-    """The batches of fine-tuning, epoch after epoch, the same global ones on any number of ranks.
+    """The batches of fine-tuning, epoch after epoch. The global batches do not depend on the number of ranks.
 
     Example:
-        >>> batches = TrainingBatches(store, sampler, batch=64, seed=0, pad_id=0, rank=rank, size=size)
+        >>> batches = TrainingBatches(LevelData(store, sampler, pad_id=0), batch=64, seed=0, rank=rank, size=size)
         >>> with batches.stream(epoch=0, step=0) as stream:
         ...     for batch in stream:
         ...         train(batch)
 
     Args:
-        store: the tokens of all documents.
-        sampler: draws their candidates.
-        batch: documents of a global batch: those of all ranks together.
-        seed: of the order.
-        pad_id: what stands behind a document's end.
+        data: the documents, with their candidates.
+        batch: number of documents of a global batch, over all ranks.
+        seed: seed of the order of the documents.
         rank: number of this rank.
         size: number of ranks.
-        rows: the documents to train on; None for all. The others may be held out to validate on.
-        token_budget: the most tokens of a global batch, padding counted in; ``batch`` is then the most documents.
-        ahead: how many batches are kept ready.
+        token_budget: maximum number of tokens of a global batch, padding included; ``batch`` is then the maximum
+            number of documents. Default: no limit.
+        ahead: number of batches that are prepared in advance.
     """
 
     def __init__(
         self,
-        store: TokenStore,
-        sampler: CandidateSampler | EveryNode,
+        data: LevelData,
         *,
         batch: int,
         seed: int,
-        pad_id: int,
         rank: int = 0,
         size: int = 1,
-        rows: np.ndarray | None = None,
         token_budget: int | None = None,
         ahead: int = 4,
     ) -> None:
         if not 0 <= rank < size:
             raise InputError("no such rank", expected=f"0 to {size - 1}", received=str(rank))
-        if sampler.task.nr_documents != len(store):
+        store, task = data.store, data.sampler.task
+        if task.nr_documents != len(store):
             raise InputError(
                 "the labels do not fit the tokenized documents",
                 expected=f"{len(store):,} rows",
-                received=f"{sampler.task.nr_documents:,}",
+                received=f"{task.nr_documents:,}",
             )
-        self.rows = np.arange(len(store)) if rows is None else np.asarray(rows, np.int64)
+        self.rows = np.arange(len(store)) if data.rows is None else np.asarray(data.rows, np.int64)
         if not len(self.rows):
             raise InputError("there are no documents to train on", expected="one document or more", received="none")
-        self._store, self._sampler = store, sampler
-        self._batch, self._seed, self._pad_id = batch, seed, pad_id
+        self._data, self._batch, self._seed = data, batch, seed
         self._rank, self._size = rank, size
         self._token_budget, self._ahead = token_budget, ahead
         self._lengths = store.lengths[self.rows]
         self._plan: tuple[int, list[np.ndarray]] = -1, []
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        """The documents of each global batch of an epoch."""
-        known, plan = self._plan  # at once: the background thread may replace it by another epoch's
+        """Return the documents of each global batch of an epoch."""
+        known, plan = self._plan  # read once: the background thread may replace it by another epoch's
         if known != epoch:
             batches = epoch_batches(
                 self._lengths, self._batch, seed=self._seed, epoch=epoch, token_budget=self._token_budget
@@ -117,27 +130,28 @@ class TrainingBatches:
         return plan
 
     def steps_of(self, epoch: int) -> int:
-        """How many global batches an epoch has; with a token budget, epochs differ."""
+        """Return the number of global batches of an epoch; with a token budget, it varies."""
         return -(-len(self.rows) // self._batch) if self._token_budget is None else len(self.plan(epoch))
 
     def make(self, epoch: int, step: int) -> Batch:
-        """This rank's part of one global batch, made at once."""
+        """Return this rank's part of one global batch."""
+        data = self._data
         everyone = self.plan(epoch)[step]
-        documents = share_of_batch(everyone, self._store.lengths, self._rank, self._size)
-        # No encoder takes rows without a place, so an empty part is one token wide.
-        width = max(1, int(self._store.lengths[documents].max(initial=0)))
-        ids, mask = self._store.padded(documents, pad_id=self._pad_id, to=width)
-        chosen = self._sampler.of(documents, epoch)
+        documents = share_of_batch(everyone, data.store.lengths, self._rank, self._size)
+        # Encoders reject sequences of length 0, so an empty part is one token wide.
+        width = max(1, int(data.store.lengths[documents].max(initial=0)))
+        ids, mask = data.store.padded(documents, pad_id=data.pad_id, to=width)
+        chosen = data.sampler.of(documents, epoch)
         return Batch(
             epoch, step, documents, ids, mask, chosen.ids, chosen.splits, chosen.targets, chosen.weights, len(everyone)
         )
 
     def stream(self, epoch: int = 0, step: int = 0) -> "BatchStream":
-        """The batches from this place on, without end, made ready by a thread that ends with the stream.
+        """Return an endless iterator over the batches, which a thread prepares until the stream is closed.
 
         Args:
-            epoch: where to begin.
-            step: the first batch of that epoch; its number of steps for the beginning of the next.
+            epoch: first epoch.
+            step: first batch of that epoch. The epoch's number of batches means the beginning of the next epoch.
         """
 
         def endless() -> Iterator[Batch]:
@@ -151,17 +165,17 @@ class TrainingBatches:
 
 
 class BatchStream:
-    """An iterator whose next items a thread makes ready; to be closed, best by ``with``.
+    """An iterator whose next items a thread prepares. Close it, best with a ``with`` statement.
 
     Args:
-        source: gives the items; called and gone through by the thread.
-        ahead: how many items are kept ready.
+        source: returns the items; called and iterated over by the thread.
+        ahead: number of items that are prepared in advance.
     """
 
     def __init__(self, source: Callable[[], Iterator[Batch]], ahead: int) -> None:
         self._ready: queue.Queue = queue.Queue(max(1, ahead))
         self._stop = threading.Event()
-        # The thread must not know the stream itself, or one that is forgotten would never end.
+        # The thread must not refer to the stream: otherwise, a stream that nobody closes would never be collected.
         self._thread = threading.Thread(
             target=_fill, args=(source, self._ready, self._stop), name="batches", daemon=True
         )
@@ -182,11 +196,11 @@ class BatchStream:
 
     @property
     def ready(self) -> int:
-        """How many batches wait."""
+        """Number of batches that are ready."""
         return self._ready.qsize()
 
     def close(self) -> None:
-        """Ends the thread and waits for it."""
+        """End the thread and wait for it."""
         self._stop.set()
         self._thread.join()
 
@@ -200,16 +214,16 @@ class BatchStream:
 
 
 def _fill(source: Callable[[], Iterator[Batch]], ready: queue.Queue, stop: threading.Event) -> None:
-    """Puts items, and at last the end or the error, into the queue, until it shall stop."""
+    """Put the items into the queue, then the end or the error; return early when ``stop`` is set."""
     items = source()
     while not stop.is_set():
         try:
             item: object = next(items, StopIteration())
-        except Exception as error:  # noqa: BLE001 - raised again where the batch is waited for
+        except Exception as error:  # noqa: BLE001 - raised again by BatchStream
             item = error
         while not stop.is_set():
             try:
-                ready.put(item, timeout=_LOOK)
+                ready.put(item, timeout=_CHECK_S)
                 break
             except queue.Full:
                 continue

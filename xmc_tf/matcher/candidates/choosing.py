@@ -1,4 +1,4 @@
-"""The nodes of a level that a document is trained on: its labels, and negatives below the parents it is matched to."""
+"""The nodes of a level that a document is trained on: its labels, and negatives below its matched parents."""
 
 from typing import NamedTuple
 
@@ -14,11 +14,11 @@ _NO_CAP = np.iinfo(np.int64).max
 
 
 class Candidates(NamedTuple):
-    """The candidates of some documents, one document's after the other's, each in ascending order.
+    """The candidates of some documents, one document after the other, in ascending order within a document.
 
     Attributes:
         ids: int64, nodes of the level in the order of the tree.
-        splits: int64 [documents + 1], where each document's begin; some may have none.
+        splits: int64 [documents + 1], position of each document's first candidate; a document may have none.
         targets: float32, 1 for a label of the document, 0 for a negative.
         weights: float32, the weight of a label, 1 for a negative.
     """
@@ -35,15 +35,15 @@ def parents_matched(
     true_parents: spmatrix | None = None,
     predicted_parents: spmatrix | None = None,
 ) -> csr_matrix | None:
-    """The parents whose children are a document's candidates.
+    """Return the parents whose children are a document's candidates.
 
     Args:
         task: the level.
-        negative_sampling: "tfn" (the parents of its labels), "man" (those that the level above predicts for it), or
+        negative_sampling: "tfn" (the parents of its labels), "man" (the parents that the level above predicts), or
             "tfn+man".
         true_parents: documents × parents, the targets of the level above; for "tfn".
-        predicted_parents: documents × parents, the predictions of the level above, entries counting whatever their
-            score; for "man".
+        predicted_parents: documents × parents, the predictions of the level above; for "man". An entry counts even
+            if its score is 0.
 
     Returns:
         Documents × parents, sorted, all ones; None at the top, where all nodes are candidates.
@@ -52,29 +52,29 @@ def parents_matched(
         return None
     total = None
     for part in negative_sampling.split("+"):
-        given = {"tfn": true_parents, "man": predicted_parents}.get(part)
-        if given is None or given.shape != (task.nr_documents, task.nr_parents):
+        parents = {"tfn": true_parents, "man": predicted_parents}.get(part)
+        if parents is None or parents.shape != (task.nr_documents, task.nr_parents):
             raise InputError(
                 f"the negatives {negative_sampling!r} of level {task.level} need other parents",
                 expected=f"{task.nr_documents:,} documents × {task.nr_parents:,} parents, for tfn the true and for man "
                 "the predicted ones",
-                received=f"{part}: " + ("none" if given is None else f"{given.shape[0]:,} × {given.shape[1]:,}"),
+                received=f"{part}: " + ("none" if parents is None else f"{parents.shape[0]:,} × {parents.shape[1]:,}"),
             )
-        ones = csr_matrix(given, dtype=np.float32, copy=True)
+        ones = csr_matrix(parents, dtype=np.float32, copy=True)
         ones.data[:] = 1
         total = ones if total is None else total + ones
-    assert total is not None  # split gives one part at least
+    assert total is not None  # split returns one part at least
     total.sum_duplicates()
     total.data[:] = 1
     return total
 
 
 class CandidateSampler:
-    """Draws the candidates of documents, the same whatever the batch and the rank they are drawn in.
+    """A sampler of documents' candidates, whose result does not depend on the batch or the rank.
 
-    All labels of a document are candidates, also those that lie below no matched parent. Where there are more
-    candidates than ``cap``, negatives are drawn without replacement; only where the labels alone are more than ``cap``,
-    labels are drawn. Each epoch draws again.
+    All labels of a document are candidates, also those below no matched parent. If there are more candidates than
+    ``cap``, negatives are drawn without replacement; if the labels alone are more than ``cap``, labels are drawn. Each
+    epoch draws again.
 
     Example:
         >>> tree = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
@@ -84,10 +84,11 @@ class CandidateSampler:
 
     Args:
         task: the level.
-        matched: documents × parents, as ``parents_matched`` gives it; None for the top, where all nodes are candidates
-            and ``cap`` does not count.
-        cap: the most candidates of a document; None for all.
-        seed: of the draws.
+        matched: documents × parents, the result of ``parents_matched``; None at the top, where all nodes are
+            candidates and ``cap`` has no effect.
+        cap: maximum number of candidates per document. Default: no limit. A lower cap makes steps faster and uses
+            fewer negatives.
+        seed: seed of the draws.
     """
 
     def __init__(self, task: LevelTask, matched: spmatrix | None, cap: int | None = None, seed: int = 0) -> None:
@@ -108,7 +109,7 @@ class CandidateSampler:
             )
         self.task = task
         self._cap = _NO_CAP if cap is None or matched is None else cap
-        # The level too: two levels must not draw alike.
+        # The level is part of the key, so that the draws of two levels are independent.
         self._key = np.random.SeedSequence([seed, task.level]).generate_state(1, np.uint64)[0]
         starts, parents = _root_for_all(task.nr_documents) if matched is None else _rows(matched)
         self._places = (
@@ -121,11 +122,11 @@ class CandidateSampler:
         self._label_weights = kernel_view(task.targets.data, np.float32)
 
     def of(self, documents: np.ndarray, epoch: int) -> Candidates:
-        """The candidates of these documents in this epoch.
+        """Return the candidates of these documents in this epoch.
 
         Args:
             documents: rows of the task's targets.
-            epoch: from 0.
+            epoch: number of the epoch, from 0.
         """
         documents = np.require(documents, np.int64, ["C"])
         if documents.size and (documents.min() < 0 or documents.max() >= self.task.nr_documents):
@@ -145,9 +146,10 @@ class CandidateSampler:
 
 
 class EveryNode:
-    """For levels whose nodes are all candidates of every document: only its labels have to be told.
+    """A sampler for levels whose nodes are all candidates of every document.
 
-    It is used as a ``CandidateSampler`` is, and gives of each document the labels alone; what is not given is negative.
+    It has the interface of ``CandidateSampler``, but returns only the labels of each document: all other nodes are
+    negatives.
 
     Args:
         task: the level.
@@ -157,7 +159,7 @@ class EveryNode:
         self.task = task
 
     def of(self, documents: np.ndarray, epoch: int) -> Candidates:
-        """The labels of these documents, in every epoch the same."""
+        """Return the labels of these documents, the same in every epoch."""
         rows = self.task.targets[np.asarray(documents, np.int64)]
         ids = rows.indices.astype(np.int64)
         return Candidates(ids, rows.indptr.astype(np.int64), np.ones(len(ids), np.float32), rows.data)
@@ -168,7 +170,7 @@ def _root_for_all(nr_documents: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rows(matched: spmatrix) -> tuple[np.ndarray, np.ndarray]:
-    """Where each row of a matrix begins and its columns, ascending and each once."""
+    """Return row pointers and columns of a matrix, sorted and without duplicates."""
     canonical = csr_matrix(matched, copy=True)
     canonical.sum_duplicates()
     return canonical.indptr.astype(np.int64), canonical.indices.astype(np.int32)

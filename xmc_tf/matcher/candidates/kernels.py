@@ -1,4 +1,4 @@
-"""The compiled loops that choose candidates; what a document gets depends on its own key alone."""
+"""The compiled loops that choose candidates; a document's candidates depend on its own key alone."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from xmc_tf.common.compiled import njit
 
 @njit(cache=True, nogil=True)
 def _mix(z: np.uint64) -> np.uint64:
-    """The finaliser of splitmix64: each bit of the result depends on every bit of the argument."""
+    """Return splitmix64's finalizer of a number: each bit of the result depends on every bit of the argument."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -15,7 +15,7 @@ def _mix(z: np.uint64) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def _drawn(state: np.uint64, wanted: int, left: int) -> bool:
-    """Whether the next of ``left`` is among the ``wanted`` that are still to be drawn."""
+    """Return whether the next of ``left`` items is among the ``wanted`` items that remain to be drawn."""
     return (_mix(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0) * left < wanted
 
 
@@ -28,7 +28,7 @@ def count_candidates(
     true_starts: np.ndarray,
     true: np.ndarray,
 ) -> np.ndarray:
-    """For each document how many children its matched parents have and labels that lie elsewhere, both together."""
+    """Return the number of each document's candidates: children of its matched parents, and labels elsewhere."""
     totals = np.zeros(len(documents), np.int64)
     for i in range(len(documents)):
         document = documents[i]
@@ -62,10 +62,10 @@ def choose_candidates(
     targets: np.ndarray,
     weights: np.ndarray,
 ) -> None:
-    """Fills in the candidates of each document in ascending order: its labels and a sample of the others.
+    """Write the candidates of each document in ascending order: its labels and a sample of the others.
 
-    Going through the ``left`` that remain and taking each with probability ``wanted / left`` draws exactly as many as
-    are wanted, every subset alike (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
+    Taking each of the ``left`` remaining items with probability ``wanted / left`` draws exactly as many as wanted,
+    every subset with the same probability (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
     """
     step = np.uint64(0x9E3779B97F4A7C15)
     for i in range(len(documents)):
@@ -77,7 +77,7 @@ def choose_candidates(
         labels_wanted = min(labels_left, room)
         others_left = totals[i] - labels_left
         others_wanted = room - labels_wanted
-        # One range more, behind all nodes, sweeps up the labels that no matched parent holds.
+        # One more range, behind all nodes, takes the labels below no matched parent.
         stop = matched_starts[document + 1]
         for k in range(matched_starts[document], stop + 1):
             begin = splits[matched[k]] if k < stop else splits[-1]
