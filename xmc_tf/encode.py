@@ -12,7 +12,15 @@ from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, embedding_path, save_matrix
 from xmc_tf.models.over_ranks import share_of
 from xmc_tf.models.xtransformer import XTransformer
-from xmc_tf.params import add_verbosity, add_without_effect, truth, warn_without_effect
+from xmc_tf.params import (
+    add_batch_size,
+    add_gpu,
+    add_model,
+    add_texts,
+    add_verbosity,
+    add_without_effect,
+    warn_without_effect,
+)
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
@@ -28,9 +36,8 @@ On several ranks, each writes the embeddings of its range of the texts: X.emb.0.
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.encode", _DESCRIPTION, usage="%(prog)s -m MODEL -t TEXTS -o OUTPUT [options]")
-    add = out.add_argument
-    add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
-    add("-t", "--text-path", required=True, metavar="FILE", help="texts, one per line")
+    add_model(out, required=True)
+    add_texts(out, required=True)
     output = out.add_mutually_exclusive_group(required=True)
     output.add_argument(
         "-o", "--save-emb-path", metavar="PATH",
@@ -39,20 +46,14 @@ def parser() -> argparse.ArgumentParser:
     output.add_argument(
         "--save-emb-folder", metavar="DIR", help="output folder for X.emb.0.npy, X.emb.1.npy, ..., also on one rank"
     )
-    add(
-        "--batch-size",
-        type=whole,
-        default=32,
-        metavar="INT",
-        help="number of documents of full length to encode at a time",
-    )
-    add(
+    add_batch_size(out)
+    out.add_argument(
         "--truncate-length",
         type=whole,
         metavar="INT",
         help="maximum number of tokens per document (default: as trained)",
     )
-    add("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs if there are any")
+    add_gpu(out)
     add_verbosity(out)
     add_without_effect(out, "encode")
     return out

@@ -16,7 +16,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
 from xmc_tf.models.folder import kind_of
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import add_answers, add_verbosity
+from xmc_tf.params import add_answers, add_model, add_verbosity
 
 _LOG = logging.getLogger(__name__)
 _PRECISIONS = ("fp32", "fp16", "int8")
@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.export", _DESCRIPTION, usage="%(prog)s -m MODEL -o DIR/VERSION [options]")
     add = out.add_argument
-    add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
+    add_model(out, required=True)
     add("-o", "--output", required=True, metavar="DIR", help="output folder; its last part is the version, such as 1")
     add_answers(out)
     add("--threshold", type=float, metavar="NUMBER", help="minimum score of the labels returned")

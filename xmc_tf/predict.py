@@ -11,7 +11,6 @@ from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.outputs import Named, refuse_output
-from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import (
@@ -31,11 +30,17 @@ from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
     ENSEMBLES,
     add_answers,
-    add_layout,
+    add_batch_size,
+    add_chunk,
+    add_gpu,
+    add_model,
     add_only_labels,
+    add_predictions,
+    add_queries,
+    add_texts,
+    add_threads,
     add_verbosity,
     add_without_effect,
-    truth,
     warn_without_effect,
 )
 from xmc_tf.pipeline.devices import choose_device
@@ -67,25 +72,20 @@ def parser() -> argparse.ArgumentParser:
     )
     add = out.add_argument
     model = out.add_mutually_exclusive_group(required=True)
-    model.add_argument("-m", "--model-folder", metavar="DIR", help="folder of the model")
+    add_model(model)
     model.add_argument(
         "--server",
         metavar="URL",
         help="server of the exported model: http://host:8501 (REST) or grpc://host:8500, followed by /NAME",
     )
     source = out.add_mutually_exclusive_group(required=True)
-    source.add_argument("-t", "--text-path", metavar="FILE", help="texts, one per line")
-    source.add_argument("-q", "--query", action="append", metavar="TEXT", help="a text; may be repeated")
+    add_texts(source)
+    add_queries(source)
     add(
         "-x", "--feat-path", nargs="+", metavar="FILE",
         help="features of the texts; required if the model was trained with -x",
     )  # fmt: skip
-    add(
-        "-o", "--save-pred-path", metavar="FILE",
-        help="output file: a matrix, or with the extension .jsonl one line per document (default: print)",
-    )  # fmt: skip
-    add("-y", "--label-path", metavar="FILE", help="true labels; prints precision and recall")
-    add_layout(out)
+    add_predictions(out)
     add_answers(out)
     add_only_labels(out)
     add(
@@ -93,16 +93,10 @@ def parser() -> argparse.ArgumentParser:
         help="scores to use: the rankers' (concat-only), the label head's (transformer-only), or both (default: as "
         "trained)",
     )  # fmt: skip
-    add(
-        "--batch-size",
-        type=whole,
-        default=32,
-        metavar="INT",
-        help="number of documents of full length to encode at a time",
-    )
-    add("--max-pred-chunk", type=whole, default=10**6, metavar="INT", help="number of documents to predict at a time")
-    add("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs if there are any")
-    add("-n", "--threads", type=whole, default=-1, metavar="INT", help="number of threads; -1: one per core")
+    add_batch_size(out)
+    add_chunk(out, default=10**6)
+    add_gpu(out)
+    add_threads(out, "-n")
     add_verbosity(out)
     add_without_effect(out, "predict")
     return out

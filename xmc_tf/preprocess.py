@@ -12,7 +12,7 @@ from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.data import LabelledText, TextFile, save_matrix
-from xmc_tf.params import add_verbosity, add_without_effect, tfidf_of_pecos, truth, warn_without_effect
+from xmc_tf.params import add_threads, add_verbosity, add_without_effect, tfidf_of_pecos, truth, warn_without_effect
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         help="the configuration itself, as JSON",
     )
     build.add_argument("-m", "--output-model-folder", required=True, metavar="DIR", help="folder of the vectorizer")
-    build.add_argument("--threads", type=whole, default=-1, metavar="INT", help="number of threads; -1: one per core")
+    add_threads(build)
     add_without_effect(build, "preprocess build")
 
     run = commands.add_parser("run", help="apply a vectorizer", formatter_class=cli.HelpFormatter)
@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--label-pos", type=whole, default=0, metavar="INT", help="field of a line that holds the labels, from 0"
     )
-    run.add_argument("--threads", type=whole, default=-1, metavar="INT", help="number of threads; -1: one per core")
+    add_threads(run)
     add_without_effect(run, "preprocess run")
     for command in (build, run):
         add_verbosity(command)

@@ -12,7 +12,6 @@ from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.outputs import refuse_output
-from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import (
@@ -30,7 +29,17 @@ from xmc_tf.data import (
 )
 from xmc_tf.metrics import precision_and_recall
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import add_answers, add_layout, add_only_labels, add_verbosity
+from xmc_tf.params import (
+    add_answers,
+    add_chunk,
+    add_model,
+    add_only_labels,
+    add_predictions,
+    add_queries,
+    add_texts,
+    add_threads,
+    add_verbosity,
+)
 
 _LOG = logging.getLogger(__name__)
 _DESCRIPTION = """Predict labels with a model of xmc_tf.linear.train or of PECOS's XR-Linear.
@@ -49,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
         _DESCRIPTION,
         usage="%(prog)s -m MODEL [-t TEXTS | -x FEATURES | -q TEXT] [options]",
     )
-    out.add_argument("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
+    add_model(out, required=True)
     source = out.add_mutually_exclusive_group(required=True)
     source.add_argument(
         "-x",
@@ -58,16 +67,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="features, .npz or .npy; two files, sparse then dense, are concatenated",
     )
-    source.add_argument("-t", "--text-path", metavar="FILE", help="texts, one per line")
-    source.add_argument("-q", "--query", action="append", metavar="TEXT", help="a text; may be repeated")
-    out.add_argument(
-        "-o",
-        "--save-pred-path",
-        metavar="FILE",
-        help="output file: a matrix, or with the extension .jsonl one line per document (default: print)",
-    )
-    out.add_argument("-y", "--label-path", metavar="FILE", help="true labels; prints precision and recall")
-    add_layout(out)
+    add_texts(source)
+    add_queries(source)
+    add_predictions(out)
     add_answers(out)
     add_only_labels(out)
     out.add_argument(
@@ -76,17 +78,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="matrix of documents × labels, .npz; only its nonzero entries are scored",
     )
-    out.add_argument(
-        "-B",
-        "--max-pred-chunk",
-        type=whole,
-        default=10_000_000,
-        metavar="INT",
-        help="number of documents to predict at a time",
-    )
-    out.add_argument(
-        "-n", "--threads", type=whole, default=-1, metavar="INT", help="number of threads; -1: one per core"
-    )
+    add_chunk(out, "-B", default=10_000_000)
+    add_threads(out, "-n")
     add_verbosity(out)
     return out
 

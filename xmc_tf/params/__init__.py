@@ -33,7 +33,20 @@ from xmc_tf.params.linear import (
 from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
 from xmc_tf.params.overrides import override_levels
 from xmc_tf.params.pecos_vectorizer import tfidf_of_pecos
-from xmc_tf.params.shared_flags import add_answers, add_layout, add_only_labels, add_verbosity
+from xmc_tf.params.shared_flags import (
+    add_answers,
+    add_batch_size,
+    add_chunk,
+    add_gpu,
+    add_layout,
+    add_model,
+    add_only_labels,
+    add_predictions,
+    add_queries,
+    add_texts,
+    add_threads,
+    add_verbosity,
+)
 from xmc_tf.params.tfidf import TfidfParams
 from xmc_tf.params.tree import HierarchicalKMeansParams
 from xmc_tf.params.values import knob
@@ -65,8 +78,16 @@ __all__ = [
     "XTransformerPredParams",
     "add_answers",
     "add_arguments",
+    "add_batch_size",
+    "add_chunk",
+    "add_gpu",
     "add_layout",
+    "add_model",
     "add_only_labels",
+    "add_predictions",
+    "add_queries",
+    "add_texts",
+    "add_threads",
     "add_verbosity",
     "add_without_effect",
     "from_arguments",

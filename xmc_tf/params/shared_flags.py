@@ -3,7 +3,72 @@
 import argparse
 
 from xmc_tf.common.numbers import whole
+from xmc_tf.params.arguments import truth
 from xmc_tf.params.choices import POST_PROCESSORS
+
+_Flags = argparse._ActionsContainer  # a parser, or a group of its flags
+
+
+def add_model(flags: _Flags, *, required: bool = False) -> None:
+    """Add the flag for the folder of the model."""
+    flags.add_argument("-m", "--model-folder", required=required, metavar="DIR", help="folder of the model")
+
+
+def add_texts(flags: _Flags, *, required: bool = False) -> None:
+    """Add the flag for the file of texts."""
+    flags.add_argument("-t", "--text-path", required=required, metavar="FILE", help="texts, one per line")
+
+
+def add_queries(flags: _Flags) -> None:
+    """Add the flag for texts on the command line."""
+    flags.add_argument("-q", "--query", action="append", metavar="TEXT", help="a text; may be repeated")
+
+
+def add_predictions(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for the predictions to write, and for the true labels to measure them by."""
+    parser.add_argument(
+        "-o",
+        "--save-pred-path",
+        metavar="FILE",
+        help="output file: a matrix, or with the extension .jsonl one line per document (default: print)",
+    )
+    parser.add_argument("-y", "--label-path", metavar="FILE", help="true labels; prints precision and recall")
+    add_layout(parser)
+
+
+def add_batch_size(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for the number of documents that the encoder gets at a time."""
+    parser.add_argument(
+        "--batch-size",
+        type=whole,
+        default=32,
+        metavar="INT",
+        help="number of documents of full length to encode at a time",
+    )
+
+
+def add_gpu(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for the use of GPUs."""
+    parser.add_argument("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs if there are any")
+
+
+def add_chunk(parser: argparse.ArgumentParser, *short: str, default: int) -> None:
+    """Add the flag for the number of documents predicted at a time; ``short``: its short form."""
+    parser.add_argument(
+        *short,
+        "--max-pred-chunk",
+        type=whole,
+        default=default,
+        metavar="INT",
+        help="number of documents to predict at a time",
+    )
+
+
+def add_threads(parser: argparse.ArgumentParser, *short: str) -> None:
+    """Add the flag for the number of threads; ``short``: its short form."""
+    parser.add_argument(
+        *short, "--threads", type=whole, default=-1, metavar="INT", help="number of threads; -1: one per core"
+    )
 
 
 def add_answers(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +94,7 @@ def add_only_labels(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_layout(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str = "table") -> None:
+def add_layout(parser: _Flags, default: str = "table") -> None:
     """Add the flag for the layout of precision and recall."""
     parser.add_argument(
         "--layout", choices=("table", "pecos"), default=default,
@@ -38,7 +103,7 @@ def add_layout(parser: argparse.ArgumentParser | argparse._ArgumentGroup, defaul
     )  # fmt: skip
 
 
-def add_verbosity(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+def add_verbosity(parser: _Flags) -> None:
     """Add the flag for the level of log messages."""
     parser.add_argument(
         "--verbose-level", type=whole, default=1, choices=range(4), metavar="0-3",
