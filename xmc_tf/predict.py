@@ -1,31 +1,22 @@
 """``python -m xmc_tf.predict``: predict labels with a model of ``xmc_tf.train``, on one rank or many."""
 
 import argparse
-import json
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.outputs import Named, refuse_output
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import (
     TextFile,
-    check_pair,
-    check_validation_input,
     load_features,
     load_label_choice,
-    load_matrix,
     prediction_path,
-    save_matrix,
 )
-from xmc_tf.metrics import precision_and_recall
 from xmc_tf.models.over_ranks import predict_over_ranks
-from xmc_tf.models.prediction import named
+from xmc_tf.models.results import give_result, load_true_labels
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
     ENSEMBLES,
@@ -50,7 +41,6 @@ from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.serving.client import Client
 
-_LOG = logging.getLogger(__name__)
 _DESCRIPTION = """Predict labels with a model of xmc_tf.train.
 
 Print names and scores of the best labels of a text:
@@ -143,9 +133,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     def give() -> None:
         assert predicted is not None  # on rank 0, where this runs
-        _give(arguments, model.names, predicted)
-        if Y is not None:
-            print(precision_and_recall(predicted, Y, arguments.layout))
+        give_result(predicted, model.names, arguments.save_pred_path, Y, arguments.layout)
 
     on_first_rank(communicator, give)
 
@@ -176,10 +164,8 @@ def _by_server(arguments: argparse.Namespace) -> None:
     texts = arguments.query or TextFile(arguments.text_path).lines()
     names: dict[int, str] = {}
     predicted = Client(arguments.server).predict(texts, arguments.only_topk, arguments.batch_size, names)
-    Y = _true_labels(arguments, texts, predicted.shape[1])
-    _give(arguments, names, predicted)
-    if Y is not None:
-        print(precision_and_recall(predicted, Y, arguments.layout))
+    Y = load_true_labels(arguments.label_path, texts, predicted.shape[1])
+    give_result(predicted, names, arguments.save_pred_path, Y, arguments.layout)
 
 
 def _restrict(model: XTransformer, path: str) -> None:
@@ -190,38 +176,7 @@ def _documents(arguments: argparse.Namespace, model: XTransformer) -> tuple[Text
     """Texts, features and true labels, as far as they are given."""
     texts: Texts = arguments.query or TextFile(arguments.text_path)
     X = load_features(arguments.feat_path) if arguments.feat_path else None
-    return texts, X, _true_labels(arguments, texts, model.nr_labels)
-
-
-def _true_labels(arguments: argparse.Namespace, texts: Texts, nr_labels: int) -> csr_matrix | None:
-    if arguments.label_path is None:
-        return None
-    Y = load_matrix(arguments.label_path, name="labels")
-    check_validation_input(Y, nr_labels, arguments.label_path)
-    check_pair(texts, Y, "the documents", arguments.label_path)
-    return csr_matrix(Y)
-
-
-def _give(
-    arguments: argparse.Namespace, names: Sequence[str] | Mapping[int, str] | None, predicted: csr_matrix
-) -> None:
-    path = arguments.save_pred_path
-    if path is None:
-        if arguments.label_path is None:
-            for line in named(predicted, names):
-                print(
-                    "\n".join(f"{score:9.4f}  {printable(name)}" for name, score in line) or "      (no label)",
-                    end="\n\n",
-                )
-        return
-    if path.endswith(".jsonl"):
-        with atomic_file(path) as part, part.open("w", encoding="utf-8") as file:
-            for line in named(predicted, names):
-                content = {"labels": [name for name, _ in line], "scores": [round(score, 6) for _, score in line]}
-                file.write(json.dumps(content, ensure_ascii=False) + "\n")
-    else:
-        save_matrix(path, predicted, any_name=True)
-    _LOG.info("predictions: %s", path)
+    return texts, X, load_true_labels(arguments.label_path, texts, model.nr_labels)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,27 @@
 """``python -m xmc_tf.linear.predict``: predict labels of texts or features."""
 
 import argparse
-import json
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import (
     Features,
     TextFile,
     as_features,
     check_pair,
     check_prediction_input,
-    check_validation_input,
     load_features,
     load_label_choice,
     load_matrix,
     prediction_path,
-    save_matrix,
 )
-from xmc_tf.metrics import precision_and_recall
+from xmc_tf.models.results import give_result, load_true_labels
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (
     add_answers,
@@ -41,7 +35,6 @@ from xmc_tf.params import (
     add_verbosity,
 )
 
-_LOG = logging.getLogger(__name__)
 _DESCRIPTION = """Predict labels with a model of xmc_tf.linear.train or of PECOS's XR-Linear.
 
 Print names and scores of the best labels of a text:
@@ -104,14 +97,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not arguments.selected_output:
         model.ranker.warn_if_out_of_reach(arguments.only_topk, arguments.beam_size)
     documents = _documents(arguments, model)
-    Y: Any = None if arguments.label_path is None else load_matrix(arguments.label_path, name="labels")
-    if Y is not None:
-        check_validation_input(Y, model.ranker.nr_labels, arguments.label_path)
-        check_pair(documents, Y, "the documents", arguments.label_path)
+    Y = load_true_labels(arguments.label_path, documents, model.ranker.nr_labels)
     predicted = _predict(arguments, model, documents)
-    _give(arguments, model, predicted)
-    if Y is not None:
-        print(precision_and_recall(predicted, Y.tocsr(), arguments.layout))
+    give_result(predicted, model.names, arguments.save_pred_path, Y, arguments.layout)
 
 
 def _documents(arguments: argparse.Namespace, model: XRLinear) -> Any:
@@ -161,37 +149,6 @@ def _features(model: XRLinear, documents: Any, begin: int, end: int, threads: in
     else:
         documents = documents[begin:end]
     return as_features(model.tfidf.transform(documents, threads=threads))
-
-
-def _give(arguments: argparse.Namespace, model: XRLinear, predicted: csr_matrix) -> None:
-    path = arguments.save_pred_path
-    if path is None:
-        if arguments.label_path is None:
-            for line in _lines(model, predicted):
-                print(
-                    "\n".join(f"{score:9.4f}  {printable(name)}" for name, score in line) or "      (no label)",
-                    end="\n\n",
-                )
-    elif path.endswith(".jsonl"):
-        with atomic_file(path) as part, part.open("w", encoding="utf-8") as file:
-            for line in _lines(model, predicted):
-                file.write(
-                    json.dumps({"labels": [n for n, _ in line], "scores": [s for _, s in line]}, ensure_ascii=False)
-                    + "\n"
-                )
-        _LOG.info("predictions: %s", path)
-    else:
-        save_matrix(path, predicted, any_name=True)
-        _LOG.info("predictions: %s", path)
-
-
-def _lines(model: XRLinear, predicted: csr_matrix) -> Iterator[list[tuple[str, float]]]:
-    for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True):
-        labels, scores = predicted.indices[a:b], predicted.data[a:b]
-        yield [
-            (model.names[label] if model.names else str(label), round(float(score), 6))
-            for label, score in zip(labels, scores, strict=True)
-        ]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """From texts to labels: vectors, the label head's search, the rankers' search, and whose scores count."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,17 +62,6 @@ def vectors_of(model: Parts, texts: Texts, batch_tokens: int) -> np.ndarray:
     lengths = np.array([len(one) for one in found], np.int32)
     store = TokenStore(ids, lengths, {"fingerprint": "", "about": {}}, Path("the texts"))
     return encode_documents(model.encoder, store, batch_tokens=batch_tokens)
-
-
-def named(predicted: csr_matrix, names: Sequence[str] | Mapping[int, str] | None) -> list[list[tuple[str, float]]]:
-    """Each document's labels by name, with scores; a label without a name goes by its number."""
-    return [
-        [
-            (names[label] if names else str(label), float(score))
-            for label, score in zip(predicted.indices[a:b], predicted.data[a:b], strict=True)
-        ]
-        for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True)
-    ]
 
 
 def _predict(model: Parts, texts: Texts, given: Features | None, wishes: Wishes) -> csr_matrix:

@@ -32,6 +32,7 @@ from xmc_tf.models.folder import (
     write_facts,
     write_names,
 )
+from xmc_tf.models.results import named
 from xmc_tf.params import (
     HierarchicalKMeansParams,
     RankerParams,
@@ -142,13 +143,7 @@ class XRLinear:
         predicted = self.predict(
             documents, beam_size=beam_size, only_topk=k, post_processor=post_processor, threads=threads
         )
-        return [
-            [
-                (self.names[label] if self.names else str(label), float(score))
-                for label, score in zip(predicted.indices[a:b], predicted.data[a:b], strict=True)
-            ]
-            for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True)
-        ]
+        return list(named(predicted, self.names))
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder, completely or not at all; an older model there is replaced."""

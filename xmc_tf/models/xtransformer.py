@@ -27,7 +27,8 @@ from xmc_tf.linear.sub_models import checked_labels
 from xmc_tf.models.folder import MODEL, read_facts, read_names, write_facts, write_names
 from xmc_tf.models.parts import PARTS, Parts
 from xmc_tf.models.pecos_folder import convert_parts, read_pecos_folder
-from xmc_tf.models.prediction import Wishes, named, predict, vectors_of
+from xmc_tf.models.prediction import Wishes, predict, vectors_of
+from xmc_tf.models.results import named
 from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, Texts, TrainingInputs
@@ -275,7 +276,7 @@ class XTransformer(Parts):
             texts, X, beam_size=beam_size, only_topk=k, post_processor=post_processor, ensemble_method=ensemble_method,
             max_pred_chunk=max_pred_chunk, batch_tokens=batch_tokens, threads=threads,
         )  # fmt: skip
-        return named(predicted, self.names)
+        return list(named(predicted, self.names))
 
 
 def _link_or_copy(source: str, target: str) -> None:

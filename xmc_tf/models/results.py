@@ -1,0 +1,71 @@
+"""The result of a prediction: named, measured, and printed or saved, in the same way by both models' commands."""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.process.terminal import printable
+from xmc_tf.data import check_pair, check_validation_input, load_matrix, save_matrix
+from xmc_tf.metrics import precision_and_recall
+
+_LOG = logging.getLogger(__name__)
+
+Names = Sequence[str] | Mapping[int, str] | None
+
+
+def named(predicted: csr_matrix, names: Names) -> Iterator[list[tuple[str, float]]]:
+    """Yield each document's labels by name, with scores; a label without a name goes by its number."""
+    for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True):
+        labels, scores = predicted.indices[a:b], predicted.data[a:b]
+        yield [
+            (names[label] if names else str(label), float(score)) for label, score in zip(labels, scores, strict=True)
+        ]
+
+
+def load_true_labels(path: str | None, documents: Any, nr_labels: int) -> csr_matrix | None:
+    """Read the true labels of the documents; None without a path.
+
+    Raises:
+        InputError: if they belong to other documents or to another number of labels.
+    """
+    if path is None:
+        return None
+    Y = load_matrix(path, name="labels")
+    check_validation_input(Y, nr_labels, path)
+    check_pair(documents, Y, "the documents", path)
+    return csr_matrix(Y)
+
+
+def give_result(predicted: csr_matrix, names: Names, path: str | None, Y: csr_matrix | None, layout: str) -> None:
+    """Save a prediction, or print it; then print precision and recall if there are true labels.
+
+    Args:
+        predicted: documents × labels.
+        names: the labels' names.
+        path: the file to write, JSON lines if it ends in .jsonl, else a matrix; None to print what is not measured.
+        Y: the true labels.
+        layout: of precision and recall.
+    """
+    if path is not None:
+        _save(path, predicted, names)
+    elif Y is None:
+        for labels in named(predicted, names):
+            lines = [f"{score:9.4f}  {printable(name)}" for name, score in labels]
+            print("\n".join(lines) or "      (no label)", end="\n\n")
+    if Y is not None:
+        print(precision_and_recall(predicted, Y, layout))
+
+
+def _save(path: str, predicted: csr_matrix, names: Names) -> None:
+    if path.endswith(".jsonl"):
+        with atomic_file(path) as part, part.open("w", encoding="utf-8") as file:
+            for labels in named(predicted, names):
+                content = {"labels": [name for name, _ in labels], "scores": [round(score, 6) for _, score in labels]}
+                file.write(json.dumps(content, ensure_ascii=False) + "\n")
+    else:
+        save_matrix(path, predicted, any_name=True)
+    _LOG.info("predictions: %s", path)
