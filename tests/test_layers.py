@@ -23,6 +23,7 @@ LAYERS = [
     ["matcher", "serving"],
     ["pipeline"],
     ["models"],
+    ["sklearn"],
     [
         "__main__",
         "train",
@@ -43,7 +44,7 @@ LAYERS = [
 COMMAND_LINES = LAYERS[-1]
 
 # These run on clusters that have no TensorFlow.
-WITHOUT_TENSORFLOW = ["common", "params", "data", "metrics", "ranks", "tree", "linear", "check", "launch"]
+WITHOUT_TENSORFLOW = ["common", "params", "data", "metrics", "ranks", "tree", "linear", "check", "launch", "sklearn"]
 # Loading one of the two starts Horovod or MPI: tests/distributed/test_communicator.py covers them.
 BACKENDS = ["ranks.horovod_backend", "ranks.mpi_backend"]
 # So do these modules of parts that need it otherwise. Fine-tuning trains on arrays, which are made without it.

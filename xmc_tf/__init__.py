@@ -4,6 +4,7 @@ Models:
     XTransformer            a fine-tuned encoder, its label head, and linear rankers
     XRLinear                linear rankers only; needs TensorFlow for texts, not for features
     load                    load a model of either kind, ours or PECOS's
+    xmc_tf.sklearn          XMCClassifier: both models as a scikit-learn classifier
 
 Data:
     TextFile                the documents of a text file, one per line

@@ -1,0 +1,56 @@
+"""Texts whose words tell their labels, in all the forms that a classifier takes, and stand-ins for pandas' classes."""
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+TOPICS = ["forest", "garden", "harbour", "kitchen", "library", "station"]
+
+
+def topics(count, seed=0):
+    """The topics of each document: one or two."""
+    draw = np.random.default_rng(seed)
+    return [sorted(draw.choice(TOPICS, draw.integers(1, 3), replace=False).tolist()) for _ in range(count)]
+
+
+def texts_of(lists, seed=0):
+    """Texts with the words of their topics among others."""
+    draw = np.random.default_rng(seed)
+    return [" ".join([*draw.choice([f"word{i}" for i in range(30)], 5), *names, *names]) for names in lists]
+
+
+def indicators(lists):
+    """The matrix of documents × topics."""
+    return csr_matrix([[int(topic in names) for topic in TOPICS] for names in lists])
+
+
+def features(lists, seed=0):
+    """Features of which the first tell the topics."""
+    draw = np.random.default_rng(seed)
+    return np.hstack([3 * indicators(lists).toarray(), draw.random((len(lists), 4))]).astype(np.float32)
+
+
+class Series:
+    """What the classifier and scikit-learn use of a pandas Series."""
+
+    def __init__(self, values):
+        self._values = np.empty(len(values), dtype=object)
+        self._values[:] = values
+
+    def __len__(self):
+        return len(self._values)
+
+    def to_numpy(self):
+        return self._values
+
+
+class Table:
+    """What the classifier uses of a pandas DataFrame of labels."""
+
+    def __init__(self, values, columns):
+        self._values, self.columns, self.shape = np.asarray(values), columns, np.shape(values)
+
+    def __len__(self):
+        return len(self._values)
+
+    def to_numpy(self):
+        return self._values

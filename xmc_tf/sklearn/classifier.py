@@ -1,0 +1,265 @@
+"""``XMCClassifier``: both models as a scikit-learn classifier."""
+
+from collections import defaultdict
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from xmc_tf.common.numbers import LARGEST_INT32
+from xmc_tf.data import check_pair
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params import (
+    HierarchicalKMeansParams,
+    LinearLevelParams,
+    MatcherParams,
+    RankerParams,
+    TfidfParams,
+)
+from xmc_tf.sklearn.documents import read_documents
+from xmc_tf.sklearn.options import BLOCKS, check_options, nested, replaced
+from xmc_tf.sklearn.packing import pack, unpack
+from xmc_tf.sklearn.targets import Targets, read_targets, true_matrix
+from xmc_tf.sklearn.training import Model, train
+
+
+class XMCClassifier(ClassifierMixin, BaseEstimator):
+    """A multi-label classifier of texts or features, for up to millions of labels.
+
+    Labels are lists of names (texts or integers), a sparse or dense indicator matrix, or one label per document;
+    ``predict`` returns the same form. With lists of names, ``cross_val_score`` and ``GridSearchCV`` of scikit-learn
+    refuse an integer ``cv``: give them ``cv=KFold(3)``.
+
+    Options of the blocks ``tfidf``, ``tree``, ``ranker`` and ``matcher`` have names of their own for ``set_params`` and
+    ``GridSearchCV``, such as ``tfidf__ngram_max`` and ``ranker__Cp``.
+
+    Example:
+        >>> from xmc_tf.sklearn import XMCClassifier
+        >>> texts = ["a fast red car", "fast cars and red cars", "a green garden", "the garden is green"]
+        >>> labels = [["vehicle", "red"], ["vehicle", "red"], ["plant"], ["plant"]]
+        >>> classifier = XMCClassifier(max_labels=1).fit(texts, labels)
+        >>> classifier.predict(["my green garden"])
+        [['plant']]
+        >>> [name for name, score in classifier.top_k(["a red car"], k=2)[0]]
+        ['red', 'vehicle']
+
+    Args:
+        model: "linear" trains an :class:`~xmc_tf.XRLinear`, on TF-IDF of texts or on features; "transformer" fine-tunes
+            an encoder and trains an :class:`~xmc_tf.XTransformer`, on texts only.
+        encoder: pre-trained encoder of the transformer: a folder, or a name on the Hugging Face hub (default: that of
+            ``matcher``).
+        fine_tune: whether the encoder is fine-tuned. False is faster; only the linear rankers are trained then.
+        max_tokens: number of tokens per document that the encoder reads.
+        tfidf: options of TF-IDF, for texts.
+        tree: options of the label tree; its seed is ``random_state``.
+        ranker: training options of the linear rankers, the same for all levels; or those of the whole tree.
+        matcher: options of fine-tuning.
+        max_labels: maximum number of labels that ``predict`` returns per document (default: the average number of
+            labels of a training document, rounded).
+        threshold: ``predict`` leaves out labels with a smaller score, from 0 to 1. Without effect where each document
+            has one label.
+        scored_labels: number of best labels per document that ``predict_proba`` and ``decision_function`` give a score;
+            all others have 0.
+        beam_size: number of nodes kept at each level of the tree; larger is slower and more exact.
+        sparse_output: whether ``predict_proba`` and ``decision_function`` return sparse matrices. Most metrics of
+            scikit-learn that compare scores need False, which takes memory for documents × labels.
+        n_jobs: number of threads; -1 or None: one per core.
+        random_state: random seed: an integer, a ``RandomState``, or None for another seed in each training.
+
+    Attributes:
+        classes_: the labels, in the order of the columns of scores: sorted names or integers; for an indicator matrix
+            the columns of a DataFrame, or the numbers of the columns.
+        model_: the trained model, for ``model_.save(folder)`` and ``model_.export(folder)``.
+        labels_per_document_: the average number of labels of a training document.
+        n_features_in_: number of features, if it was fitted to features.
+        feature_names_in_: names of the features, if it was fitted to a DataFrame of features.
+    """
+
+    _targets: Targets
+
+    def __init__(
+        self,
+        model: str = "linear",
+        *,
+        encoder: str | None = None,
+        fine_tune: bool = True,
+        max_tokens: int = 128,
+        tfidf: TfidfParams | None = None,
+        tree: HierarchicalKMeansParams | None = None,
+        ranker: LinearLevelParams | RankerParams | None = None,
+        matcher: MatcherParams | None = None,
+        max_labels: int | None = None,
+        threshold: float = 0.0,
+        scored_labels: int = 20,
+        beam_size: int = 20,
+        sparse_output: bool = True,
+        n_jobs: int | None = -1,
+        random_state: Any = 0,
+    ) -> None:
+        self.model = model
+        self.encoder = encoder
+        self.fine_tune = fine_tune
+        self.max_tokens = max_tokens
+        self.tfidf = tfidf
+        self.tree = tree
+        self.ranker = ranker
+        self.matcher = matcher
+        self.max_labels = max_labels
+        self.threshold = threshold
+        self.scored_labels = scored_labels
+        self.beam_size = beam_size
+        self.sparse_output = sparse_output
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; with ``deep`` also those of the blocks, such as ``tfidf__ngram_max``."""
+        params: dict[str, Any] = super().get_params(deep=False)
+        return {**params, **nested(params)} if deep else params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``tfidf__ngram_max=3`` changes one option of a block."""
+        changes: dict[str, dict[str, Any]] = defaultdict(dict)
+        own = {}
+        for name, value in params.items():
+            block, _, option = name.partition("__")
+            if option and block in BLOCKS:
+                changes[block][option] = value
+            else:
+                own[name] = value
+        super().set_params(**own)
+        for block, values in changes.items():
+            setattr(self, block, replaced(self.get_params(deep=False), block, values))
+        return self
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train the model.
+
+        Args:
+            X: texts (a list, an array, a pandas Series, a :class:`~xmc_tf.TextFile`), or features (sparse or dense).
+            y: lists of names, an indicator matrix, or one label per document.
+        """
+        params = self.get_params(deep=False)
+        check_options(params)
+        documents = read_documents(self, X, fitting=True)
+        targets, Y = read_targets(y)
+        check_pair(documents, Y, "X", "y")
+        self.model_: Model = train(params, documents, Y, targets.names, self._threads, self._seed())
+        self.labels_per_document_ = float(Y.nnz / Y.shape[0])
+        self.classes_, self._targets = targets.classes, targets
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return the labels of documents, in the form of the training labels.
+
+        For lists of names: the best first, at most ``max_labels`` with a score of at least ``threshold``. For one label
+        per document: the best.
+        """
+        check_is_fitted(self)
+        if self._targets.single:
+            count = self.scored_labels  # all that decision_function scores, so that both agree on equal scores
+        else:
+            count = self.max_labels or max(1, round(self.labels_per_document_))
+        return self._targets.shown(self._scores(X, count), self.threshold)
+
+    def predict_proba(self, X: Any) -> csr_matrix | np.ndarray:
+        """Return the scores of the best labels, from 0 to 1: documents × labels.
+
+        The scores rank labels; they are not calibrated. If each document has one label, each row is scaled to a sum of
+        1.
+        """
+        check_is_fitted(self)
+        return self._in_shape(self._shares(X) if self._targets.single else self._scores(X, self.scored_labels))
+
+    def decision_function(self, X: Any) -> csr_matrix | np.ndarray:
+        """Return the model's scores of the best labels: documents × labels.
+
+        As in scikit-learn, two labels of which each document has one are an exception: the result has one number per
+        document, above 0 for the second label.
+        """
+        check_is_fitted(self)
+        if self._targets.single and len(self.classes_) == 2:
+            first, second = self._shares(X).toarray().T
+            return second - first
+        return self._in_shape(self._scores(X, self.scored_labels))
+
+    def top_k(self, X: Any, k: int = 5) -> list[list[tuple[Any, float]]]:
+        """Return the names and scores of the k best labels of each document, best first."""
+        check_is_fitted(self)
+        scores, classes = self._scores(X, k), self.classes_.tolist()
+        found = []
+        for a, b in pairwise(scores.indptr):
+            order = a + np.argsort(-scores.data[a:b], kind="stable")
+            found.append([(classes[scores.indices[i]], float(scores.data[i])) for i in order])
+        return found
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the quality of ``predict``: the mean F1 of the documents.
+
+        It is ``f1_score(y, predict(X), average="samples", zero_division=1)``. If each document has one label: the
+        accuracy. scikit-learn's subset accuracy, which counts a document only if all its labels are right, says little
+        with many labels.
+        """
+        check_is_fitted(self)
+        if self._targets.single:
+            return float(super().score(X, y, sample_weight))
+        truth, sizes = true_matrix(y, self._targets)
+        check_pair(X, truth, "X", "y")
+        predicted, _ = true_matrix(self.predict(X), self._targets)
+        hits = np.asarray(predicted.multiply(truth).sum(axis=1)).ravel()
+        total = sizes + np.diff(predicted.indptr)
+        f1 = np.where(total > 0, 2 * hits / np.maximum(total, 1), 1.0)
+        return float(np.average(f1, weights=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        reads_features = self.model != "transformer"
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = tags.input_tags.sparse = reads_features
+        tags.target_tags.one_d_labels = tags.target_tags.two_d_labels = True
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the whole model; a transformer with all its files, so that its folder is not needed."""
+        state: dict[str, Any] = super().__getstate__()
+        model = state.get("model_")
+        return state if model is None or isinstance(model, XRLinear) else {**state, "model_": pack(model)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if isinstance(state.get("model_"), dict):
+            state = {**state, "model_": unpack(state["model_"])}
+        super().__setstate__(state)
+
+    def _seed(self) -> int:
+        """Return the seed, or draw one."""
+        state = check_random_state(self.random_state)  # refuses what is neither
+        whole = isinstance(self.random_state, int | np.integer)
+        return int(self.random_state if whole else state.randint(LARGEST_INT32))
+
+    @property
+    def _threads(self) -> int:
+        return -1 if self.n_jobs is None else self.n_jobs
+
+    def _scores(self, X: Any, count: int) -> csr_matrix:
+        """Return the scores of the best labels, with sorted indices."""
+        documents: Any = read_documents(self, X, fitting=False)  # of the kind that the model was trained on
+        scores = self.model_.predict(
+            documents, beam_size=self.beam_size, only_topk=min(count, len(self.classes_)), threads=self._threads
+        )
+        scores.sort_indices()
+        return scores
+
+    def _shares(self, X: Any) -> csr_matrix:
+        """Return the scores, divided by their sum in each row."""
+        scores = self._scores(X, self.scored_labels).astype(np.float64)
+        sums = np.asarray(scores.sum(axis=1)).ravel()
+        scores.data /= np.repeat(np.where(sums > 0, sums, 1), np.diff(scores.indptr))
+        return scores
+
+    def _in_shape(self, scores: csr_matrix) -> csr_matrix | np.ndarray:
+        return scores if self.sparse_output else scores.toarray()

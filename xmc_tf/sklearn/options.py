@@ -1,0 +1,124 @@
+"""Nested parameters of a classifier, such as ``tfidf__ngram_max``, and the training options of the models."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.params import (
+    HierarchicalKMeansParams,
+    LinearChainParams,
+    LinearLevelParams,
+    MatcherParams,
+    MatcherPredParams,
+    Params,
+    RankerParams,
+    TfidfParams,
+    XTransformerParams,
+    XTransformerPredParams,
+)
+
+# Parameters of the classifier that are blocks of parameters themselves; None stands for the class's defaults.
+BLOCKS: dict[str, type[Params]] = {
+    "tfidf": TfidfParams,
+    "tree": HierarchicalKMeansParams,
+    "ranker": LinearLevelParams,
+    "matcher": MatcherParams,
+}
+
+
+def nested(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters within all blocks, by names such as ``tfidf__ngram_max``."""
+    found: dict[str, Any] = {}
+    for name, kind in BLOCKS.items():
+        block = kind() if params[name] is None else params[name]
+        if not isinstance(block, Params):
+            continue  # set_params accepts any value; fit refuses it
+        found |= {f"{name}__{field.name}": getattr(block, field.name) for field in dataclasses.fields(block)}
+    return found
+
+
+def replaced(params: Mapping[str, Any], name: str, changes: Mapping[str, Any]) -> Params:
+    """Return a block with some of its parameters changed.
+
+    Args:
+        params: parameters of the classifier.
+        name: the block, such as "tfidf".
+        changes: new values by the block's own names, such as "ngram_max".
+    """
+    block = _block(params, name)
+    known = [field.name for field in dataclasses.fields(block)]
+    for key in changes:
+        if key not in known:
+            raise InputError(
+                f"{name}__{key} is not a parameter of XMCClassifier",
+                expected=", ".join(f"{name}__{one}" for one in known),
+            )
+    return dataclasses.replace(block, **changes)
+
+
+def tfidf_params(params: Mapping[str, Any]) -> TfidfParams:
+    """Return the options of TF-IDF."""
+    return params["tfidf"] or TfidfParams()
+
+
+def tree_params(params: Mapping[str, Any], seed: int) -> HierarchicalKMeansParams:
+    """Return the options of the label tree."""
+    return dataclasses.replace(params["tree"] or HierarchicalKMeansParams(), seed=seed)
+
+
+def ranker_params(params: Mapping[str, Any]) -> RankerParams:
+    """Return the options of the rankers: those of one level apply to all levels."""
+    ranker = params["ranker"] or LinearLevelParams()
+    return ranker if isinstance(ranker, RankerParams) else RankerParams(hlm_args=LinearChainParams(model_chain=ranker))
+
+
+def transformer_params(params: Mapping[str, Any], seed: int) -> XTransformerParams:
+    """Return the training options of an XR-Transformer."""
+    matcher = params["matcher"] or MatcherParams()
+    if params["encoder"] is not None:
+        matcher = dataclasses.replace(matcher, model_shortcut=str(params["encoder"]))
+    tree = tree_params(params, seed)
+    return XTransformerParams(
+        preliminary_indexer_params=tree,
+        refined_indexer_params=tree,
+        matcher_params_chain=matcher,
+        ranker_params=ranker_params(params),
+        do_fine_tune=params["fine_tune"],
+    )
+
+
+def transformer_pred_params(params: Mapping[str, Any]) -> XTransformerPredParams:
+    """Return the prediction options of an XR-Transformer."""
+    return XTransformerPredParams(matcher_params_chain=MatcherPredParams(truncate_length=params["max_tokens"]))
+
+
+def check_options(params: Mapping[str, Any]) -> None:
+    """Refuse parameters that no training can use, before any work."""
+    if params["model"] not in ("linear", "transformer"):
+        raise InputError("model is unknown", expected='"linear" or "transformer"', received=repr(params["model"]))
+    for name in ("max_labels", "scored_labels", "beam_size"):
+        value = params[name]
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not (whole and value >= 1) and not (value is None and name == "max_labels"):
+            raise InputError(f"{name} is out of range", expected="a whole number of at least 1", received=repr(value))
+    if not isinstance(params["threshold"], int | float):
+        raise InputError("threshold is not a number", expected="0 to 1", received=repr(params["threshold"]))
+    for name in BLOCKS:
+        _block(params, name)
+
+
+def _block(params: Mapping[str, Any], name: str) -> Params:
+    """Return a block, or the default for None."""
+    block, kind = params[name], BLOCKS[name]
+    if block is None:
+        return kind()
+    kinds: tuple[type[Params], ...] = (kind, RankerParams) if name == "ranker" else (kind,)
+    if not isinstance(block, kinds):
+        raise InputError(
+            f"{name} has the wrong type",
+            expected=" or ".join(one.__name__ for one in kinds) + ", or None",
+            received=f"{type(block).__name__}: {block!r}"[:80],
+            fix=f"{name}={kind.__name__}(...)",
+        )
+    return block

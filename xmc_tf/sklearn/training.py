@@ -1,0 +1,73 @@
+"""Training either model with the parameters of a classifier."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.sklearn.documents import Documents
+from xmc_tf.sklearn.options import (
+    ranker_params,
+    tfidf_params,
+    transformer_params,
+    transformer_pred_params,
+    tree_params,
+)
+
+if TYPE_CHECKING:
+    from xmc_tf.models.xtransformer import XTransformer
+
+Model: TypeAlias = "XRLinear | XTransformer"
+
+
+def train(
+    params: Mapping[str, Any], documents: Documents, Y: csr_matrix, names: list[str] | None, threads: int, seed: int
+) -> Model:
+    """Train a model.
+
+    Args:
+        params: parameters of the classifier.
+        documents: texts or features.
+        Y: labels, documents × labels.
+        names: label names, or None.
+        threads: number of threads; -1: one per core.
+        seed: random seed.
+    """
+    if params["model"] == "linear":
+        return _train_linear(params, documents, Y, names, threads, seed)
+    if isinstance(documents, Features):
+        raise InputError(
+            'XMCClassifier(model="transformer") needs texts',
+            expected="a list of texts",
+            received="features",
+            fix='fit it to the texts, or use model="linear"',
+        )
+    from xmc_tf.models.xtransformer import XTransformer  # it loads TensorFlow, which features do not need
+
+    return XTransformer.train(
+        documents, Y, names=names, params=transformer_params(params, seed), pred_params=transformer_pred_params(params),
+        tfidf=tfidf_params(params), threads=threads, seed=seed,
+    )  # fmt: skip
+
+
+def _train_linear(
+    params: Mapping[str, Any], documents: Documents, Y: csr_matrix, names: list[str] | None, threads: int, seed: int
+) -> XRLinear:
+    from xmc_tf.data import as_features
+    from xmc_tf.params import RankerPredParams
+    from xmc_tf.tree import build_tree, label_embedding
+
+    tfidf = None
+    if not isinstance(documents, Features):
+        from xmc_tf.features import Tfidf
+
+        tfidf = Tfidf.fit(documents, tfidf_params(params), threads=threads)
+        documents = as_features(tfidf.transform(documents, threads=threads))
+    tree = build_tree(label_embedding("pifa", documents, Y), tree_params(params, seed))
+    return XRLinear.train(
+        documents, Y, tree, params=ranker_params(params), pred_params=RankerPredParams(), names=names, tfidf=tfidf,
+        threads=threads, seed=seed,
+    )  # fmt: skip
