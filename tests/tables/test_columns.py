@@ -1,0 +1,72 @@
+"""Which columns hold texts and labels."""
+
+import pytest
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.tables.columns import ColumnOptions, choose_columns
+
+ROWS = [["1", "a long text about something", "x"], ["2", "another long text", "y"], ["3", "a third one of these", "x"]]
+
+
+@pytest.mark.parametrize(
+    ("names", "texts", "labels", "guesses"),
+    [
+        (["id", "text", "label"], (1,), 2, 0),
+        (["id", "Text", "LABEL"], (1,), 2, 0),
+        (["id", "abstract", "Tags"], (1,), 2, 2),
+        (["id", "something", "category"], (1,), 2, 2),
+    ],
+)
+def test_columns_are_found_by_their_names(names, texts, labels, guesses):
+    columns, said = choose_columns("t.csv", names, ROWS, ColumnOptions())
+    assert (columns.texts, columns.labels) == (texts, labels)
+    assert len(said) == guesses
+
+
+def test_of_two_columns_the_longer_one_is_the_text():
+    columns, _ = choose_columns("t.csv", ["column 1", "column 2"], [row[1:] for row in ROWS], ColumnOptions())
+    assert (columns.texts, columns.labels) == ((0,), 1)
+
+
+def test_several_columns_are_joined_and_missing_cells_left_out():
+    options = ColumnOptions(text=["title", "text"], labels="label")
+    columns, said = choose_columns("t.csv", ["title", "text", "label"], ROWS, options)
+    assert columns.text_of(["A title", "and a text", "x"]) == "A title\nand a text"
+    assert columns.text_of(["", "and a text", "x"]) == columns.text_of([None, "and a text", "x"]) == "and a text"
+    assert said == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "separator", "labels"),
+    [
+        (["a|b", "b|c", "a"], "|", ["a", "b"]),
+        (["a; b", "b; c", "a"], ";", ["a", "b"]),
+        (["a, b", "b, a", "a", "b"], ",", ["a", "b"]),
+        (["Paris, France", "Rome, Italy", "Oslo, Norway"], "", ["Paris, France"]),
+        (["1", "2", "3"], "", ["1"]),
+        ([["a", "b"], ["c"]], "", ["a", "b"]),
+        ([3.0, 4.0], "", ["3"]),
+    ],
+)
+def test_labels_of_a_cell(cells, separator, labels):
+    columns, _ = choose_columns("t.csv", ["text", "label"], [["a text", cell] for cell in cells], ColumnOptions())
+    assert columns.separator == separator
+    assert columns.labels_of(["a text", cells[0]]) == labels
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (ColumnOptions(labels="tag"), "no column 'tag'"),
+        (ColumnOptions(text=["body"], labels="label"), "no column 'body'"),
+    ],
+)
+def test_a_column_that_does_not_exist_is_named(options, words):
+    with pytest.raises(InputError, match=words) as error:
+        choose_columns("t.csv", ["id", "text", "label"], ROWS, options)
+    assert "id, text, label" in str(error.value)
+
+
+def test_without_a_column_of_labels_nothing_is_guessed():
+    with pytest.raises(InputError, match="which column holds the labels"):
+        choose_columns("t.csv", ["id", "text", "number"], ROWS, ColumnOptions())

@@ -1,0 +1,215 @@
+"""From tables of all kinds to a data set, resumed after an interruption."""
+
+import csv
+import json
+import sqlite3
+
+import pytest
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.tables import preparation
+from xmc_tf.tables.columns import ColumnOptions
+from xmc_tf.tables.preparation import PrepareOptions, prepare, summary_of
+from xmc_tf.tables.sources import SourceOptions, open_source
+from xmc_tf.tables.splits import SplitOptions
+from xmc_tf.tables.store import TableStore
+
+ROWS = [(f"text number {n} of many", ["even" if n % 2 == 0 else "odd", f"by {n % 3}"]) for n in range(60)]
+ALL_TRAINING = SplitOptions(0, 0)
+
+
+def _csv(folder, rows=ROWS, name="data.csv"):
+    with (folder / name).open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *((text, "|".join(labels)) for text, labels in rows)])
+    return folder / name
+
+
+def _content(store):
+    Y, names = store.labels(), store.names
+    texts = [text for (text,) in store.connection.execute("SELECT text FROM documents ORDER BY id")]
+    return {text: {names[at] for at in Y[row].indices} for row, text in enumerate(texts)}
+
+
+def _sqlite(folder):
+    path = folder / "source.db"
+    with sqlite3.connect(path) as database:
+        database.execute('CREATE TABLE "my ""table" (text, label)')
+        database.executemany('INSERT INTO "my ""table" VALUES (?, ?)', [(t, "|".join(y)) for t, y in ROWS])
+    return path
+
+
+def _json_lines(folder):
+    path = folder / "data.jsonl"
+    path.write_text("".join(json.dumps({"text": text, "labels": labels}) + "\n" for text, labels in ROWS))
+    return path
+
+
+def _annif_tsv(folder):
+    path = folder / "data.tsv"
+    uris = [" ".join(f"<{label}>" for label in labels).replace("by ", "by_") for _, labels in ROWS]
+    path.write_text("".join(f"{text}\t{uri}\n" for (text, _), uri in zip(ROWS, uris, strict=True)))
+    return path
+
+
+def _annif_folder(folder):
+    path = folder / "documents"
+    path.mkdir()
+    for number, (text, labels) in enumerate(ROWS):
+        (path / f"{number:03d}.txt").write_text(text)
+        if number % 2:
+            (path / f"{number:03d}.key").write_text("\n".join(labels))
+        else:
+            (path / f"{number:03d}.tsv").write_text("".join(f"<{one}>\tname\n" for one in labels))
+    return path
+
+
+def _frame(_):
+    return {"text": [text for text, _ in ROWS], "label": [labels for _, labels in ROWS]}
+
+
+def _parquet(folder):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = folder / "data.parquet"
+    parquet.write_table(arrow.table(_frame(None)), path)
+    return path
+
+
+@pytest.mark.parametrize("make", [_csv, _sqlite, _json_lines, _annif_tsv, _annif_folder, _frame, _parquet])
+def test_every_kind_of_table_gives_the_same_data_set(tmp_path, make):
+    store = prepare(make(tmp_path), tmp_path / "out.sqlite")
+    found = {text: {label.replace("_", " ") for label in labels} for text, labels in _content(store).items()}
+    assert found == {text: set(labels) for text, labels in ROWS}
+    summary = summary_of(store)
+    assert summary.documents == {"train": 48, "validation": 6, "test": 6}
+    assert (summary.labels, summary.pairs, summary.only_in_test) == (5, 120, 0)
+
+
+def test_texts_and_labels_of_a_split_belong_together(tmp_path):
+    store = prepare(_csv(tmp_path), tmp_path / "out.sqlite")
+    names, expected = store.names, {text: set(labels) for text, labels in ROWS}
+    for split in ("train", "validation", "test"):
+        texts, Y = store.texts(split), store.labels(split)
+        assert len(texts) == Y.shape[0] == store.count(split)
+        for row, text in enumerate(texts):
+            assert {names[at] for at in Y[row].indices} == expected[text]
+        assert texts[3] == list(texts)[3] == list(texts[2:5])[1]
+    counts = dict(store.connection.execute("SELECT name, documents FROM labels"))
+    assert counts["even"] == 30
+
+
+def test_one_row_per_label(tmp_path):
+    path = tmp_path / "pairs.csv"
+    with path.open("w", newline="") as file:
+        rows = [(number, text, label) for number, (text, labels) in enumerate(ROWS) for label in labels]
+        csv.writer(file).writerows([("doc", "text", "label"), *rows])
+    options = PrepareOptions(columns=ColumnOptions(document="doc"), splits=ALL_TRAINING)
+    store = prepare(path, tmp_path / "out.sqlite", options)
+    assert _content(store) == {text: set(labels) for text, labels in ROWS}
+
+
+class _InterruptedError(Exception):
+    pass
+
+
+def test_an_interrupted_run_continues(tmp_path, monkeypatch):
+    path, read = _csv(tmp_path), []
+    monkeypatch.setattr(preparation, "_COMMIT", 7)
+    original = preparation._Writer.add
+
+    def add(self, row):
+        read.append(row)
+        if len(read) == 31:
+            raise _InterruptedError
+        original(self, row)
+
+    monkeypatch.setattr(preparation._Writer, "add", add)
+    with pytest.raises(_InterruptedError):
+        prepare(path, tmp_path / "out.sqlite")
+    store = prepare(path, tmp_path / "out.sqlite")
+    assert len(read) == 31 + 60 - 28  # what was complete is not written again
+    monkeypatch.undo()
+    whole = prepare(path, tmp_path / "whole.sqlite")
+    dumps = [list(one.connection.iterdump()) for one in (store, whole)]
+    assert dumps[0] == dumps[1]
+
+
+def test_another_table_does_not_overwrite_a_data_set(tmp_path):
+    prepare(_csv(tmp_path), tmp_path / "out.sqlite")
+    with pytest.raises(InputError, match="another table"):
+        prepare(_csv(tmp_path, ROWS[:20], "other.csv"), tmp_path / "out.sqlite")
+
+
+def test_another_database_is_not_touched(tmp_path):
+    mine = _sqlite(tmp_path)
+    before = mine.read_bytes()
+    with pytest.raises(InputError, match="not a data set"):
+        prepare(_csv(tmp_path), mine)
+    assert mine.read_bytes() == before
+
+
+def test_too_many_bad_rows_stop_the_run_and_few_are_listed(tmp_path):
+    path = _csv(tmp_path)
+    path.write_text(path.read_text() + "only a text\n,a label\nno label,\n")
+    with pytest.raises(InputError, match=r"3 of 63 rows cannot be used") as error:
+        prepare(path, tmp_path / "out.sqlite")
+    assert "line 62: 1 cells, expected 2" in str(error.value)
+    store = prepare(path, tmp_path / "out.sqlite", PrepareOptions(max_bad_rows=0.1))
+    assert summary_of(store).bad_rows == {"1 cells, expected 2": 1, "no label": 1, "no text": 1}
+    assert [line for (line,) in store.connection.execute("SELECT line FROM bad_rows")] == [62, 63, 64]
+
+
+def test_labels_that_training_lacks_are_reported(tmp_path):
+    rows = [(f"text {n}", [f"label {n}"]) for n in range(100)]
+    summary = summary_of(prepare(_csv(tmp_path, rows), tmp_path / "out.sqlite"))
+    assert summary.only_in_test == 20
+    assert "20 labels have no document in training" in summary.text()
+
+
+def test_names_of_tables_and_columns_cannot_inject_sql(tmp_path):
+    path = tmp_path / "evil.db"
+    name = 'a"; DROP TABLE b; --'
+    with sqlite3.connect(path) as database:
+        quoted = name.replace('"', '""')
+        database.execute(f'CREATE TABLE "{quoted}" (text, "{quoted}")')
+        database.execute(f'INSERT INTO "{quoted}" VALUES (?, ?)', ("a text'; DROP TABLE documents; --", "x'); --"))
+        database.execute("CREATE TABLE b (c)")
+    options = PrepareOptions(SourceOptions(table=name), ColumnOptions(labels=name), ALL_TRAINING)
+    store = prepare(path, tmp_path / "out.sqlite", options)
+    assert _content(store) == {"a text'; DROP TABLE documents; --": {"x'); --"}}
+    assert open_source(path, SourceOptions(table="b")).columns == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b"PK\x03\x04....", "Excel"),
+        (b"text,label\n", "has no rows"),
+        (b"PAR1 and nothing more", "Parquet"),
+        (b"SQLite format 3\x00 and nothing more", "SQLite"),
+    ],
+)
+def test_files_that_are_no_tables(tmp_path, content, words):
+    path = tmp_path / "data.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        prepare(path, tmp_path / "out.sqlite")
+
+
+def test_a_store_says_what_it_is_not(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        TableStore.open(tmp_path / "none.sqlite")
+    store = prepare(_csv(tmp_path), tmp_path / "out.sqlite")
+    with pytest.raises(InputError, match="unknown split"):
+        store.texts("training")
+    store.write_meta(version=99)
+    with pytest.raises(InputError, match="unknown version"):
+        TableStore.open(tmp_path / "out.sqlite")
+
+
+def test_missing_values_of_a_frame_are_missing_cells(tmp_path):
+    nan = float("nan")
+    frame = {"text": ["a text", None, "third"], "label": ["x", "y", nan]}
+    store = prepare(frame, tmp_path / "out.sqlite", PrepareOptions(splits=ALL_TRAINING, max_bad_rows=1))
+    assert _content(store) == {"a text": {"x"}}
+    assert summary_of(store).bad_rows == {"no label": 1, "no text": 1}

@@ -1,0 +1,1 @@
+"""Tables of documents: CSV and other files read into one SQLite database with labels and splits."""

@@ -1,0 +1,103 @@
+"""Annif's corpora: TSV files of texts and subjects, and folders of documents."""
+
+import gzip
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.tables.records import BadRow, Record
+
+COLUMNS = ["text", "labels"]
+_SUBJECT = re.compile(r"<([^<>\s]+)>")
+
+
+class AnnifTsv:
+    r"""A short-text corpus: ``text<TAB><uri> <uri>`` per line, also packed by gzip."""
+
+    unit = "MB"
+    columns = COLUMNS
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name, self.kind = path, str(path), "Annif's TSV"
+        self.size, self._read = max(path.stat().st_size >> 20, 1), 0
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yield all lines."""
+        with _opened(self.path) as file:
+            for number, raw in enumerate(file, 1):
+                self._read += len(raw)
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace").rstrip("\r\n")
+                text, tab, subjects = line.rpartition("\t")
+                found = _SUBJECT.findall(subjects)
+                if tab and found:
+                    yield Record(number, [text, found])
+                elif line.strip():
+                    yield BadRow(number, "no subjects after a tab" if tab else "no tab", line[:80])
+
+    def done(self) -> int:
+        """Return the number of megabytes read."""
+        return self._read >> 20
+
+    @staticmethod
+    def matches(path: Path) -> bool:
+        """Return whether the first lines look like this format."""
+        with _opened(path) as file:
+            lines = [line.decode("utf-8", errors="replace") for _, line in zip(range(20), file, strict=False)]
+        found = [bool(_SUBJECT.search(line.rpartition("\t")[2])) and "\t" in line for line in lines if line.strip()]
+        return bool(found) and sum(found) >= 0.9 * len(found)
+
+
+class AnnifFolder:
+    """A document corpus: ``name.txt`` with the text, ``name.tsv`` (uri, label) or ``name.key`` (labels) beside it."""
+
+    unit = "documents"
+    columns = COLUMNS
+
+    def __init__(self, path: Path) -> None:
+        self.name, self.kind = str(path), "Annif's document folder"
+        self._texts = sorted(path.glob("*.txt"))
+        self.size, self._read = len(self._texts), 0
+        if not self.matches(path):
+            raise InputError(
+                f"{path} is not a folder of documents",
+                expected="name.txt with a text, and name.tsv or name.key with its subjects, for each document",
+            )
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yield all documents, in the order of their names."""
+        for number, path in enumerate(self._texts, 1):
+            self._read = number
+            labels = _subjects_of(path)
+            if labels is None:
+                yield BadRow(number, "no .tsv or .key file with its subjects", path.name)
+            else:
+                yield Record(number, [path.read_text("utf-8-sig", errors="replace"), labels])
+
+    def done(self) -> int:
+        """Return the number of documents read."""
+        return self._read
+
+    @staticmethod
+    def matches(path: Path) -> bool:
+        """Return whether the folder holds texts with subjects."""
+        return any(_subjects_file(text) for text in path.glob("*.txt"))
+
+
+def _subjects_file(text: Path) -> Path | None:
+    return next((path for path in (text.with_suffix(".tsv"), text.with_suffix(".key")) if path.is_file()), None)
+
+
+def _subjects_of(text: Path) -> list[str] | None:
+    path = _subjects_file(text)
+    if path is None:
+        return None
+    lines = [line.strip() for line in path.read_text("utf-8-sig", errors="replace").splitlines() if line.strip()]
+    if path.suffix == ".key":
+        return lines
+    return [line.split("\t")[0].strip().strip("<>") for line in lines]
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")

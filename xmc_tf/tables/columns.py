@@ -1,0 +1,161 @@
+"""Choose the columns of texts and labels, by flag or by their names; every guess can be reported."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+
+TEXTS = ("text", "texts", "document", "content", "body", "sentence", "abstract", "description", "title", "review")
+LABELS = (
+    "label", "labels", "tag", "tags", "category", "categories", "class", "classes", "topic", "topics", "subjects",
+    "keywords", "target",
+)  # fmt: skip
+SEPARATORS = ("|", ";", ",")
+_LONGEST_LABEL = 200  # characters
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns are read, and how labels are cut out of a cell.
+
+    Args:
+        texts: places of the columns whose cells are joined to the text.
+        labels: place of the column of labels; None: the table has no labels.
+        separator: between the labels of a cell; "" if a cell holds one label.
+        document: place of the column that names the document, where each row holds one of its labels; None: each row
+            is a document of its own.
+    """
+
+    texts: tuple[int, ...]
+    labels: int | None
+    separator: str = ""
+    document: int | None = None
+
+    def text_of(self, cells: Sequence[Any]) -> str:
+        """Return the text of a row: its cells, joined by a line end."""
+        return "\n".join(value for at in self.texts if (value := _text(cells[at]).strip()))
+
+    def labels_of(self, cells: Sequence[Any]) -> list[str]:
+        """Return the different labels of a row, in their order."""
+        if self.labels is None:
+            return []
+        cell = cells[self.labels]
+        if isinstance(cell, list | tuple):
+            found = [_text(one).strip() for one in cell]
+        else:
+            text = _text(cell)
+            found = [one.strip() for one in (text.split(self.separator) if self.separator else [text])]
+        return list(dict.fromkeys(label for label in found if label))
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """What the user says of the columns; None: guessed.
+
+    Args:
+        text: names of the columns of texts.
+        labels: name of the column of labels.
+        separator: between the labels of a cell; "" for one label per cell.
+        document: name of the column that names the document, where each row holds one of its labels.
+    """
+
+    text: Sequence[str] | None = None
+    labels: str | None = None
+    separator: str | None = None
+    document: str | None = None
+
+
+def choose_columns(
+    name: str, columns: Sequence[str], sample: Sequence[Sequence[Any]], options: ColumnOptions, *, labelled: bool = True
+) -> tuple[Columns, list[str]]:
+    """Return the columns to read, and a sentence about each guess.
+
+    Args:
+        name: the table, for messages.
+        columns: names of its columns.
+        sample: some of its rows.
+        options: what the user says.
+        labelled: whether the table must have labels.
+    """
+    guesses: list[str] = []
+    document = None if options.document is None else _place(name, columns, options.document, "--document-column")
+    if options.labels is not None:
+        labels: int | None = _place(name, columns, options.labels, "--label-column")
+    else:
+        labels = _by_name(columns, LABELS, taken=())
+        if labels is None and len(columns) == 2 and options.text is None:
+            labels = min((0, 1), key=lambda at: _mean_length(sample, at))  # the other one is longer: the text
+        if labels is not None and columns[labels].strip().lower() != "label":
+            guesses.append(f"labels: column {columns[labels]!r} (--label-column)")
+    if labels is None and labelled:
+        raise _unknown(name, columns, "labels", "--label-column")
+    if options.text is not None:
+        texts = tuple(_place(name, columns, one, "--text-column") for one in options.text)
+    else:
+        found = _by_name(columns, TEXTS, taken=(labels, document))
+        if found is None:
+            rest = [at for at in range(len(columns)) if at not in (labels, document)]
+            found = max(rest, key=lambda at: _mean_length(sample, at), default=None)
+        if found is None:
+            raise _unknown(name, columns, "texts", "--text-column")
+        texts = (found,)
+        if columns[found].strip().lower() != "text":
+            guesses.append(f"texts: column {columns[found]!r} (--text-column)")
+    separator = options.separator
+    if separator is None:
+        separator = "" if labels is None or document is not None else _label_separator(sample, labels)
+        if separator:
+            guesses.append(f"labels of a cell are separated by {separator!r} (--label-separator)")
+    return Columns(texts, labels, separator, document), guesses
+
+
+def _place(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
+    for candidates in (list(columns), [column.strip().lower() for column in columns]):
+        if candidates.count(wanted) == 1:
+            return candidates.index(wanted)
+    if wanted.isdecimal() and int(wanted) < len(columns):
+        return int(wanted)
+    shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
+    raise InputError(f"{name} has no column {wanted!r}", expected=f"one of {shown}", fix=f"{flag} NAME")
+
+
+def _by_name(columns: Sequence[str], names: Sequence[str], taken: Sequence[int | None]) -> int | None:
+    lower = [re.sub(r"[^a-z]", "", column.lower()) for column in columns]
+    return next((lower.index(one) for one in names if one in lower and lower.index(one) not in taken), None)
+
+
+def _mean_length(sample: Sequence[Sequence[Any]], at: int) -> float:
+    return sum(len(_text(row[at])) for row in sample) / max(len(sample), 1)
+
+
+def _label_separator(sample: Sequence[Sequence[Any]], at: int) -> str:
+    """Guess what separates the labels of a cell: a character in many cells, whose parts look like labels."""
+    cells = [row[at] for row in sample if isinstance(row[at], str) and row[at].strip()]
+    for separator in SEPARATORS:
+        cut = sum(separator in cell for cell in cells)
+        parts = [part.strip() for cell in cells for part in cell.split(separator)]
+        if cut < max(2, 0.1 * len(cells)) or max(map(len, parts)) > _LONGEST_LABEL:
+            continue
+        # Names may contain commas ("Paris, France"). Only where parts occur again do commas separate labels.
+        if separator != "," or len(set(parts)) <= 0.9 * len(parts):
+            return separator
+    return ""
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    # A column of whole numbers with a missing cell arrives as 3.0.
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _unknown(name: str, columns: Sequence[str], what: str, flag: str) -> InputError:
+    return InputError(
+        f"{name}: it is not known which column holds the {what}",
+        expected="one of " + (", ".join(columns[:20]) or "the columns (the table has none)"),
+        fix=f"{flag} NAME",
+    )

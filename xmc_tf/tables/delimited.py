@@ -1,0 +1,204 @@
+"""CSV and TSV as found in practice: any separator, quotes, line ends in cells, a missing header, damaged rows."""
+
+import csv
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from xmc_tf.tables.encodings import named, text_encoding
+from xmc_tf.tables.records import BadRow, Record
+
+SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+_LARGEST_CELL = 64 << 20  # characters; a quote that is never closed ends there
+_SAMPLE = 1 << 18
+_LONGEST_NAME = 80  # characters of a column name, where the file does not say whether its first row is one
+
+
+class DelimitedFile:
+    """A CSV or TSV file.
+
+    Args:
+        path: the file.
+        encoding: its encoding; None: found from its bytes.
+        separator: between cells; None: the one that cuts the first rows into equally many cells.
+        header: whether the first row holds the names of the columns; None: guessed.
+    """
+
+    unit = "MB"
+
+    def __init__(
+        self, path: Path, *, encoding: str | None = None, separator: str | None = None, header: bool | None = None
+    ) -> None:
+        self.path, self.name = path, str(path)
+        self.encoding = text_encoding(path, encoding)
+        self.size = max(path.stat().st_size >> 20, 1)
+        self._read = 0
+        with self._open() as file:
+            sample = file.read(_SAMPLE)
+        first, _, rest = sample.partition("\n")
+        self._skip = 0
+        if first.strip().lower().startswith("sep=") and len(first.strip()) == 5:  # Excel's own line
+            separator, sample, self._skip = separator or first.strip()[-1], rest, 1
+        self.separator = separator or _separator(sample, path.suffix.lower())
+        rows = self._sample_rows(sample)
+        self.header = _has_header(rows) if header is None else header
+        self.header_is_guessed = header is None
+        names = rows[0] if rows and self.header else [f"column {n}" for n in range(1, len(rows[0] if rows else []) + 1)]
+        self.columns = [name.strip() or f"column {n}" for n, name in enumerate(names, 1)]
+        self.kind = f"{named(self.encoding)}, separated by {SEPARATORS.get(self.separator, repr(self.separator))}"
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yield all rows; those with too many or too few cells as :class:`BadRow`."""
+        expected = len(self.columns)
+        first = True
+        for line, cells, fault in self._rows():
+            if first and self.header and not fault:
+                first = False
+                continue
+            first = False
+            if fault:
+                yield BadRow(line, fault, _start(cells))
+            elif len(cells) == expected:
+                yield Record(line, cells)
+            elif any(cells):
+                yield BadRow(line, f"{len(cells)} cells, expected {expected}", _start(cells))
+
+    def done(self) -> int:
+        """Return the number of megabytes read."""
+        return self._read >> 20
+
+    def _open(self) -> TextIO:
+        return self.path.open(encoding=self.encoding, errors="replace", newline="")
+
+    def _sample_rows(self, sample: str) -> list[list[str]]:
+        lines = sample.splitlines(keepends=True)
+        # The last line may be cut off.
+        return [row for row in _parsed(lines[:-1] or lines, self.separator) if row][:100]
+
+    def _rows(self) -> Iterator[tuple[int, list[str], str]]:
+        """Yield (first line, cells, fault) of every row that is not empty.
+
+        A quote that is never closed would swallow the rest of the file as one cell. Such a row becomes a fault of its
+        first line, and reading goes on with the next line.
+        """
+        csv.field_size_limit(_LARGEST_CELL)
+        with self._open() as file:
+            lines = _Lines(file, self)
+            for _ in range(self._skip):
+                next(lines, None)
+            while True:
+                lines.begin_row()
+                begin = lines.number + 1
+                try:
+                    cells = next(csv.reader(lines, delimiter=self.separator, strict=False))
+                    if lines.ended and _is_open(lines.row, self.separator):
+                        raise csv.Error("a quote is not closed")
+                except StopIteration:
+                    return
+                except csv.Error as error:
+                    fault = "a quote is not closed" if len(lines.row) > 1 else str(error)
+                    start = lines.row[0] if lines.row else ""
+                    lines.push_back()
+                    yield begin, [start], fault
+                    continue
+                if cells:
+                    yield begin, cells, ""
+
+
+class _Lines:
+    """The lines of a file; those of the current row can be pushed back."""
+
+    def __init__(self, file: Iterator[str], source: DelimitedFile) -> None:
+        self._file, self._source = file, source
+        self._waiting: deque[str] = deque()
+        self.number, self.row, self.ended = 0, [], False  # type: tuple[int, list[str], bool]
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        if self._waiting:
+            line = self._waiting.popleft()
+        else:
+            try:
+                line = next(self._file)
+            except StopIteration:
+                self.ended = True
+                raise
+            self._source._read += len(line)
+        self.number += 1
+        self.row.append(line)
+        return line.replace("\0", "")
+
+    def begin_row(self) -> None:
+        self.row, self.ended = [], False
+
+    def push_back(self) -> None:
+        """Give back all lines of the row but the first."""
+        self._waiting.extendleft(reversed(self.row[1:]))
+        self.number -= max(len(self.row) - 1, 0)
+
+
+def _is_open(row: list[str], separator: str) -> bool:
+    """Return whether a row ends inside quotes."""
+    try:
+        list(csv.reader(row, delimiter=separator, strict=True))
+    except csv.Error as error:
+        return "unexpected end of data" in str(error)
+    return False
+
+
+def _parsed(lines: list[str], separator: str) -> list[list[str]]:
+    try:
+        return list(csv.reader((line.replace("\0", "") for line in lines), delimiter=separator))
+    except csv.Error:
+        return []
+
+
+def _separator(sample: str, suffix: str) -> str:
+    """Return the separator that cuts the rows of a sample into equally many cells, and into most."""
+    lines = sample.splitlines(keepends=True)
+    lines = lines[:-1] or lines
+    best, chosen = (0.0, 0), "\t" if suffix in (".tsv", ".tab") else ","
+    for separator in sorted(SEPARATORS, key=lambda one: one != chosen):
+        counts = [len(row) for row in _parsed(lines, separator) if row]
+        if not counts:
+            continue
+        usual = max(set(counts), key=counts.count)
+        # A separator that occurs in texts now and then cuts rows into different numbers of cells.
+        found = (counts.count(usual) / len(counts), usual)
+        if usual > 1 and (found[0] >= best[0] + 0.05 or (found[0] >= best[0] - 0.05 and found[1] > best[1])):
+            best, chosen = found, separator
+    return chosen
+
+
+def _has_header(rows: list[list[str]]) -> bool:
+    """Guess whether the first row holds the names of columns: short, different, no numbers, unlike the other rows."""
+    if not rows:
+        return False
+    names = [cell.strip() for cell in rows[0]]
+    if not all(names) or len(set(names)) < len(names):
+        return False
+    if any(len(name) > _LONGEST_NAME or _is_number(name) for name in names):
+        return False
+    below = [row for row in rows[1:] if len(row) == len(names)]
+    if not below:
+        return True
+    # In a file without a header the first row is like the others: its cells occur below, or are as long as those.
+    occur = any(name in {row[at].strip() for row in below} for at, name in enumerate(names))
+    longest = max(range(len(names)), key=lambda at: sum(len(row[at]) for row in below))
+    mean = sum(len(row[longest]) for row in below) / len(below)
+    return not occur and len(names[longest]) <= max(mean / 2, 12)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _start(cells: list[str]) -> str:
+    return " | ".join(cells)[:80]

@@ -1,0 +1,288 @@
+"""Read a table into its database: streamed, in bounded memory, and resumed where it was interrupted."""
+
+import logging
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.resuming import finished, resumes_from
+from xmc_tf.common.progress import Progress
+from xmc_tf.tables.columns import ColumnOptions, Columns, choose_columns
+from xmc_tf.tables.records import BadRow, Record, Source
+from xmc_tf.tables.sources import SourceOptions, open_source
+from xmc_tf.tables.splits import SPLITS, SplitOptions, split_documents, text_key
+from xmc_tf.tables.store import TableStore
+
+_LOG = logging.getLogger(__name__)
+_COMMIT = 20_000  # rows between two points from which reading resumes
+_SAMPLE = 1000  # rows that columns are guessed from
+_SHOWN = 5  # bad rows in a message
+
+
+@dataclass(frozen=True)
+class PrepareOptions:
+    """How a table becomes a data set.
+
+    Args:
+        source: how it is read.
+        columns: which columns hold texts and labels.
+        splits: what is held out.
+        max_bad_rows: share of the rows that may be unusable.
+    """
+
+    source: SourceOptions = field(default_factory=SourceOptions)
+    columns: ColumnOptions = field(default_factory=ColumnOptions)
+    splits: SplitOptions = field(default_factory=SplitOptions)
+    max_bad_rows: float = 0.01
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a data set holds.
+
+    Args:
+        documents: number of documents by split.
+        labels: number of labels.
+        pairs: number of labels of all documents.
+        bad_rows: number of rows that were not used, by reason.
+        copies: documents whose text occurs before.
+        only_in_test: labels without a document in training.
+        guesses: sentences about what was guessed.
+    """
+
+    documents: dict[str, int]
+    labels: int
+    pairs: int
+    bad_rows: dict[str, int]
+    copies: int
+    only_in_test: int
+    guesses: list[str]
+
+    def text(self) -> str:
+        """Return the summary as lines for a terminal."""
+        total = sum(self.documents.values())
+        lines = [
+            f"{total:,} documents: " + ", ".join(f"{count:,} {split}" for split, count in self.documents.items()),
+            f"{self.labels:,} labels, {self.pairs / max(total, 1):.1f} per document",
+        ]
+        if self.copies:
+            lines.append(f"{self.copies:,} documents repeat an earlier text; copies are in one split")
+        if self.only_in_test:
+            lines.append(f"{self.only_in_test:,} labels have no document in training: they cannot be learned")
+        if self.bad_rows:
+            reasons = ", ".join(f"{count:,} × {reason}" for reason, count in self.bad_rows.items())
+            lines.append(f"{sum(self.bad_rows.values()):,} rows were not used: {reasons}")
+        return "\n".join([*lines, *(f"guessed: {guess}" for guess in self.guesses)])
+
+
+def prepare(table: Any, database: str | Path, options: PrepareOptions | None = None) -> TableStore:
+    """Read a table into a database, or resume an interrupted run, or find it done.
+
+    Example:
+        >>> store = prepare("data.csv", "data.sqlite")
+        >>> print(summary_of(store).text())
+
+    Args:
+        table: path of a file or folder, or a DataFrame.
+        database: path of the SQLite database.
+        options: how to read, and what to hold out.
+
+    Raises:
+        InputError: if the table cannot be read, its columns are not known, or too many rows are unusable.
+    """
+    options, database = options or PrepareOptions(), Path(database)
+    source = open_source(table, options.source)
+    if not source.columns:
+        raise InputError(f"{source.name} has no columns", expected="columns of texts and labels")
+    columns, guesses = choose_columns(source.name, source.columns, _sample(source), options.columns)
+    if getattr(source, "header_is_guessed", False) and not getattr(source, "header", True):
+        guesses = [f"the first row is data, not names of columns ({len(source.columns)} columns; --header)", *guesses]
+    wanted = {"source": _identity(table, source), "columns": asdict(columns)}
+    if database.exists():
+        store = TableStore.open(database, write=True)
+        if {key: store.meta(key) for key in wanted} != _as_json(wanted):
+            raise InputError(
+                f"{database} holds a data set of another table, or of other columns",
+                expected=f"a data set of {source.name}",
+                fix=f"give another database, or remove it: rm {database}",
+            )
+    else:
+        store = TableStore.create(database)
+        store.write_meta(**wanted, rows_read=0, guesses=guesses)
+    if store.meta("rows_read") != "all":
+        _LOG.info("%s: %s", source.name, source.kind)
+        for guess in guesses:
+            _LOG.info("guessed: %s", guess)
+        _read(source, columns, store)
+        finished()
+    _refuse_many_bad_rows(store, source.name, options.max_bad_rows)
+    if store.meta("splits") != asdict(options.splits):
+        _split(store, options.splits)
+    return store
+
+
+def summary_of(store: TableStore) -> Summary:
+    """Return what a prepared data set holds."""
+    one = store.connection.execute
+    Y = store.labels("train")
+    trained = set(Y.indices.tolist())
+    return Summary(
+        {split: store.count(split) for split in SPLITS},
+        store.nr_labels,
+        int(one("SELECT count(*) FROM document_labels").fetchone()[0]),
+        dict(one("SELECT reason, count(*) FROM bad_rows GROUP BY reason ORDER BY count(*) DESC").fetchall()),
+        int(one("SELECT count(*) - count(DISTINCT key) FROM documents").fetchone()[0]),
+        store.nr_labels - len(trained),
+        list(store.meta("guesses") or []),
+    )
+
+
+def _sample(source: Source) -> list[list[Any]]:
+    found: list[list[Any]] = []
+    for row in source.records():
+        if isinstance(row, Record):
+            found.append(row.cells)
+        if len(found) == _SAMPLE:
+            break
+    return found
+
+
+def _identity(table: Any, source: Source) -> dict[str, Any]:
+    """Return what tells this table from another: not its path, so that a data set survives a move."""
+    about: dict[str, Any] = {"kind": source.kind, "columns": source.columns}
+    if isinstance(table, str | Path) and Path(table).is_file():
+        about["bytes"] = Path(table).stat().st_size
+    else:
+        about["rows"] = source.size
+    return about
+
+
+def _as_json(value: Any) -> Any:
+    import json
+
+    return json.loads(json.dumps(value))
+
+
+def _read(source: Source, columns: Columns, store: TableStore) -> None:
+    """Read all rows; what is complete is committed with the number of rows it comes from."""
+    before = int(store.meta("rows_read"))
+    if before:
+        _LOG.info("resuming after row %s", f"{before:,}")
+    writer = _Writer(store, columns)
+    with Progress(f"reading {Path(source.name).name}", source.size, source.unit) as progress:
+        shown = rows = 0
+        for rows, row in enumerate(source.records(), 1):
+            if rows <= before:
+                continue
+            writer.add(row)
+            if rows % _COMMIT == 0:
+                writer.commit(rows)
+                resumes_from(f"row {rows:,} of {source.name}")
+            if rows % 1024 == 0:
+                progress.add(source.done() - shown)
+                shown = source.done()
+    if rows == before == 0:
+        raise InputError(f"{source.name} has no rows", expected="one document per row")
+    writer.commit("all")
+
+
+class _Writer:
+    """Rows on their way into the database."""
+
+    def __init__(self, store: TableStore, columns: Columns) -> None:
+        self._store, self._columns = store, columns
+        one = store.connection.execute
+        self._labels: dict[str, int] = dict(one("SELECT name, id FROM labels").fetchall())
+        self._documents: dict[str, int] = {}
+        if columns.document is not None:
+            self._documents = dict(one("SELECT name, id FROM documents WHERE name IS NOT NULL").fetchall())
+        self._next = int(one("SELECT coalesce(max(id), -1) + 1 FROM documents").fetchone()[0])
+        self._clear()
+
+    def _clear(self) -> None:
+        self._new_documents: list[tuple[int, int, str, int, str | None]] = []
+        self._new_labels: list[tuple[int, str]] = []
+        self._pairs: list[tuple[int, int]] = []
+        self._bad: list[BadRow] = []
+
+    def add(self, row: Record | BadRow) -> None:
+        if isinstance(row, BadRow):
+            self._bad.append(row)
+            return
+        text, labels = self._columns.text_of(row.cells), self._columns.labels_of(row.cells)
+        if not text:
+            self._bad.append(BadRow(row.line, "no text", " | ".join(map(str, row.cells))[:80]))
+            return
+        if not labels:
+            self._bad.append(BadRow(row.line, "no label", text[:80]))
+            return
+        document = self._document(row, text)
+        for label in labels:
+            number = self._labels.get(label)
+            if number is None:
+                number = self._labels[label] = len(self._labels)
+                self._new_labels.append((number, label))
+            self._pairs.append((document, number))
+
+    def _document(self, row: Record, text: str) -> int:
+        name = None if self._columns.document is None else str(row.cells[self._columns.document])
+        if name is not None and name in self._documents:
+            return self._documents[name]
+        document = self._next
+        self._next += 1
+        self._new_documents.append((document, row.line, text, text_key(text), name))
+        if name is not None:
+            self._documents[name] = document
+        return document
+
+    def commit(self, rows_read: int | str) -> None:
+        """Write all rows since the last commit, with the point that reading has come to."""
+        with self._store.connection as write:
+            write.executemany(
+                "INSERT INTO documents (id, line, text, key, name) VALUES (?, ?, ?, ?, ?)", self._new_documents
+            )
+            write.executemany("INSERT INTO labels (id, name) VALUES (?, ?)", self._new_labels)
+            write.executemany("INSERT OR IGNORE INTO document_labels VALUES (?, ?)", self._pairs)
+            write.executemany("INSERT INTO bad_rows VALUES (?, ?, ?)", self._bad)
+            if rows_read == "all":
+                write.execute(
+                    "UPDATE labels SET documents = counted.n FROM "
+                    "(SELECT label, count(*) AS n FROM document_labels GROUP BY label) AS counted WHERE id = label"
+                )
+            self._store.put_meta({"rows_read": rows_read})
+        self._clear()
+
+
+def _refuse_many_bad_rows(store: TableStore, name: str, most: float) -> None:
+    """Refuse a table with too many unusable rows: it is probably read in the wrong way."""
+    bad = int(store.connection.execute("SELECT count(*) FROM bad_rows").fetchone()[0])
+    total = bad + store.count()
+    if not bad:
+        return
+    first = store.connection.execute(
+        "SELECT line, reason, start FROM bad_rows ORDER BY rowid LIMIT ?", (_SHOWN,)
+    ).fetchall()
+    listed = "; ".join(f"line {line:,}: {reason}: {start[:40]!r}" for line, reason, start in first)
+    if bad > most * total:
+        reasons = Counter(
+            dict(store.connection.execute("SELECT reason, count(*) FROM bad_rows GROUP BY reason").fetchall())
+        )
+        raise InputError(
+            f"{name}: {bad:,} of {total:,} rows cannot be used",
+            expected=f"at most {most:.0%} (--max-bad-rows)",
+            received=", ".join(f"{count:,} × {reason}" for reason, count in reasons.most_common(3)) + f"; {listed}",
+            fix="check --separator, --encoding and the columns; or raise --max-bad-rows to leave those rows out",
+        )
+    _LOG.warning("%s: %s of %s rows are not used: %s", name, f"{bad:,}", f"{total:,}", listed)
+
+
+def _split(store: TableStore, options: SplitOptions) -> None:
+    keys = [key for (key,) in store.connection.execute("SELECT key FROM documents ORDER BY id")]
+    chosen = split_documents(keys, store.labels(), options)
+    with store.connection as write:
+        write.executemany(
+            "UPDATE documents SET split = ? WHERE id = ?", zip(chosen.tolist(), range(len(keys)), strict=True)
+        )
+        store.put_meta({"splits": asdict(options)})

@@ -1,0 +1,102 @@
+"""Open a table of any kind: the kind is recognised by the beginning of the file, then by its name."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.regular import existing_file
+from xmc_tf.tables.annif import AnnifFolder, AnnifTsv
+from xmc_tf.tables.delimited import SEPARATORS, DelimitedFile
+from xmc_tf.tables.records import Source
+from xmc_tf.tables.structured import Frame, JsonLines, ParquetFile, SqliteTable, is_frame
+
+KINDS = ("csv", "tsv", "jsonl", "parquet", "sqlite", "annif-tsv", "annif-folder")
+_SUFFIXES = {
+    ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
+    ".parquet": "parquet", ".pq": "parquet", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".db": "sqlite",
+}  # fmt: skip
+_NAMES = {"comma": ",", "tab": "\t", "\\t": "\t", "semicolon": ";", "bar": "|", "pipe": "|"}
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """How a table is read; None: found from the file.
+
+    Args:
+        kind: one of ``KINDS``.
+        encoding: of text files.
+        separator: between the cells of CSV and TSV.
+        header: whether the first row of CSV and TSV holds the names of the columns.
+        table: name of the table in an SQLite database.
+    """
+
+    kind: str | None = None
+    encoding: str | None = None
+    separator: str | None = None
+    header: bool | None = None
+    table: str | None = None
+
+
+def open_source(table: Any, options: SourceOptions | None = None) -> Source:
+    """Open a table for reading.
+
+    Args:
+        table: path of a file or folder, or a DataFrame.
+        options: how to read it.
+
+    Raises:
+        InputError: if it does not exist or is of no known kind.
+    """
+    options = options or SourceOptions()
+    if is_frame(table):
+        return Frame(table)
+    path = Path(table)
+    if path.is_dir():
+        return AnnifFolder(path)
+    existing_file(path, "table")
+    kind = options.kind or _kind(path)
+    if kind == "parquet":
+        return ParquetFile(path)
+    if kind == "sqlite":
+        return SqliteTable(path, options.table)
+    if kind == "jsonl":
+        return JsonLines(path, encoding=options.encoding)
+    if kind == "annif-tsv":
+        return AnnifTsv(path)
+    separator = _separator(options.separator) or ("\t" if options.kind == "tsv" else None)
+    return DelimitedFile(path, encoding=options.encoding, separator=separator, header=options.header)
+
+
+def _kind(path: Path) -> str:
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(b"SQLite format 3\x00"):
+        return "sqlite"
+    if not head:
+        raise InputError(f"{path} is empty", expected="a table with columns of texts and labels")
+    if head.startswith(b"\x1f\x8b"):
+        if AnnifTsv.matches(path):
+            return "annif-tsv"
+        raise InputError(f"{path} is packed by gzip", fix="unpack it first (gunzip)")
+    if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+        raise InputError(f"{path} is an Excel file or another archive", fix="save it as CSV in UTF-8")
+    if head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
+        return "jsonl"
+    kind = _SUFFIXES.get(path.suffix.lower(), "csv")
+    return "annif-tsv" if kind in ("csv", "tsv") and AnnifTsv.matches(path) else kind
+
+
+def _separator(given: str | None) -> str | None:
+    if given is None:
+        return None
+    separator = _NAMES.get(given.lower(), given)
+    if len(separator) != 1 or separator in '"\r\n':
+        raise InputError(
+            f"unknown separator {given!r}",
+            expected=f"one character, such as {' '.join(map(repr, SEPARATORS))}, or tab",
+            fix="--separator",
+        )
+    return separator

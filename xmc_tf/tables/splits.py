@@ -1,0 +1,100 @@
+"""Split documents into training, validation and test, by a seed and the documents themselves."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.errors import InputError
+
+TRAIN, VALIDATION, TEST = SPLITS = ("train", "validation", "test")
+_MOST_ALONE = 0.01  # of the texts may be set aside for training because nothing else has their label
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """Shares of the documents that are held out.
+
+    Args:
+        validation: share to choose settings on.
+        test: share to measure the model on.
+        seed: another seed gives another split.
+    """
+
+    validation: float = 0.1
+    test: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, share in (("validation", self.validation), ("test", self.test)):
+            if not 0 <= share < 1:
+                raise InputError(f"the {name} share is out of range", expected="from 0 to below 1", received=str(share))
+        if self.validation + self.test >= 1:
+            raise InputError(
+                "no documents are left to train on",
+                expected="shares of validation and test with a sum below 1",
+                received=f"{self.validation} + {self.test}",
+            )
+
+
+def text_key(text: str) -> int:
+    """Return 63 bits of a text's digest: the same for equal texts, so that copies stay in one split."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
+
+
+def split_documents(keys: Sequence[int] | np.ndarray, Y: csr_matrix, options: SplitOptions) -> np.ndarray:
+    """Return the split of each document: 0 for training, 1 for validation, 2 for test.
+
+    Copies of a text get the same split. Documents are dealt out by the rarest of their labels, so that each split gets
+    its share of every label, and every label begins in training. Where many labels have one document only, these are
+    dealt out like all others: with all of them in training, the test would not resemble the documents to come.
+
+    Args:
+        keys: a number for each document, equal for equal texts; see :func:`text_key`.
+        Y: documents × labels.
+        options: shares and seed.
+    """
+    texts, first, text_of = np.unique(np.asarray(keys, np.int64), return_index=True, return_inverse=True)
+    rarest, alone = _rarest_labels(Y, first)
+    if alone.sum() > _MOST_ALONE * len(texts):
+        rarest[alone] = -1  # one group, with the texts that have no label
+        alone[:] = False
+    shares = np.array([1 - options.validation - options.test, options.validation, options.test])
+    chosen = np.zeros(len(texts), np.int8)
+    order = np.argsort(_mixed(texts, options.seed), kind="stable")
+    order = order[np.argsort(rarest[order], kind="stable")]
+    begins = np.flatnonzero(np.diff(rarest[order], prepend=-2))
+    # What rounding leaves over is carried to the next label, so that rare labels too fill the shares.
+    owed = np.zeros(3)
+    for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
+        if alone[order[begin]]:
+            continue
+        owed += shares * (end - begin)
+        for place, text in enumerate(order[begin:end]):
+            split = 0 if place == 0 and rarest[text] >= 0 else int(owed.argmax())
+            chosen[text] = split
+            owed[split] -= 1
+    return chosen[text_of]
+
+
+def _rarest_labels(Y: csr_matrix, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return of each document its rarest label, -1 if it has none, and whether no other document has that label."""
+    counts = np.bincount(Y.indices, minlength=Y.shape[1])
+    rarest, alone = np.full(len(documents), -1, np.int64), np.zeros(len(documents), bool)
+    for place, document in enumerate(documents):
+        labels = Y.indices[Y.indptr[document] : Y.indptr[document + 1]]
+        if len(labels):
+            rarest[place] = labels[counts[labels].argmin()]
+            alone[place] = counts[rarest[place]] == 1
+    return rarest, alone
+
+
+def _mixed(keys: np.ndarray, seed: int) -> np.ndarray:
+    """Return numbers that are as good as random, and the same for the same key and seed (SplitMix64)."""
+    with np.errstate(over="ignore"):
+        z = keys.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15) % 2**64)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))

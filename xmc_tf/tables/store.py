@@ -1,0 +1,216 @@
+"""The SQLite database of a data set: documents, labels, splits, tokens, runs.
+
+meta             key → value: format, version, the source, columns, how far reading is
+documents        id, line in the source, text, key (equal for equal texts), split
+labels           id, name, number of documents
+document_labels  document, label
+bad_rows         line, reason, start
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.tables.splits import SPLITS
+
+FORMAT, VERSION = "xmc_tf.table", 1
+_BATCH = 2048
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE documents (id INTEGER PRIMARY KEY, line INTEGER NOT NULL, text TEXT NOT NULL, key INTEGER NOT NULL,
+    name TEXT, split INTEGER);
+CREATE TABLE labels (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, documents INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE document_labels (document INTEGER NOT NULL, label INTEGER NOT NULL, PRIMARY KEY (document, label))
+    WITHOUT ROWID;
+CREATE TABLE bad_rows (line INTEGER NOT NULL, reason TEXT NOT NULL, start TEXT NOT NULL);
+"""
+
+
+class TableStore:
+    """A data set in one SQLite database.
+
+    Example:
+        >>> store = TableStore.open("data.sqlite")
+        >>> store.texts("train"), store.labels("train"), store.names
+
+    Args:
+        path: the database.
+        connection: to it.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path, self.connection = path, connection
+
+    @classmethod
+    def create(cls, path: Path) -> "TableStore":
+        """Create an empty database; there must be no file."""
+        connection = _connected(path, "rwc")
+        with connection:
+            connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
+        store = cls(path, connection)
+        store.write_meta(format=FORMAT, version=VERSION)
+        return store
+
+    @classmethod
+    def open(cls, path: str | Path, *, write: bool = False) -> "TableStore":
+        """Open a database that ``xmc-tf prepare`` has made."""
+        path = Path(path)
+        if not path.is_file():
+            raise InputError(f"{path} does not exist", expected="a database of xmc-tf prepare")
+        connection = _connected(path, "rw" if write else "ro")
+        store = cls(path, connection)
+        if store.meta("format") != FORMAT:
+            raise InputError(
+                f"{path} is not a data set of xmc_tf",
+                expected="a database that xmc-tf prepare has written",
+                fix="to read a table of another database, use xmc-tf prepare",
+            )
+        if store.meta("version") != VERSION:
+            raise InputError(
+                f"{path} has an unknown version", expected=str(VERSION), received=str(store.meta("version")),
+                fix="prepare the table again",
+            )  # fmt: skip
+        return store
+
+    def close(self) -> None:
+        """Close the database."""
+        self.connection.close()
+
+    def meta(self, key: str) -> Any:
+        """Return a value that :meth:`write_meta` has stored, or None."""
+        try:
+            row = self.connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        except sqlite3.DatabaseError:
+            return None
+        return None if row is None else json.loads(row[0])
+
+    def write_meta(self, **values: Any) -> None:
+        """Store values that JSON can hold."""
+        with self.connection:
+            self.put_meta(values)
+
+    def put_meta(self, values: dict[str, Any]) -> None:
+        """Store values as part of a transaction that is open."""
+        rows = [(key, json.dumps(value)) for key, value in values.items()]
+        self.connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+
+    def split_number(self, split: str) -> int:
+        """Return the number by which a split is stored."""
+        if split not in SPLITS:
+            raise InputError(f"unknown split {split!r}", expected=", ".join(SPLITS))
+        return SPLITS.index(split)
+
+    def count(self, split: str | None = None) -> int:
+        """Return the number of documents, of a split or of all."""
+        where, values = ("", ()) if split is None else (" WHERE split = ?", (self.split_number(split),))
+        return int(self.connection.execute(f"SELECT count(*) FROM documents{where}", values).fetchone()[0])
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the labels, in the order of their numbers."""
+        return [name for (name,) in self.connection.execute("SELECT name FROM labels ORDER BY id")]
+
+    @property
+    def nr_labels(self) -> int:
+        """Number of labels."""
+        return int(self.connection.execute("SELECT count(*) FROM labels").fetchone()[0])
+
+    def ids(self, split: str) -> np.ndarray:
+        """Return the documents of a split, in ascending order."""
+        rows = self.connection.execute(
+            "SELECT id FROM documents WHERE split = ? ORDER BY id", (self.split_number(split),)
+        )
+        return np.fromiter((row[0] for row in rows), np.int64)
+
+    def texts(self, split: str) -> "StoredTexts":
+        """Return the texts of a split; they are read when they are used."""
+        return StoredTexts(self.path, self.ids(split))
+
+    def labels(self, split: str | None = None) -> csr_matrix:
+        """Return the labels of a split as a matrix, documents × labels; of all documents for None."""
+        if split is None:
+            values: tuple[int, ...] = ()
+            query = "SELECT document, label FROM document_labels ORDER BY document, label"
+            documents = np.fromiter(
+                (row[0] for row in self.connection.execute("SELECT id FROM documents ORDER BY id")), np.int64
+            )
+        else:
+            query = (
+                "SELECT document, label FROM document_labels JOIN documents ON documents.id = document "
+                "WHERE split = ? ORDER BY document, label"
+            )
+            values, documents = (self.split_number(split),), self.ids(split)
+        pairs = np.fromiter(
+            (value for row in self.connection.execute(query, values) for value in row), np.int64
+        ).reshape(-1, 2)
+        rows = np.searchsorted(documents, pairs[:, 0])
+        ones = np.ones(len(pairs), np.float32)
+        return csr_matrix((ones, (rows, pairs[:, 1])), shape=(len(documents), self.nr_labels))
+
+
+class StoredTexts(Sequence[str]):
+    """Texts in a database, without holding them in memory; line ends inside a text become spaces.
+
+    Args:
+        path: the database.
+        ids: the documents, ascending.
+    """
+
+    def __init__(self, path: Path, ids: np.ndarray) -> None:
+        self.path, self.ids = path, ids
+        self._connection: sqlite3.Connection | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "StoredTexts": ...
+
+    def __getitem__(self, index: int | slice) -> "str | StoredTexts":
+        if isinstance(index, slice):
+            return StoredTexts(self.path, self.ids[index])
+        return next(self._read(self.ids[[index]]))
+
+    def __iter__(self) -> Iterator[str]:
+        for at in range(0, len(self.ids), _BATCH):
+            yield from self._read(self.ids[at : at + _BATCH])
+
+    def __repr__(self) -> str:
+        return f"StoredTexts({str(self.path)!r}, {len(self):,} documents)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredTexts, (self.path, self.ids)
+
+    def _read(self, ids: np.ndarray) -> Iterator[str]:
+        if self._connection is None:
+            self._connection = _connected(self.path, "ro")
+        first, last = int(ids[0]), int(ids[-1])
+        wanted = set(ids.tolist())
+        # A range reads neighbouring pages; ids of a split are spread over it evenly.
+        if last - first < 64 * len(ids):
+            rows: Iterable[tuple[int, str]] = self._connection.execute(
+                "SELECT id, text FROM documents WHERE id BETWEEN ? AND ? ORDER BY id", (first, last)
+            )
+        else:
+            rows = (
+                self._connection.execute("SELECT id, text FROM documents WHERE id = ?", (one,)).fetchone()
+                for one in ids.tolist()
+            )
+        for number, text in rows:
+            if number in wanted:
+                yield " ".join(text.splitlines())
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, check_same_thread=False)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection

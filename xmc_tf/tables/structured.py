@@ -1,0 +1,190 @@
+"""Tables in JSON lines, Parquet, SQLite and DataFrames."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.tables.encodings import named, text_encoding
+from xmc_tf.tables.records import BadRow, Record
+
+_SAMPLE = 1000
+_BATCH = 4096
+
+
+class JsonLines:
+    """A file with one JSON object per line; keys that the first thousand lines lack are no columns."""
+
+    unit = "MB"
+
+    def __init__(self, path: Path, *, encoding: str | None = None) -> None:
+        self.path, self.name = path, str(path)
+        self.encoding = text_encoding(path, encoding)
+        self.kind = f"JSON lines in {named(self.encoding)}"
+        self.size = max(path.stat().st_size >> 20, 1)
+        self._read = 0
+        keys: dict[str, None] = {}
+        with self._open() as file:
+            for _, line in zip(range(_SAMPLE), file, strict=False):
+                value = _object(line)
+                if isinstance(value, dict):
+                    keys |= dict.fromkeys(map(str, value))
+        self.columns = list(keys)
+        if not keys:
+            raise InputError(
+                f"{path} holds no JSON objects", expected='one object per line, such as {"text": "…", "labels": ["…"]}'
+            )
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yield all objects; lines that are none as :class:`BadRow`."""
+        with self._open() as file:
+            for number, line in enumerate(file, 1):
+                self._read += len(line)
+                if not line.strip():
+                    continue
+                value = _object(line)
+                if isinstance(value, dict):
+                    yield Record(number, [value.get(key) for key in self.columns])
+                else:
+                    yield BadRow(number, value if isinstance(value, str) else "not a JSON object", line.strip()[:80])
+
+    def done(self) -> int:
+        """Return the number of megabytes read."""
+        return self._read >> 20
+
+    def _open(self) -> TextIO:
+        return self.path.open(encoding=self.encoding, errors="replace")
+
+
+class ParquetFile:
+    """A Parquet file; it is read in batches of rows."""
+
+    unit = "rows"
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import pyarrow.parquet
+        except ImportError:
+            raise InputError(
+                f"{path}: Parquet files need the package pyarrow", fix="pip install 'xmc_tf[tables]'"
+            ) from None
+        self.name, self.kind = str(path), "Parquet"
+        try:
+            self._file = pyarrow.parquet.ParquetFile(path)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise InputError(f"{path} cannot be read as Parquet: {error}", fix="copy the file again") from None
+        self.columns = [str(name) for name in self._file.schema_arrow.names]
+        self.size = int(self._file.metadata.num_rows)
+        self._read = 0
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yield all rows."""
+        number = 0
+        for batch in self._file.iter_batches(batch_size=_BATCH):
+            columns = [column.to_pylist() for column in batch.columns]
+            for cells in zip(*columns, strict=True):
+                number += 1
+                self._read = number
+                yield Record(number, list(cells))
+
+    def done(self) -> int:
+        """Return the number of rows read."""
+        return self._read
+
+
+class SqliteTable:
+    """A table or view of an SQLite database.
+
+    Args:
+        path: the database; it is opened for reading only.
+        table: name of the table; None: the only one.
+    """
+
+    unit = "rows"
+
+    def __init__(self, path: Path, table: str | None = None) -> None:
+        self.name, self.kind = str(path), "SQLite"
+        self._database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            rows = self._database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+        except sqlite3.DatabaseError as error:
+            raise InputError(f"{path} is not an SQLite database: {error}") from None
+        tables = [name for (name,) in rows if not name.startswith("sqlite_")]
+        if table is None and len(tables) == 1:
+            table = tables[0]
+        if table is None or table not in tables:
+            raise InputError(
+                f"{path}: " + ("it is not known which table to read" if table is None else f"no table {table!r}"),
+                expected="one of " + ", ".join(sorted(tables)[:20]),
+                fix="--table NAME",
+            )
+        # Names cannot be parameters of a statement; a quoted one cannot end its quotes.
+        self._quoted = quoted(table)
+        self.columns = [row[1] for row in self._database.execute(f"PRAGMA table_info({self._quoted})")]
+        self.size = int(self._database.execute(f"SELECT count(*) FROM {self._quoted}").fetchone()[0])
+        self._read = 0
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yield all rows, in the order in which SQLite stores them."""
+        for number, cells in enumerate(self._database.execute(f"SELECT * FROM {self._quoted}"), 1):
+            self._read = number
+            yield Record(number, list(cells))
+
+    def done(self) -> int:
+        """Return the number of rows read."""
+        return self._read
+
+
+class Frame:
+    """A DataFrame of pandas, Polars or PyArrow, or a mapping of column names to sequences."""
+
+    unit = "rows"
+
+    def __init__(self, frame: Any) -> None:
+        self.name, self.kind = "the DataFrame", type(frame).__module__.partition(".")[0]
+        names = frame.column_names if hasattr(frame, "column_names") else getattr(frame, "columns", frame)
+        self._frame, self.columns = frame, [str(name) for name in names]
+        self._columns = [frame[name] for name in names]
+        self.size = len(self._columns[0]) if self._columns else 0
+        self._read = 0
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yield all rows."""
+        for number, cells in enumerate(zip(*(map(_plain, column) for column in self._columns), strict=True), 1):
+            self._read = number
+            yield Record(number, list(cells))
+
+    def done(self) -> int:
+        """Return the number of rows read."""
+        return self._read
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether a value is a table in memory: it has named columns."""
+    return isinstance(value, dict) or (hasattr(value, "columns") and hasattr(value, "__getitem__"))
+
+
+def quoted(name: str) -> str:
+    """Return a name as an identifier of SQL that cannot end early."""
+    if "\0" in name:
+        raise InputError("a name of a table or column contains a zero character", received=repr(name[:80]))
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _object(line: str) -> Any:
+    """Return what a line holds, or a description of what is wrong with it."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return f"not JSON: {str(error)[:60]}"
+
+
+def _plain(value: Any) -> Any:
+    """Return a cell as Python has it: None where the value is missing."""
+    if hasattr(value, "as_py"):
+        value = value.as_py()
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return None if value is None or value != value or str(value) in ("<NA>", "NaT") else value
