@@ -17,7 +17,7 @@ PACKAGE = "xmc_tf"
 LAYERS = [
     ["common"],
     ["params", "data"],
-    ["metrics", "ranks"],
+    ["metrics", "ranks", "tables"],
     ["features", "encoder", "tree", "collective"],
     ["linear"],
     ["matcher", "serving"],
@@ -34,6 +34,7 @@ LAYERS = [
         "launch",
         "check",
         "preprocess",
+        "prepare",
         "demo",
         "playground",
         "linear.train",
@@ -44,7 +45,19 @@ LAYERS = [
 COMMAND_LINES = LAYERS[-1]
 
 # These run on clusters that have no TensorFlow.
-WITHOUT_TENSORFLOW = ["common", "params", "data", "metrics", "ranks", "tree", "linear", "check", "launch", "sklearn"]
+WITHOUT_TENSORFLOW = [
+    "common",
+    "params",
+    "data",
+    "metrics",
+    "ranks",
+    "tables",
+    "tree",
+    "linear",
+    "check",
+    "launch",
+    "sklearn",
+]
 # Loading one of the two starts Horovod or MPI: tests/distributed/test_communicator.py covers them.
 BACKENDS = ["ranks.horovod_backend", "ranks.mpi_backend"]
 # So do these modules of parts that need it otherwise. Fine-tuning trains on arrays, which are made without it.

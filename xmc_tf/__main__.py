@@ -14,6 +14,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("xmc_tf.demo", "Train on the documentation of installed packages, and try the models."),
     },
     "Data and training": {
+        "prepare": ("xmc_tf.prepare", "Read a table of texts and labels, such as CSV, into a data set."),
         "preprocess": ("xmc_tf.preprocess", "Make matrices from files of labels and texts."),
         "train": ("xmc_tf.train", "Train an XR-Transformer: a fine-tuned encoder and linear rankers."),
         "linear train": ("xmc_tf.linear.train", "Train linear rankers only, on texts or on features."),
