@@ -57,7 +57,7 @@ def work(rows: int, dim: int, ids: int, rounds: int, steps: int) -> None:
     batches = [tf.constant(draw.integers(0, rows, ids)) for _ in range(8)]
 
     def traced(kept: bool) -> Callable[[tf.Tensor], tf.Tensor]:
-        time_spent.KEPT = MARKS.kept = kept
+        time_spent.ENABLED = MARKS.kept = kept
 
         @tf.function(autograph=False)
         def step(some: tf.Tensor) -> tf.Tensor:

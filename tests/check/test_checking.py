@@ -1,4 +1,4 @@
-"""The check's parts: who is behind, who speaks, what places and folders give away, and the collectives of one."""
+"""Tests of the check of ranks: stages, places, shared folders, and collectives on a single rank."""
 
 import os
 import time
@@ -6,80 +6,80 @@ import time
 import pytest
 
 from xmc_tf.check import exchanges, places
-from xmc_tf.check.places import Place, own_place, ranges, warnings
-from xmc_tf.check.roll import Roll, run_folder
+from xmc_tf.check.places import Place, place_of_rank, ranges, warnings
 from xmc_tf.check.shared_folder import ranks_without
+from xmc_tf.check.status_files import StatusFiles, run_folder
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.choosing import rank_and_size
 from xmc_tf.ranks.solo import Solo
 
 
-def rolls(folder, size, stages):
-    """One roll for each rank that has entered that many stages."""
+def status_files(folder, size, stages):
+    """Return the status files of ranks that have entered the given numbers of stages."""
     made = []
     for rank, count in stages.items():
-        roll = Roll(folder, rank, size, "here")
+        status = StatusFiles(folder, rank, size, "here")
         for number in range(count):
-            roll.enter(f"stage {number}")
-        roll.beat("running")
-        made.append(roll)
+            status.enter(f"stage {number}")
+        status.write_heartbeat("running")
+        made.append(status)
     return made
 
 
-def test_those_behind_are_named_and_nobody_else(tmp_path):
-    all_of_them = rolls(tmp_path, 4, {0: 3, 1: 2, 2: 3})
+def test_only_ranks_behind_are_named(tmp_path):
+    all_of_them = status_files(tmp_path, 4, {0: 3, 1: 2, 2: 3})
     behind = all_of_them[0].behind()
     assert len(behind) == 2
     assert behind[0] == f"rank 1 (pid {os.getpid()} on here) was last heard of in 'stage 1'"
-    assert behind[1].startswith("rank 3: nothing was heard of it")
+    assert behind[1].startswith("rank 3 has not reported")
     assert str(tmp_path) in behind[1]
 
 
-def test_a_stopped_an_ended_and_a_silent_rank_are_told_apart(tmp_path):
-    first, second, third, fourth = rolls(tmp_path, 4, dict.fromkeys(range(4), 1))
-    second.beat("stopped")
-    third.beat("ended")
+def test_stopped_ended_and_silent_ranks_are_distinguished(tmp_path):
+    first, second, third, fourth = status_files(tmp_path, 4, dict.fromkeys(range(4), 1))
+    second.write_heartbeat("stopped")
+    third.write_heartbeat("ended")
     past = time.time() - 100
     os.utime(tmp_path / "3.life.json", (past, past))
     here = f"(pid {os.getpid()} on here)"
     assert first.behind() == [
         f"rank 1 {here} is stopped, in 'stage 0'",
         f"rank 2 {here} has ended, in 'stage 0'",
-        f"rank 3 {here} gave its last sign of life 100 s ago, in 'stage 0'",
+        f"rank 3 {here} has been silent for 100 s, in 'stage 0'",
     ]
     assert fourth.rank == 3
 
 
-def test_one_of_those_that_wait_speaks_for_all(tmp_path):
-    made = rolls(tmp_path, 4, {0: 1, 1: 2, 2: 2})
-    assert [roll.speaks() for roll in made] == [False, True, False]
+def test_one_rank_reports_for_all(tmp_path):
+    made = status_files(tmp_path, 4, {0: 1, 1: 2, 2: 2})
+    assert [status.should_report() for status in made] == [False, True, False]
     made[1].clear()
-    assert [roll.speaks() for roll in made] == [False, False, False]
+    assert [status.should_report() for status in made] == [False, False, False]
 
 
-def test_leaving_takes_the_folder_away_with_the_last(tmp_path):
+def test_the_last_rank_removes_the_folder(tmp_path):
     folder = tmp_path / "run"
-    first, second = rolls(folder, 2, {0: 1, 1: 1})
+    first, second = status_files(folder, 2, {0: 1, 1: 1})
     first.leave()
     assert folder.exists()
     second.leave()
     assert not folder.exists()
 
 
-def test_files_of_an_older_run_count_for_nothing(tmp_path):
-    (old,) = rolls(tmp_path, 2, {1: 5})
+def test_files_of_an_older_run_are_ignored(tmp_path):
+    (old,) = status_files(tmp_path, 2, {1: 5})
     past = time.time() - 10_000
     for path in tmp_path.iterdir():
         os.utime(path, (past, past))
-    (new,) = rolls(tmp_path, 2, {0: 1})
+    (new,) = status_files(tmp_path, 2, {0: 1})
     assert new.entry(1) is None
-    assert new.speaks()
-    # A rank that begins again has said nothing yet.
-    assert Roll(tmp_path, 1, 2, "here").entry(1) is None
+    assert new.should_report()
+    # A rank that starts again has not reported yet.
+    assert StatusFiles(tmp_path, 1, 2, "here").entry(1) is None
     assert old.rank == 1
 
 
-def test_ranks_of_one_run_agree_on_a_folder_and_those_of_two_do_not(tmp_path):
+def test_ranks_of_a_run_share_a_folder(tmp_path):
     one = run_folder({"PMIX_NAMESPACE": "17", "OMPI_COMM_WORLD_RANK": "0"}, tmp_path)
     assert one == run_folder({"PMIX_NAMESPACE": "17", "OMPI_COMM_WORLD_RANK": "1"}, tmp_path)
     assert one != run_folder({"PMIX_NAMESPACE": "18"}, tmp_path)
@@ -93,14 +93,14 @@ def place(rank, host="a", cores=(0, 1), threads=2, **versions):
     return Place(rank, rank, host, 100 + rank, tuple(cores), threads, {"python": "3.11.7"} | versions)
 
 
-def test_warnings_name_what_gives_trouble():
+def test_warnings_name_different_versions_and_too_many_threads():
     assert warnings([place(0), place(1, "b")]) == []
     assert warnings([place(0, cores=[0], threads=1), place(1, cores=[1], threads=1)]) == []
     (crowded,) = warnings([place(0), place(1)])
     assert "a: 2 ranks want 4 threads on 2 cores" in crowded
     (different,) = warnings([place(0, numpy="1"), place(1, "b", numpy="2")])
     assert "numpy is 1 on rank 0 and 2 on rank 1" in different
-    assert "xmc_tf" in own_place(Solo()).versions
+    assert "xmc_tf" in place_of_rank(Solo()).versions
     assert "3.11.7" in places.as_table([place(0)])
 
 
@@ -109,7 +109,7 @@ def test_ranges(numbers, text):
     assert ranges(numbers) == text
 
 
-def test_each_collective_is_right_alone_and_its_mistakes_are_seen():
+def test_collectives_of_a_single_rank_are_right_and_errors_are_detected():
     said = []
     for name in exchanges.COLLECTIVES:
         timing = exchanges.measure(Solo(), name, 100_000, said.append)
@@ -124,7 +124,7 @@ def test_each_collective_is_right_alone_and_its_mistakes_are_seen():
     assert len(said) == 2 * 5 * len(exchanges.COLLECTIVES)
 
 
-def test_a_folder_is_shared_with_oneself_and_nothing_stays_in_it(tmp_path):
+def test_a_single_rank_shares_any_folder_and_leaves_no_files(tmp_path):
     assert ranks_without(Solo(), tmp_path) == []
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match="No such file"):

@@ -1,4 +1,4 @@
-"""``check --model``: every byte of a model's files, each file with its state."""
+"""Tests of ``check --model``."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def model(tmp_path):
 
 @pytest.fixture
 def pecos(tmp_path):
-    """Rankers as PECOS writes them; a file of one of its scripts beside them."""
+    """Write rankers in PECOS's format, and a file of one of its scripts beside them."""
     folder = tmp_path / "pecos"
     for name in ("param.json", "ranker/param.json", "ranker/0.model/param.json"):
         write(folder / name, "{}")
@@ -57,7 +57,7 @@ def states(folder):
     return {one.file: one.state for one in check_model(folder).files}
 
 
-def test_a_model_that_is_intact_and_files_beside_it(model):
+def test_an_intact_model_with_other_files(model):
     write(model / "Pt.npz", b"x")
     write(model / "ranker" / "notes.txt", b"x")
     assert states(model) == {
@@ -67,7 +67,7 @@ def test_a_model_that_is_intact_and_files_beside_it(model):
     assert check_model(model).intact
 
 
-def test_every_fault_at_once(model):
+def test_all_kinds_of_damage(model):
     flip(model / "tree" / "C0.npz")
     (model / "labels.txt").unlink()
     with (model / "ranker" / "ranker" / "0.model" / "W.npz").open("ab") as file:
@@ -83,7 +83,7 @@ def test_every_fault_at_once(model):
     assert "damaged; 1 ok, 2 damaged, 1 missing;" in text
 
 
-def test_metadata_that_was_edited_and_accepted(model):
+def test_edited_metadata_can_be_accepted(model):
     path = model / "params.json"
     path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
     assert states(model)["params.json"] == DAMAGED
@@ -96,14 +96,14 @@ def test_metadata_that_was_edited_and_accepted(model):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
-def test_metadata_that_cannot_be_read(model, content):
+def test_unreadable_metadata(model, content):
     write(model / "params.json", content)
     found = {one.file: one for one in check_model(model).files}
     assert found["params.json"].state == DAMAGED
     assert "params.json" in found["params.json"].problem
 
 
-def test_rankers_of_pecos_by_the_checksums_in_their_archives(pecos):
+def test_pecos_rankers_are_checked_by_their_archives(pecos):
     expected = {
         "Pt.npz": FOREIGN, "param.json": UNKNOWN, "ranker/param.json": UNKNOWN, "ranker/0.model/param.json": UNKNOWN,
         "ranker/0.model/W.npz": OK, "ranker/0.model/C.npz": OK,
@@ -147,7 +147,7 @@ def test_an_export(tmp_path):
     assert states(folder)["variables/variables.data"] == DAMAGED
 
 
-def test_pipes_links_and_names_that_a_terminal_would_obey(model, pecos):
+def test_pipes_links_and_names_with_control_characters(model, pecos):
     (model / "labels.txt").unlink()
     os.mkfifo(model / "labels.txt")
     os.mkfifo(model / "pipe")
@@ -161,11 +161,11 @@ def test_pipes_links_and_names_that_a_terminal_would_obey(model, pecos):
     assert states(pecos)["ranker/0.model/x.npz"] == DAMAGED
 
 
-def test_what_is_not_a_model(tmp_path):
+def test_other_folders_are_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(InputError, match=r"is not a model|does not exist"):
             check_model(folder)
-    write(tmp_path / "params.json", b"{}")  # somebody's parameters
+    write(tmp_path / "params.json", b"{}")  # parameters of something else
     with pytest.raises(InputError, match="is not a model"):
         check_model(tmp_path)
 

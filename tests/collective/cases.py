@@ -1,6 +1,6 @@
-"""Random tables and batches for any number of ranks, and what a table in one piece would give, in numpy.
+"""Random tables and batches for any number of ranks, and the expected results, in numpy.
 
-Every rank draws all ranks' batches from the same seed, so that each can work out by itself what the whole comes to.
+Each rank draws the batches of all ranks from the same seed, so that it can compute the expected results by itself.
 """
 
 import os
@@ -12,14 +12,14 @@ import tensorflow as tf
 from xmc_tf.collective.tables.table import ShardedTable, make_table
 from xmc_tf.ranks.partition import Partition
 
-# Where worlds are large and many, not every case is run in each of them.
+# Runs on many ranks use only each STRIDE-th case.
 STRIDE = int(os.environ.get("XMC_TF_TEST_STRIDE", "1"))
 SHAPES = ["flat", "matrix", "cube", "ragged"]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A table, and for every rank its ids (rows of lists where ragged) and a factor for every row looked up."""
+    """A table and, for each rank, its ids (lists of lists if ragged) and a factor for each looked-up row."""
 
     number: int
     values: np.ndarray
@@ -41,25 +41,25 @@ class Case:
         )
 
     def tensor(self, rank, dtype=tf.int64):
-        """Return a rank's ids as TensorFlow has them."""
+        """Return a rank's ids as a tensor."""
         if self.shape != "ragged":
             return tf.constant(self.ids[rank], dtype)
         lengths = [len(bag) for bag in self.ids[rank]]
         return tf.RaggedTensor.from_row_lengths(tf.constant(self.flat(rank), dtype), tf.constant(lengths, tf.int64))
 
     def flat(self, rank):
-        """Return a rank's ids one after another."""
+        """Return a rank's ids as a flat array."""
         if self.shape == "ragged":
             return np.array([one for bag in self.ids[rank] for one in bag], np.int64)
         return self.ids[rank].reshape(-1)
 
     def share(self, whole, table: ShardedTable):
-        """Return the rows of ``whole`` that a rank has."""
+        """Return a rank's rows of ``whole``."""
         return whole[table.start : table.start + table.local_rows]
 
 
 def draw_case(number, size, shape=None):
-    """Case ``number``: the awkward ones come first."""
+    """Return case ``number``; edge cases come first."""
     rng = np.random.default_rng([number, size])
     # One row (more ranks than rows), fewer rows than ranks, rows that do not divide, and any.
     rows = [1, max(1, size - 1), 4 * size + 1, int(rng.integers(2, 60))][number % 4]
@@ -75,7 +75,7 @@ def draw_case(number, size, shape=None):
 
 
 def _ids(rng, rows, shape, kind):
-    """Ids of one rank: none at all, all the same, or any."""
+    """Return the ids of a rank: none, equal, or random ones."""
     count = 0 if kind == 0 else int(rng.integers(1, 7))
 
     def some(*shape):
@@ -91,7 +91,7 @@ def _count(ids, shape):
 
 
 def summed_gradient(case):
-    """Of the sum over all ranks of factors times rows looked up."""
+    """Return the gradient of the sum over all ranks of factors times looked-up rows."""
     whole = np.zeros(case.values.shape, np.float64)
     for rank in range(case.partition.size):
         np.add.at(whole, case.flat(rank), case.factors[rank])
@@ -99,7 +99,7 @@ def summed_gradient(case):
 
 
 def as_dense(gradient, local_rows, dim):
-    """Return a gradient of some rows as one of all."""
+    """Return the gradient of some rows as a dense one."""
     whole = np.zeros((local_rows, dim), np.float64)
     if gradient is not None:
         assert isinstance(gradient, tf.IndexedSlices)
@@ -108,7 +108,7 @@ def as_dense(gradient, local_rows, dim):
 
 
 def bags(case, rank):
-    """Return a rank's ids by bag, which is what the last dimension holds."""
+    """Return a rank's ids by bag (the last dimension)."""
     if case.shape == "ragged":
         return case.ids[rank]
     ids = case.ids[rank]

@@ -1,10 +1,10 @@
-"""Checkpoints of tables whose every number tells its place, saved and loaded by ranks that are threads."""
+"""Checkpoints of tables whose values show their position, saved and loaded by ranks that are threads."""
 
 import json
 
 import numpy as np
 
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.tables.table import make_table
 from xmc_tf.common.errors import InputError
@@ -12,12 +12,12 @@ from xmc_tf.ranks.partition import even_rows
 
 
 def whole(rows, dim, offset=0.0):
-    """Values that tell their place."""
+    """Return values that show their position."""
     return np.arange(rows * dim, dtype=np.float32).reshape(rows, dim) + np.float32(offset)
 
 
 def trained(communicator, rows=23, dim=3, name="items", partition=None):
-    """Return this rank's part of a table whose rows and slots are known."""
+    """Return this rank's part of a table with known rows and slots."""
     partition = even_rows(rows, communicator.size) if partition is None else partition
     table = make_table(name, rows, dim, rank=communicator.rank, partition=partition, initializer=whole(rows, dim))
     low, high = partition.bounds[communicator.rank : communicator.rank + 2]
@@ -27,13 +27,13 @@ def trained(communicator, rows=23, dim=3, name="items", partition=None):
 
 
 def empty(communicator, rows=23, dim=3, name="items", partition=None):
-    """Return the same table before it has been filled."""
+    """Return this rank's part of the same table, filled with zeros."""
     partition = even_rows(rows, communicator.size) if partition is None else partition
     return make_table(name, rows, dim, rank=communicator.rank, partition=partition, initializer="zeros")
 
 
 def save(folder, size=3, rows=23, partition=None, extra=None, step=7, **more):
-    all_well(
+    results_of(
         on_ranks(
             size,
             lambda communicator: save_tables(
@@ -44,13 +44,13 @@ def save(folder, size=3, rows=23, partition=None, extra=None, step=7, **more):
 
 
 def load(folder, size=2, rows=23, partition=None, **options):
-    """Return the tables of all ranks after loading, and what rank 0 got beside."""
+    """Return the loaded tables of all ranks, and the replicated arrays of rank 0."""
 
     def work(communicator):
         table = empty(communicator, rows, partition=partition)
         return table, load_tables(folder, [table], communicator, **options)
 
-    results = all_well(on_ranks(size, work))
+    results = results_of(on_ranks(size, work))
     return [table for table, _ in results], results[0][1]
 
 
@@ -59,7 +59,7 @@ def stacked(tables, slot=None):
 
 
 def refused(folder, size=2, rows=23, name="items", dim=3, slots=True):
-    """Return the message that every rank gets."""
+    """Return the error message of the load, which is the same on all ranks."""
 
     def work(communicator):
         load_tables(folder, [empty(communicator, rows, dim, name)], communicator, slots=slots)

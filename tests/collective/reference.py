@@ -1,10 +1,10 @@
-"""Row-wise optimizers over a table in one piece, by the textbook, in float64."""
+"""Reference implementations of row-wise optimizers, in float64."""
 
 import numpy as np
 
 
 class LazyReference:
-    """Updates the rows that ``touched`` names; everything else stays as it is."""
+    """An optimizer that updates only the touched rows."""
 
     def __init__(self, kind, values, rate, **options):
         self.kind, self.values, self.rate, self.options = kind, values.astype(np.float64), rate, options

@@ -1,4 +1,4 @@
-"""Checkpoints: any number of ranks to any other, and every kind of damage named with its file."""
+"""Tests of checkpoints, which load on any number of ranks."""
 
 import weakref
 from functools import partial
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.collective.checkpoints import flip, load, refused, rewrite, save, stacked, trained, whole
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from xmc_tf.collective.checkpoints import packed_arrays, shard_files
 from xmc_tf.collective.checkpoints.checkpoint import read_manifest, save_tables
 from xmc_tf.collective.checkpoints.packed_arrays import read_arrays, write_arrays
@@ -22,7 +22,7 @@ from xmc_tf.ranks.partition import Partition
     block_bytes=st.sampled_from([1, 24, 100, 1 << 20]),
 )
 @settings(max_examples=25)
-def test_any_ranges_move_to_any_others(tmp_path_factory, cuts, other_cuts, block_bytes):
+def test_a_checkpoint_loads_with_any_partition(tmp_path_factory, cuts, other_cuts, block_bytes):
     folder = tmp_path_factory.mktemp("run") / "checkpoint"
     before = Partition(np.array([0, *sorted(cuts), 23], dtype=np.int64))
     after = Partition(np.array([0, *sorted(other_cuts), 23], dtype=np.int64))
@@ -35,7 +35,7 @@ def test_any_ranges_move_to_any_others(tmp_path_factory, cuts, other_cuts, block
     np.testing.assert_array_equal(stacked(tables, "v"), whole(23, 3, 0.5))
 
 
-def test_what_is_the_same_everywhere_comes_back(tmp_path):
+def test_replicated_arrays_are_restored(tmp_path):
     extra = {
         "dense/kernel:0": np.float32([[1, 2], [3, 4]]),
         "step": np.int64(5),
@@ -59,8 +59,8 @@ def test_what_is_the_same_everywhere_comes_back(tmp_path):
     block_bytes=st.sampled_from([7, 64, 1 << 20]),
 )
 @settings(max_examples=30)
-def test_arrays_of_any_size_lie_in_few_files(tmp_path_factory, sizes, pack_bytes, block_bytes):
-    """No file is longer than it may be, but with an array that is; in the end all is as it was."""
+def test_arrays_are_packed_into_few_files(tmp_path_factory, sizes, pack_bytes, block_bytes):
+    """Only a file with a single array may exceed the limit."""
     folder = tmp_path_factory.mktemp("arrays")
     arrays = {f"{n}": np.random.default_rng(n).bytes(size) for n, size in enumerate(sizes)}
     arrays = {name: np.frombuffer(raw, np.uint8) for name, raw in arrays.items()}
@@ -77,14 +77,14 @@ def test_arrays_of_any_size_lie_in_few_files(tmp_path_factory, sizes, pack_bytes
             np.fromfile(folder / where.file, np.uint8, len(value), offset=where.offset), value
         )
     assert {path.name: path.stat().st_size for path in folder.iterdir()} == packed.files
-    together = {file: [one for one in packed.arrays.values() if one.file == file] for file in packed.files}
-    assert all(length <= pack_bytes or len(together[file]) == 1 for file, length in packed.files.items())
+    arrays_in = {file: [one for one in packed.arrays.values() if one.file == file] for file in packed.files}
+    assert all(length <= pack_bytes or len(arrays_in[file]) == 1 for file, length in packed.files.items())
     if pack_bytes == 1 << 30:
         assert len(packed.files) == bool(sizes)
 
 
-def test_arrays_are_asked_for_in_turn_and_by_the_first_rank_alone(tmp_path):
-    """So that of a large model there is one array a second time, not all."""
+def test_arrays_are_requested_one_at_a_time_on_rank_0(tmp_path):
+    """So only one array of a large model is copied at a time."""
     alive, most = [], []
 
     def give(number):
@@ -94,14 +94,14 @@ def test_arrays_are_asked_for_in_turn_and_by_the_first_rank_alone(tmp_path):
         return value
 
     extra = {f"{number}": partial(give, number) for number in range(9)}
-    all_well(on_ranks(2, lambda one: save_tables(tmp_path / "c", [trained(one)], one, extra)))
+    results_of(on_ranks(2, lambda one: save_tables(tmp_path / "c", [trained(one)], one, extra)))
     assert len(alive) == 9
     assert max(most) <= 2
     _, back = load(tmp_path / "c")
     assert [value[0] for value in back.values()] == list(range(9))
 
 
-def test_a_checkpoint_of_the_time_when_every_array_had_a_file(tmp_path):
+def test_a_checkpoint_of_version_1_is_read(tmp_path):
     folder = tmp_path / "c"
     extra = {"kernel": np.float32([[1, 2], [3, 4]]), "step": np.array(5), "text": np.array(["a", "bcd"])}
     save(folder, extra={})
@@ -124,14 +124,14 @@ def test_a_checkpoint_of_the_time_when_every_array_had_a_file(tmp_path):
     assert "replicated-00000.npy, array 'kernel': the content has changed since it was saved" in refused(folder)
 
 
-def test_rows_alone_for_evaluation(tmp_path):
+def test_rows_can_be_loaded_without_slots(tmp_path):
     save(tmp_path / "c")
     tables, _ = load(tmp_path / "c", slots=False)
     np.testing.assert_array_equal(stacked(tables), whole(23, 3))
     assert all(not table.slots for table in tables)
 
 
-def test_a_new_checkpoint_replaces_the_old_one_and_leaves_nothing(tmp_path):
+def test_a_new_checkpoint_replaces_the_old_one(tmp_path):
     save(tmp_path / "c", size=3, step=1)
     first = {path.name for path in tmp_path.glob("c/*/*")}
     save(tmp_path / "c", size=2, step=2)

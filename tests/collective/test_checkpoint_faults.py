@@ -1,4 +1,4 @@
-"""What becomes of a checkpoint when something fails, and what is refused."""
+"""Tests of failures while a checkpoint is written, and of damaged or unsuitable checkpoints."""
 
 import contextlib
 import errno
@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests.collective.checkpoints import empty, flip, load, refused, rewrite, save, stacked, trained, whole
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from xmc_tf.collective.checkpoints import shard_files
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, read_manifest, save_tables
 from xmc_tf.ranks.solo import Solo
 
 
-def test_a_full_disk_keeps_the_last_good_checkpoint_and_stops_every_rank(tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_last_checkpoint_and_fails_on_all_ranks(tmp_path, monkeypatch):
     save(tmp_path / "c", step=1)
     fine = shard_files.write_shard
 
@@ -33,7 +33,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint_and_stops_every_rank(tmp_pat
     np.testing.assert_array_equal(stacked(load(tmp_path / "c")[0]), whole(23, 3))
 
 
-def test_a_save_that_was_killed_leaves_the_last_good_checkpoint(tmp_path):
+def test_a_killed_save_keeps_the_last_checkpoint(tmp_path):
     save(tmp_path / "c", step=1)
     (tmp_path / "c" / "data-000002").mkdir()
     (tmp_path / "c" / "data-000002" / "00-items.values.00000.npy").write_bytes(b"half a fi")
@@ -42,8 +42,8 @@ def test_a_save_that_was_killed_leaves_the_last_good_checkpoint(tmp_path):
     assert [path.name for path in (tmp_path / "c").glob("data-*")] == ["data-000003"]
 
 
-class Lonely(Solo):
-    """Rank 0 of ranks that are gone after so many calls to them."""
+class FailingCommunicator(Solo):
+    """A rank 0 whose collectives fail after a number of calls, as if another rank had ended."""
 
     def __init__(self, calls):
         super().__init__()
@@ -66,15 +66,15 @@ class Lonely(Solo):
 
 
 @pytest.mark.parametrize("again", [True, False])
-def test_another_rank_that_dies_at_any_moment_costs_no_checkpoint(again, tmp_path):
-    """This rank learns of it by a call to the others that fails, also when it has just written the manifest."""
+def test_the_end_of_another_rank_at_any_time_keeps_a_checkpoint(again, tmp_path):
+    """Any collective may fail, even just after the manifest was written."""
     steps = []
     for calls in range(20):
         folder = tmp_path / str(calls)
         if not again:
             save(folder, size=1, step=1)
 
-        lonely = Lonely(calls)
+        lonely = FailingCommunicator(calls)
         with contextlib.suppress(RuntimeError):
             save_tables(folder, [trained(lonely)], lonely, step=2)
         if again and not (folder / "manifest.json").exists():
@@ -84,19 +84,19 @@ def test_another_rank_that_dies_at_any_moment_costs_no_checkpoint(again, tmp_pat
     assert steps == sorted(steps)
     assert steps[-1] == 2
     assert again or steps[0] == 1
-    assert lonely.left > 0  # the last of them was not disturbed
+    assert lonely.left > 0  # the last save did not fail
 
 
 def some_file(folder, part="values", rank=1):
     return next((folder).glob(f"data-*/*.{part}.{rank:05d}.npy"))
 
 
-def test_damage_is_refused_and_the_file_named(tmp_path):
+def test_damage_is_refused_with_the_name_of_the_file(tmp_path):
     good = tmp_path / "good"
     save(good, extra={"kernel": np.ones(1000, np.float32)})
     other = tmp_path / "other"
     kernel = {"kernel": np.zeros(1000, np.float32)}
-    all_well(on_ranks(3, lambda one: save_tables(other, [_moved(trained(one))], one, kernel)))
+    results_of(on_ranks(3, lambda one: save_tables(other, [_moved(trained(one))], one, kernel)))
 
     def damaged(change):
         folder = tmp_path / "bad"
@@ -184,7 +184,7 @@ def test_another_model_is_refused(tmp_path):
     assert all("no values were saved for slot 'accumulator'" in str(result) for result in results)
 
 
-def test_ranks_that_differ_write_nothing(tmp_path):
+def test_ranks_with_different_tables_write_nothing(tmp_path):
     def work(communicator):
         table = trained(communicator)
         if communicator.rank == 1:
@@ -196,13 +196,13 @@ def test_ranks_that_differ_write_nothing(tmp_path):
     assert not list((tmp_path / "c").iterdir())
 
 
-def test_a_rank_that_sees_another_disk_is_named(tmp_path, monkeypatch):
+def test_a_rank_without_the_shared_folder_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def work(communicator):
         # Two hosts without a shared folder see different files under one path.
         folder = tmp_path / f"disk{communicator.rank}" / "c"
-        save_tables(folder, [trained(communicator)], _Lying(communicator, tmp_path))
+        save_tables(folder, [trained(communicator)], _OtherDisk(communicator, tmp_path))
 
     results = on_ranks(2, work)
     assert all(
@@ -210,8 +210,8 @@ def test_a_rank_that_sees_another_disk_is_named(tmp_path, monkeypatch):
     ), results
 
 
-class _Lying:
-    """Hands rank 1 a path that stands for the same one on another disk."""
+class _OtherDisk:
+    """A communicator that gives rank 1 another path, as if the path were on another disk."""
 
     def __init__(self, inner, folder):
         self.inner, self.folder = inner, folder
@@ -223,7 +223,7 @@ class _Lying:
         return self.inner.broadcast(value, root).replace("disk0", f"disk{self.inner.rank}")
 
 
-def test_two_tables_of_one_name_are_refused(tmp_path):
+def test_two_tables_with_the_same_name_are_refused(tmp_path):
     def work(communicator):
         save_tables(tmp_path / "c", [trained(communicator), trained(communicator)], communicator)
 

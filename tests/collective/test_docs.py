@@ -1,4 +1,4 @@
-"""The page's scripts run as they stand there, and what it says of them is so."""
+"""Tests of docs/collective.md: its scripts run, and its statements about them are true."""
 
 import difflib
 import re
@@ -22,7 +22,7 @@ def small(script):
     return script.replace("10_000_000", "10_000")
 
 
-def test_three_lines_and_an_import_are_what_changes():
+def test_the_scripts_differ_in_three_lines_and_an_import():
     def lines(script):
         return [line.split("#")[0].strip() for line in script.splitlines() if line.strip()]
 
@@ -69,7 +69,7 @@ def test_the_scripts_for_loops_and_serving_run(tmp_path):
     np.testing.assert_allclose(served(ids=tf.constant([1, 500], tf.int64))["score"], rows @ names["weights"], rtol=1e-6)
 
 
-def test_what_the_page_names_exists():
+def test_files_and_modules_on_the_page_exist():
     for name in re.findall(r"\]\(\.\./\.\./([^)]+)\)", PAGE):
         assert (REPOSITORY / name).is_file(), name
     for module in re.findall(r"python -m (tests\.[\w.]+)", PAGE):

@@ -1,4 +1,4 @@
-"""The estimator on one process: what tf.estimator promised, over a compiled Keras model and tf.data."""
+"""Tests of the estimator on a single process."""
 
 import numpy as np
 import pytest
@@ -23,8 +23,8 @@ def batches(count=100, size=10):
     return tf.data.Dataset.from_tensor_slices(numbers(count)).batch(size)
 
 
-def made(folder, accumulate=1, **options):
-    """Return a new process' estimator, as far as names and variables go."""
+def make_estimator(folder, accumulate=1, **options):
+    """Return a new estimator with new variables, as a new process would make it."""
     strategy = CollectiveStrategy(Solo(), seed=1)
 
     def make_model():
@@ -47,25 +47,25 @@ def weights(estimator):
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_run_that_was_stopped_ends_where_the_unbroken_run_ends(tmp_path, accumulate):
-    unbroken = made(tmp_path / "a", accumulate, save_every=7)
-    assert unbroken.train(batches, max_steps=25) == 25
-    first = made(tmp_path / "b", accumulate, save_every=7)
+def test_an_interrupted_training_has_the_result_of_an_uninterrupted_one(tmp_path, accumulate):
+    uninterrupted = make_estimator(tmp_path / "a", accumulate, save_every=7)
+    assert uninterrupted.train(batches, max_steps=25) == 25
+    first = make_estimator(tmp_path / "b", accumulate, save_every=7)
     assert first.train(batches, max_steps=9) == 9
     assert read_manifest(first.checkpoint).step == 9
-    second = made(tmp_path / "b", accumulate, save_every=7)
+    second = make_estimator(tmp_path / "b", accumulate, save_every=7)
     assert second.train(batches, max_steps=25) == 25
-    for one, other in zip(weights(unbroken), weights(second), strict=True):
+    for one, other in zip(weights(uninterrupted), weights(second), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     assert second.train(batches, max_steps=25) == 25
 
 
-def test_evaluation_is_over_all_of_the_data_whatever_the_batches(tmp_path):
-    estimator = made(tmp_path / "a")
+def test_evaluation_uses_all_data_with_any_batch_size(tmp_path):
+    estimator = make_estimator(tmp_path / "a")
     estimator.train(batches, max_steps=3)
     ids, targets = numbers(97)
     errors = estimator.model(ids).numpy() - targets
-    results = made(tmp_path / "a").evaluate(lambda: batches(97, 10))
+    results = make_estimator(tmp_path / "a").evaluate(lambda: batches(97, 10))
     assert results.keys() == {"loss", "mae"}
     np.testing.assert_allclose(results["loss"], np.square(errors).mean(), rtol=1e-5)
     np.testing.assert_allclose(results["mae"], np.abs(errors).mean(), rtol=1e-5)
@@ -74,7 +74,7 @@ def test_evaluation_is_over_all_of_the_data_whatever_the_batches(tmp_path):
 
 
 def test_train_and_evaluate_learns_evaluates_at_checkpoints_and_exports(tmp_path):
-    estimator = made(tmp_path / "a", save_every=10)
+    estimator = make_estimator(tmp_path / "a", save_every=10)
     before = estimator.evaluate(batches)
     after = estimator.train_and_evaluate(TrainSpec(batches, 30), EvalSpec(batches))
     assert after["loss"] < 0.7 * before["loss"]
@@ -83,8 +83,8 @@ def test_train_and_evaluate_learns_evaluates_at_checkpoints_and_exports(tmp_path
         for event in tf.compat.v1.train.summary_iterator(str(file)):
             seen += [(event.step, value.tag) for value in event.summary.value]
     assert sorted(seen) == [(step, tag) for step in (10, 20, 30) for tag in ("loss", "mae")]
-    # A new process exports what was trained without its optimizer.
-    made(tmp_path / "a").export_saved_model(tmp_path / "served" / "1")
+    # A new process exports the model without loading the optimizer's state.
+    make_estimator(tmp_path / "a").export_saved_model(tmp_path / "served" / "1")
     served = tf.saved_model.load(str(tmp_path / "served" / "1"))
     ids, _ = numbers(10)
     np.testing.assert_allclose(
@@ -92,18 +92,18 @@ def test_train_and_evaluate_learns_evaluates_at_checkpoints_and_exports(tmp_path
     )
 
 
-def test_input_functions_that_shard_for_themselves_are_told_who_asks(tmp_path):
+def test_input_functions_with_a_parameter_receive_an_input_context(tmp_path):
     asked = []
 
     def own_share(context):
         asked.append((context.num_input_pipelines, context.input_pipeline_id))
         return batches()
 
-    made(tmp_path / "a").train(own_share, max_steps=2)
+    make_estimator(tmp_path / "a").train(own_share, max_steps=2)
     assert asked == [(1, 0)]
 
 
-def test_what_cannot_be_trained_is_refused(tmp_path):
+def test_invalid_models_and_options_are_refused(tmp_path):
     strategy = CollectiveStrategy(Solo())
     layers = [tf_keras.Input([2]), tf_keras.layers.Dense(1)]
     with pytest.raises(InputError, match="model without optimizer"):
@@ -111,6 +111,6 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
     with pytest.raises(InputError, match="expected: a compiled Keras model"):
         strategy.estimator(lambda: "model", tmp_path)
     with pytest.raises(InputError, match="save_every"):
-        made(tmp_path, save_every=0)
+        make_estimator(tmp_path, save_every=0)
     with pytest.raises(InputError, match="have no batch to evaluate"):
-        made(tmp_path).evaluate(lambda: batches(0))
+        make_estimator(tmp_path).evaluate(lambda: batches(0))

@@ -1,4 +1,4 @@
-"""Making, saving, loading and exporting a table takes the memory of the table and a few blocks, never of two."""
+"""Test that a table and a few blocks, never two tables, are in memory while it is made, saved, loaded and exported."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ def peak():
 def life(folder, rows):
     table = make_table("items", rows, 256)
     made = peak()
-    # As a step leaves it: from now on, reading all of it means copying it.
+    # After a sparse update, as in a step, reading the whole variable copies it.
     table.variable.scatter_sub(tf.IndexedSlices(tf.ones([1, 256]), tf.constant([0])))
     save_tables(folder / "c", [table], Solo())
     saved = peak()
@@ -33,7 +33,7 @@ def life(folder, rows):
     return made, saved, loaded, peak()
 
 folder = Path(sys.argv[1])
-life(folder / "small", 40_000)  # what all that takes by itself, its blocks included
+life(folder / "small", 40_000)  # the memory of the code and its blocks
 before = peak()
 print(json.dumps([at - before for at in life(folder / "large", 400_000)]))
 """

@@ -1,4 +1,4 @@
-"""Dot products of pairs: those of the plain way, with less memory."""
+"""Tests of dot products of pairs: results equal the naive ones, with less memory."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ from xmc_tf.collective.tables.table import make_table
 
 @pytest.mark.parametrize("pairs", [0, 1, 4, 5, 23])
 @pytest.mark.parametrize("traced", [False, True])
-def test_blocks_and_remainders_give_the_plain_way(pairs, traced, monkeypatch):
+def test_blocks_and_remainders_equal_the_naive_result(pairs, traced, monkeypatch):
     monkeypatch.setattr(module, "BLOCK_BYTES", 5 * 3 * 4)  # five pairs of width 3
     rng = np.random.default_rng(pairs)
     left, right = rng.normal(size=(4, 3)).astype(np.float32), rng.normal(size=(6, 3)).astype(np.float32)
@@ -29,7 +29,7 @@ def test_blocks_and_remainders_give_the_plain_way(pairs, traced, monkeypatch):
         with tf.GradientTape() as tape:
             tape.watch([left, right])
             dots = pair_dots(left, tf.constant(at_left, tf.int32), right, tf.constant(at_right, tf.int32))
-            loss = tf.reduce_sum(tf.gather(dots, order) * factors[order])  # whose gradient is of slices
+            loss = tf.reduce_sum(tf.gather(dots, order) * factors[order])  # has a sparse gradient
         return dots, tape.gradient(loss, [left, right])
 
     dots, (of_left, of_right) = (tf.function(call) if traced else call)(tf.constant(left), tf.constant(right))
@@ -80,9 +80,9 @@ print(json.dumps(peak() - before))
 
 
 @pytest.mark.parametrize("route", ["rows", "features"])
-def test_a_step_does_not_take_a_row_for_every_pair(route):
+def test_a_step_does_not_copy_a_row_per_pair(route):
     command = [sys.executable, "-c", MEASURE, route]
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=200, check=False)
     assert result.returncode == 0, result.stderr
-    pairs = 256 * 500 * 512 * 4 / 2**20  # 250 MiB, of which the plain way takes several
+    pairs = 256 * 500 * 512 * 4 / 2**20  # 250 MiB, several of which the naive way takes
     assert json.loads(result.stdout) < pairs / 2

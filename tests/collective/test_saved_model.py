@@ -1,4 +1,4 @@
-"""An exported model of sharded tables is an ordinary SavedModel: plain TensorFlow loads it and answers the same."""
+"""Tests of export: plain TensorFlow loads the SavedModel and returns the same results."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from xmc_tf.collective import saved_model
 from xmc_tf.collective.saved_model import Signature, export_saved_model
 from xmc_tf.collective.tables.lookup import lookup
@@ -44,7 +44,7 @@ def part_of(communicator, values=VALUES, name="items", bounds=BOUNDS):
 
 
 def ask_plain_tensorflow(folder, tmp_path, **given):
-    """What a process that has never heard of this package answers."""
+    """Return the results of a process that does not import this package."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -76,7 +76,7 @@ def export(folder, size=3, block_bytes=100, communicator_of=lambda one: one):
             signatures = {"serving_default": Signature(scorer(table, weight), [tf.TensorSpec([None], tf.int64, "ids")])}
             return export_saved_model(folder, signatures, [table], communicator_of(communicator))
 
-        all_well(on_ranks(size, work))
+        results_of(on_ranks(size, work))
 
 
 def check(folder, tmp_path):
@@ -97,7 +97,7 @@ def test_every_rank_writes_its_rows_and_plain_tensorflow_reads_one_variable(tmp_
 
 
 def test_rows_of_hosts_that_do_not_see_the_folder_pass_through_rank_0(tmp_path, monkeypatch):
-    """Ranks 1 and 2 look for the folder in vain, as on another host without a shared disk."""
+    """Ranks 1 and 2 do not see the folder, as on another host without a shared disk."""
 
     class Elsewhere:
         def __init__(self, inner):
@@ -119,7 +119,7 @@ def test_one_process(tmp_path):
     check(tmp_path / "served", tmp_path)
 
 
-def test_the_graph_holds_stock_operations_only_and_no_rows(tmp_path):
+def test_the_graph_has_only_standard_operations_and_no_rows(tmp_path):
     export(tmp_path / "served")
     content = (tmp_path / "served" / "saved_model.pb").read_bytes()
     assert b"Horovod" not in content
@@ -127,7 +127,7 @@ def test_the_graph_holds_stock_operations_only_and_no_rows(tmp_path):
         assert row.tobytes() not in content
 
 
-def test_a_lookup_table_in_the_model_is_taken_along(tmp_path):
+def test_a_lookup_table_of_the_model_is_exported(tmp_path):
     class Named(tf.Module):
         def __init__(self, table):
             super().__init__()
@@ -146,7 +146,7 @@ def test_a_lookup_table_in_the_model_is_taken_along(tmp_path):
             tmp_path / "served", {"serving_default": signature}, [model.sharded], communicator, track=[model] * track
         )
 
-    all_well(on_ranks(3, work))
+    results_of(on_ranks(3, work))
     loaded = tf.saved_model.load(str(tmp_path / "served"))
     answers = loaded.signatures["serving_default"](texts=tf.constant(["b", "a", "?"]))
     np.testing.assert_array_equal(answers["outputs"], VALUES[[28, 3, 0]])
@@ -154,7 +154,7 @@ def test_a_lookup_table_in_the_model_is_taken_along(tmp_path):
     assert all("does not own" in str(result) and isinstance(result, InputError) for result in results), results
 
 
-def test_a_function_used_in_training_is_traced_anew(tmp_path):
+def test_a_function_used_in_training_is_traced_again(tmp_path):
     def work(communicator):
         table = part_of(communicator, bounds=np.array([0, ROWS], dtype=np.int64))
         call = tf.function(lambda ids: lookup(table, ids), input_signature=[tf.TensorSpec([None], tf.int64, "ids")])
@@ -162,7 +162,7 @@ def test_a_function_used_in_training_is_traced_anew(tmp_path):
         signatures = {"serving_default": Signature(call, call.input_signature)}
         export_saved_model(tmp_path / "served", signatures, [table], communicator)
 
-    all_well(on_ranks(1, work))
+    results_of(on_ranks(1, work))
     loaded = tf.saved_model.load(str(tmp_path / "served"))
     assert len(loaded.tables) == 1
 
@@ -172,13 +172,13 @@ def test_a_keras_model_without_a_table(tmp_path):
     second = tf_keras.Input([2], name="second")
     model = tf_keras.Model({"first": first, "second": second}, tf_keras.layers.Dense(1, name="score")(first + second))
 
-    all_well(on_ranks(1, lambda one: export_saved_model(tmp_path / "served", model, [], one)))
+    results_of(on_ranks(1, lambda one: export_saved_model(tmp_path / "served", model, [], one)))
     loaded = tf.saved_model.load(str(tmp_path / "served"))
     inputs = {"first": tf.constant([[1.0, 2.0]]), "second": tf.constant([[3.0, 4.0]])}
     np.testing.assert_allclose(loaded.signatures["serving_default"](**inputs)["score"], model(inputs))
 
 
-def test_a_model_that_does_not_say_its_inputs_is_refused(tmp_path):
+def test_a_model_without_symbolic_inputs_is_refused(tmp_path):
     class Silent(tf_keras.Model):
         def call(self, inputs):
             return inputs
@@ -188,7 +188,7 @@ def test_a_model_that_does_not_say_its_inputs_is_refused(tmp_path):
     assert not (tmp_path / "served").exists()
 
 
-def test_a_full_disk_is_said_on_every_rank_and_leaves_the_former_export(tmp_path, monkeypatch):
+def test_a_full_disk_fails_on_all_ranks_and_keeps_the_previous_export(tmp_path, monkeypatch):
     export(tmp_path / "served")
     before = sorted(path.name for path in (tmp_path / "served").rglob("*"))
     fine = saved_model._write_slice

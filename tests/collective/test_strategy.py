@@ -1,4 +1,4 @@
-"""The strategy's scopes, and what it refuses with a message; what it trains is in world_fit.py."""
+"""Tests of the strategy's scopes and errors; world_fit.py tests training."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def strategy():
     return xmc_tf.CollectiveStrategy(Solo())
 
 
-def test_who_and_how_many(strategy):
+def test_ranks_and_world_size(strategy):
     assert (strategy.world_size(), strategy.rank(), strategy.local_rank()) == (1, 0, 0)
 
 
@@ -40,14 +40,14 @@ def test_only_large_embeddings_inside_the_scope_are_sharded(strategy):
     assert large.trainable_variables[0] is strategy.tables[0].variable
 
 
-def test_the_scope_ends_with_an_error_too(strategy):
+def test_an_error_ends_the_scope(strategy):
     original, compile_ = Embedding.__init__, tf_keras.Model.compile
     with pytest.raises(ZeroDivisionError), strategy.scope(), strategy.embedding_scope():
         _ = 1 / 0
     assert (Embedding.__init__, tf_keras.Model.compile) == (original, compile_)
 
 
-def test_an_embedding_of_ones_own_kind_stays_what_it_is(strategy):
+def test_a_subclass_of_embedding_is_not_sharded(strategy):
     class Mine(Embedding):
         pass
 
@@ -65,12 +65,12 @@ def test_ragged_and_masked_ids(strategy):
 
 
 @pytest.mark.parametrize("option", ["embeddings_regularizer", "activity_regularizer"])
-def test_what_a_sharded_embedding_cannot_have(strategy, option):
+def test_unsupported_options_of_sharded_embeddings_are_refused(strategy, option):
     with pytest.raises(InputError, match=option), strategy.embedding_scope(shard_above=0):
         Embedding(10, 2, **{option: "l2"})
 
 
-def test_variables_inside_and_outside_begin_with_the_same_values(strategy):
+def test_variables_inside_and_outside_have_the_same_initial_values(strategy):
     with strategy.embedding_scope(shard_above=0):
         table = strategy.variable("v", (1000, 3))
     with strategy.scope():
@@ -82,7 +82,7 @@ def test_variables_inside_and_outside_begin_with_the_same_values(strategy):
         np.testing.assert_array_equal(strategy.lookup(table, ids, combiner), strategy.lookup(plain, ids, combiner))
 
 
-def test_two_tables_of_one_name(strategy):
+def test_two_tables_with_the_same_name_are_refused(strategy):
     strategy.table("words", 5, 2)
     with pytest.raises(InputError, match="there is a table 'words' already"):
         strategy.table("words", 5, 2)
@@ -101,7 +101,7 @@ def test_compiled_inside_the_scope_or_not(strategy):
     assert isinstance(compiled("adam"), tf_keras.optimizers.Adam)
 
 
-def test_the_learning_rate_is_one_for_both_parts(strategy):
+def test_the_learning_rate_applies_to_replicated_variables_and_tables(strategy):
     optimizer = strategy.optimizer(tf_keras.optimizers.SGD(0.5))
     table, weight = make_table("t", 2, 1, initializer="zeros"), tf.Variable(0.0)
     for rate in (0.5, 0.25):
@@ -111,7 +111,7 @@ def test_the_learning_rate_is_one_for_both_parts(strategy):
     assert float(weight) == float(table.variable[0, 0]) == -0.75
 
 
-def test_a_table_optimizer_of_its_own(strategy):
+def test_tables_may_have_their_own_optimizer(strategy):
     table = make_table("t", 2, 1)
     optimizer = strategy.optimizer(tf_keras.optimizers.RMSprop(), table_optimizer=RowAdagrad(0.1))
     optimizer.apply_gradients([(tf.ones([2, 1]), table.variable)])
@@ -126,18 +126,18 @@ def test_a_table_optimizer_of_its_own(strategy):
         (lambda: tf_keras.optimizers.legacy.Adam(), "not of its legacy part"),
     ],
 )
-def test_optimizers_that_cannot_be(strategy, make, said):
+def test_unsupported_optimizers_are_refused(strategy, make, said):
     with pytest.raises(InputError, match=said):
         strategy.optimizer(make())
 
 
-def test_optimizers_without_a_row_wise_form(strategy):
+def test_optimizers_without_a_row_wise_form_are_refused(strategy):
     for optimizer in (tf_keras.optimizers.RMSprop(), tf_keras.optimizers.Adam(amsgrad=True)):
         with pytest.raises(InputError, match="does not support sharded tables"):
             strategy.optimizer(optimizer).build([make_table("t", 2, 1).variable])
 
 
-def test_adam_equals_keras_where_every_step_touches_every_row():
+def test_adam_equals_keras_if_each_step_touches_each_row():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(6, 3)).astype(np.float32)
     table, plain = make_table("t", 6, 3, initializer=values), tf.Variable(values)
@@ -161,7 +161,7 @@ def test_adam_equals_keras_where_every_step_touches_every_row():
         (lambda table: PairScorer(table).scores(tf.ones([2, 3]), tf.constant([1, 2])), "ids of pairs"),
     ],
 )
-def test_calls_that_cannot_be(call, said):
+def test_invalid_calls_are_refused(call, said):
     with pytest.raises(InputError, match=said):
         call(make_table("t", 5, 3))
 
@@ -187,7 +187,7 @@ def test_traffic_is_shown_in_tensorboard(tmp_path):
     assert seen["bytes sent per step/rows"] == 100
 
 
-def test_what_is_not_there():
+def test_an_unknown_attribute_is_an_error():
     assert "CollectiveStrategy" in dir(xmc_tf)
     with pytest.raises(AttributeError, match="Strategi"):
         _ = xmc_tf.CollectiveStrategi

@@ -1,4 +1,4 @@
-"""First values of tables: by seed and row, not by the number of workers; and what cannot be a table."""
+"""Tests of tables: initial values depend on seed and row, not on the number of ranks; invalid tables are refused."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def _joined(size, rows, **options):
 @pytest.mark.parametrize(
     "initializer", ["uniform", "normal", "truncated_normal", "glorot_uniform", "he_normal", "zeros", "ones"]
 )
-def test_any_number_of_workers_begins_with_the_same_values(initializer):
+def test_initial_values_do_not_depend_on_the_number_of_ranks(initializer):
     rows = 2 * BLOCK_ROWS + 5
     alone = _joined(1, rows, initializer=initializer)
     for size in (2, 3, 7):
@@ -30,13 +30,13 @@ def test_any_number_of_workers_begins_with_the_same_values(initializer):
 
 @settings(max_examples=15)
 @given(st.lists(st.integers(0, 3 * BLOCK_ROWS), min_size=1, max_size=4))
-def test_any_cuts_give_the_same_values(cuts):
+def test_initial_values_do_not_depend_on_the_partition(cuts):
     rows = 3 * BLOCK_ROWS
     partition = Partition(np.array([0, *sorted(cuts), rows], np.int64))
     np.testing.assert_array_equal(_joined(len(cuts) + 1, rows, partition=partition), _joined(1, rows))
 
 
-def test_seed_and_name_make_other_values():
+def test_initial_values_depend_on_seed_and_name():
     values = [
         make_table(name, 50, 3, seed=seed).variable.numpy() for name, seed in [("a", 0), ("a", 1), ("b", 0), ("a", 0)]
     ]
@@ -75,7 +75,7 @@ def test_rows_of_a_matrix_and_of_a_function():
     np.testing.assert_array_equal(_joined(3, 11, initializer=lambda rows: matrix[rows] * 2), matrix * 2)
 
 
-def test_slots_are_made_when_asked_for_and_belong_to_the_rows():
+def test_slots_are_created_on_demand_for_the_local_rows():
     table = make_table("words", 7, 3, size=3, rank=1)
     slot = table.slot("accumulator", 0.5)
     assert slot is table.slot("accumulator")
@@ -95,6 +95,6 @@ def test_slots_are_made_when_asked_for_and_belong_to_the_rows():
         ({"initializer": tf_keras.initializers.Orthogonal()}, "Orthogonal cannot compute the values of single rows"),
     ],
 )
-def test_what_cannot_be_a_table(options, said):
+def test_invalid_tables_are_refused(options, said):
     with pytest.raises(InputError, match=said):
         make_table(**{"name": "words", "rows": 4, "dim": 3, **options})

@@ -1,4 +1,4 @@
-"""The time in collectives: each from when it can begin to when it has ended, those side by side once."""
+"""Tests of the time in collectives, of which concurrent ones count once."""
 
 import subprocess
 import sys
@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from xmc_tf.collective.meters import time_spent
 from xmc_tf.collective.meters.graph_marks import marked
-from xmc_tf.collective.meters.time_spent import add_up, length_of_union, seconds_in_collectives
+from xmc_tf.collective.meters.time_spent import add_to_total, length_of_union, seconds_in_collectives
 from xmc_tf.ranks.stalls.marks import MARKS
 
 NAP = 0.15
 
 
 def nap(name, value):
-    """Return a collective that takes its time, and gives what it was given."""
+    """Return the result of a collective that sleeps and returns its input."""
 
     def sleep(given_value):
         time.sleep(NAP)
@@ -30,7 +30,7 @@ def nap(name, value):
 
 
 def spent(call, *arguments):
-    """Seconds that the call has added, and those that it took."""
+    """Return the seconds that a call adds to the total, and the seconds that it takes."""
     before, begun = seconds_in_collectives(), time.monotonic()
     call(*arguments)
     return seconds_in_collectives() - before, time.monotonic() - begun
@@ -44,14 +44,14 @@ def test_the_length_of_a_union(pairs):
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_one_after_another_adds_up(monkeypatch, kept):
-    """With and without the marks of those who look out for stalls; the second call has what a first one has left."""
+def test_sequential_collectives_add_up(monkeypatch, kept):
+    """With and without the marks of the stall watch; the second call starts with the times of the first."""
     monkeypatch.setattr(MARKS, "kept", kept)
 
     @tf.function
     def step(value):
         total = nap("same name", nap("same name", value) + 1)
-        add_up()
+        add_to_total()
         return total
 
     for _ in range(2):
@@ -59,8 +59,8 @@ def test_one_after_another_adds_up(monkeypatch, kept):
         assert 2 * NAP <= added <= took
 
 
-def test_side_by_side_counts_once():
-    """The second does not wait for the first, for all that both read the clock."""
+def test_concurrent_collectives_count_once():
+    """Reading the clock does not make the second one wait for the first."""
     both_there = threading.Barrier(2, timeout=20)
 
     def sleep(value):
@@ -74,7 +74,7 @@ def test_side_by_side_counts_once():
     @tf.function
     def step(value):
         both = collective("time/one", value) + collective("time/other", value)
-        add_up()
+        add_to_total()
         return both
 
     added, took = spent(step, tf.constant(1.0))
@@ -82,11 +82,11 @@ def test_side_by_side_counts_once():
     assert added < 6 * NAP
 
 
-def test_what_was_left_out_of_a_step_counts_for_nothing():
+def test_a_collective_that_a_step_skips_does_not_count():
     @tf.function
     def step(value, wanted):
         result = tf.cond(wanted, lambda: nap("sometimes", value), lambda: value)
-        add_up()
+        add_to_total()
         return result
 
     assert spent(step, tf.constant(1.0), tf.constant(True))[0] >= NAP
@@ -105,7 +105,7 @@ def test_gradients_outside_of_graphs_and_none():
             tape.watch(value)
             loss = 3.0 * there_and_back(value)
         slope = tape.gradient(loss, value)
-        add_up()
+        add_to_total()
         return slope
 
     assert step(tf.constant(2.0)).numpy() == 3.0
@@ -115,14 +115,14 @@ def test_gradients_outside_of_graphs_and_none():
     assert spent(time.sleep, 0.01)[0] == 0
 
 
-def test_without_clocks_a_graph_holds_none(monkeypatch):
-    monkeypatch.setattr(time_spent, "KEPT", False)
+def test_graphs_have_no_clocks_if_disabled(monkeypatch):
+    monkeypatch.setattr(time_spent, "ENABLED", False)
     monkeypatch.setattr(MARKS, "kept", False)
 
     @tf.function
     def step(value):
         result = nap("untimed", value)
-        add_up()
+        add_to_total()
         return result
 
     assert spent(step, tf.constant(1.0))[0] == 0
@@ -131,8 +131,8 @@ def test_without_clocks_a_graph_holds_none(monkeypatch):
     }  # fmt: skip
 
 
-def test_where_tensorflow_must_not_tell_the_time():
-    """With deterministic operations its clock is an error: then none is read."""
+def test_the_clock_is_not_read_with_deterministic_operations():
+    """TensorFlow then raises an error for its clock."""
     program = """
 import tensorflow as tf
 tf.config.experimental.enable_op_determinism()
@@ -141,7 +141,7 @@ from xmc_tf.collective.meters.graph_marks import marked
 @tf.function
 def step(value):
     (result,) = marked("a", [value], lambda: [value + 1])
-    time_spent.add_up()
+    time_spent.add_to_total()
     return result
 print(float(step(tf.constant(1.0))), time_spent.seconds_in_collectives())
 """

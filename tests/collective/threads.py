@@ -1,4 +1,4 @@
-"""A world of ranks that are threads of one process: what needs several ranks, tested without starting any."""
+"""Ranks that are threads of one process, to test code for several ranks without starting processes."""
 
 import threading
 
@@ -6,17 +6,17 @@ from xmc_tf.common.wire.format import pack, unpack
 
 
 class ThreadCommunicator:
-    """One rank of a ``ThreadWorld``, with what a ``Communicator`` has for objects."""
+    """A rank of a ``ThreadWorld``, with the methods of a ``Communicator`` for objects."""
 
     def __init__(self, world, rank):
         self.world, self.rank, self.size, self.local_rank, self.host = world, rank, world.size, rank, f"host{rank}"
 
     def allgather(self, value):
-        self.world.board[self.rank] = pack(value)  # what real ranks cannot send cannot be sent here either
+        self.world.board[self.rank] = pack(value)  # refuses what real ranks cannot send
         self.world.meet.wait()
-        everybodys = [unpack(data) for data in self.world.board]
+        gathered = [unpack(data) for data in self.world.board]
         self.world.meet.wait()
-        return everybodys
+        return gathered
 
     def allreduce_array(self, array):
         return sum(self.allgather(array))
@@ -28,8 +28,8 @@ class ThreadCommunicator:
         return self.allgather(value)[root]
 
     def gather(self, value, root=0):
-        everybodys = self.allgather(value)
-        return everybodys if self.rank == root else []
+        gathered = self.allgather(value)
+        return gathered if self.rank == root else []
 
     def scatter(self, values, root=0):
         return self.allgather(values)[root][self.rank]
@@ -39,14 +39,14 @@ class ThreadCommunicator:
 
 
 class ThreadWorld:
-    """``size`` ranks that meet at a board."""
+    """The state that ``size`` ranks share."""
 
     def __init__(self, size, timeout=60):
         self.size, self.board, self.meet = size, [None] * size, threading.Barrier(size, timeout=timeout)
 
 
 def on_ranks(size, work):
-    """What ``work(communicator)`` gives on each of ``size`` ranks, errors included, by rank."""
+    """Return the results, or errors, of ``work(communicator)`` on each of ``size`` ranks."""
     world, results = ThreadWorld(size), [None] * size
 
     def one(rank):
@@ -65,8 +65,8 @@ def on_ranks(size, work):
     return results
 
 
-def all_well(results):
-    """Return the results, when none of them is an error."""
+def results_of(results):
+    """Return the results, or raise the first error among them."""
     for result in results:
         if isinstance(result, Exception):
             raise result

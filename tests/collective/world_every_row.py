@@ -1,4 +1,4 @@
-"""What holds in a world of any size: losses over all rows equal those of a table in one piece, gradients too."""
+"""Checks on any number of ranks: losses over all rows, and their gradients, equal those of an unsharded table."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def _loss(scores, targets, weights):
 
 
 def _draw(number, size):
-    """Return a case; for every rank vectors, positives (each once) and their weights."""
+    """Return a case and, for each rank, vectors, unique positives and their weights."""
     case = draw_case(number, size, "ragged")
     rng = np.random.default_rng(number)
     ranks = []
@@ -29,7 +29,7 @@ def _draw(number, size):
 
 
 def _reference(values, vectors, positives, weights):
-    """Losses of a rank's instances, and gradients of their sum times 1, 2, 3, …, by a table in one piece."""
+    """Return the losses of a rank's instances, and the gradients of their sum times 1, 2, 3, …, without sharding."""
     targets, factors = np.zeros((len(vectors), len(values)), np.float32), np.ones((len(vectors), len(values)))
     for instance, (rows, theirs) in enumerate(zip(positives, weights, strict=True)):
         targets[instance, rows], factors[instance, rows] = 1, theirs
@@ -66,7 +66,7 @@ def check_losses_against_every_row(world):
         np.testing.assert_allclose(of_rows, case.share(whole, table), **CLOSE)
 
 
-def check_vectors_travel_once_to_each_rank(world):
+def check_vectors_are_sent_once_to_each_rank(world):
     case, ranks = _draw(3, world.size)
     table = case.table(world.rank)
     vectors = ranks[world.rank][0]
@@ -76,7 +76,7 @@ def check_vectors_travel_once_to_each_rank(world):
     assert bytes_sent().get("vectors", 0) - before == 4 * vectors.size * (world.size - 1)
 
 
-def check_a_positive_that_does_not_exist_is_named(world):
+def check_a_positive_out_of_range_is_named(world):
     case, _ = _draw(2, world.size)
     rows = case.values.shape[0]
     wrong = tf.ragged.constant([[rows + 7]] if world.rank == 0 else [[0]], dtype=tf.int64)

@@ -1,4 +1,4 @@
-"""What holds in a world of any size: Keras models trained over all ranks, and replicas that stay one."""
+"""Checks on any number of ranks: Keras models train over all ranks, and replicas stay equal."""
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ from xmc_tf.common.errors import InputError
 
 
 def check_replicas_stay_equal(world):
-    """Bitwise, after 50 steps; and where they do not, it is said on all ranks, and by name."""
+    """Replicas are bitwise equal after 50 steps; a difference is reported on all ranks with the variable's name."""
     strategy = CollectiveStrategy(world, shard_above=0)
-    tf_keras.utils.set_random_seed(world.rank)  # as if nobody had thought of seeds
+    tf_keras.utils.set_random_seed(world.rank)  # a different seed on each rank
     with strategy.scope():
         with strategy.embedding_scope():
             words = tf_keras.layers.Embedding(50, 4, input_length=3)
@@ -32,7 +32,7 @@ def check_replicas_stay_equal(world):
 
 
 def check_fit_equals_one_process(world):
-    """``fit`` over the ranks' parts is ``fit`` over the whole, sharded and replicated embeddings alike."""
+    """``fit`` over the ranks' shares equals ``fit`` over all data, for sharded and replicated embeddings."""
     tf_keras.utils.set_random_seed(3)
     rng = np.random.default_rng(0)
     batch, batches = 4 * world.size, 6
@@ -76,7 +76,7 @@ def check_fit_equals_one_process(world):
 
 
 def check_mixed_precision_fit(world):
-    """Keras' own loss scaling is taken over, so that an overflow anywhere is everybody's."""
+    """Keras' loss scaling is replaced, so that an overflow on one rank counts on all."""
     tf_keras.mixed_precision.set_global_policy("mixed_float16")
     try:
         strategy = CollectiveStrategy(world, shard_above=0)
@@ -96,8 +96,8 @@ def check_mixed_precision_fit(world):
     assert strategy.check_replicas(model.trainable_variables) == 2
 
 
-def check_first_values_come_from_the_first_rank(world):
-    """What is made in ``scope()`` is the same everywhere at once, in loops without graphs too."""
+def check_initial_values_come_from_rank_0(world):
+    """Variables made in ``scope()`` are equal on all ranks at once, also without graphs."""
     strategy = CollectiveStrategy(world)
     tf.random.set_seed(world.rank)
     with strategy.scope():

@@ -1,4 +1,4 @@
-"""What holds in a world of any size: lookups and their gradients are those of a table in one piece."""
+"""Checks on any number of ranks: lookups and their gradients equal those of an unsharded table."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def check_combiners(world):
 
 
 def check_narrow_wires(world):
-    """Rows are rounded once; a gradient once for each rank that sends one."""
+    """Rows are rounded once, gradients once for each rank that sends one."""
     for wire, step in (("fp16", 2.0**-11), ("bf16", 2.0**-8)):
         for number in (0, 3, 7):
             case = draw_case(number, world.size, "matrix")
@@ -92,11 +92,11 @@ def check_narrow_wires(world):
             error = np.abs(gradient - case.share(summed_gradient(case), table))
             assert (error <= 1.01 * step * case.share(sizes, table) + 1e-6).all()
             if world.size > 1 and number == 7 and wire == "bf16":
-                assert world.allgather(float(error.sum())) != [0.0] * world.size  # it has been rounded indeed
+                assert world.allgather(float(error.sum())) != [0.0] * world.size  # values were rounded
 
 
 def check_ids_out_of_range(world):
-    """Everybody stops, with a message that names the rank and its ids, and the world works on afterwards."""
+    """All ranks raise an error that names the rank and its ids; later lookups work."""
     table = make_table("words", 5, 2, size=world.size, rank=world.rank)
     guilty = world.size - 1
     for call in (lookup, tf.function(lookup, reduce_retracing=True)):
@@ -112,7 +112,7 @@ def check_ids_out_of_range(world):
 
 
 def check_requests_made_ahead(world):
-    """While a step computes, the next batch's ids are exchanged already; the training is the same."""
+    """Exchanging the next batch's ids during a step does not change the training."""
     case = draw_case(2, world.size, "matrix")
     rng = np.random.default_rng(5)
     batches = tf.constant(rng.integers(0, case.values.shape[0], (6, world.size, 4)))
@@ -139,7 +139,7 @@ def check_requests_made_ahead(world):
 
 
 def check_constant_ids_in_a_graph(world):
-    """TensorFlow runs ahead what has nothing but constants before it, unless it is told not to."""
+    """TensorFlow would run operations with only constant inputs while it traces."""
     values = np.arange(60, dtype=np.float32).reshape(20, 3)
     table = make_table("constant", 20, 3, size=world.size, rank=world.rank, initializer=values)
 
@@ -158,7 +158,7 @@ def check_constant_ids_in_a_graph(world):
     whole[[3, 19]] = [[2.0 * world.size], [1.0 * world.size]]
     mine = as_dense(gradient, table.local_rows, table.dim)
     np.testing.assert_array_equal(mine, whole[table.start : table.start + table.local_rows])
-    # Twice, and not once more while it was traced.
+    # Twice, and not a third time during tracing.
     sent = bytes_sent().get("rows", 0) - before
     owned = sum(table.start <= row < table.start + table.local_rows for row in (3, 19))
     assert sent == 2 * owned * (world.size - 1) * 3 * 2
@@ -166,7 +166,7 @@ def check_constant_ids_in_a_graph(world):
 
 def check_more_than_can_be_counted(world):
     if world.size == 1:
-        return  # nothing travels
+        return  # nothing is sent
     table = make_table("too_much", 20, 3, size=world.size, rank=world.rank)
     try:
         wires.MOST_NUMBERS = 59
@@ -181,7 +181,7 @@ def check_more_than_can_be_counted(world):
 
 
 def check_only_one_rank_retraces(world):
-    """Return a last batch of another shape makes one rank trace again; names still meet."""
+    """Names match even if one rank traces again, for example for a smaller last batch."""
     table = make_table("words", 9, 2, size=world.size, rank=world.rank)
     traces = []
 
@@ -202,7 +202,7 @@ def check_only_one_rank_retraces(world):
 
 
 def check_bytes_of_rows(world):
-    """2·U·d numbers for U different rows that others own, and the ids."""
+    """Traffic is 2·U·d numbers for U different rows of other ranks, and the ids."""
     dim, rows = 64, 1000
     table = make_table("counted", rows, dim, size=world.size, rank=world.rank)
     ids = np.random.default_rng(3).integers(0, rows, (world.size, 600))

@@ -1,4 +1,4 @@
-"""What holds in a world of any size: steps of every optimizer equal those over a table in one piece."""
+"""Checks on any number of ranks: steps of each optimizer equal those over an unsharded table."""
 
 import numpy as np
 import tensorflow as tf
@@ -11,9 +11,9 @@ from xmc_tf.collective.tables.lookup import lookup
 
 STEPS = 20
 RATE = 0.05
-SCALE = 0.05  # of the loss, so that momentum stays stable
+SCALE = 0.05  # scale of the loss, so that momentum stays stable
 KERAS = tf_keras.optimizers
-# The reference's kind, Keras' optimizer, and what both are told.
+# The reference's kind, the Keras optimizer, and the options of both.
 KINDS = [
     ("sgd", KERAS.SGD, {}),
     ("momentum", KERAS.SGD, {"momentum": 0.9}),
@@ -25,14 +25,14 @@ KINDS = [
 
 
 class Training:
-    """A table and a replicated matrix, trained to bring ``rows @ matrix`` near ``targets``."""
+    """A table and a replicated matrix, trained so that ``rows @ matrix`` approximates ``targets``."""
 
     def __init__(self, world, number, seed=0):
         self.world, self.case = world, draw_case(number, world.size, "flat")
         rng = np.random.default_rng([number, seed])
         rows, self.dim = self.case.values.shape
         self.matrix = rng.normal(size=(self.dim, 2)).astype(np.float32)
-        # Other ids in every step; on some ranks, in some steps, none.
+        # New ids in each step; some ranks have none in some steps.
         self.batches = [
             [rng.integers(0, rows, rng.integers(0, 6) if (step + rank) % 4 else 0) for rank in range(world.size)]
             for step in range(STEPS)
@@ -40,7 +40,7 @@ class Training:
         self.targets = [[rng.normal(size=(len(ids), 2)) for ids in step] for step in self.batches]
 
     def gradients(self, values, matrix, step):
-        """Of the mean of the ranks' losses, and which rows were touched."""
+        """Return the gradients of the mean of the ranks' losses, and the touched rows."""
         of_values, of_matrix, touched = np.zeros(values.shape), np.zeros(matrix.shape), set()
         for ids, targets in zip(self.batches[step], self.targets[step], strict=True):
             difference = SCALE * (values[ids] @ matrix - targets)
@@ -50,14 +50,14 @@ class Training:
         return of_values, of_matrix, np.array(sorted(touched), np.int64)
 
     def ours(self, optimizer, table, matrix, steps=STEPS, each=None):
-        """Train; ``each`` is called with the number of every step when it is done."""
+        """Train; call ``each`` with the number of each finished step."""
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, 2])])
         def train_step(ids, targets):
             with tf.GradientTape() as tape:
                 loss = SCALE * tf.reduce_sum(tf.square(lookup(table, ids) @ matrix - targets))
                 loss = optimizer.get_scaled_loss(loss)
-            unused = tf.constant(0.0)  # as a pooler's weights, whose gradient is None
+            unused = tf.constant(0.0)  # without a gradient, like a pooler's weights
             variables = [table.variable, matrix]
             gradients = tape.gradient(loss, variables)
             optimizer.apply_gradients(zip(gradients, variables, strict=True))
@@ -70,7 +70,7 @@ class Training:
                 each(step)
 
     def dense(self, kind, options, limit=None, steps=STEPS):
-        """Return the same in one piece, in numpy: the values of table and matrix after every step."""
+        """Return the values of the unsharded table and matrix after each step, computed in numpy."""
         table = LazyReference(kind, self.case.values, RATE, **options)
         matrix = LazyReference(kind, self.matrix, RATE, **options)
         after = []
@@ -84,7 +84,7 @@ class Training:
         return after
 
     def compare(self, optimizer, wanted):
-        """Train with ``optimizer`` and compares after every step."""
+        """Train with ``optimizer`` and compare after each step."""
         table, matrix = self.case.table(self.world.rank), tf.Variable(self.matrix)
 
         def same(step):
@@ -105,7 +105,7 @@ def check_optimizers(world):
 
 
 def check_one_norm_over_all(world):
-    """Every shard counts once, and what is replicated counts once."""
+    """Each shard and each replicated variable counts once."""
     strategy = CollectiveStrategy(world)
     training = Training(world, 3)
     optimizer = strategy.optimizer(KERAS.SGD(RATE, global_clipnorm=0.7))
@@ -113,7 +113,7 @@ def check_one_norm_over_all(world):
 
 
 def check_learning_rate_schedules(world):
-    """Return the rate is the given one, on tables too, and is not multiplied by the number of workers."""
+    """The learning rate applies to tables too, and is not multiplied by the number of ranks."""
     strategy = CollectiveStrategy(world)
     schedule = KERAS.schedules.PiecewiseConstantDecay([1, 3], [0.5, 0.25, 0.0])
     table = strategy.table(f"scheduled_{world.size}", 3, 1, "zeros")
@@ -129,7 +129,7 @@ def check_learning_rate_schedules(world):
 
 
 def check_accumulation(world):
-    """Four batches added up make the step of their mean."""
+    """A step over four accumulated batches equals a step with their mean."""
     strategy = CollectiveStrategy(world)
     training = Training(world, 7)
     table, matrix = training.case.table(world.rank), tf.Variable(training.matrix)
@@ -145,7 +145,7 @@ def check_accumulation(world):
 
 
 def check_loss_scale(world):
-    """Return a scale changes nothing; an overflow on one rank makes all of them leave out the step and halve it."""
+    """A scale changes nothing; after an overflow on one rank, all ranks skip the step and halve the scale."""
     strategy = CollectiveStrategy(world)
     training = Training(world, 3)
     training.compare(strategy.optimizer(KERAS.Adam(RATE), loss_scale=1024.0), training.dense("adam", {}))
@@ -156,7 +156,7 @@ def check_loss_scale(world):
     for bad in (False, True, False):
         before = float(optimizer.loss_scale.value), int(optimizer.iterations), table.variable.numpy(), weight.numpy()
         with tf.GradientTape() as tape:
-            # The last rank's rows overflow; nobody else sees an infinity of its own.
+            # Only the last rank's rows overflow.
             factor = np.inf if bad and world.rank == world.size - 1 else 1.0
             loss = tf.reduce_sum(lookup(table, [2])) * factor + tf.reduce_sum(weight)
             loss = optimizer.get_scaled_loss(loss)

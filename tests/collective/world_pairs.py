@@ -1,4 +1,4 @@
-"""What holds in a world of any size: both routes of pair scoring give what a table in one piece gives."""
+"""Checks on any number of ranks: both routes of pair scoring equal an unsharded table."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def squared_hinge(scores, targets):
 
 
 def _draw(number, size):
-    """Return a case, and for every rank vectors, the pairs' instances, targets and weights."""
+    """Return a case and, for each rank, vectors, ids of pairs, targets and weights."""
     case = draw_case(number, size, "ragged" if number % 2 else "matrix")
     rng = np.random.default_rng(number)
     dim, ranks = case.values.shape[1], []
@@ -72,7 +72,7 @@ def check_scores(world):
             np.testing.assert_allclose(mine, case.share(whole, table), **CLOSE)
 
 
-def check_losses_taken_at_the_owner(world):
+def check_losses_computed_by_the_owner(world):
     for number in range(0, CASES, STRIDE):
         case, ranks = _draw(number, world.size)
         table, ids = case.table(world.rank), case.tensor(world.rank)
@@ -117,20 +117,20 @@ def check_narrow_wires_of_pairs(world):
 
 def check_pairs_out_of_range(world):
     table = make_table("labels", 6, 2, size=world.size, rank=world.rank)
-    guilty = world.size // 2
+    wrong = world.size // 2
     for route in ("rows", "features"):
         scorer = PairScorer(table, route)
-        with pytest.raises(tf.errors.InvalidArgumentError, match=f"labels has rows 0 to 5.*rank {guilty}: 6 -1"):
-            scorer.scores(tf.ones([2, 2]), tf.constant([[0, 6], [-1, 3]] if world.rank == guilty else [[0, 1], [2, 3]]))
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"labels has rows 0 to 5.*rank {wrong}: 6 -1"):
+            scorer.scores(tf.ones([2, 2]), tf.constant([[0, 6], [-1, 3]] if world.rank == wrong else [[0, 1], [2, 3]]))
         assert world.allgather(True) == [True] * world.size
 
 
 def check_the_route_with_fewer_bytes(world):
-    """Many rows an instance: vectors travel. Few rows for many instances: rows do. All ranks agree, and say why."""
+    """Vectors are sent for many rows per instance, rows for few rows of many instances; all ranks agree."""
     dim = 32
     rng = np.random.default_rng(1)
     many = tf.constant(rng.integers(0, 4000, (world.size, 4, 200)))[world.rank]
-    # One rank would decide otherwise if it were asked alone.
+    # One rank alone would decide otherwise.
     few = tf.constant(rng.integers(0, 8, (world.size, 64, 3)))[world.rank]
     for ids, rows, wanted in ((many, 4000, "features"), (few, 8, "rows")):
         for traced in (False, True):
@@ -139,7 +139,7 @@ def check_the_route_with_fewer_bytes(world):
             call = tf.function(scorer.scores) if traced else scorer.scores
             call(tf.ones([ids.shape[0], dim]), ids)
             if world.size == 1:
-                assert scorer.choice is None  # nothing travels
+                assert scorer.choice is None  # nothing is sent
                 continue
             assert scorer.choice.route == wanted
             assert wanted in scorer.choice.reason
@@ -149,7 +149,7 @@ def check_the_route_with_fewer_bytes(world):
 
 
 def check_bytes_of_features(world):
-    """2·B·d numbers whatever the number of rows, and the formula that the choice rests on."""
+    """Traffic is 2·B·d numbers whatever the number of rows, as the formula of the choice says."""
     if world.size == 1:
         return
     rows, dim, batch, each = 5000, 64, 16, 100

@@ -69,7 +69,7 @@ def test_a_rank_that_never_starts_is_named(engine, tmp_path):
     run = checked("late", "--timeout", "10", "--rendezvous", str(tmp_path), engine=engine)
     assert run.returncode == 1, run.describe()
     assert run.leftovers == 0
-    assert "failed: no answer within 10 s in 'start'\n  rank 1: nothing was heard of it" in run.ranks[0].output
+    assert "failed: no answer within 10 s in 'start'\n  rank 1 has not reported" in run.ranks[0].output
 
 
 def test_a_stopped_rank_is_called_stopped(tmp_path):
@@ -85,7 +85,7 @@ def test_a_wrong_answer_and_a_folder_of_its_own_are_laid_to_the_rank(tmp_path):
     run = checked("wrong", engine="mpiexec", world=3)
     assert run.returncode == 1
     assert re.search(r"^all-reduce +WRONG", run.ranks[0].output, re.MULTILINE)
-    assert "failed: all-reduce: wrong answer on rank 1\n" in run.ranks[0].output
+    assert "failed: all-reduce: wrong result on rank 1\n" in run.ranks[0].output
     run = checked("elsewhere", "--shared-workdir", engine="mpiexec", world=3)
     assert run.returncode == 1
     assert re.search(r"failed: \S+ is not shared: rank 1 \(\S+\) sees another folder", run.ranks[0].output)

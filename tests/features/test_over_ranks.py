@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from tests.features.texts import HARD, random_corpus
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, save_matrix
@@ -50,7 +50,7 @@ def test_the_files_of_one_process(params, path, tmp_path, monkeypatch):
     monkeypatch.setattr(merging, "add_up", lambda parts: (most.append(sums := add_up(parts)), sums)[1])
     for ranks in (1, 2, 5):
         most.clear()
-        results = all_well(over(ranks, texts, params, tmp_path / str(ranks)))
+        results = results_of(over(ranks, texts, params, tmp_path / str(ranks)))
         assert files_of(tmp_path / str(ranks)) == files_of(alone)
         assert all((results[0] != X).nnz == 0 for X in results)
         everyones = [len(sums.keys) for sums in most]
@@ -60,7 +60,7 @@ def test_the_files_of_one_process(params, path, tmp_path, monkeypatch):
 def test_texts_in_memory_and_fewer_of_them_than_ranks(tmp_path):
     texts, params = ["one two", "two three", ""], TfidfParams(min_df=1)
     expected = Tfidf.fit(texts, params).transform(texts)
-    for X in all_well(over(4, texts, params, tmp_path / "X")):
+    for X in results_of(over(4, texts, params, tmp_path / "X")):
         assert (expected != X).nnz == 0
 
 
@@ -74,7 +74,7 @@ def test_an_interrupted_run_is_taken_up_by_other_ranks(path, tmp_path, monkeypat
     assert len(list(folder.glob("X-*.npz"))) > 5
     fits = []
     monkeypatch.setattr(over_ranks, "_fit", lambda *a: fits.append(a))
-    found = all_well(over(3, texts, params, folder))[0]
+    found = results_of(over(3, texts, params, folder))[0]
     assert not fits
     assert sorted(path.name for path in folder.iterdir()) == ["X.npz", "tfidf"]
     assert (found != Tfidf.load(folder / "tfidf").transform(texts)).nnz == 0

@@ -1,4 +1,4 @@
-"""The files for clusters name what there is, and are what their readers read."""
+"""Tests of the files for clusters in launch/ and docker/."""
 
 import re
 import shlex
@@ -14,11 +14,11 @@ MODULES = {f"xmc_tf.{path.stem}" for path in (REPOSITORY / "xmc_tf").glob("*.py"
 
 
 @pytest.mark.parametrize("path", sorted((LAUNCH / "kubernetes").glob("*.yaml")), ids=lambda path: path.stem)
-def test_mpi_jobs_have_places_for_their_ranks(path):
+def test_mpi_jobs_have_slots_for_their_ranks(path):
     job = yaml.safe_load(path.read_text())
     assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v2beta1", "MPIJob")
     launcher, worker = (job["spec"]["mpiReplicaSpecs"][name] for name in ("Launcher", "Worker"))
-    assert launcher["restartPolicy"] == "OnFailure"  # the same command goes on
+    assert launcher["restartPolicy"] == "OnFailure"  # the same command resumes
     [container] = launcher["template"]["spec"]["containers"]
     command = container["command"]
     assert int(command[command.index("-n") + 1]) == worker["replicas"] * job["spec"]["slotsPerWorker"]
@@ -30,14 +30,14 @@ def test_mpi_jobs_have_places_for_their_ranks(path):
         volumes = {volume["name"] for volume in spec["volumes"]}
         [container] = spec["containers"]
         assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
-        # Another user would not find the job's key at the mounted place.
+        # Another user would not find the job's key at the mount path.
         assert spec["securityContext"]["runAsUser"] == 1000
     tag = container["image"].rpartition(":")[2]
     assert (DOCKER / f"train-{tag}.Dockerfile").is_file()
 
 
 @pytest.mark.parametrize("path", sorted(DOCKER.glob("*.Dockerfile")), ids=lambda path: path.stem)
-def test_images_copy_files_that_are_there(path):
+def test_images_copy_existing_files(path):
     copied = [
         [word for word in shlex.split(line)[1:-1] if not word.startswith("--")]
         for line in path.read_text().splitlines()
@@ -61,20 +61,20 @@ def test_images_and_manifests_agree_on_the_user_and_the_server_of_ssh():
 @pytest.mark.parametrize(
     "path", [*LAUNCH.rglob("*.sbatch"), *LAUNCH.rglob("*.sh"), DOCKER / "ssh.sh"], ids=lambda path: path.name
 )
-def test_scripts_can_be_read_by_their_shell(path):
+def test_scripts_parse(path):
     shell = path.read_text().splitlines()[0].removeprefix("#!").strip()
     subprocess.run([shell, "-n", path], check=True, timeout=30)
     assert path.stat().st_mode & 0o111
 
 
-def test_the_example_of_hosts_is_one():
+def test_the_example_of_hosts_is_valid():
     lines = [line for line in (LAUNCH / "hosts.example").read_text().splitlines() if line[:1] not in ("", "#")]
     assert lines
     assert all(re.fullmatch(r"[\w.-]+ slots=\d+", line) for line in lines)
 
 
 @pytest.mark.parametrize("page", [LAUNCH / "README.md"])
-def test_links_lead_somewhere(page):
+def test_links_exist(page):
     links = re.findall(r"\]\(([^)]+)\)", page.read_text())
     assert links
     assert all((page.parent / link).exists() for link in links)

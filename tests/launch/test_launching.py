@@ -1,4 +1,4 @@
-"""The launcher's parts: cores, messages, who failed first, and what is said of wrong calls."""
+"""Tests of the launcher: cores, messages, the first failure, and invalid calls."""
 
 import itertools
 import os
@@ -27,11 +27,11 @@ def test_cores_are_divided_among_the_ranks(cores, ranks):
     if ranks > len(cores):
         assert shares == [sorted(cores)] * ranks
     else:
-        assert list(itertools.chain(*shares)) == sorted(cores)  # every core once, neighbours together
+        assert list(itertools.chain(*shares)) == sorted(cores)  # every core once, adjacent ones together
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-def test_thread_settings_leave_the_users_own_alone():
+def test_thread_settings_keep_those_of_the_user():
     settings = thread_settings(3, {"OMP_NUM_THREADS": "8"})
     assert set(settings.values()) == {"3"}
     assert "OMP_NUM_THREADS" not in settings
@@ -42,7 +42,7 @@ def test_thread_settings_leave_the_users_own_alone():
     st.lists(st.dictionaries(st.sampled_from(["text", "stream"]), st.text(max_size=30)), max_size=8),
     st.lists(st.integers(1, 20), min_size=1, max_size=50),
 )
-def test_messages_arrive_whole_in_whatever_pieces(fields, sizes):
+def test_messages_arrive_in_pieces_of_any_size(fields, sizes):
     sent = b"".join(messages.pack("line", **one) for one in fields)
     unpacker, got, at = Unpacker(), [], 0
     for number in range(len(sent)):
@@ -56,17 +56,17 @@ def state(rank, status, last_line_at=0.0, ended_at=10.0, stopped=False):
     return RankState(rank, "host", 100 + rank, [0], last_line_at, status=status, ended_at=ended_at, stopped=stopped)
 
 
-def test_the_first_failure_is_the_cause_not_the_first_end():
+def test_the_first_failure_is_the_cause_and_not_the_first_end():
     assert first_failure([state(0, 0), state(1, None, ended_at=None), state(2, -15, stopped=True)]) is None
-    # Rank 0 ended before rank 1, but rank 1 had complained before.
+    # Rank 0 ended before rank 1, but rank 1 reported its error before.
     slow = [state(0, 1, last_line_at=5.2, ended_at=5.3), state(1, 1, last_line_at=5.0, ended_at=7.0)]
     assert first_failure(slow).rank == 1
-    # Nobody else's error makes a process end by SIGKILL or SIGSEGV, but it does by SIGABRT.
+    # The error of another rank never ends a process by SIGKILL or SIGSEGV, but may by SIGABRT.
     assert first_failure([state(0, 1, last_line_at=1.0), state(1, -9, last_line_at=4.0)]).rank == 1
     assert first_failure([state(0, 1, last_line_at=1.0), state(1, -6, last_line_at=4.0)]).rank == 0
 
 
-def test_how_a_rank_ended_is_said_in_full():
+def test_the_end_of_a_rank_is_described():
     killed = state(3, -9)
     killed.errors.append("a warning")
     killed.output.extend(f"step {number}" for number in range(9))
@@ -79,11 +79,11 @@ def test_how_a_rank_ended_is_said_in_full():
     assert lost.failed
     assert lost.exit_code == 1
     assert "rank 2 (pid 102 on host) was lost" in lost.describe()
-    assert "ended with exit status 3. It had said nothing" in state(1, 3).describe()
-    assert "ended with exit status 3. The others were stopped. It had" in state(1, 3).describe(siblings=True)
+    assert "ended with exit status 3. It had no output" in state(1, 3).describe()
+    assert "ended with exit status 3. The others were stopped. It had no" in state(1, 3).describe(siblings=True)
 
 
-def test_the_command_names_hosts_and_keeps_the_loopback_for_this_one():
+def test_the_command_names_hosts_and_uses_the_loopback_for_this_one():
     here = ranks_command([Host("localhost", 3)], "mpi", ["w.py", "--x"], start_timeout=9)
     assert here[here.index("-np") + 1] == "3"
     assert "--mpi" in here
@@ -106,7 +106,7 @@ def test_the_command_names_hosts_and_keeps_the_loopback_for_this_one():
         (["--np", "2", "--stall-timeout", "0", "-m", "x"], "--stall-timeout"),
     ],
 )
-def test_a_wrong_call_is_answered_before_anything_starts(arguments, says):
+def test_an_invalid_call_is_refused_before_anything_starts(arguments, says):
     with pytest.raises(InputError) as error:
         launch.main(arguments)
     assert says in str(error.value)
@@ -119,7 +119,7 @@ def test_a_launcher_among_ranks_is_refused(monkeypatch):
         launch.main(["--np", "2", "-m", "x"])
 
 
-def test_without_horovod_it_says_what_is_missing(monkeypatch):
+def test_a_missing_horovod_is_named(monkeypatch):
     monkeypatch.setattr("xmc_tf.launch.command.find_spec", lambda name: None)
     with pytest.raises(InputError, match="Horovod, which is not installed"):
         launch.main(["--np", "2", "-m", "x"])
@@ -148,7 +148,7 @@ def test_the_secret_of_a_killed_launcher_is_removed_by_the_next_run():
     secret = Path(launcher.stdout.readline().decode().strip())
     assert secret.stat().st_mode & 0o077 == 0 or secret.parent.stat().st_mode & 0o077 == 0
     run_records.clean_up()
-    assert secret.is_file(), "the launcher is still there"
+    assert secret.is_file(), "the launcher still runs"
     launcher.kill()
     launcher.communicate()
     run_records.clean_up()

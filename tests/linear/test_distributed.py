@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from tests.linear.cases import features, label_matrix, pred_params, random_chain, ranker_params
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, load_matrix, save_matrix
@@ -57,7 +57,7 @@ def over_ranks(folder, X, params, ranks, threads=2, key="k" * 64, **more):
         )  # fmt: skip
         return [place.weights(t).read_bytes() for t in range(model.depth)], account
 
-    results = all_well(on_ranks(ranks, work))
+    results = results_of(on_ranks(ranks, work))
     assert all(files == results[0][0] for files, _ in results)
     return results[0][0], [account for _, account in results]
 
@@ -182,10 +182,10 @@ def test_different_files_are_told_apart_with_the_hosts(tmp_path):
 
     same = {"Cp": 1, "seed": 0}
     paths = [tmp_path / str(rank) / "X.npz" for rank in range(3)]
-    first, second = all_well(check([paths[0], paths[0]], [same, same]))
+    first, second = results_of(check([paths[0], paths[0]], [same, same]))
     assert first == second
-    assert all_well(check([paths[1], paths[1]], [same, same]))[0] != first
-    assert all_well(check([paths[0], paths[0]], [{**same, "Cp": 2}] * 2))[0] != first
+    assert results_of(check([paths[1], paths[1]], [same, same]))[0] != first
+    assert results_of(check([paths[0], paths[0]], [{**same, "Cp": 2}] * 2))[0] != first
     for other in (1, 2):
         for error in check([paths[0], paths[other]], [same, same]):
             assert isinstance(error, InputError)
@@ -216,7 +216,7 @@ def test_the_stage_writes_the_folder_that_one_process_saves(tmp_path):
             communicator, folder, X, Y, tree, key="k" * 64, params=params, pred_params=PRED, threads=1
         )
 
-    models = all_well(on_ranks(3, stage))
+    models = results_of(on_ranks(3, stage))
     one, many = (
         {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         for folder in (tmp_path / "one", tmp_path / "many" / "ranker")

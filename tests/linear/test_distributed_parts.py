@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_matrix, random_array
 
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.data.npz import shared as npz_shared
@@ -122,7 +122,7 @@ def test_joined_blocks_are_the_file_that_save_matrix_writes(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joining, "_piece_entries", lambda _: 5)
         patch.setattr(npz_shared, "PAGE", page)
-        joined = all_well(on_ranks(ranks, lambda one: joining.join_blocks(one, paths, W.shape, folder / "W.npz")))
+        joined = results_of(on_ranks(ranks, lambda one: joining.join_blocks(one, paths, W.shape, folder / "W.npz")))
     assert joined == [W.nnz] * ranks
     assert (folder / "W.npz").read_bytes() == (folder / "expected.npz").read_bytes()
 
@@ -174,7 +174,7 @@ def test_ranks_of_one_host_share_its_cores(cores, ranks, wanted, given, monkeypa
         here.cores, communicator.host = cores[communicator.rank], "one"
         return training.threads_of_rank(communicator, given)
 
-    assert all_well(on_ranks(ranks, work)) == wanted
+    assert results_of(on_ranks(ranks, work)) == wanted
 
 
 def test_the_table_names_ranks_and_adds_up():
@@ -199,7 +199,7 @@ def test_waiting_for_others_is_not_work():
             assert watched.allgather(watched.rank) == [0, 1]
         return account.busy_s
 
-    early, late = all_well(on_ranks(2, work))
+    early, late = results_of(on_ranks(2, work))
     assert early < 0.2
     assert late >= 0.4
 
@@ -226,13 +226,13 @@ def test_ranks_that_see_one_file_share_its_checksum(tmp_path_factory, size, rank
     crc, inputs._crc = inputs._crc, noted
     try:
         expected = (size, zlib.crc32(content))
-        for found in all_well(on_ranks(ranks, lambda one: prints(one, shared))):
+        for found in results_of(on_ranks(ranks, lambda one: prints(one, shared))):
             assert found == [("shared", *expected)]
         assert sum(length for _, length in read) == size
-        for rank, found in enumerate(all_well(on_ranks(ranks, lambda one: prints(one, own[one.rank])))):
+        for rank, found in enumerate(results_of(on_ranks(ranks, lambda one: prints(one, own[one.rank])))):
             assert found == [(f"own-{rank}", *expected)]  # other files: each reads its own
         assert sum(length for _, length in read) == size + ranks * size
-        all_well(on_ranks(ranks, lambda one: prints(one, shared, f"host{one.rank}")))  # so does each host
+        results_of(on_ranks(ranks, lambda one: prints(one, shared, f"host{one.rank}")))  # so does each host
         assert sum(length for _, length in read) == size + 2 * ranks * size
     finally:
         inputs._crc = crc

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from tests.common.test_event_file import scalars
 from xmc_tf.common.progress import WATCHERS, Progress
 from xmc_tf.linear.distributed.account import Account
@@ -28,7 +28,7 @@ def test_each_rank_has_its_figures_and_rank_0_how_far_it_is(tmp_path, monkeypatc
                 account.solved(work=10, written=1)
             communicator.barrier()
 
-    all_well(on_ranks(2, work))
+    results_of(on_ranks(2, work))
     assert not WATCHERS
     first, second = (scalars(tmp_path / f"rank-{rank}") for rank in (0, 1))
     assert first["ranks/sub-problems done"][-1][1] == 2

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from tests.linear.cases import features, label_matrix, pred_params, random_chain, ranker_params
 from xmc_tf.data import save_matrix
 from xmc_tf.linear import train_rankers
@@ -60,7 +60,7 @@ def over_ranks(folder, ranks, threads):
         )  # fmt: skip
         return [place.weights(t).read_bytes() for t in range(model.depth)]
 
-    return all_well(on_ranks(ranks, work))[0]
+    return results_of(on_ranks(ranks, work))[0]
 
 
 @pytest.mark.parametrize(("ranks", "threads", "largest"), [(1, 1, 1), (3, 1, 2), (2, 3, 4)])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from xmc_tf.linear.wide.ranks import RankTeam
 from xmc_tf.linear.wide.sockets import StoppedError, connect_threads
 from xmc_tf.linear.wide.team import Alone
@@ -48,7 +48,7 @@ def by_connections(parts, members, course, folder, ranks=2):
             one.close()
         return [one for one in found if one is not None]
 
-    of_ranks = all_well(on_ranks(ranks, work))
+    of_ranks = results_of(on_ranks(ranks, work))
     return [result for _, result in sorted((one for found in of_ranks for one in found), key=lambda one: one[0])]
 
 
@@ -150,7 +150,7 @@ def test_nobody_waits_once_another_thread_has_failed(has_called):
         connection.close()
 
     begun = time.monotonic()
-    all_well(on_ranks(2, work))
+    results_of(on_ranks(2, work))
     assert time.monotonic() - begun < 10
 
 
@@ -173,7 +173,7 @@ def test_half_open_connections_do_not_delay_a_team():
         return theirs.tolist()
 
     begun = time.monotonic()
-    assert all_well(on_ranks(2, work)) == [[1, 1], [0, 0]]
+    assert results_of(on_ranks(2, work)) == [[1, 1], [0, 0]]
     assert time.monotonic() - begun < 20  # before, 30 s
 
 
@@ -200,7 +200,7 @@ def test_a_stranger_is_not_taken_for_a_member():
         connection.close()
         return theirs.tolist()
 
-    assert all_well(on_ranks(2, work)) == [[1, 1], [0, 0]]
+    assert results_of(on_ranks(2, work)) == [[1, 1], [0, 0]]
     assert len(problems) == 2
 
 

@@ -5,7 +5,7 @@
 
 import pytest
 
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from tests.linear.cases import features, label_matrix
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.pipeline.trees import cluster_labels, read_tree
@@ -37,7 +37,7 @@ def test_all_ranks_build_the_tree_of_one(by, tmp_path, monkeypatch):
     for ranks in (2, 3):
         splits.clear()
         folder = tmp_path / str(ranks)
-        assert all_well(on_ranks(ranks, lambda one, folder=folder: build(one, folder))) == [facts] * ranks
+        assert results_of(on_ranks(ranks, lambda one, folder=folder: build(one, folder))) == [facts] * ranks
         depth = 6  # 64 leaves of at most three labels
         assert len(splits) > depth  # one rank alone would have split once a level
         assert files_of(folder) == files_of(tmp_path / "1")  # nothing is left but the tree

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from tests.ranks.attacks import attack, connect, flood, send
 from xmc_tf.ranks.channels import frames, handshake
 from xmc_tf.ranks.channels.addresses import addresses_by_host
@@ -283,13 +283,13 @@ def test_ranks_of_one_host_use_the_loopback():
         world.host = "here"
         return addresses_by_host(world)
 
-    assert all_well(on_ranks(3, work)) == [{"here": "127.0.0.1"}] * 3
+    assert results_of(on_ranks(3, work)) == [{"here": "127.0.0.1"}] * 3
 
 
 def test_other_hosts_get_the_address_on_the_route_to_them(monkeypatch):
     monkeypatch.delenv("HOROVOD_GLOO_IFACE", raising=False)
     monkeypatch.delenv("HOROVOD_IFACE", raising=False)
-    for rank, found in enumerate(all_well(on_ranks(2, addresses_by_host))):
+    for rank, found in enumerate(results_of(on_ranks(2, addresses_by_host))):
         assert set(found) == {"host0", "host1"}
         assert found[f"host{rank}"] == "127.0.0.1"
         for address in found.values():
@@ -297,7 +297,7 @@ def test_other_hosts_get_the_address_on_the_route_to_them(monkeypatch):
             with socket.create_server((address, 0)):
                 pass  # an address of this host
     monkeypatch.setenv("HOROVOD_GLOO_IFACE", "lo")
-    assert all_well(on_ranks(2, addresses_by_host))[0] == {"host0": "127.0.0.1", "host1": "127.0.0.1"}
+    assert results_of(on_ranks(2, addresses_by_host))[0] == {"host0": "127.0.0.1", "host1": "127.0.0.1"}
 
 
 # Documentation.

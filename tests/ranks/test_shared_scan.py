@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix, looking, save_matrix
 from xmc_tf.ranks.shared_scan import LooksOverRanks
@@ -22,8 +22,10 @@ def looked(ranks_a_host, size, look):
 
 @pytest.mark.parametrize(("ranks_a_host", "size"), [(1, 1), (1, 2), (2, 2), (2, 4), (3, 3), (4, 4)])
 def test_every_host_looks_at_all_parts_once(ranks_a_host, size):
-    everyones = all_well(looked(ranks_a_host, size, lambda communicator, part, parts: (communicator.host, part, parts)))
-    for rank, found in enumerate(everyones):
+    gathered = results_of(
+        looked(ranks_a_host, size, lambda communicator, part, parts: (communicator.host, part, parts))
+    )
+    for rank, found in enumerate(gathered):
         host = f"host{rank % (size // ranks_a_host)}"
         assert found == [(host, part, ranks_a_host) for part in range(ranks_a_host)]
 
@@ -53,6 +55,6 @@ def test_rows_out_of_order_in_one_part_are_sorted_by_all(row, tmp_path, monkeypa
         communicator.host = "one"
         return load_matrix(tmp_path / "X.npz", looks=LooksOverRanks(communicator))
 
-    for loaded in all_well(on_ranks(3, load)):
+    for loaded in results_of(on_ranks(3, load)):
         assert (loaded.indices == expected.indices).all()
         assert (loaded.data == expected.data).all()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, random_array, vstack
 
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from xmc_tf.data import load_matrix, save_matrix
 from xmc_tf.data.npz import shared as npz_shared
 from xmc_tf.data.npz.reading import read_npy
@@ -40,7 +40,7 @@ def test_stacked_rows_are_the_file_of_all_rows(tmp_path_factory, heights, seed, 
         patch.setattr(stacking, "PIECE_ENTRIES", 5)
         patch.setattr(stacking, "_HELD_BYTES", held)
         patch.setattr(npz_shared, "PAGE", page)
-        all_well(on_ranks(len(heights), stack))
+        results_of(on_ranks(len(heights), stack))
     expected = vstack([part for several in parts for part in several], format="csr")
     save_matrix(folder / "expected.npz", expected)
     assert (folder / "all.npz").read_bytes() == (folder / "expected.npz").read_bytes()
@@ -53,7 +53,7 @@ def test_stacking_keeps_its_input_files(tmp_path):
     rows = csr_matrix(np.eye(3, dtype=np.float32))
     for rank in range(2):
         save_matrix(tmp_path / f"{rank}.npz", rows)
-    all_well(on_ranks(2, lambda one: stack_rows(one, [tmp_path / f"{one.rank}.npz"], tmp_path / "all.npz")))
+    results_of(on_ranks(2, lambda one: stack_rows(one, [tmp_path / f"{one.rank}.npz"], tmp_path / "all.npz")))
     assert np.array_equal(load_matrix(tmp_path / "all.npz").toarray(), np.vstack([np.eye(3)] * 2))
     assert {path.name for path in tmp_path.iterdir()} == {"0.npz", "1.npz", "all.npz"}
 
@@ -73,7 +73,7 @@ def test_no_two_ranks_write_to_one_page(tmp_path, monkeypatch):
     monkeypatch.setattr(npz_shared, "_fill", watched)
     rng = np.random.default_rng(0)
     rows = [rng.random((height, 5), np.float32) for height in (40, 1, 0, 2, 90, 25)]
-    all_well(on_ranks(6, lambda one: stack_rows(one, [rows[one.rank]], tmp_path / "all.npy")))
+    results_of(on_ranks(6, lambda one: stack_rows(one, [rows[one.rank]], tmp_path / "all.npy")))
     assert np.array_equal(read_npy(tmp_path / "all.npy"), np.concatenate(rows))
     pages = [set(range(begin // 512, -(-end // 512))) for begin, end in written if end > begin]
     # The file's first page has its header, which rank 0 writes too.

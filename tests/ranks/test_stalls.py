@@ -6,7 +6,7 @@ import time
 import pytest
 import tensorflow as tf
 
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from xmc_tf.collective.meters.graph_marks import marked
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.channels.handshake import new_secret
@@ -169,7 +169,7 @@ def test_watches_ask_each_other_and_notice_one_that_has_stopped():
         one.stop()
         return states, after
 
-    results = all_well(on_ranks(3, on_rank))
+    results = results_of(on_ranks(3, on_rank))
     for states, _ in results:
         assert [(state.rank, state.silence) for state in states] == [(0, ""), (1, ""), (2, "")]
     # The watch has stopped, but its process, which runs this test, lives.
@@ -188,6 +188,6 @@ def test_a_stranger_gets_no_state():
         one.stop()
         return answer, state
 
-    ((answer, state),) = all_well(on_ranks(1, on_rank))
+    ((answer, state),) = results_of(on_ranks(1, on_rank))
     assert "cannot be asked" in answer
     assert state.rank == 0

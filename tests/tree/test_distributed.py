@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from tests.collective.threads import all_well, on_ranks
+from tests.collective.threads import on_ranks, results_of
 from tests.linear.cases import features, label_matrix
 from tests.tree.cases import embeddings
 from xmc_tf.common.errors import InputError
@@ -29,7 +29,7 @@ def params(**given):
 
 
 def trees(ranks, given, wanted, threads=1, **more):
-    return all_well(
+    return results_of(
         on_ranks(ranks, lambda one: build_tree_over_ranks(one, as_features(given), wanted, threads=threads, **more))
     )
 
@@ -150,7 +150,7 @@ def test_label_embeddings_of_one_process(kind, method, tmp_path, monkeypatch):
             made = label_embeddings_over_ranks(communicator, method, X, Y, folder, 1)
             return made, label_embeddings_over_ranks(communicator, method, X, Y, folder, 1)
 
-        for made in [one for pair in all_well(on_ranks(ranks, make)) for one in pair]:
+        for made in [one for pair in results_of(on_ranks(ranks, make)) for one in pair]:
             assert (made.sparse is None, made.dense is None) == (expected.sparse is None, expected.dense is None)
             if made.sparse is not None:
                 assert made.sparse.data.tobytes() == expected.sparse.data.tobytes()

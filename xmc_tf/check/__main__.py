@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from xmc_tf.check import exchanges, places
-from xmc_tf.check.keeper import keep
 from xmc_tf.check.model_check import check_model
-from xmc_tf.check.roll import Roll, run_folder
 from xmc_tf.check.shared_folder import ranks_without
+from xmc_tf.check.status_files import StatusFiles, run_folder
+from xmc_tf.check.watchdog import start_watchdog
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.ranks.choosing import choose_communicator, rank_and_size
@@ -81,16 +81,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.communicator != "auto":
         os.environ["XMC_TF_COMMUNICATOR"] = args.communicator
     rank, size = rank_and_size(os.environ)
-    roll = Roll(
+    status = StatusFiles(
         run_folder(os.environ, Path(args.rendezvous) if args.rendezvous else None), rank, size, socket.gethostname()
     )
-    keep(roll, args.timeout)
+    start_watchdog(status, args.timeout)
     try:
-        problems = _check(roll, args)
+        problems = _check(status, args)
     except InputError:
         raise
-    except Exception as error:  # noqa: BLE001 - of Horovod, MPI, TensorFlow: the ranks that are missing say more
-        _explain(roll, error)
+    except Exception as error:  # noqa: BLE001 - any error of a collective: report the missing ranks
+        _explain(status, error)
     if problems:
         sys.exit(1)
 
@@ -103,20 +103,20 @@ def _verify(args: argparse.Namespace) -> None:
         sys.exit(1)
 
 
-def _check(roll: Roll, args: argparse.Namespace) -> list[str]:
-    """Return the problems that were found, the same on all ranks."""
+def _check(status: StatusFiles, args: argparse.Namespace) -> list[str]:
+    """Run all checks, and return the problems, which are the same on all ranks."""
     world = choose_communicator()
-    roll.enter("finding each other")
-    found = world.allgather(places.own_place(world))
+    status.enter("finding each other")
+    found = world.allgather(places.place_of_rank(world))
     _show(world, args, f"{world.size} rank{'s' if world.size > 1 else ''}: {world}\n{places.as_table(found)}")
     timings = []
     for name in exchanges.COLLECTIVES:
-        timings.append(exchanges.measure(world, name, round(args.megabytes * 1e6), roll.enter))
+        timings.append(exchanges.measure(world, name, round(args.megabytes * 1e6), status.enter))
     _show(world, args, "\n" + exchanges.as_table(timings))
-    problems = [f"{one.name}: wrong answer on rank {_names(one.wrong_ranks)}" for one in timings if not one.right]
+    problems = [f"{one.name}: wrong result on rank {_names(one.wrong_ranks)}" for one in timings if not one.right]
     shared = None
     if args.shared_workdir:
-        roll.enter("shared folder")
+        status.enter("shared folder")
         folder = Path(args.shared_workdir).absolute()
         without = ranks_without(world, folder)
         shared = not without
@@ -125,7 +125,7 @@ def _check(roll: Roll, args: argparse.Namespace) -> list[str]:
             problems.append(f"{folder} is not shared: rank {_names(without)} ({', '.join(hosts)}) sees another folder")
         else:
             _show(world, args, f"\nall ranks see and can write {folder}")
-    roll.enter("end")
+    status.enter("end")
     world.barrier()
     warnings = places.warnings(found)
     for line in [f"warning: {text}" for text in warnings] + [f"failed: {text}" for text in problems]:
@@ -151,11 +151,11 @@ def _show(world: Communicator, args: argparse.Namespace, text: str) -> None:
         print(text, flush=True)
 
 
-def _explain(roll: Roll, error: Exception) -> NoReturn:
+def _explain(status: StatusFiles, error: Exception) -> NoReturn:
     """Report the ranks that are behind in a failed collective, and exit; the launcher stops the others."""
     first = (str(error).splitlines() or [""])[0]
-    if roll.speaks():
-        lines = [f"failed: {type(error).__name__}: {first}", *(f"  {line}" for line in roll.behind())]
+    if status.should_report():
+        lines = [f"failed: {type(error).__name__}: {first}", *(f"  {line}" for line in status.behind())]
         print("\n".join(lines), file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The collectives that a training stands on, with answers that are known, timed on a short and on a long message."""
+"""Checks of the collectives that training uses, with known results, timed with a short and a long message."""
 
 import time
 from collections.abc import Callable
@@ -15,15 +15,15 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Timing:
-    """What one collective took: the middle of a few calls, on the slowest rank.
+    """The time of a collective: the median of a few calls, on the slowest rank.
 
     Args:
-        name: the collective's.
-        right: whether every rank got the right answer every time.
-        wrong_ranks: those that did not.
-        short_ms: for a message of ``SHORT_BYTES``.
-        long_ms: for a message of ``long_bytes``.
-        long_bytes: what each rank has to send.
+        name: the collective's name.
+        right: whether all ranks always got the right result.
+        wrong_ranks: the ranks that did not.
+        short_ms: the milliseconds for a message of ``SHORT_BYTES``.
+        long_ms: the milliseconds for a message of ``long_bytes``.
+        long_bytes: the bytes that each rank sends.
     """
 
     name: str
@@ -35,19 +35,19 @@ class Timing:
 
     @property
     def megabytes_per_second(self) -> float:
-        """What a rank gets rid of in a second."""
+        """The megabytes that a rank sends per second."""
         return self.long_bytes / 1e3 / max(self.long_ms, 1e-6)
 
 
 class Trial(NamedTuple):
-    """A message that is ready to be sent, and what tells whether the right one has come."""
+    """A collective call with its message, and a check of its result."""
 
     call: Callable[[], Any]
     is_right: Callable[[Any], bool]
 
 
 def broadcast(world: Communicator, count: int) -> Trial:
-    """Return the last rank's numbers reach all."""
+    """Return a broadcast of the last rank's numbers."""
     root = world.size - 1
     expected = np.arange(count, dtype=np.float32) + root
     mine = expected if world.rank == root else None
@@ -55,20 +55,20 @@ def broadcast(world: Communicator, count: int) -> Trial:
 
 
 def all_reduce(world: Communicator, count: int) -> Trial:
-    """Return the sum over the ranks; small whole numbers, so that it is exact in any order."""
+    """Return a sum over the ranks of small whole numbers, which is exact in any order."""
     numbers = np.arange(count, dtype=np.float32) % 1000
     mine, total = numbers * (world.rank + 1), numbers * (world.size * (world.size + 1) // 2)
     return Trial(lambda: world.allreduce_array(mine), lambda got: np.array_equal(got, total))
 
 
 def all_to_all(world: Communicator, count: int) -> Trial:
-    """Rows that say where they come from, more for one rank than for another."""
+    """Return an exchange of rows that show their source; ranks receive different numbers of rows."""
     rank, size = world.rank, world.size
     width = 16
     unit = max(1, 2 * count // (width * size * (size + 1)))
 
     def rows(source: int, target: int) -> np.ndarray:
-        # Rank r gets r + 1 units from everybody.
+        # Rank r receives r + 1 units from each rank.
         return np.full((unit * (target + 1), width), source * size + target, np.float32)
 
     sent = np.concatenate([rows(rank, target) for target in range(size)])
@@ -89,13 +89,13 @@ COLLECTIVES: dict[str, Callable[[Communicator, int], Trial]] = {
 
 
 def measure(world: Communicator, name: str, long_bytes: int, announce: Callable[[str], None]) -> Timing:
-    """Run one of ``COLLECTIVES`` a few times on all ranks.
+    """Run and time a collective a few times on all ranks.
 
     Args:
         world: the ranks.
-        name: which.
-        long_bytes: length of the long message.
-        announce: called with what comes next.
+        name: a key of ``COLLECTIVES``.
+        long_bytes: the bytes of the long message.
+        announce: called with a description before each call.
     """
     right, milliseconds = True, []
     for size in (SHORT_BYTES, long_bytes):
@@ -104,10 +104,10 @@ def measure(world: Communicator, name: str, long_bytes: int, announce: Callable[
             announce(f"{name} of {size:,} bytes, {repeat + 1} of {REPEATS}")
             world.barrier()
             begun = time.perf_counter()
-            answer = trial.call()
+            result = trial.call()
             taken.append(1000 * (time.perf_counter() - begun))
-            right &= trial.is_right(answer)
-        # The first call pays for memory and connections.
+            right &= trial.is_right(result)
+        # The first call also allocates memory and connects.
         milliseconds.append(float(np.median(taken[1:])))
     slowest = world.allreduce_array(np.array(milliseconds), "max")
     wrong = [rank for rank, fine in enumerate(world.allgather(right)) if not fine]
@@ -115,13 +115,13 @@ def measure(world: Communicator, name: str, long_bytes: int, announce: Callable[
 
 
 def as_table(timings: list[Timing]) -> str:
-    """Return a line for each collective."""
+    """Return a table with a line per collective."""
     long_mb = timings[0].long_bytes / 1e6
-    lines = [f"{'collective':<12} {'answer':<8} {'4 kB':>10} {f'{long_mb:g} MB':>12} {'a rank sends':>14}"]
+    lines = [f"{'collective':<12} {'result':<8} {'4 kB':>10} {f'{long_mb:g} MB':>12} {'per rank':>14}"]
     for timing in timings:
-        answer = "right" if timing.right else "WRONG"
+        result = "right" if timing.right else "WRONG"
         lines.append(
-            f"{timing.name:<12} {answer:<8} {timing.short_ms:>7.2f} ms {timing.long_ms:>9.1f} ms "
+            f"{timing.name:<12} {result:<8} {timing.short_ms:>7.2f} ms {timing.long_ms:>9.1f} ms "
             f"{timing.megabytes_per_second:>9.0f} MB/s"
         )
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Verification of every byte of a model's folder, or of an export's."""
+"""Verification of all files of a model or an export."""
 
 import os
 import stat
@@ -18,7 +18,7 @@ from xmc_tf.common.folders.export_folder import ABOUT
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
 
-_MOST_LEVELS = 1000  # of a tree that is not a mistake
+_MOST_LEVELS = 1000  # a deeper tree is an error
 
 OK, DAMAGED, MISSING = "ok", "damaged", "missing"
 UNKNOWN, FOREIGN = "no checksum recorded", "not part of the model"
@@ -27,13 +27,13 @@ STATES = (OK, DAMAGED, MISSING, UNKNOWN, FOREIGN)
 
 @dataclass(frozen=True)
 class FileState:
-    """One file of the folder.
+    """The state of a file of the folder.
 
     Args:
         file: its relative path.
-        bytes: its size; 0 where it is missing.
+        bytes: its size; 0 if it is missing.
         state: one of ``STATES``.
-        problem: what is wrong with it, in words.
+        problem: a description of what is wrong.
     """
 
     file: str
@@ -44,12 +44,12 @@ class FileState:
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """The result for a folder.
+    """The result of the verification of a folder.
 
     Args:
-        folder: which.
-        what: what kind of folder it is.
-        files: its files in the order of their names.
+        folder: the folder.
+        what: its kind.
+        files: its files, sorted by name.
     """
 
     folder: Path
@@ -62,7 +62,7 @@ class ModelCheck:
         return not any(one.state in (DAMAGED, MISSING) for one in self.files)
 
     def to_text(self) -> str:
-        """Return a line for each file, and a summary."""
+        """Return a line per file, and a summary."""
         width = max((len(_printable(one.file)) for one in self.files), default=0)
         digits = max((len(f"{one.bytes:,}") for one in self.files), default=0)
         lines = []
@@ -78,7 +78,7 @@ class ModelCheck:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the same as an object."""
+        """Return the result as a JSON object."""
         files = [
             {"file": one.file, "bytes": one.bytes, "state": one.state}
             | ({"problem": one.problem} if one.problem else {})
@@ -94,9 +94,9 @@ class ModelCheck:
 
 
 def check_model(folder: str | Path) -> ModelCheck:
-    """Compare all files of a model or an export with what is recorded about them.
+    """Compare all files of a model or an export with their recorded checksums.
 
-    Files of PECOS, and of version 0.1, have no records: archives are compared with their own checksums.
+    Files of PECOS and of version 0.1 have no recorded checksums; archives are compared with their internal ones.
 
     Example:
         >>> check_model("model").intact
@@ -160,7 +160,7 @@ def _header_state(path: Path, name: str, size: int, records: Records | None, pro
 
 
 def _records_around(folder: Path) -> Records | None:
-    """Return the records of a model's rankers, which are a PECOS model as well."""
+    """Return the records for the ranker folder of a model, which is itself a PECOS model."""
     records = Records.around(folder)
     if records is None or not records.files:
         return None
@@ -173,7 +173,7 @@ def _records_around(folder: Path) -> Records | None:
 
 
 def _files_of_rankers(folder: Path) -> Iterator[str]:
-    """Yield the files that rankers without records need: those of each level that their parameters count."""
+    """Yield the files that rankers without records must have: those of each level."""
     for ranker in ("ranker", "ranker/ranker"):
         try:
             depth = read_json(folder / ranker / "param.json").get("depth")
@@ -198,7 +198,7 @@ def _state_without_records(folder: Path, kind: FolderContent, name: str, size: i
 
 
 def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
-    """All files below a folder; what is not a file at all (a pipe) has no size."""
+    """Yield all files below a folder with their sizes; anything else, such as a pipe, has size 0."""
     for place, _, names in os.walk(folder):
         for name in names:
             path = Path(place, name)
@@ -210,5 +210,5 @@ def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def _printable(text: str) -> str:
-    """Without control characters and bytes that are no text, which a terminal might obey."""
+    """Return text without control characters and invalid bytes, which a terminal might interpret."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -1,4 +1,4 @@
-"""Who is where: host, process, cores and versions of every rank, and what in it will give trouble."""
+"""Host, process, cores and versions of each rank, and warnings about them."""
 
 import itertools
 import os
@@ -16,16 +16,16 @@ PACKAGES = ("xmc_tf", "numpy", "tensorflow", "horovod", "mpi4py")
 @register
 @dataclass(frozen=True)
 class Place:
-    """Where a rank runs and with what.
+    """The place of a rank: where it runs, and with which versions.
 
     Args:
-        rank: its number.
+        rank: the rank.
         local_rank: its number on its host.
         host: the host's name.
-        pid: its process.
-        cores: those it may use.
-        threads: what OMP_NUM_THREADS allows it; as many as cores if that is not set.
-        versions: of Python and the packages that matter, where installed.
+        pid: its process id.
+        cores: the cores it may use.
+        threads: OMP_NUM_THREADS, or the number of cores if that is not set.
+        versions: the versions of Python and of the packages in ``PACKAGES``; "-" if not installed.
     """
 
     rank: int
@@ -37,8 +37,8 @@ class Place:
     versions: dict[str, str]
 
 
-def own_place(communicator: Communicator) -> Place:
-    """Return this rank's."""
+def place_of_rank(communicator: Communicator) -> Place:
+    """Return the place of this rank."""
     cores = tuple(sorted(os.sched_getaffinity(0)))
     setting = os.environ.get("OMP_NUM_THREADS", "")
     versions = {"python": platform.python_version()}
@@ -52,7 +52,7 @@ def own_place(communicator: Communicator) -> Place:
 
 
 def as_table(places: Sequence[Place]) -> str:
-    """Return a line for each rank, and the versions once where they agree."""
+    """Return a table with a line per rank, and rank 0's versions."""
     lines = [f"{'rank':>4}  {'host':<24} {'local':>5} {'pid':>8} {'threads':>7}  cores"]
     for place in places:
         lines.append(
@@ -65,7 +65,7 @@ def as_table(places: Sequence[Place]) -> str:
 
 
 def warnings(places: Sequence[Place]) -> list[str]:
-    """What will be slow or go wrong."""
+    """Return warnings about different versions and too many threads."""
     found = []
     for name, version in places[0].versions.items():
         others = [place for place in places if place.versions.get(name) != version]
@@ -87,7 +87,7 @@ def warnings(places: Sequence[Place]) -> list[str]:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Numbers as people write them: ``0-3,8``."""
+    """Return numbers as ranges, such as ``0-3,8``."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and number == parts[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""Whether all ranks see the same folder, which checkpoints, models and resumed runs rely on."""
+"""The check that all ranks see the same folder, which checkpoints, models and resuming need."""
 
 import contextlib
 import secrets
@@ -8,14 +8,14 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
 
-PATIENCE_S = 5.0  # network file systems show a new file late
+PATIENCE_S = 5.0  # network file systems show new files with a delay
 
 
 def ranks_without(world: Communicator, folder: Path) -> list[int]:
-    """Return the ranks that do not see what rank 0 writes in ``folder``, or cannot write there themselves.
+    """Return the ranks that do not see rank 0's file in ``folder`` or cannot write there.
 
     Raises:
-        InputError: on all ranks, when rank 0 cannot write there.
+        InputError: on all ranks, if rank 0 cannot write there.
     """
     token, problem = world.broadcast(secrets.token_hex(16)), ""
     mark = folder / f".xmc_tf-check-{token}"

@@ -1,4 +1,4 @@
-"""Train, evaluate, export, go on after a stop: a compiled Keras model and ``tf.data``, on any number of ranks."""
+"""Training, evaluation and export of a compiled Keras model on any number of ranks; interrupted training resumes."""
 
 import inspect
 import logging
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Gives batches. With a parameter (that has no default) it is given a tf.distribute.InputContext and makes this rank's
-# share of the data itself; without, the batches of what it gives are dealt out to the ranks in turn.
+# Returns a dataset of batches. A function with a required parameter receives a tf.distribute.InputContext and returns
+# this rank's share of the data. The batches of any other function are distributed over the ranks in turn.
 InputFn = Callable[..., tf.data.Dataset]
 
 
 class TrainSpec(NamedTuple):
-    """What ``train_and_evaluate`` trains on.
+    """The training data and length of ``train_and_evaluate``.
 
     Args:
         input_fn: see ``InputFn``.
-        max_steps: steps, counted from the first that was ever made.
+        max_steps: the total number of steps, including those before an interruption.
     """
 
     input_fn: InputFn
@@ -37,11 +37,11 @@ class TrainSpec(NamedTuple):
 
 
 class EvalSpec(NamedTuple):
-    """What ``train_and_evaluate`` evaluates on, at every checkpoint.
+    """The data on which ``train_and_evaluate`` evaluates at every checkpoint.
 
     Args:
         input_fn: see ``InputFn``.
-        steps: batches for each rank; None for all.
+        steps: the number of batches of each rank; default: all.
     """
 
     input_fn: InputFn
@@ -49,7 +49,7 @@ class EvalSpec(NamedTuple):
 
 
 class Estimator:
-    """A training that can be stopped and started again; made by ``strategy.estimator(...)``.
+    """A training that can be interrupted and resumed; see ``strategy.estimator(...)``.
 
     Example:
         >>> estimator = strategy.estimator(make_model, model_dir="run")
@@ -58,12 +58,12 @@ class Estimator:
         >>> estimator.export_saved_model("served/1")
 
     Args:
-        strategy: who takes part.
-        model: a compiled Keras model, or a function that makes one, which is called inside ``strategy.scope()``.
-        model_dir: for ``checkpoint/`` and TensorBoard; a folder that all hosts see. What is trained there already is
-            resumed.
-        save_every: steps between checkpoints.
-        callbacks: of Keras, on all ranks.
+        strategy: the strategy.
+        model: a compiled Keras model, or a function that makes one; it is called inside ``strategy.scope()``.
+        model_dir: the folder for ``checkpoint/`` and TensorBoard's logs; all hosts must see it. Training resumes from a
+            checkpoint in it.
+        save_every: the number of steps between checkpoints.
+        callbacks: Keras callbacks, run on all ranks.
     """
 
     def __init__(
@@ -98,45 +98,45 @@ class Estimator:
         return self.model_dir / "checkpoint"
 
     def train(self, input_fn: InputFn, max_steps: int) -> int:
-        """Train until ``max_steps`` steps have been made in all; to be called by all ranks.
+        """Train until ``max_steps`` steps have been made in total; collective.
 
-        The data is repeated as often as that takes. Who goes on after a stop skips what had been read before.
+        The data are repeated as often as needed. A resumed training skips the batches that were already used.
 
         Args:
             input_fn: see ``InputFn``.
-            max_steps: steps, counted from the first that was ever made.
+            max_steps: the total number of steps, including those before an interruption.
 
         Returns:
-            The number of steps made in all.
+            The total number of steps made.
         """
         return self._train(input_fn, max_steps, None)
 
     def evaluate(self, input_fn: InputFn, steps: int | None = None) -> dict[str, float]:
-        """Return the loss and metrics over the batches of all ranks; to be called by all of them.
+        """Return the loss and metrics over the batches of all ranks; collective.
 
-        Metrics are added up over the ranks before they are divided, so a last batch that is smaller, or that only some
-        ranks have, counts for what it is.
+        The sums and counts of metrics are added up over the ranks, so that a smaller last batch, or one that only some
+        ranks have, has its proper weight.
 
         Args:
             input_fn: see ``InputFn``.
-            steps: batches for each rank; None for all.
+            steps: the number of batches of each rank; default: all.
         """
         self._load(optimizer=False)
         return self._evaluate(input_fn, steps)
 
     def train_and_evaluate(self, train_spec: TrainSpec, eval_spec: EvalSpec) -> dict[str, float]:
-        """Train, and evaluates at every checkpoint; gives what the last evaluation gave."""
+        """Train, evaluate at every checkpoint, and return the results of the last evaluation."""
         self._train(*train_spec, eval_spec)
         return self._evaluate(*eval_spec)
 
     def export_saved_model(
         self, folder: str | Path, signatures: Mapping[str, Signature] | None = None, *, track: Sequence[Any] = ()
     ) -> Path:
-        """Write a SavedModel of the model as it is trained; to be called by all ranks.
+        """Write a SavedModel of the trained model; collective.
 
         Args:
-            folder: where to.
-            signatures: how it is called; None for the way in which Keras calls it.
+            folder: the output folder.
+            signatures: the signatures by name; default: the call of the Keras model.
             track: see ``saved_model.export_saved_model``.
         """
         self._load(optimizer=False)
@@ -146,18 +146,18 @@ class Estimator:
     def _train(self, input_fn: InputFn, max_steps: int, eval_spec: EvalSpec | None) -> int:
         step = self._load(optimizer=True)
         if step >= max_steps:
-            log.info("%s: %d of %d steps are done: nothing to train", self.model_dir, step, max_steps)
+            log.info("%s: step %d/%d: nothing to train", self.model_dir, step, max_steps)
             return step
         batches = getattr(self.model.optimizer, "batches_per_step", 1)
         data = self._data(input_fn).repeat().skip(step * batches)
-        callbacks = [_UntilStep(max_steps, (max_steps - step) * batches), *self._callbacks]
+        callbacks = [_StopAtStep(max_steps, (max_steps - step) * batches), *self._callbacks]
         if self.strategy.rank() == 0:
             where = str(self.model_dir / "train")
             callbacks += [tf_keras.callbacks.TensorBoard(where, write_graph=False), TrafficSummaries(where)]
         callbacks.append(tf_keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: self._after_epoch(eval_spec)))
         self.model.fit(
             data,
-            # Enough epochs, the last of which ends at max_steps.
+            # An epoch ends with each checkpoint; the last one ends at max_steps.
             initial_epoch=step // self._save_every,
             epochs=step // self._save_every + -(-(max_steps - step) // self._save_every),
             steps_per_epoch=self._save_every * batches,
@@ -183,10 +183,10 @@ class Estimator:
         self.model.reset_metrics()
         for batch in self._in_step(batches):
             self._test_step(batch)
-        # The states of metrics are sums and counts; those of all ranks make the whole's.
+        # The states of metrics are sums and counts, which add up over the ranks.
         states = [variable for metric in self.model.metrics for variable in metric.variables]
-        everybodys = self.strategy.communicator.allgather([variable.numpy() for variable in states])
-        for variable, *theirs in zip(states, *everybodys, strict=True):
+        gathered = self.strategy.communicator.allgather([variable.numpy() for variable in states])
+        for variable, *theirs in zip(states, *gathered, strict=True):
             variable.assign(sum(theirs[1:], start=theirs[0]))
         results: dict[str, float] = {}
         for metric in self.model.metrics:
@@ -197,7 +197,7 @@ class Estimator:
         return results
 
     def _in_step(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield the batches; a rank that has no more of them goes on with empty ones as long as any other has some."""
+        """Yield the batches, and then empty ones as long as another rank has more."""
         last = None
         while True:
             batch = next(batches, None)
@@ -211,11 +211,11 @@ class Estimator:
                 )
             if not any(has_one for has_one, _ in ranks):
                 return
-            # A batch without rows has nothing to look up, but answers what the other ranks look up here.
+            # An empty batch looks nothing up, but the step serves the lookups of other ranks.
             yield batch if batch is not None else tf.nest.map_structure(lambda tensor: tensor[:0], last)
 
     def _load(self, optimizer: bool) -> int:
-        """Take up the checkpoint, once; gives the number of steps made."""
+        """Load the checkpoint once, and return the number of steps made."""
         communicator = self.strategy.communicator
         if self._loaded not in ("all", "all" if optimizer else "model"):
             if has_checkpoint(self.checkpoint, communicator):
@@ -233,16 +233,16 @@ class Estimator:
         return input_fn().shard(size, rank)
 
 
-class _UntilStep(tf_keras.callbacks.Callback):
-    """Ends the training at a step, in the middle of an epoch too; that takes ``batches`` batches, or more."""
+class _StopAtStep(tf_keras.callbacks.Callback):
+    """A callback that ends the training at a step, which takes at least ``batches`` batches."""
 
     def __init__(self, max_steps: int, batches: int) -> None:
         super().__init__()
         self._max_steps, self._batches = max_steps, batches
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Looks at the step once it can be the last; before that, looking would mean waiting for it."""
+        """Stop at the last step. Earlier batches do not read the step, because reading waits for it."""
         self._batches -= 1
-        # With loss scaling some batches make no step.
+        # With loss scaling, some batches make no step.
         if self._batches <= 0 and int(self.model.optimizer.iterations) >= self._max_steps:
             self.model.stop_training = True

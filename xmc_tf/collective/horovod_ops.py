@@ -1,8 +1,8 @@
-"""Horovod's collectives inside a graph: the few that are used, under names that are the same on all ranks.
+"""Horovod's collectives in graphs, under names that are the same on all ranks.
 
-Horovod matches the ranks' calls by the name of the graph's node. TensorFlow makes a name unique by counting up in the
-order of tracing, which is the same on all ranks as long as they run the same program; the order in which the nodes
-then run does not matter. Outside of a ``tf.function`` operations run, and are matched, in the program's order.
+Horovod matches the ranks' calls by the names of graph nodes. TensorFlow makes names unique by numbers in the order of
+tracing, which is the same on all ranks if they run the same program. The order in which the nodes run does not matter.
+Outside of graphs, operations run and are matched in the program's order.
 """
 
 import re
@@ -16,7 +16,7 @@ from xmc_tf.ranks.stalls.marks import MARKS
 
 
 def horovod() -> ModuleType:
-    """Horovod's binding to TensorFlow, started."""
+    """Return Horovod's TensorFlow module, initialized."""
     import horovod.tensorflow as hvd
 
     if not hvd.is_initialized():
@@ -25,40 +25,40 @@ def horovod() -> ModuleType:
 
 
 def node_name(text: str) -> str:
-    """``text`` as the name of a node."""
+    """Return ``text`` as a valid name of a graph node."""
     return re.sub(r"[^A-Za-z0-9_.\-/]", "_", text).lstrip("_-/") or "unnamed"
 
 
 def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
     """Send ``splits[r]`` rows to rank r; return the rows received, by rank, and their number from each rank."""
-    hvd, splits = horovod(), _never_folded(tf.cast(splits, tf.int32))
+    hvd, splits = horovod(), _not_constant(tf.cast(splits, tf.int32))
     moved, received = marked(name, [tensor, splits], lambda: hvd.alltoall(tensor, splits=splits, name=node_name(name)))
     return tf.ensure_shape(moved, [None, *tensor.shape[1:]]), received
 
 
 def allreduce_sum(tensor: tf.Tensor, name: str) -> tf.Tensor:
     """Return the sum over the ranks."""
-    hvd, tensor = horovod(), _never_folded(tensor)
+    hvd, tensor = horovod(), _not_constant(tensor)
     (total,) = marked(name, [tensor], lambda: [hvd.allreduce(tensor, op=hvd.Sum, name=node_name(name))])
     return tf.ensure_shape(total, tensor.shape)
 
 
 def grouped_sum(tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
-    """Return the sums over the ranks, in one message for each data type (Horovod takes no mixed groups)."""
+    """Return the sums over the ranks, with one message per data type, because Horovod's groups must have one type."""
     hvd = horovod()
     sums: dict[int, tf.Tensor] = {}
     for dtype in sorted({tensor.dtype.name for tensor in tensors}):
         at = [index for index, tensor in enumerate(tensors) if tensor.dtype.name == dtype]
-        group, own_name = [_never_folded(tensors[index]) for index in at], f"{name}/{dtype}"
+        group, own_name = [_not_constant(tensors[index]) for index in at], f"{name}/{dtype}"
         sums.update(zip(at, marked(own_name, group, partial(_grouped, hvd, group, own_name)), strict=True))
     return [tf.ensure_shape(sums[index], tensor.shape) for index, tensor in enumerate(tensors)]
 
 
 def broadcast_variables(variables: list[tf.Variable], root: int = 0) -> None:
-    """Gives all ranks the values that ``root`` has; outside of graphs only."""
+    """Set variables on all ranks to their values on rank ``root``; only outside of graphs."""
     hvd = horovod()
     for number, variable in enumerate(variables):
-        # Horovod knows no bfloat16, and moves any 16 bits as they are.
+        # Horovod does not support bfloat16, but can send its bits as uint16.
         narrow = variable.dtype == tf.bfloat16
         mine = tf.bitcast(variable.read_value(), tf.uint16) if narrow else variable.read_value()
         with MARKS.waiting_in(f"xmc_tf/broadcast of {variable.name}"):
@@ -66,11 +66,11 @@ def broadcast_variables(variables: list[tf.Variable], root: int = 0) -> None:
         variable.assign(tf.bitcast(theirs, tf.bfloat16) if narrow else theirs)
 
 
-def _never_folded(tensor: tf.Tensor) -> tf.Tensor:
-    """Return the tensor, of which TensorFlow then does not think that it is a constant.
+def _not_constant(tensor: tf.Tensor) -> tf.Tensor:
+    """Return the tensor in a form that TensorFlow does not treat as a constant.
 
-    Horovod's operations do not say that they have effects. With constant inputs TensorFlow would run them while it
-    traces, to learn a shape, and drop them afterwards: ranks would wait for each other forever. See
+    Horovod's operations do not declare their side effects. With constant inputs, TensorFlow would run them during
+    tracing to infer a shape, and then drop them, so that ranks would wait for each other forever. See
     ``check_constant_ids_in_a_graph`` of ``tests/collective/world_lookup.py``.
     """
     if tf.executing_eagerly():

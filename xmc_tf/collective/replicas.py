@@ -1,4 +1,4 @@
-"""Are the replicas one? A comparison bit by bit over all ranks."""
+"""The check that replicated variables are equal on all ranks."""
 
 import hashlib
 from collections.abc import Sequence
@@ -12,23 +12,23 @@ from xmc_tf.ranks.communicator import Communicator
 
 
 def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communicator) -> int:
-    """Compare replicated variables over all ranks, bit by bit; all ranks call it together.
+    """Check that replicated variables are bitwise equal on all ranks; collective.
 
-    Only digests travel. The local rows of sharded tables, which differ by their nature, are passed over.
+    Only digests are sent. Sharded tables, which differ by design, are skipped.
 
     Example:
         >>> check_replicas_equal(model.trainable_variables, strategy.communicator)
         14
 
     Args:
-        variables: in the same order on all ranks.
-        communicator: over which to compare.
+        variables: the variables, in the same order on all ranks.
+        communicator: the ranks.
 
     Returns:
-        How many variables were compared.
+        The number of variables compared.
 
     Raises:
-        InputError: on all ranks, naming the variables that differ and the ranks that differ from rank 0.
+        InputError: variables differ; the message names them and the ranks that differ from rank 0.
     """
     replicated = [variable for variable in variables if table_of(variable) is None]
     mine = [(variable.name, tuple(variable.shape), _digest(variable)) for variable in replicated]
@@ -41,7 +41,7 @@ def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communi
         )
     differing = []
     for number, (name, shape, digest) in enumerate(every[0]):
-        # Not by name: Keras counts layers up, and a rank may have made another model before.
+        # Names may differ: Keras numbers layers, and a rank may have made other models before.
         others = [rank for rank, one in enumerate(every) if one[number][1:] != (shape, digest)]
         if others:
             differing.append(f"{name} {shape}: on ranks {others}")
@@ -55,6 +55,6 @@ def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communi
 
 
 def _digest(variable: tf.Variable) -> str:
-    """Of the bytes, so that -0.0 and 0.0 differ and a NaN equals itself."""
+    """Return a digest of the bytes, for which -0.0 and 0.0 differ and a NaN equals itself."""
     values = np.ascontiguousarray(variable.numpy())
     return hashlib.blake2b(values.view(np.uint8).reshape(-1).data, digest_size=16).hexdigest()

@@ -1,9 +1,9 @@
-"""A SavedModel of a model with sharded tables, in which every table is one ordinary variable.
+"""Export of a model with sharded tables as a SavedModel in which each table is one ordinary variable.
 
-No process ever holds a whole table. Rank 0 traces the model with stand-ins for the tables, variables that have a shape
-but no memory, and saves that. Every rank then writes its rows beside it as slices of those variables, in blocks, in
-TensorFlow's own checkpoint format, and rank 0 merges the indices: one variable, many files, which is what TensorFlow
-itself does with partitioned variables. Who loads it sees nothing of all that.
+No process ever holds a whole table. Rank 0 traces the model with placeholders for the tables, which are variables with
+a shape but without memory, and saves the graph. Each rank then writes its rows in blocks, as slices of these variables
+in TensorFlow's checkpoint format. Finally rank 0 merges the indices, so that each table is one variable in several
+files, as TensorFlow does for partitioned variables.
 """
 
 import json
@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tf_keras
 
-# Private, but the only variable that can be made without its memory. tests/collective/test_saved_model.py shows that
-# one without a value is left out of what is saved, and that the rows written beside it fill it.
+# Private, but the only variable without memory. tests/collective/test_saved_model.py shows that it is not saved itself,
+# and that the rows written beside it become its value.
 from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 from tensorflow.python.saved_model.fingerprinting_utils import write_fingerprint
 
-from xmc_tf.collective.checkpoints.shard_files import blocks, rows_in_a_block
+from xmc_tf.collective.checkpoints.shard_files import blocks, rows_per_block
 from xmc_tf.collective.tables.row_access import get_rows
-from xmc_tf.collective.tables.stand_ins import standing_in
+from xmc_tf.collective.tables.serving_tables import serve_from
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import checksum_of, record_files
@@ -33,16 +33,16 @@ from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import even_rows
 
-# What is in memory a second time while a shard is written.
+# The memory for a copy while a shard is written.
 BLOCK_BYTES = 64 << 20
 
 
 class Signature(NamedTuple):
-    """One way to call the exported model.
+    """A signature of the exported model.
 
     Args:
-        function: from tensors, in the form of ``inputs``, to a tensor or a dictionary of tensors.
-        inputs: what it is called with; the names are the ones that a request uses.
+        function: a function of tensors in the structure of ``inputs``; returns a tensor or a dictionary of tensors.
+        inputs: the specifications of the inputs; requests use their names.
     """
 
     function: Callable[..., Any]
@@ -57,10 +57,10 @@ def export_saved_model(
     *,
     track: Sequence[Any] = (),
 ) -> Path:
-    """Write a SavedModel that plain TensorFlow and TensorFlow Serving load; to be called by all ranks.
+    """Write a SavedModel that plain TensorFlow and TensorFlow Serving load; collective.
 
-    It is written once, by global rank 0, however many hosts there are; ranks that see its folder add their rows
-    themselves, the rows of the others pass through rank 0 in blocks.
+    Rank 0 writes the graph. Ranks that see the folder write their rows themselves; the others send theirs to rank 0 in
+    blocks.
 
     Example:
         >>> export_saved_model("served/1", model, strategy.tables, strategy.communicator)
@@ -68,17 +68,17 @@ def export_saved_model(
         >>> export_saved_model("served/2", {"serving_default": score}, strategy.tables, strategy.communicator)
 
     Args:
-        folder: where to; an older export there is replaced when the new one is complete, other files stay.
-        signatures: a Keras model, which is then called with ``training=False``, or signatures by name.
-        tables: those that the model looks things up in; others do no harm.
+        folder: the output folder; an older export in it is replaced when the new one is complete, other files stay.
+        signatures: a Keras model, which is called with ``training=False``, or signatures by name.
+        tables: the sharded tables of the model; unused ones are left out.
         communicator: the ranks.
-        track: lookup tables and the like that the functions use and no given model owns.
+        track: objects that own lookup tables or other resources of the functions, besides the model.
 
     Returns:
         The folder.
 
     Raises:
-        InputError: when the model cannot be served as it is; the message says why.
+        InputError: the model cannot be exported; the message says why.
     """
     folder = Path(folder)
     with placed_folder(folder, EXPORT) if communicator.rank == 0 else nullcontext() as part:
@@ -107,13 +107,13 @@ def _save_graph(
     tables: Sequence[ShardedTable],
     track: Sequence[Any],
 ) -> dict[str, str]:
-    """Save all but the tables' rows; gives the names of the used tables' variables in the checkpoint."""
+    """Save everything but the tables' rows; return the checkpoint keys of the used tables' variables."""
     owners = [*track]
     if isinstance(signatures, tf_keras.Model):
         owners.append(signatures)
         signatures = {"serving_default": _signature_of(signatures)}
-    whole = {table: _whole(table) for table in tables}
-    with standing_in(whole):
+    whole = {table: _whole_table(table) for table in tables}
+    with serve_from(whole):
         functions = {name: _traced(name, signature) for name, signature in signatures.items()}
 
     used = {variable.ref() for function in functions.values() for variable in function.graph.variables}
@@ -121,8 +121,8 @@ def _save_graph(
     servable.tables = {
         f"table_{number}": one.variable for number, one in enumerate(whole.values()) if one.variable.ref() in used
     }
-    stand_ins = {one.variable.ref() for one in whole.values()}
-    servable.replicated = [ref.deref() for ref in sorted(used - stand_ins, key=lambda ref: ref.deref().name)]
+    placeholders = {one.variable.ref() for one in whole.values()}
+    servable.replicated = [ref.deref() for ref in sorted(used - placeholders, key=lambda ref: ref.deref().name)]
     servable.resources = [resource for owner in owners for resource in _resources(owner)]
     try:
         tf.saved_model.save(servable, str(part), signatures=functions)
@@ -141,8 +141,8 @@ def _save_graph(
     }
 
 
-def _whole(table: ShardedTable) -> ShardedTable:
-    """Return the whole table as a single process would have it, with a variable that takes no memory."""
+def _whole_table(table: ShardedTable) -> ShardedTable:
+    """Return a placeholder of the whole table, whose variable takes no memory."""
     variable = UninitializedVariable(
         shape=[table.rows, table.dim], dtype=table.variable.dtype, trainable=False, name=table.name.replace(":", "_")
     )
@@ -150,7 +150,7 @@ def _whole(table: ShardedTable) -> ShardedTable:
 
 
 def _signature_of(model: tf_keras.Model) -> Signature:
-    """How a Keras model is called."""
+    """Return the signature of a Keras model."""
     if not model.built or getattr(model, "inputs", None) is None:
         raise InputError(
             f"model {model.name!r} has no known inputs",
@@ -171,8 +171,8 @@ def _signature_of(model: tf_keras.Model) -> Signature:
 
 
 def _traced(name: str, signature: Signature) -> tf.types.experimental.ConcreteFunction:
-    """Return the function's graph, with the whole tables in it and nothing that needs other ranks."""
-    # A tf.function that has been used in training would give the graph that it was traced to then.
+    """Return the traced function, which uses the whole tables and must not need other ranks."""
+    # A tf.function that has been used in training would return its cached graph.
     inner = getattr(signature.function, "python_function", signature.function)
 
     if isinstance(signature.inputs, Mapping):
@@ -207,7 +207,7 @@ def _named(outputs: Any) -> dict[str, tf.Tensor]:
 
 
 def _resources(owner: Any) -> list[Any]:
-    """Return an object's lookup tables, wherever in it they are."""
+    """Return the lookup tables and other resources of an object and its parts."""
     is_resource = tf.saved_model.experimental.TrackableResource
     if isinstance(owner, tf.Module):
         return list(owner._flatten(predicate=lambda leaf: isinstance(leaf, is_resource)))
@@ -223,7 +223,7 @@ def _write_own_rows(part: Path, tables: Sequence[ShardedTable], keys: Mapping[st
 def _stream_rows(
     part: Path, tables: Sequence[ShardedTable], keys: Mapping[str, str], communicator: Communicator, rank: int
 ) -> None:
-    """Write the rows of a rank that does not see the folder, on rank 0, block by block."""
+    """Send the rows of a rank that does not see the folder to rank 0, which writes them, block by block."""
     for table in tables:
         for low, high in _blocks_of(table, rank):
             block = None
@@ -239,14 +239,14 @@ def _stream_rows(
 
 
 def _blocks_of(table: ShardedTable, rank: int) -> list[tuple[int, int]]:
-    """Return a rank's rows, by their numbers in the whole table, in blocks."""
+    """Return the ranges of the blocks of a rank's rows in the whole table."""
     low, high = (int(bound) for bound in table.partition.bounds[rank : rank + 2])
-    rows = rows_in_a_block((table.dim,), table.variable.dtype.as_numpy_dtype, BLOCK_BYTES)
+    rows = rows_per_block((table.dim,), table.variable.dtype.as_numpy_dtype, BLOCK_BYTES)
     return list(blocks(low, high, rows))
 
 
 def _write_slice(part: Path, table: ShardedTable, keys: Mapping[str, str], low: int, rows: tf.Tensor) -> None:
-    """Write rows of the whole table's variable as a checkpoint of that slice alone."""
+    """Write rows as a checkpoint of a slice of the whole table's variable."""
     key = keys[table.name]
     where = f"{table.rows} {table.dim} {low},{rows.shape[0]}:-"
     name = f"{key.split('/')[1]}-{low:015d}"
@@ -255,17 +255,17 @@ def _write_slice(part: Path, table: ShardedTable, keys: Mapping[str, str], low: 
             tf.raw_ops.SaveV2(
                 prefix=str(_slices(part) / name), tensor_names=[key], shape_and_slices=[where], tensors=[rows]
             )
-        except tf.errors.OpError as error:  # a full disk, for one
+        except tf.errors.OpError as error:  # such as a full disk
             raise OSError(f"{_slices(part) / name}: {error.message}") from error
 
 
 def _merge(part: Path) -> None:
-    """Makes one checkpoint of the graph's and of all slices."""
+    """Merge the checkpoints of the graph and of all slices."""
     variables = part / "variables"
     slices = _slices(part)
     slices.mkdir(exist_ok=True)
     for file in list(variables.glob("variables.*")):
-        # A merge ends by deleting the indices it has read, which must not be the one it has written.
+        # A merge deletes the indices that it has read, so they must not have the name of its result.
         file.rename(slices / file.name)
     prefixes = sorted(str(index.with_suffix("")) for index in slices.glob("*.index"))
     try:
@@ -275,7 +275,7 @@ def _merge(part: Path) -> None:
     except tf.errors.OpError as error:
         raise OSError(f"{variables}: {error.message}") from error
     shutil.rmtree(slices)
-    write_fingerprint(str(part))  # of what is there now
+    write_fingerprint(str(part))  # replaces that of the graph alone
     (part / ABOUT).parent.mkdir(exist_ok=True)
     about: dict[str, Any] = {"format": PLAIN, "files": record_files(part, but=[ABOUT])}
     about["checksum"] = checksum_of(about)

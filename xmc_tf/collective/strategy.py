@@ -17,7 +17,7 @@ from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer
 from xmc_tf.collective.replicas import check_replicas_equal
 from xmc_tf.collective.tables.initial_values import Initializer
-from xmc_tf.collective.tables.keras_embedding import embeddings_shard, models_compile_with
+from xmc_tf.collective.tables.keras_embedding import replace_compiled_optimizer, shard_embeddings
 from xmc_tf.collective.tables.lookup import Combiner, Ids, lookup
 from xmc_tf.collective.tables.table import ShardedTable, make_table, replicated_here
 from xmc_tf.collective.tables.wire import WireFormat, check_format
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _EmbeddingScope:
-    """What holds for the tables made inside one."""
+    """The options of the tables that are made inside an embedding scope."""
 
     shard_above: int
     wire: WireFormat
@@ -45,8 +45,8 @@ class _EmbeddingScope:
 class CollectiveStrategy:
     """Shard embeddings by rows over all ranks, and replicate all other variables.
 
-    The same script runs as one process without Horovod, and on N ranks under ``horovodrun -np N``. Every rank feeds
-    its own part of the data; the loss of a step is the mean of the ranks' losses.
+    The same script runs as one process without Horovod, and on N ranks under ``horovodrun -np N``. Each rank reads its
+    own part of the data. The loss of a step is the mean of the ranks' losses.
 
     Example:
         >>> strategy = CollectiveStrategy()
@@ -57,13 +57,13 @@ class CollectiveStrategy:
         ...     model.compile("adam", "mse")
         >>> model.fit(data.shard(strategy.world_size(), strategy.rank()))
 
-    In a loop of your own, ``strategy.optimizer(...)`` stands for the optimizer.
+    In a custom training loop, use ``strategy.optimizer(...)``.
 
     Args:
-        communicator: between the ranks; by default what the process was started with.
-        seed: of the tables' first values, which do not depend on the number of ranks.
-        shard_above: tables of more bytes are sharded, smaller ones replicated.
-        wire: the format in which rows travel: fp32, or with half the bytes fp16 or bf16.
+        communicator: the ranks; default: by how the process was started.
+        seed: the seed of the tables' initial values, which do not depend on the number of ranks.
+        shard_above: tables with more bytes are sharded, smaller ones are replicated.
+        wire: the format in which rows are sent: fp32, or fp16 or bf16, which halve the bytes at less precision.
         stall_timeout: maximum seconds without progress in one collective, after which the run is aborted with a
             report of what each rank does. Default: no abort, and one report after a minute. See
             ``stalls.settings.watch_for_stalls``.
@@ -90,42 +90,40 @@ class CollectiveStrategy:
             watch_for_stalls(self.communicator, stall_timeout)
 
     def world_size(self) -> int:
-        """Number of ranks."""
+        """Return the number of ranks."""
         return self.communicator.size
 
     def rank(self) -> int:
-        """Global number of this rank."""
+        """Return the number of this rank."""
         return self.communicator.rank
 
     def local_rank(self) -> int:
-        """Number of this rank on its host; it selects the GPU."""
+        """Return the number of this rank on its host, which selects the GPU."""
         return self.communicator.local_rank
 
     @contextmanager
     def scope(self) -> Iterator["CollectiveStrategy"]:
-        """Replicate what is created inside: variables start with the values of rank 0, and compiled models
-        train on all ranks.
-        """
+        """Replicate variables created inside, with rank 0's values; models compiled inside train on all ranks."""
 
         def same_everywhere(next_creator: Callable, **kwargs: Any) -> tf.Variable:
             variable = next_creator(**kwargs)
-            # In a graph that is being traced there are no values yet; the optimizer sees to those variables.
-            if self.world_size() > 1 and tf.executing_eagerly() and replicated_here() and _can_travel(variable):
+            # While a graph is traced, variables have no values yet; the optimizer broadcasts them later.
+            if self.world_size() > 1 and tf.executing_eagerly() and replicated_here() and _is_broadcastable(variable):
                 horovod_ops.broadcast_variables([variable])
             return variable
 
-        with tf.variable_creator_scope(same_everywhere), models_compile_with(self._optimizer_of):
+        with tf.variable_creator_scope(same_everywhere), replace_compiled_optimizer(self._optimizer_of):
             yield self
 
     @contextmanager
     def embedding_scope(
         self, shard_above: int | None = None, wire: WireFormat | None = None
     ) -> Iterator["CollectiveStrategy"]:
-        """Embeddings (of Keras, or by ``variable``) made inside are sharded by rows, if they are large.
+        """Shard large embeddings that are made inside, by Keras' Embedding or ``variable``, by rows.
 
         Args:
-            shard_above: in place of the strategy's; 0 shards all.
-            wire: in place of the strategy's.
+            shard_above: default: the strategy's; 0 shards all embeddings.
+            wire: default: the strategy's.
         """
         chosen = _EmbeddingScope(
             self._defaults.shard_above if shard_above is None else shard_above,
@@ -134,7 +132,7 @@ class CollectiveStrategy:
         check_format(chosen.wire)
         before, self._embedding_scope = self._embedding_scope, chosen
         try:
-            with embeddings_shard(self._table_of_layer, lambda rows, dim: _large(rows, dim, chosen), chosen.wire):
+            with shard_embeddings(self._table_of_layer, lambda rows, dim: _large(rows, dim, chosen), chosen.wire):
                 yield self
         finally:
             self._embedding_scope = before
@@ -146,7 +144,7 @@ class CollectiveStrategy:
         initializer: Initializer = "uniform",
         trainable: bool = True,
     ) -> ShardedTable | tf.Variable:
-        """Return a variable: inside ``embedding_scope()``, if large and of two dimensions, a sharded table.
+        """Return a sharded table for a large matrix inside ``embedding_scope()``, otherwise a replicated variable.
 
         Example:
             >>> with strategy.embedding_scope(shard_above=0):
@@ -156,7 +154,7 @@ class CollectiveStrategy:
         within = self._embedding_scope
         if within is not None and len(shape) == 2 and _large(shape[0], shape[1], within):
             return self.table(name, shape[0], shape[1], initializer, trainable=trainable)
-        # The same values as a table would have, so that a threshold does not change the training.
+        # The same values as those of a table, so that shard_above does not change the training.
         rows, dim = (shape[0], shape[1]) if len(shape) == 2 else (1, int(tf.TensorShape(shape).num_elements()))
         values = make_table(name, rows, dim, initializer=initializer, seed=self.seed).variable
         return tf.Variable(tf.reshape(values, shape), trainable=trainable, name=name)
@@ -171,15 +169,15 @@ class CollectiveStrategy:
         partition: Partition | None = None,
         trainable: bool = True,
     ) -> ShardedTable:
-        """Return a table sharded by rows, whatever its size.
+        """Return a new table that is sharded by rows, whatever its size.
 
         Args:
-            name: the same on all ranks, another for each table.
-            rows: of the whole table.
-            dim: width of a row.
+            name: a unique name, the same on all ranks.
+            rows: the number of rows of the whole table.
+            dim: the width of a row.
             initializer: see ``initial_values.Initializer``.
-            partition: who owns which rows; by default evenly.
-            trainable: whether gradient tapes watch it by themselves.
+            partition: the rows of each rank; default: equal ranges.
+            trainable: whether gradient tapes watch the table automatically.
         """
         if any(table.name == name for table in self.tables):
             raise InputError(f"there is a table {name!r} already", fix="give it another name")
@@ -196,7 +194,7 @@ class CollectiveStrategy:
         )
         self.tables.append(made)
         self._wires[made] = (self._embedding_scope or self._defaults).wire
-        logger.info("table %r: %d of %d rows are here", name, made.local_rows, rows)
+        logger.info("table %r: this rank has %d of %d rows", name, made.local_rows, rows)
         return made
 
     def lookup(
@@ -207,7 +205,7 @@ class CollectiveStrategy:
         *,
         weights: tf.Tensor | tf.RaggedTensor | None = None,
     ) -> tf.Tensor | tf.RaggedTensor:
-        """Rows of what ``variable`` or ``table`` gave; all ranks call it together. See ``lookup.lookup``."""
+        """Return rows of a result of ``variable`` or ``table``; collective. See ``lookup.lookup``."""
         if isinstance(table, ShardedTable):
             return lookup(table, ids, combiner, weights=weights, wire=self._wires.get(table, self._defaults.wire))
         rows, dim = table.shape
@@ -222,16 +220,16 @@ class CollectiveStrategy:
         accumulate: int = 1,
         loss_scale: float | Literal["dynamic"] | LossScale | None = None,
     ) -> CollectiveOptimizer:
-        """One of Keras' optimizers over all ranks and all that they train; see ``CollectiveOptimizer``.
+        """Return a Keras optimizer that trains sharded and replicated variables on all ranks.
 
-        The learning rate is never scaled by the number of ranks.
+        The learning rate is not scaled by the number of ranks. See ``CollectiveOptimizer``.
 
         Args:
-            optimizer: of Keras, or its name.
-            table_optimizer: for sharded tables, where it shall not be the row-wise form of ``optimizer``.
-            reduction: "mean" where each rank's loss is the mean over its batch, "sum" where the losses add up.
-            accumulate: batches in a step.
-            loss_scale: for fp16: "dynamic", or a number that stays.
+            optimizer: a Keras optimizer or its name.
+            table_optimizer: the optimizer of sharded tables; default: the row-wise form of ``optimizer``.
+            reduction: "mean" if each rank's loss is the mean over its batch, "sum" if the ranks' losses add up.
+            accumulate: the number of batches in a step.
+            loss_scale: for fp16: "dynamic", or a constant. Default: none.
         """
         inner = tf_keras.optimizers.get(optimizer)
         if loss_scale == "dynamic":
@@ -250,7 +248,7 @@ class CollectiveStrategy:
     def estimator(
         self, model: tf_keras.Model | Callable[[], tf_keras.Model], model_dir: str | Path, **options: Any
     ) -> "Estimator":
-        """Train, evaluates, checkpoints and exports a compiled Keras model; see ``Estimator``.
+        """Return an ``Estimator``, which trains, evaluates, checkpoints and exports a compiled Keras model.
 
         Example:
             >>> estimator = strategy.estimator(make_model, model_dir="run")
@@ -263,19 +261,19 @@ class CollectiveStrategy:
     def export_saved_model(
         self, folder: str | Path, model: "tf_keras.Model | Mapping[str, Signature]", *, track: Sequence[Any] = ()
     ) -> Path:
-        """Write a SavedModel that plain TensorFlow loads; all ranks call it together. See ``export_saved_model``."""
+        """Write a SavedModel that plain TensorFlow loads; collective. See ``saved_model.export_saved_model``."""
         from xmc_tf.collective.saved_model import export_saved_model
 
         return export_saved_model(folder, model, self.tables, self.communicator, track=track)
 
     def check_replicas(self, variables: Sequence[tf.Variable]) -> int:
-        """Compare replicated variables over all ranks, bit by bit; see ``check_replicas_equal``."""
+        """Check that replicated variables are bitwise equal on all ranks; see ``check_replicas_equal``."""
         return check_replicas_equal(variables, self.communicator)
 
     def _table_of_layer(
         self, name: str, rows: int, dim: int, initializer: Initializer, trainable: bool
     ) -> ShardedTable:
-        """Return a layer's table, under a name that no other has."""
+        """Return the table of a layer, under a unique name."""
         taken = {table.name for table in self.tables}
         free, number = name, 1
         while free in taken:
@@ -283,11 +281,11 @@ class CollectiveStrategy:
         return self.table(free, rows, dim, initializer, trainable=trainable)
 
     def _optimizer_of(self, model: tf_keras.Model) -> tf_keras.optimizers.Optimizer:
-        """What a model that was compiled with one of Keras' optimizers trains with."""
+        """Return the collective form of the optimizer that a model was compiled with."""
         given = model.optimizer
         if isinstance(given, CollectiveOptimizer):
             return given
-        if isinstance(given, tf_keras.mixed_precision.LossScaleOptimizer):  # Keras puts it around under mixed_float16
+        if isinstance(given, tf_keras.mixed_precision.LossScaleOptimizer):  # Keras adds it under mixed_float16
             growth = given.dynamic_growth_steps if given.dynamic else None
             scale = LossScale(float(given.initial_scale if given.dynamic else given.loss_scale), growth)
             return self.optimizer(given.inner_optimizer, loss_scale=scale)
@@ -298,13 +296,13 @@ def _large(rows: int, dim: int, scope: _EmbeddingScope) -> bool:
     return 4 * rows * dim > scope.shard_above
 
 
-def _can_travel(variable: tf.Variable) -> bool:
-    """Return whether it holds numbers of a fixed shape."""
+def _is_broadcastable(variable: tf.Variable) -> bool:
+    """Return whether the variable has numbers and a fixed shape."""
     return (variable.dtype.is_floating or variable.dtype.is_integer) and variable.shape.is_fully_defined()
 
 
 def _check_horovod(communicator: Communicator) -> None:
-    """Start Horovod, whose ranks have to be the communicator's."""
+    """Start Horovod, and check that its ranks are those of the communicator."""
     hvd = horovod_ops.horovod()
     if (hvd.rank(), hvd.size()) != (communicator.rank, communicator.size):
         raise InputError(

@@ -15,7 +15,7 @@ from xmc_tf.launch.watch import Watch, show_line
 from xmc_tf.ranks.choosing import how_started
 from xmc_tf.ranks.stalls.settings import VARIABLE as STALL_TIMEOUT
 
-_RANKS_A_CORE, _LEAST_LIMIT = 4, 64  # more would only wait for each other, if they found memory
+_RANKS_PER_CORE, _LEAST_LIMIT = 4, 64  # more ranks would wait for each other, or exhaust the memory
 _DESCRIPTION = """Run a Python module or script on N ranks of this machine, with horovodrun.
 
 Each rank is pinned to its share of the cores and uses as many threads (OMP_NUM_THREADS, NUMBA_NUM_THREADS,
@@ -69,15 +69,15 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Start the ranks, wait, and exit with the status of the first that failed."""
+    """Start the ranks, wait for them, and exit with the status of the rank that failed first."""
     args = parser().parse_args(argv)
-    worker = _worker(args.module, args.script)
+    program = _program(args.module, args.script)
     for option in ("np", "threads", "start_timeout", "stall_timeout"):
         value = getattr(args, option)
         if value is not None and value < 1:
             name = f"--{option.replace('_', '-')}"
             raise InputError(name, expected="a number of at least 1", received=str(value))
-    most = max(_LEAST_LIMIT, _RANKS_A_CORE * (os.cpu_count() or 1))
+    most = max(_LEAST_LIMIT, _RANKS_PER_CORE * (os.cpu_count() or 1))
     if args.np > most:
         raise InputError(
             "--np is out of range",
@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_installed(args.controller)
     agent = [*(["--threads", str(args.threads)] if args.threads else []), *(["--no-pin"] if args.no_pin else [])]
     hosts = [Host(THIS_HOST, args.np)]
-    command = ranks_command(hosts, args.controller, worker, start_timeout=args.start_timeout, agent=agent)
+    command = ranks_command(hosts, args.controller, program, start_timeout=args.start_timeout, agent=agent)
     if args.verbose:
         print(" ".join(command), file=sys.stderr)
     watch = Watch(args.np, "127.0.0.1", show_line)
@@ -110,8 +110,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(code)
 
 
-def _worker(module: list[str] | None, script: list[str]) -> list[str]:
-    """Return the command of one rank."""
+def _program(module: list[str] | None, script: list[str]) -> list[str]:
+    """Return the command that each rank runs."""
     if module:
         return [sys.executable, "-m", *module]
     script = script[1:] if script[:1] == ["--"] else script
@@ -124,11 +124,11 @@ def _worker(module: list[str] | None, script: list[str]) -> list[str]:
 
 
 def _environment(watch: Watch, stall_timeout: int | None) -> dict[str, str]:
-    # Beside the interpreter lies the mpirun that Horovod's MPI needs.
+    # The mpirun that Horovod needs is installed beside the interpreter.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     stall = {}
     if stall_timeout:
-        # Horovod's own watch works over MPI alone and knows less; it comes second, for programs that ours is not in.
+        # Horovod's own stall check, which only works over MPI, serves programs that do not use ours.
         later = str(stall_timeout + 10)
         stall = {
             STALL_TIMEOUT: str(stall_timeout),
@@ -139,19 +139,19 @@ def _environment(watch: Watch, stall_timeout: int | None) -> dict[str, str]:
 
 
 def _run(watch: Watch, command: list[str], environment: dict[str, str], start_timeout: int) -> int:
-    """Run the command to its end and says what went wrong; gives the exit status."""
+    """Run the command to its end, report a failure, and return the exit status."""
     launcher = subprocess.Popen(
         command,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        start_new_session=True,  # Ctrl-C is for us, who pass it on
+        start_new_session=True,  # Ctrl-C reaches only this process, which stops the ranks
     )
     try:
         watch.follow(launcher, start_timeout)
     except signals.Interrupted as interrupt:
-        signals.take_time()  # the ranks have some seconds to end by themselves
+        signals.take_time()  # so that the ranks have some seconds to end
         watch.stop()
         watch.follow(launcher, start_timeout)
         print(f"\n{signals.describe(interrupt.number)}; all ranks have ended", file=sys.stderr)
@@ -167,7 +167,7 @@ def _run(watch: Watch, command: list[str], environment: dict[str, str], start_ti
 
 
 def _explain(watch: Watch, missing: list[int], status: int, start_timeout: int) -> None:
-    """Says what is known when the ranks' own words do not."""
+    """Report a failure for which no rank has reported an error."""
     if missing:
         names = ", ".join(map(str, missing))
         print(f"\nfailed: no connection from rank {names} within {start_timeout} s", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The command that starts the ranks: ``horovodrun`` with an agent in front of every worker."""
+"""The command that starts the ranks: ``horovodrun`` with the agent, which runs the program."""
 
 import sys
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ Controller = Literal["gloo", "mpi"]
 
 
 class Host(NamedTuple):
-    """A machine and how many ranks it takes."""
+    """A host, and its number of ranks."""
 
     name: str
     slots: int
@@ -21,10 +21,10 @@ THIS_HOST = "localhost"
 
 
 def check_installed(controller: Controller) -> None:
-    """Makes sure that what starts the ranks is there.
+    """Check that Horovod and, for MPI, mpi4py are installed.
 
     Raises:
-        InputError: when it is not; before anything has been started.
+        InputError: a package is missing.
     """
     needed = {"horovod": "Horovod"} | ({"mpi4py": "mpi4py"} if controller == "mpi" else {})
     for package, name in needed.items():
@@ -38,29 +38,29 @@ def check_installed(controller: Controller) -> None:
 def ranks_command(
     hosts: Sequence[Host],
     controller: Controller,
-    worker: Sequence[str],
+    program: Sequence[str],
     *,
     start_timeout: int,
     agent: Sequence[str] = (),
 ) -> list[str]:
-    """Return the command for as many ranks as the hosts have slots.
+    """Return the command that starts a rank for each slot of the hosts.
 
     Example:
         >>> ranks_command([Host("localhost", 2)], "gloo", ["train.py"], start_timeout=60)[3:7]
         ['--gloo', '-np', '2', '-H']
 
     Args:
-        hosts: where, in the order of the ranks.
-        controller: what Horovod coordinates the ranks with.
-        worker: the command that every rank runs.
-        start_timeout: seconds for all to be there.
-        agent: options of the agents.
+        hosts: the hosts, in the order of the ranks.
+        controller: how Horovod coordinates the ranks.
+        program: the command that each rank runs.
+        start_timeout: the maximum seconds until all ranks have started.
+        agent: options of the agent.
     """
     command = [sys.executable, "-m", "horovod.runner.launch", f"--{controller}"]
     command += ["-np", str(sum(host.slots for host in hosts))]
     command += ["-H", ",".join(f"{host.name}:{host.slots}" for host in hosts)]
-    # Its cache remembers for an hour what it found out about hosts that may have changed since.
+    # horovodrun caches its checks of the hosts for an hour, in which these may change.
     command += ["--start-timeout", str(start_timeout), "--disable-cache"]
     if all(host.name == THIS_HOST for host in hosts):
         command += ["--network-interfaces", "lo"]
-    return [*command, sys.executable, "-m", "xmc_tf.launch.agent", *agent, "--", *worker]
+    return [*command, sys.executable, "-m", "xmc_tf.launch.agent", *agent, "--", *program]

@@ -1,23 +1,23 @@
-"""Cores of a host divided among its ranks, so that they do not get into each other's way."""
+"""The division of a host's cores among its ranks."""
 
 import itertools
 import os
 from collections.abc import Mapping, Sequence
 
-# What each library that computes in parallel reads at its start.
+# The variables that parallel libraries read at their start.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
 def divide(cores: Sequence[int], ranks: int) -> list[list[int]]:
-    """Neighbouring cores for each rank, as many for one as for another or one more.
+    """Return adjacent cores for each rank, in numbers that differ by at most one.
 
     Example:
         >>> divide(range(5), 2)
         [[0, 1, 2], [3, 4]]
 
     Args:
-        cores: what there is.
-        ranks: how many share it. If there are more ranks than cores, they all get all of them.
+        cores: the cores of the host.
+        ranks: the number of ranks. If there are more ranks than cores, each rank gets all cores.
     """
     cores = sorted(cores)
     if ranks > len(cores):
@@ -28,21 +28,21 @@ def divide(cores: Sequence[int], ranks: int) -> list[list[int]]:
 
 
 def thread_settings(threads: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that give libraries so many threads; one that the user has set is left alone."""
+    """Return the variables for this number of threads, except those that the user has set."""
     return {name: str(threads) for name in THREAD_VARIABLES if name not in environment}
 
 
 def take_share(local_rank: int, local_size: int, threads: int | None, pin: bool) -> dict[str, str]:
-    """Confine this process, and what it starts, to its share of the host.
+    """Pin this process and its children to their share of the host's cores.
 
     Args:
-        local_rank: this rank's number on the host.
-        local_size: number of ranks on the host.
-        threads: the number of threads; one for each core of the share if not given.
-        pin: whether other cores are out of reach.
+        local_rank: this rank's number on its host.
+        local_size: the number of ranks on the host.
+        threads: the number of threads; default: one per core of the share.
+        pin: whether to pin; otherwise only the number of threads is set.
 
     Returns:
-        Variables for the environment of what is started.
+        Environment variables for child processes.
     """
     available = sorted(os.sched_getaffinity(0))
     mine = divide(available, local_size)[local_rank]

@@ -1,4 +1,4 @@
-"""Messages between the launcher and the ranks' agents: JSON objects on an authenticated connection."""
+"""Messages between the launcher and the agents: JSON objects on an authenticated connection."""
 
 import os
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Any
 
 from xmc_tf.ranks.channels.frames import frame
 
-# In the agents' environment: the address of the launcher, and the file that holds the secret of the run. The secret
-# itself must not be in the environment: horovodrun writes every variable on the command lines of the ranks.
+# In the agents' environment: the address of the launcher, and the file with the run's secret. The secret itself must
+# not be in the environment, because horovodrun writes all variables on command lines, which other users can read.
 ADDRESS = "XMC_TF_LAUNCH_ADDRESS"
 SECRET_FILE = "XMC_TF_LAUNCH_SECRET_FILE"
 PURPOSE = "launch"
@@ -23,12 +23,12 @@ def pack(kind: str, **fields: Any) -> bytes:
 
 
 def launcher_of(environment: dict[str, str]) -> tuple[tuple[str, int], bytes]:
-    """Return the launcher's address and the secret of the run."""
+    """Return the launcher's address and the run's secret."""
     host, _, port = environment[ADDRESS].rpartition(":")
     return (host, int(port)), Path(environment[SECRET_FILE]).read_bytes()
 
 
-def own_place() -> tuple[int, int, int]:
+def read_ranks() -> tuple[int, int, int]:
     """Return this process's rank, local rank and local size, as the inner launcher has set them."""
     for rank, local_rank, local_size in (
         ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),

@@ -1,32 +1,32 @@
-"""How the ranks ended, which of them failed first, and how to say it."""
+"""The outcome of a run: how each rank ended, and which one failed first."""
 
 import signal
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-# Apart, since the two come by different ways and may overtake each other: an error is not to be pushed out.
+# Separate limits, so that output does not push errors out.
 OUTPUT_LINES, ERROR_LINES = 5, 20
 
-# Nothing that another rank does makes a process end by one of these.
-_OWN_FAULT = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
+# The failure of another rank never ends a process by one of these signals.
+_NEVER_CONSEQUENCES = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
 
 
 @dataclass
 class RankState:
-    """What the launcher knows of one rank.
+    """The state of a rank, as known to the launcher.
 
     Args:
-        rank: its number.
-        host: where it runs.
-        pid: of the worker itself.
-        cores: those it may use.
+        rank: the rank.
+        host: its host.
+        pid: its process id.
+        cores: the cores it may use.
         output: the last lines of its standard output.
         errors: the last lines of its standard error.
-        last_line_at: when the last of them came.
-        status: how it ended, below zero for a signal; None while it runs, or when its agent was lost.
-        ended_at: when that was known; None while it runs.
-        stopped: whether it was told to stop before it ended.
+        last_line_at: when its last line was received.
+        status: its exit status, negative for a signal; None while it runs, or if its agent was lost.
+        ended_at: when its end was noticed; None while it runs.
+        stopped: whether it was stopped before it ended.
     """
 
     rank: int
@@ -42,21 +42,21 @@ class RankState:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended, of itself, with something else than 0."""
+        """Whether it ended with an error of its own, without being stopped."""
         return self.ended_at is not None and self.status != 0 and not self.stopped
 
     @property
     def exit_code(self) -> int:
-        """Its status as a shell would give it; 1 where it was lost."""
+        """Its exit status in a shell; 1 if it was lost."""
         if self.status is None:
             return 1
         return 128 - self.status if self.status < 0 else self.status
 
     def describe(self, siblings: bool = False) -> str:
-        """One sentence, and the last lines; ``siblings`` says that there were others, who have been stopped."""
+        """Return how it ended, and its last lines; ``siblings`` mentions that other ranks were stopped."""
         who = f"rank {self.rank} (pid {self.pid} on {self.host})"
         if self.status is None:
-            what = "was lost: its host went away, or what watches over it was killed"
+            what = "was lost: its host is unreachable, or its agent was killed"
         elif self.status < 0:
             number = signal.Signals(-self.status)
             what = f"was ended by signal {-self.status} ({number.name})"
@@ -66,20 +66,20 @@ class RankState:
             what = f"ended with exit status {self.status}"
         what += ". The others were stopped" if siblings else ""
         if not self.output and not self.errors:
-            return f"{who} {what}. It had said nothing"
+            return f"{who} {what}. It had no output"
         lines = "\n".join(f"    {line}" for line in [*self.output, *self.errors])
         return f"{who} {what}. Its last lines:\n{lines}"
 
 
 def first_failure(ranks: Iterable[RankState]) -> RankState | None:
-    """Return the rank that failed and not just followed another one that did.
+    """Return the rank whose failure caused the others.
 
-    Who ends first is no sure sign: a process that raises takes its time to end, and on its way tells the others, who
-    may be quicker. It is the one that complained first.
+    The first rank to end need not be the cause: a process that raises an error takes time to end, and other ranks may
+    end sooner because of it. A rank killed by a signal is the cause, or else the one whose last line came first.
     """
 
     def order(state: RankState) -> tuple[bool, float]:
-        killed = state.status is not None and -state.status in _OWN_FAULT
+        killed = state.status is not None and -state.status in _NEVER_CONSEQUENCES
         return not killed, state.ended_at or 0.0 if killed or state.status is None else state.last_line_at
 
     return min((state for state in ranks if state.failed), key=order, default=None)

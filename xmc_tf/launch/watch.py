@@ -1,4 +1,4 @@
-"""The launcher's side of a run: shows what the ranks say, notices the first that fails, and ends the others."""
+"""The launcher's side of a run: shows the ranks' output, notices the first failure, and stops the other ranks."""
 
 import contextlib
 import logging
@@ -24,17 +24,17 @@ from xmc_tf.ranks.channels.listener import Listener
 
 log = logging.getLogger(__name__)
 
-GRACE_S = 1.0  # after the first failure, for others to fail too: one of them may have been the cause
-PATIENCE_S = 10.0  # for agents to end their workers, after which the launcher below is ended, and they with it
+GRACE_S = 1.0  # time for other failures after the first one: one of them may be the cause
+PATIENCE_S = 10.0  # time for agents to end their processes; then horovodrun is ended, and the agents with it
 
 
 class Watch:
-    """Follows the agents of one run in one thread; only the handshakes with those who connect have their own.
+    """The watch over the agents of a run. It runs in one thread; only the listener has its own.
 
     Args:
-        size: number of ranks.
-        address: where to listen; the agents must be able to reach it.
-        show: called with rank, "out" or "err", and each line.
+        size: the number of ranks.
+        address: the address to listen on, which agents must be able to reach.
+        show: called with rank, "out" or "err", and line, for each line of output.
     """
 
     def __init__(self, size: int, address: str, show: Callable[[int, str, str], None]) -> None:
@@ -56,27 +56,27 @@ class Watch:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that the agents must find in theirs."""
+        """The environment variables for the agents."""
         return {
             messages.ADDRESS: f"{self._address}:{self._listener.ports[self._address]}",
             messages.SECRET_FILE: str(self._secret_file),
         }
 
     def follow(self, launcher: subprocess.Popen[bytes], start_timeout: float) -> None:
-        """Return when everything has ended; ``ranks`` says how.
+        """Wait until all ranks have ended; ``ranks`` then has their outcomes.
 
         Args:
-            launcher: what starts the agents; its output is kept in ``launcher_tail``.
-            start_timeout: seconds for all agents to report.
+            launcher: the process that starts the agents (horovodrun); ``launcher_tail`` keeps its last lines.
+            start_timeout: the maximum seconds until all agents have reported.
         """
         assert launcher.stdout is not None
         if launcher.stdout not in self._selector.get_map():
-            self._selector.register(launcher.stdout, selectors.EVENT_READ, self._launcher_says)
+            self._selector.register(launcher.stdout, selectors.EVENT_READ, self._read_launcher)
         begun, gone_at = time.monotonic(), None
         while gone_at is None or (self._open and time.monotonic() - gone_at < GRACE_S):
             for key, _ in self._selector.select(timeout=0.1):
                 key.data(key.fileobj)
-            self._let_join()
+            self._accept_agents()
             now = time.monotonic()
             if gone_at is None and launcher.poll() is not None:
                 gone_at = now
@@ -85,10 +85,10 @@ class Watch:
             if any(state.failed and now - (state.ended_at or 0) > GRACE_S for state in self.ranks.values()):
                 self.stop()
             if self._stopped_at is not None and gone_at is None:
-                _end(launcher, now - self._stopped_at - PATIENCE_S)
+                _end_launcher(launcher, now - self._stopped_at - PATIENCE_S)
 
     def stop(self) -> None:
-        """Tells all agents to end their workers."""
+        """Tell all agents to stop their processes."""
         if self._stopped_at is not None:
             return
         self._stopped_at = time.monotonic()
@@ -97,7 +97,7 @@ class Watch:
                 agent.sendall(messages.pack(messages.STOP))
 
     def close(self) -> None:
-        """Lets go of all connections; an agent that is still there takes that for the word to stop."""
+        """Close all connections; an agent that still runs then stops its process."""
         self._listener.close()
         while not self._joining.empty():
             self._joining.get()[0].close()
@@ -111,11 +111,11 @@ class Watch:
         return first_failure(self.ranks.values())
 
     def missing(self) -> list[int]:
-        """Ranks of which nothing was heard."""
+        """Return the ranks that have not reported."""
         return sorted(set(range(self.size)) - set(self.ranks))
 
-    def _let_join(self) -> None:
-        """Take over the connections that the listener has authenticated."""
+    def _accept_agents(self) -> None:
+        """Accept the connections that the listener has authenticated."""
         while not self._joining.empty():
             connection, rank = self._joining.get()
             if not 0 <= rank < self.size or rank in self.ranks or rank in self._agents:
@@ -129,17 +129,17 @@ class Watch:
     def _forget_secret(self) -> None:
         self._secret_folder.cleanup()
 
-    def _launcher_says(self, stream: Any) -> None:
+    def _read_launcher(self, stream: Any) -> None:
         data = os.read(stream.fileno(), 1 << 16)
         if not data:
             self._selector.unregister(stream)
         self.launcher_tail.extend(line for line in data.decode(errors="replace").splitlines() if line.strip())
 
-    def hear(self, rank: int, message: dict[str, Any]) -> None:
-        """Take in one message of a rank's agent.
+    def handle(self, rank: int, message: dict[str, Any]) -> None:
+        """Handle a message of a rank's agent.
 
         Raises:
-            FrameError: the message is not one of an agent.
+            FrameError: the message is invalid.
         """
         kind, state = frames.text_of(message, "kind"), self.ranks.get(rank)
         if kind == messages.HELLO and state is None:
@@ -161,8 +161,8 @@ class Watch:
         else:
             raise frames.FrameError(f"unexpected message {kind!r}")
 
-    def lose(self, connection: socket.socket, rank: int) -> None:
-        """Forget a connection that has ended: after its rank's end, or unexpectedly."""
+    def drop(self, connection: socket.socket, rank: int) -> None:
+        """Remove a connection that has ended, after its rank's end or unexpectedly."""
         self._selector.unregister(connection)
         self._open.discard(connection)
         connection.close()
@@ -172,7 +172,7 @@ class Watch:
 
 
 class _Agent:
-    """Reads an agent's connection when there is something to read."""
+    """A reader of an agent's connection, called when there is something to read."""
 
     def __init__(self, watch: Watch, rank: int) -> None:
         self._watch, self._rank, self._unpacker = watch, rank, frames.Unpacker()
@@ -181,21 +181,26 @@ class _Agent:
         try:
             data = connection.recv(1 << 16)
             for message in self._unpacker.feed(data):
-                self._watch.hear(self._rank, message)
-        except (OSError, ValueError, KeyError, TypeError) as error:  # the connection is gone, or breaks the protocol
+                self._watch.handle(self._rank, message)
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+        ) as error:  # the connection is closed, or violates the protocol
             log.debug("rank %d: %s", self._rank, error)
             data = b""
         if not data:
-            self._watch.lose(connection, self._rank)
+            self._watch.drop(connection, self._rank)
 
 
-def _end(launcher: subprocess.Popen[bytes], late_by: float) -> None:
-    """End the launcher below, and what belongs to it, when it is late, and by force when it is later."""
+def _end_launcher(launcher: subprocess.Popen[bytes], late_by: float) -> None:
+    """End horovodrun and its children if they are late: by SIGTERM, and 5 seconds later by SIGKILL."""
     if late_by > 0:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(launcher.pid, signal.SIGKILL if late_by > 5 else signal.SIGTERM)
 
 
 def show_line(rank: int, stream: str, text: str) -> None:
-    """Print a rank's line where it belongs, with the rank in front."""
+    """Print a rank's line, prefixed with the rank, on the stream it came from."""
     print(f"[{rank}] {text}", file=sys.stdout if stream == "out" else sys.stderr, flush=True)

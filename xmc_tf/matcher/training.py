@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix, spmatrix, vstack
 
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.checkpoints.manifest import read_manifest
-from xmc_tf.collective.checkpoints.packed_arrays import Given
+from xmc_tf.collective.checkpoints.packed_arrays import ArraySource
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
@@ -205,7 +205,7 @@ class LevelByLevel:
 
     def _save(self, folder: Path, head: LabelHead, predicted: csr_matrix | None, steps: int) -> None:
         """Save the level's result: encoder, head, and the predictions that the next level needs."""
-        extra: dict[str, Given] = {
+        extra: dict[str, ArraySource] = {
             f"encoder/{number:05d}": partial(_numpy, one) for number, one in enumerate(self.encoder.variables)
         }
         if predicted is not None:

@@ -1,8 +1,8 @@
-"""Checkpoints of sharded tables: written by n ranks, each its own rows, and read by any m.
+"""Checkpoints of sharded tables, written by all ranks and readable on any number of ranks.
 
-The folder holds ``manifest.json`` and the folder of data that it names. A new checkpoint's data go into a new folder;
-replacing the manifest, one rename, is what makes it count. Whatever stops a save before that leaves the former
-checkpoint as it was.
+The folder holds ``manifest.json`` and the data folder that it names. A new checkpoint's data go into a new folder. The
+new checkpoint becomes valid when the manifest is replaced, by one rename. A save that fails before that leaves the
+previous checkpoint intact.
 """
 
 import re
@@ -20,7 +20,7 @@ from xmc_tf.collective.checkpoints.manifest import (
     read_manifest,
     write_manifest,
 )
-from xmc_tf.collective.checkpoints.packed_arrays import Given, read_arrays, write_arrays
+from xmc_tf.collective.checkpoints.packed_arrays import ArraySource, read_arrays, write_arrays
 from xmc_tf.collective.checkpoints.shard_files import ShardFile, check_shard, read_rows, write_shard
 from xmc_tf.collective.tables.row_access import get_rows, row_type, set_rows
 from xmc_tf.collective.tables.table import ShardedTable
@@ -28,9 +28,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
-VALUES = "values"  # how a table's rows are called beside its slots
+VALUES = "values"  # the name of a table's rows, beside those of its slots
 
-# Of each of a rank's tables: the files of its values and of its slots.
+# By table: the files of a rank's values and slots.
 Written = dict[str, dict[str, ShardFile]]
 
 
@@ -38,40 +38,39 @@ def save_tables(
     folder: str | Path,
     tables: Sequence[ShardedTable],
     communicator: Communicator,
-    extra: Mapping[str, Given] | None = None,
+    extra: Mapping[str, ArraySource] | None = None,
     step: int = 0,
 ) -> None:
-    """Write the tables with their slots, and what is the same on all ranks; to be called by all of them.
+    """Write a checkpoint of tables, their slots, and replicated arrays; collective.
 
-    Every rank writes its own rows, block by block, so the folder must be one that all hosts see. A checkpoint that
-    was in it is replaced when the new one is complete.
+    Each rank writes its own rows, block by block, so all hosts must see the folder. An older checkpoint in it is
+    replaced when the new one is complete.
 
     Example:
         >>> save_tables("run/checkpoint", [table], communicator, {"dense/kernel": kernel.numpy()}, step=12000)
 
     Args:
-        folder: the checkpoint's.
-        tables: what is sharded; the same ones on all ranks.
+        folder: the checkpoint folder.
+        tables: the sharded tables, the same on all ranks.
         communicator: the ranks.
-        extra: what is the same on all ranks, arrays or functions that give them when their turn comes, so that they
-            need not all be in memory a second time; rank 0 writes its own.
-        step: how far training is.
+        extra: replicated arrays, written by rank 0; functions that return them avoid a second copy of all of them.
+        step: the current step of the training.
 
     Raises:
-        InputError: when the ranks do not see one folder, or disagree on what there is to write.
-        OSError: when a rank cannot write, on a full disk say; the former checkpoint is kept.
+        InputError: the ranks do not see the same folder, or have different tables.
+        OSError: a rank cannot write, for example on a full disk; the previous checkpoint is kept.
     """
     folder = Path(folder)
-    data = Path(communicator.broadcast(run_on_all_ranks(communicator, lambda: _make_room(folder, communicator))))
+    data = Path(communicator.broadcast(run_on_all_ranks(communicator, lambda: _make_data_folder(folder, communicator))))
     try:
-        # What is wrong with the tables is found before anything is written.
+        # Errors in the tables are found before anything is written.
         run_on_all_ranks(communicator, lambda: _check_tables(tables, data))
         mine: Written = run_on_all_ranks(communicator, lambda: _write(data, tables, communicator.rank))
-        everybodys = communicator.gather(mine)
-        run_on_all_ranks(communicator, lambda: _finish(folder, data, tables, everybodys, extra or {}, step))
+        gathered = communicator.gather(mine)
+        run_on_all_ranks(communicator, lambda: _finish(folder, data, tables, gathered, extra or {}, step))
     except BaseException:
-        # Also when another rank has died just after the manifest was written: then it is the checkpoint.
-        if communicator.rank == 0 and not _counts(folder, data):
+        # If the manifest has been written, these data are the checkpoint, even if another rank fails after that.
+        if communicator.rank == 0 and not _is_current(folder, data):
             shutil.rmtree(data, ignore_errors=True)
         raise
     if communicator.rank == 0:
@@ -84,22 +83,22 @@ def save_tables(
 def load_tables(
     folder: str | Path, tables: Sequence[ShardedTable], communicator: Communicator, *, slots: bool = True
 ) -> dict[str, np.ndarray]:
-    """Fill the tables and their slots from a checkpoint of any number of ranks; to be called by all of them.
+    """Load tables and their slots from a checkpoint of any number of ranks; collective.
 
-    Each rank reads the rows that are now its own. Slots that the tables do not have yet are made.
+    Each rank reads its own rows. Missing slots of the tables are created.
 
     Args:
-        folder: the checkpoint's.
-        tables: what to fill: of the checkpoint's tables those that are needed.
+        folder: the checkpoint folder.
+        tables: the tables to load; the checkpoint may have more.
         communicator: the ranks.
-        slots: whether training goes on; for evaluation and export the rows are enough.
+        slots: whether to load the optimizer's slots, which only training needs.
 
     Returns:
-        What was the same on all ranks, as it was given to ``save_tables``.
+        The replicated arrays by name (``extra`` of ``save_tables``).
 
     Raises:
-        InputError: when a file is missing, cut short, damaged, or from another checkpoint; the message names it.
-            A table that has been filled before that was noticed stays filled.
+        InputError: a file is missing, truncated, damaged, or from another checkpoint; the message names it. Tables may
+            then be partly loaded.
     """
     folder = Path(folder)
     here = run_on_all_ranks(communicator, lambda: read_manifest(folder) if communicator.rank == 0 else None)
@@ -118,14 +117,14 @@ def load_tables(
         for table, shards, variable in wanted:
             low, high = (int(bound) for bound in table.partition.bounds[table.rank : table.rank + 2])
             for shard in shards:
-                read_rows(data, shard, low, high, _putter(variable, low))
+                read_rows(data, shard, low, high, _writer(variable, low))
         return extra
 
     return run_on_all_ranks(communicator, read)
 
 
-def _make_room(folder: Path, communicator: Communicator) -> str:
-    """Return the new folder for data, made by rank 0."""
+def _make_data_folder(folder: Path, communicator: Communicator) -> str:
+    """Make the new data folder on rank 0, and return its path there."""
     if communicator.rank != 0:
         return ""
     folder.mkdir(parents=True, exist_ok=True)
@@ -158,7 +157,7 @@ def _check_tables(tables: Sequence[ShardedTable], data: Path) -> None:
 
 
 def _write(data: Path, tables: Sequence[ShardedTable], rank: int) -> Written:
-    """Write this rank's rows and slots."""
+    """Write this rank's rows and slots; return their files by table."""
     written: Written = {}
     for number, table in enumerate(tables):
         low, high = (int(bound) for bound in table.partition.bounds[table.rank : table.rank + 2])
@@ -180,34 +179,34 @@ def _finish(
     folder: Path,
     data: Path,
     tables: Sequence[ShardedTable],
-    everybodys: list[Written],
-    extra: Mapping[str, Given],
+    gathered: list[Written],
+    extra: Mapping[str, ArraySource],
     step: int,
 ) -> None:
-    """Rank 0 writes what is the same everywhere, and the manifest that makes it all count."""
-    if not everybodys:  # on the other ranks
+    """Write the replicated arrays, and then the manifest, on rank 0."""
+    if not gathered:  # on the other ranks
         return
-    for rank, theirs in enumerate(everybodys):
+    for rank, theirs in enumerate(gathered):
         for table in tables:
-            if set(theirs.get(table.name, {})) != set(everybodys[0][table.name]) or len(theirs) != len(tables):
+            if set(theirs.get(table.name, {})) != set(gathered[0][table.name]) or len(theirs) != len(tables):
                 raise InputError(
                     f"ranks 0 and {rank} have different arrays for table {table.name!r}",
-                    expected=f"{sorted(everybodys[0][table.name])}",
+                    expected=f"{sorted(gathered[0][table.name])}",
                     received=f"{sorted(theirs.get(table.name, {}))}",
                     fix="create the same tables and optimizers on all ranks before saving",
                 )
     saved = {}
     for table in tables:
-        files = {part: [theirs[table.name][part] for theirs in everybodys] for part in everybodys[0][table.name]}
+        files = {part: [theirs[table.name][part] for theirs in gathered] for part in gathered[0][table.name]}
         for shards in files.values():
             check_ranges("the ranks", table.name, table.rows, shards)
         saved[table.name] = SavedTable(table.rows, table.dim, files.pop(VALUES), files)
     replicated = write_arrays(data, extra)
-    write_manifest(folder, Manifest(data.name, int(step), len(everybodys), saved, replicated))
+    write_manifest(folder, Manifest(data.name, int(step), len(gathered), saved, replicated))
 
 
-def _counts(folder: Path, data: Path) -> bool:
-    """Return whether the manifest names these data."""
+def _is_current(folder: Path, data: Path) -> bool:
+    """Return whether the manifest names this data folder."""
     try:
         return read_manifest(folder).data == data.name
     except InputError:  # there is none yet
@@ -217,7 +216,7 @@ def _counts(folder: Path, data: Path) -> bool:
 def _parts_of(
     folder: Path, manifest: Manifest, table: ShardedTable, slots: bool
 ) -> list[tuple[ShardedTable, list[ShardFile], tf.Variable]]:
-    """Return a table's rows and slots with the files that hold them, after a look at whether they fit."""
+    """Return the parts of a table, its values and slots, with their files, after checking their shapes."""
     saved = manifest.tables.get(table.name)
     if saved is None:
         raise InputError(
@@ -258,10 +257,10 @@ def _reader(variable: tf.Variable) -> Callable[[int, int], np.ndarray]:
     return lambda low, high: get_rows(variable, low, high).numpy()
 
 
-def _putter(variable: tf.Variable, offset: int) -> Callable[[int, np.ndarray], None]:
+def _writer(variable: tf.Variable, offset: int) -> Callable[[int, np.ndarray], None]:
     return lambda start, rows: set_rows(variable, start - offset, rows)
 
 
 def _file_name(name: str) -> str:
-    """Return a table's name without what a file's may not hold; the number in front keeps them apart."""
+    """Return a table's name without characters that are invalid in file names; it need not be unique."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:80]

@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself: which files hold which rows of which table, and how to recognise them."""
+"""The manifest of a checkpoint: the files of each table's rows, with their checksums."""
 
 import dataclasses
 import json
@@ -28,10 +28,10 @@ class SavedTable:
     """A table in a checkpoint.
 
     Args:
-        rows: of the whole table.
-        dim: width of a row.
-        values: the files of its rows, by first row.
-        slots: the same for every slot of the optimizer, by name.
+        rows: the number of rows of the whole table.
+        dim: the width of a row.
+        values: the files of its rows, ordered by first row.
+        slots: the files of each optimizer slot, by name.
     """
 
     rows: int
@@ -43,14 +43,14 @@ class SavedTable:
 @register
 @dataclass(frozen=True)
 class Manifest:
-    """A whole checkpoint.
+    """The content of a checkpoint.
 
     Args:
-        data: the folder beside the manifest that holds the files.
-        step: how far training was.
-        ranks: how many wrote it.
-        tables: by name.
-        replicated: what is the same on all ranks.
+        data: the name of the data folder, which is beside the manifest.
+        step: the step of the training.
+        ranks: the number of ranks that wrote it.
+        tables: the tables by name.
+        replicated: the arrays that are the same on all ranks.
     """
 
     data: str
@@ -61,7 +61,7 @@ class Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write it in one piece: until then the folder's former checkpoint holds, from then on this one."""
+    """Write a manifest atomically, which makes its checkpoint the valid one."""
     with atomic_file(folder / MANIFEST) as part, part.open("w") as file:
         json.dump({"version": VERSION, **dataclasses.asdict(manifest)}, file, indent=1)
         file.flush()
@@ -69,14 +69,14 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: str | Path) -> Manifest:
-    """Read what the checkpoint in ``folder`` holds.
+    """Return the manifest of the checkpoint in ``folder``.
 
     Example:
         >>> read_manifest("run/checkpoint").step
         12000
 
     Raises:
-        InputError: when there is none, or when it is damaged; the message names the file.
+        InputError: it is missing or damaged; the message names the file.
     """
     path = Path(folder) / MANIFEST
     if not path.is_file():
@@ -94,7 +94,7 @@ def read_manifest(folder: str | Path) -> Manifest:
                 fix="use the newer xmc_tf that wrote it",
             )
         tables = {name: _table(entry) for name, entry in content.pop("tables").items()}
-        replicated = (_packed if version == VERSION else _one_a_file)(content.pop("replicated"))
+        replicated = (_packed if version == VERSION else _from_version_1)(content.pop("replicated"))
         manifest = Manifest(tables=tables, replicated=replicated, **content)
         for name, table in manifest.tables.items():
             for shards in (table.values, *table.slots.values()):
@@ -111,7 +111,7 @@ def read_manifest(folder: str | Path) -> Manifest:
 
 
 def check_ranges(where: str, name: str, rows: int, shards: Sequence[ShardFile]) -> None:
-    """Every row of a table is in one file, and in one only."""
+    """Check that each row of a table is in exactly one file."""
     at = 0
     for shard in shards:
         if shard.start != at or shard.stop < shard.start:
@@ -137,8 +137,8 @@ def _packed(entry: dict[str, Any]) -> Packed:
     return Packed(dict(entry["files"]), {name: SavedArray(**array) for name, array in entry["arrays"].items()})
 
 
-def _one_a_file(entries: dict[str, Any]) -> Packed:
-    """Version 1, in which every array was a ``.npy`` file, that is, a header and the array."""
+def _from_version_1(entries: dict[str, Any]) -> Packed:
+    """Return the arrays of a version 1 manifest, each of which is a ``.npy`` file: a header and the array."""
     files, arrays = {}, {}
     for name, entry in entries.items():
         shard = ShardFile(**entry["file"])

@@ -1,7 +1,7 @@
-"""Many arrays in few files, one after another: a file costs a flush to the disk, and an encoder has hundreds of arrays.
+"""Many arrays packed into few files, because each file costs a flush and an encoder has hundreds of arrays.
 
-The table of contents, with a checksum for each block of an array, stands beside the files (in the manifest). One array
-at a time is asked for and written, so that there never is a second copy of all of them.
+The manifest holds the table of contents, with a checksum for each block of an array. Arrays are requested and written
+one at a time, so that there is never a second copy of all of them.
 """
 
 import os
@@ -20,26 +20,26 @@ from xmc_tf.collective.checkpoints.shard_files import BLOCK_BYTES, blocks, check
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.wire.format import register
 
-# Before a file would get longer than that, the next one begins; an array that is longer has one of its own.
+# The maximum length of a file; a longer array has its own file.
 PACK_BYTES = 1 << 30
-_ALIGNMENT = 64  # so that arrays can be mapped into memory where they lie
+_ALIGNMENT = 64  # so that arrays in a file can be mapped into memory
 
-# An array, or what gives it when its turn has come.
-Given: TypeAlias = np.ndarray | Callable[[], np.ndarray]
+# An array, or a function that returns it.
+ArraySource: TypeAlias = np.ndarray | Callable[[], np.ndarray]
 
 
 @register
 @dataclass(frozen=True)
 class SavedArray:
-    """Where an array lies.
+    """The place of an array.
 
     Args:
-        shape: of the array.
-        dtype: of its values, as numpy spells it.
-        file: the name of the file that it is in.
-        offset: number of the file's byte that it begins with.
-        block_bytes: bytes that share a checksum.
-        checksums: CRC-32 of each block.
+        shape: its shape.
+        dtype: its type, as numpy spells it.
+        file: the name of its file.
+        offset: its first byte in the file.
+        block_bytes: the number of bytes per checksum.
+        checksums: the CRC-32 of each block.
     """
 
     shape: list[int]
@@ -51,7 +51,7 @@ class SavedArray:
 
     @property
     def bytes(self) -> int:
-        """That it takes."""
+        """The number of bytes of the array."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
@@ -61,21 +61,21 @@ class Packed:
     """The table of contents.
 
     Args:
-        files: the length of every file, by name.
-        arrays: by name.
+        files: the length of each file, by name.
+        arrays: the places of the arrays, by name.
     """
 
     files: dict[str, int]
     arrays: dict[str, SavedArray]
 
 
-def write_arrays(folder: Path, given: Mapping[str, Given], stem: str = "replicated") -> Packed:
-    """Write arrays, down to the disk.
+def write_arrays(folder: Path, given: Mapping[str, ArraySource], stem: str = "replicated") -> Packed:
+    """Write arrays and flush them to the disk.
 
     Args:
-        folder: where the files are made.
-        given: the arrays by name, or what gives them.
-        stem: how the files' names begin.
+        folder: the folder of the files.
+        given: the arrays, or functions that return them, by name.
+        stem: the prefix of the files' names.
     """
     files: dict[str, int] = {}
     arrays: dict[str, SavedArray] = {}
@@ -103,10 +103,10 @@ def write_arrays(folder: Path, given: Mapping[str, Given], stem: str = "replicat
 
 
 def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
-    """All of the arrays, in new memory.
+    """Return all arrays, in new memory.
 
     Raises:
-        InputError: when a file is not there, or not the one that the table of contents speaks of.
+        InputError: a file is missing, or does not match the table of contents.
     """
     for name, length in packed.files.items():
         check_length(folder / name, length)
@@ -114,7 +114,7 @@ def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
     for name, saved in packed.arrays.items():
         _check_place(folder, packed, name, saved)
         raw, wrong = np.empty(saved.bytes, np.uint8), False
-        # Opened again for each: that costs little, and the arrays of a file need not stand together in the table.
+        # The file is opened again for each array: that is cheap, and the table of contents may be in any order.
         with FileIO(folder / saved.file) as file:
             file.seek(saved.offset)
             for number, (low, high) in enumerate(blocks(0, len(raw), saved.block_bytes)):
@@ -131,7 +131,7 @@ def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
 
 
 def _check_place(folder: Path, packed: Packed, name: str, saved: SavedArray) -> None:
-    """Refuse a table of contents that speaks of more bytes than the file has, before memory is taken for them."""
+    """Refuse an array that exceeds its file, before memory is allocated for it."""
     try:
         whole = min(saved.shape, default=0) >= 0 and saved.offset >= 0 and saved.block_bytes > 0
         whole = whole and saved.offset + saved.bytes <= packed.files[saved.file] and not np.dtype(saved.dtype).hasobject
@@ -147,7 +147,7 @@ def _check_place(folder: Path, packed: Packed, name: str, saved: SavedArray) -> 
 
 
 def _write_blocks(file: BufferedWriter, value: np.ndarray) -> Iterator[int]:
-    """Write an array, and gives the checksums of its blocks."""
+    """Write an array; yield the checksums of its blocks."""
     raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
     for low, high in blocks(0, len(raw), BLOCK_BYTES):
         file.write(raw[low:high])
@@ -155,7 +155,7 @@ def _write_blocks(file: BufferedWriter, value: np.ndarray) -> Iterator[int]:
 
 
 def _fill(file: FileIO, block: memoryview) -> int:
-    """Read a block; gives how many bytes of it there were."""
+    """Read a block; return the number of bytes read."""
     done = 0
     while done < len(block) and (count := file.readinto(block[done:])):
         done += count

@@ -1,7 +1,7 @@
-"""One rank's rows in one ``.npy`` file: written in blocks, read in part, checked block by block.
+"""A rank's rows in a ``.npy`` file, written in blocks, of which any range can be read and checked.
 
-A file is never in memory as a whole, neither here nor there. Its checksums stand beside it (in the manifest), one for
-each block of rows, so that a reader of a few rows checks these and not the rest.
+A file is never in memory as a whole. The manifest holds a checksum for each block of rows, so that a reader of a few
+rows checks only their blocks.
 """
 
 import os
@@ -18,24 +18,24 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.wire.format import register
 from xmc_tf.data.npz.npy_head import Head, read_head
 
-# Bytes in a block: what is copied at a time, and what has at least to be read to check one row.
+# The bytes of a block, which is copied at a time, and must be read as a whole to check one of its rows.
 BLOCK_BYTES = 8 << 20
 
 
 @register
 @dataclass(frozen=True)
 class ShardFile:
-    """What a manifest says of one file.
+    """The description of a file in the manifest.
 
     Args:
-        file: its name in the folder.
-        start: number of its first row in the whole table.
-        stop: number of the row after its last.
-        row_shape: what a row is: ``[dim]``, or ``[]`` for one number a row.
-        dtype: of the values, as numpy spells it.
-        block_rows: rows that share a checksum.
-        checksums: CRC-32 of each block's bytes.
-        bytes: length of the file.
+        file: its name in the data folder.
+        start: its first row in the whole table.
+        stop: the row after its last.
+        row_shape: the shape of a row: ``[dim]``, or ``[]`` for one number per row.
+        dtype: the type of the values, as numpy spells it.
+        block_rows: the number of rows per checksum.
+        checksums: the CRC-32 of each block's bytes.
+        bytes: the length of the file.
     """
 
     file: str
@@ -49,32 +49,32 @@ class ShardFile:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the array in the file."""
+        """The shape of the array in the file."""
         return (self.stop - self.start, *self.row_shape)
 
     def to_json(self) -> dict[str, Any]:
-        """For the manifest."""
+        """Return the description as JSON."""
         return dict(self.__dict__)
 
 
 def write_shard(
     path: Path, read: Callable[[int, int], np.ndarray], start: int, stop: int, row_shape: tuple[int, ...], dtype: Any
 ) -> ShardFile:
-    """Write the rows ``[start, stop)`` in blocks, down to the disk.
+    """Write the rows ``[start, stop)`` in blocks, and flush them to the disk.
 
     Args:
-        path: the file to make.
-        read: gives the rows ``[i, j)`` of those, counted from 0.
-        start: number of the first row in the whole table.
-        stop: number of the row after the last.
-        row_shape: what a row is.
-        dtype: of the values.
+        path: the file to write.
+        read: returns the rows ``[i, j)`` of them, counted from 0.
+        start: the first row in the whole table.
+        stop: the row after the last.
+        row_shape: the shape of a row.
+        dtype: the type of the values.
     """
     dtype = np.dtype(dtype)
     rows = stop - start
-    block_rows = rows_in_a_block(row_shape, dtype, BLOCK_BYTES)
+    block_rows = rows_per_block(row_shape, dtype, BLOCK_BYTES)
     checksums = []
-    # Not through a writable memory map: on a full disk that would be a signal, and this an OSError.
+    # On a full disk, a writable memory map would cause a signal instead of an OSError.
     with path.open("wb") as file:
         header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": (rows, *row_shape)}
         npy.write_array_header_1_0(file, header)
@@ -90,17 +90,17 @@ def write_shard(
 
 
 def read_rows(folder: Path, shard: ShardFile, start: int, stop: int, put: Callable[[int, np.ndarray], None]) -> None:
-    """Read those of the rows ``[start, stop)`` that lie in a file, and no others but for their blocks' sake.
+    """Read the rows of a file that are in ``[start, stop)``.
 
     Args:
-        folder: where the file is.
-        shard: what the manifest says of it.
-        start: number of the first row wanted, in the whole table.
-        stop: number of the row after the last.
-        put: is given a row's number in the whole table, and the rows from there on.
+        folder: the data folder.
+        shard: the file's description.
+        start: the first row, in the whole table.
+        stop: the row after the last.
+        put: called for each block with its first row in the whole table, and the rows.
 
     Raises:
-        InputError: when the file is not there, or not the one that the manifest speaks of.
+        InputError: the file is missing, or does not match its description.
     """
     first, last = max(start, shard.start) - shard.start, min(stop, shard.stop) - shard.start
     if first >= last:
@@ -108,7 +108,7 @@ def read_rows(folder: Path, shard: ShardFile, start: int, stop: int, put: Callab
     path = folder / shard.file
     head, width = check_shard(path, shard), int(np.prod(shard.row_shape, dtype=np.int64))
     for low, high in blocks(first // shard.block_rows * shard.block_rows, last, shard.block_rows, head.shape[0]):
-        # Not out of a map: pages that were looked at stay with the process, in the end all of them.
+        # Not a memory map, whose pages would stay in the process's memory.
         numbers = np.fromfile(
             path, head.dtype, (high - low) * width, offset=head.length + low * width * head.dtype.itemsize
         )
@@ -126,7 +126,7 @@ def read_rows(folder: Path, shard: ShardFile, start: int, stop: int, put: Callab
 
 
 def check_shard(path: Path, shard: ShardFile) -> Head:
-    """Looks at whether the file can be the one, and tells where its rows begin."""
+    """Check that a file matches its description, and return its header."""
     check_length(path, shard.bytes)
     with path.open("rb") as file:
         head = read_head(file, f"shard: {path}")
@@ -141,7 +141,7 @@ def check_shard(path: Path, shard: ShardFile) -> Head:
 
 
 def check_length(path: Path, length: int) -> None:
-    """Says what is wrong with a checkpoint's file that is missing or has another length."""
+    """Refuse a file that is missing or has another length."""
     if not path.is_file():
         raise InputError(
             f"{path} is missing",
@@ -157,12 +157,12 @@ def check_length(path: Path, length: int) -> None:
         )
 
 
-def rows_in_a_block(row_shape: tuple[int, ...], dtype: Any, block_bytes: int) -> int:
-    """How many rows make up a block."""
+def rows_per_block(row_shape: tuple[int, ...], dtype: Any, block_bytes: int) -> int:
+    """Return the number of rows in a block."""
     return max(1, block_bytes // max(1, int(np.prod(row_shape, dtype=np.int64)) * np.dtype(dtype).itemsize))
 
 
 def blocks(start: int, stop: int, rows: int, end: int | None = None) -> Iterator[tuple[int, int]]:
-    """Cut ``[start, stop)`` into blocks; the last ends at ``stop``, or runs on to its own end but not over ``end``."""
+    """Yield the blocks of ``[start, stop)``; the last one ends at ``stop`` or, if given, is whole up to ``end``."""
     for low in range(start, stop, rows):
         yield low, min(low + rows, stop if end is None else end)

@@ -1,4 +1,4 @@
-"""All that a training needs to go on: the model, what its optimizer keeps, and how far it is."""
+"""The state that a training needs to resume: the model, its optimizer's state, and the step."""
 
 from functools import partial
 from pathlib import Path
@@ -17,18 +17,18 @@ from xmc_tf.ranks.communicator import Communicator
 
 
 def save_training(folder: str | Path, model: tf_keras.Model, communicator: Communicator) -> int:
-    """Write a compiled model with its optimizer; to be called by all ranks, between two steps.
+    """Write a checkpoint of a compiled model with its optimizer, between two steps; collective.
 
-    Sharded tables and their slots are written by their owners, all else once. Batches that are being accumulated for
-    a step are not kept.
+    Ranks write their own rows of sharded tables and slots; rank 0 writes everything else. Gradients that are being
+    accumulated are not saved.
 
     Example:
         >>> if step % 1000 == 0:
         ...     save_training("run/checkpoint", model, strategy.communicator)
 
     Args:
-        folder: the checkpoint's; the one that is in it is replaced when the new one is complete.
-        model: compiled with ``strategy.optimizer(...)``.
+        folder: the checkpoint folder; an older checkpoint in it is replaced when the new one is complete.
+        model: a model that is compiled with ``strategy.optimizer(...)``.
         communicator: the ranks.
 
     Returns:
@@ -43,23 +43,23 @@ def save_training(folder: str | Path, model: tf_keras.Model, communicator: Commu
 def load_training(
     folder: str | Path, model: tf_keras.Model, communicator: Communicator, *, optimizer: bool = True
 ) -> int:
-    """Read it into a model made in the same way, on any number of ranks; to be called by all of them.
+    """Load a checkpoint into a model that is built in the same way, on any number of ranks; collective.
 
     Example:
         >>> if has_checkpoint("run/checkpoint", strategy.communicator):
         ...     first_step = load_training("run/checkpoint", model, strategy.communicator)
 
     Args:
-        folder: the checkpoint's.
-        model: made, and compiled, as the one that was saved.
+        folder: the checkpoint folder.
+        model: a model that is built and compiled like the saved one.
         communicator: the ranks.
-        optimizer: whether training goes on; for evaluation and export the model is enough.
+        optimizer: whether to load the optimizer's state, which only training needs.
 
     Returns:
-        The number of steps that were made.
+        The number of steps made.
 
     Raises:
-        InputError: when the checkpoint is damaged, or belongs to another model; the message says which file or part.
+        InputError: the checkpoint is damaged, or does not fit the model; the message names the file or variable.
     """
     if optimizer:
         model.optimizer.build(model.trainable_variables)
@@ -80,7 +80,7 @@ def load_training(
 
 
 def has_checkpoint(folder: str | Path, communicator: Communicator) -> bool:
-    """Return whether there is one to go on from; rank 0 looks, and all ranks get its answer."""
+    """Return whether rank 0 finds a checkpoint in ``folder``; collective."""
     return bool(communicator.broadcast((Path(folder) / MANIFEST).is_file()))
 
 
@@ -91,13 +91,13 @@ def tables_of(model: tf_keras.Model) -> list[ShardedTable]:
 
 
 def _model_part(model: tf_keras.Model) -> dict[str, tf.Variable]:
-    """What is the same on all ranks of the model, by place: names count up with every model that a process makes."""
+    """Return the model's replicated variables by position; names depend on the models made before."""
     variables = [variable for variable in model.variables if table_of(variable) is None]
     return {f"model/{number:05d}": variable for number, variable in enumerate(variables)}
 
 
 def _replicated(model: tf_keras.Model) -> dict[str, tf.Variable]:
-    """Return the same with what the optimizer keeps."""
+    """Return the replicated variables of the model and of the optimizer."""
     optimizer = model.optimizer
     scales = [part for part in vars(optimizer).values() if isinstance(part, LossScale)]
     kept = [*optimizer.variables, *(variable for scale in scales for variable in (scale.value, scale.good_steps))]

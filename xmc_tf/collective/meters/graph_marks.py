@@ -1,10 +1,10 @@
-"""Marks in the graph: two counters and two readings of the clock around every collective, a few microseconds."""
+"""Marks in graphs: two counters and two clock readings around each collective, which take a few microseconds."""
 
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from xmc_tf.collective.meters.own_number import own_number
+from xmc_tf.collective.meters.local_variable import local_variable
 from xmc_tf.collective.meters.time_spent import clock_for, timed
 from xmc_tf.ranks.stalls.marks import MARKS, Counts
 
@@ -14,12 +14,12 @@ _COUNTERS: dict[str, tuple[tf.Variable, tf.Variable]] = {}
 def marked(
     name: str, inputs: Sequence[tf.Tensor], collective: Callable[[], Sequence[tf.Tensor]]
 ) -> Sequence[tf.Tensor]:
-    """What ``collective()`` gives, with a mark before and one after it.
+    """Return the results of ``collective()``, with a mark before and one after it.
 
     Args:
-        name: of the collective.
-        inputs: when they are there, it begins.
-        collective: makes the node, or outside of graphs calls it.
+        name: the collective's name.
+        inputs: the tensors that it waits for; it begins when they are computed.
+        collective: adds the collective to the graph, or runs it outside of graphs.
     """
     if tf.executing_eagerly():
         with MARKS.waiting_in(name), timed():
@@ -39,7 +39,7 @@ def marked(
         results = collective()
     with tf.control_dependencies(results):
         ends = mark(1)
-    # In a function's gradient nothing else would make the second mark happen.
+    # In the gradient of a function, nothing else would run the second mark.
     with tf.control_dependencies(ends):
         return [tf.identity(result) for result in results]
 
@@ -48,11 +48,11 @@ def _counters(name: str) -> tuple[tf.Variable, tf.Variable]:
     if name not in _COUNTERS:
         if not _COUNTERS:
             MARKS.add_source(_counts)
-        _COUNTERS[name] = own_number(tf.int64), own_number(tf.int64)
+        _COUNTERS[name] = local_variable(tf.int64), local_variable(tf.int64)
     return _COUNTERS[name]
 
 
 def _counts() -> Counts:
-    # The ends first: what ends in between is then seen as unfinished for once, and not as ended before it began.
+    # Ends are read first, so that a collective is never seen as ended before it began.
     ends = {name: int(ended.numpy()) for name, (_, ended) in list(_COUNTERS.items())}
     return {name: (int(_COUNTERS[name][0].numpy()), end) for name, end in ends.items()}

@@ -1,8 +1,8 @@
-"""How long this process has been in collectives: by the clock, read inside the graph before and after each of them.
+"""The time that this process spends in collectives, measured in the graph before and after each of them.
 
-A collective's time is from when its inputs are there to when its results are, so that waiting for slower ranks is in
-it. At the end of a step the times are added up; what was under way at the same time counts once. On a GPU an input
-counts as there when the work that makes it has been handed over.
+A collective's time runs from when its inputs are ready to when its results are, so it includes waiting for slower
+ranks. The times are added up at the end of a step; concurrent collectives count once. On a GPU, an input counts as
+ready when the kernel that makes it has been launched.
 """
 
 import threading
@@ -14,48 +14,48 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from xmc_tf.collective.meters.own_number import own_number
+from xmc_tf.collective.meters.local_variable import local_variable
 
-# Off, graphs that are traced hold no clocks; a benchmark asks what these cost.
-KEPT = True
+# If False, traced graphs have no clocks; a benchmark measures their cost.
+ENABLED = True
 
 _lock = threading.Lock()
 _spent_outside_of_graphs = 0.0
 
 
 class Clock:
-    """When one collective of a graph last began and ended.
+    """The times at which a collective of a graph last began and ended.
 
-    Each has variables of its own: TensorFlow lets what uses one variable, or reads the clock, happen in the program's
-    order, and so would keep the second of two collectives waiting for the end of the first. That is also why the clock
-    is read inside of small functions, of which TensorFlow sees the variable alone.
+    TensorFlow runs operations that use the same variable, or read the clock, in the program's order, so a second
+    collective would wait for the end of the first. Therefore each clock has its own variables, and the clock is read
+    inside small functions, for which TensorFlow orders by the variable alone.
     """
 
     def __init__(self) -> None:
-        self.begun, self.ended = own_number(tf.float64), own_number(tf.float64)
+        self.begun, self.ended = local_variable(tf.float64), local_variable(tf.float64)
         self.begin, self.end = _reading(self.begun), _reading(self.ended)
 
 
 class _Clocks:
-    """The clocks of all graphs, by the collective's name and how many of that name there are before it in its graph."""
+    """The clocks of all graphs, by the collective's name and its index among those of that name in its graph."""
 
     def __init__(self) -> None:
         self.of: dict[tuple[str, int], Clock] = {}
         self.possible: bool | None = None
-        self.total: tf.Variable | None = None  # seconds, up to the last step that was added up
-        self.until: tf.Variable | None = None  # when the last collective in it ended
-        self._met: weakref.WeakKeyDictionary[tf.Graph, Counter[str]] = weakref.WeakKeyDictionary()
+        self.total: tf.Variable | None = None  # seconds up to the last step
+        self.until: tf.Variable | None = None  # when the last collective of that step ended
+        self._numbers: weakref.WeakKeyDictionary[tf.Graph, Counter[str]] = weakref.WeakKeyDictionary()
 
     def new(self, name: str) -> Clock | None:
-        """Return the one for the collective that is being traced."""
+        """Return the clock for a collective that is being traced."""
         if self.possible is None:
-            self.possible = _can_tell_the_time()
-        if not (KEPT and self.possible):
+            self.possible = _clock_is_allowed()
+        if not (ENABLED and self.possible):
             return None
-        met = self._met.setdefault(_outermost(tf.compat.v1.get_default_graph()), Counter())
-        key, met[name] = (name, met[name]), met[name] + 1
+        numbers = self._numbers.setdefault(_outermost(tf.compat.v1.get_default_graph()), Counter())
+        key, numbers[name] = (name, numbers[name]), numbers[name] + 1
         if self.total is None:
-            self.total, self.until = own_number(tf.float64), own_number(tf.float64)
+            self.total, self.until = local_variable(tf.float64), local_variable(tf.float64)
         if key not in self.of:
             self.of[key] = Clock()
         return self.of[key]
@@ -65,10 +65,10 @@ _CLOCKS = _Clocks()
 
 
 def clock_for(name: str) -> Clock | None:
-    """Return the clock for a collective that is being traced; None where the time is not taken.
+    """Return the clock for a collective that is being traced, or None if time is not measured.
 
     Args:
-        name: of the collective.
+        name: the collective's name.
     """
     return _CLOCKS.new(name)
 
@@ -85,13 +85,13 @@ def timed() -> Iterator[None]:
             _spent_outside_of_graphs += time.monotonic() - begun
 
 
-def add_up() -> None:
-    """Add to the total what was spent since the last time; stands in a step's graph behind its collectives."""
-    if _CLOCKS.total is None or _CLOCKS.until is None or not KEPT:
+def add_to_total() -> None:
+    """Add the time since the last call to the total; called in a step's graph after its collectives."""
+    if _CLOCKS.total is None or _CLOCKS.until is None or not ENABLED:
         return
     clocks = list(_CLOCKS.of.values())
     with tf.device("/cpu:0"):
-        # A collective that was not in this step ended before, and so has no length from there on.
+        # A collective that was not in this step ended before ``until``, so its length is 0.
         begun = tf.maximum(tf.stack([clock.begun.read_value() for clock in clocks]), _CLOCKS.until)
         ended = tf.maximum(tf.stack([clock.ended.read_value() for clock in clocks]), begun)
         _CLOCKS.total.assign_add(length_of_union(begun, ended), read_value=False)
@@ -99,7 +99,7 @@ def add_up() -> None:
 
 
 def length_of_union(begun: tf.Tensor, ended: tf.Tensor) -> tf.Tensor:
-    """How much of a line some intervals cover.
+    """Return the length of the union of intervals.
 
     Example:
         >>> float(length_of_union(tf.constant([1.0, 2.0, 7.0]), tf.constant([3.0, 5.0, 8.0])))
@@ -114,7 +114,7 @@ def length_of_union(begun: tf.Tensor, ended: tf.Tensor) -> tf.Tensor:
 
 
 def seconds_in_collectives() -> float:
-    """Seconds that this process has spent in collectives with other ranks since its start.
+    """Return the seconds that this process has spent in collectives with other ranks since its start.
 
     Example:
         >>> before = seconds_in_collectives()
@@ -135,8 +135,8 @@ def _reading(variable: tf.Variable) -> Callable[[], tf.Tensor]:
     return tf.function(read, autograph=False)
 
 
-def _can_tell_the_time() -> bool:
-    """Not where TensorFlow has been told to do everything the same way every time."""
+def _clock_is_allowed() -> bool:
+    """Return whether TensorFlow allows reading the clock, which deterministic mode forbids."""
     try:
         with tf.init_scope(), tf.device("/cpu:0"):
             tf.timestamp()
@@ -146,7 +146,7 @@ def _can_tell_the_time() -> bool:
 
 
 def _outermost(graph: tf.Graph) -> tf.Graph:
-    """Return the graph that a function's graph is traced for, such as a step's for that of a condition in it."""
+    """Return the outermost graph that is being traced, such as a step's for that of a condition in it."""
     while getattr(graph, "outer_graph", None) is not None and graph.outer_graph.building_function:
         graph = graph.outer_graph
     return graph

@@ -1,6 +1,6 @@
-"""How many bytes this process has sent to other ranks, by kind; counted inside the graph, shown in TensorBoard.
+"""The bytes that this process sends to other ranks, by kind: counted in the graph, shown in TensorBoard.
 
-The time that goes with them is taken in ``time_spent.py``.
+``time_spent.py`` measures the time.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -14,10 +14,10 @@ _COUNTERS: dict[str, tf.Variable] = {}
 
 
 def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -> tf.Operation:
-    """Add the bytes of the rows that leave this rank; what it keeps for itself is no traffic.
+    """Count the bytes of the rows that leave this rank; rows for itself do not count.
 
     Returns:
-        What the sending must wait for: in the graph of a gradient nothing else would make the counting happen.
+        An operation that the sending must depend on, because nothing else would run it in the graph of a gradient.
     """
     with tf.device("/cpu:0"):
         leaving = tf.reduce_sum(rows_per_rank) - rows_per_rank[rank]
@@ -25,18 +25,18 @@ def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -
 
 
 def count_bytes(kind: str, count: int) -> tf.Operation:
-    """Add a number of bytes that is known beforehand; returns what the sending must wait for."""
+    """Count a known number of bytes; return an operation that the sending must depend on."""
     with tf.device("/cpu:0"):
         return _counter(kind).assign_add(count, read_value=False)
 
 
 def after(counted: tf.Operation | None) -> AbstractContextManager:
-    """Makes what is inside wait for the counting; outside of graphs it has happened already."""
+    """Make the operations of the block depend on the counting; outside of graphs it has already run."""
     return nullcontext() if counted is None else tf.control_dependencies([counted])
 
 
 def bytes_sent() -> dict[str, int]:
-    """Bytes sent to other ranks since the start of the process, by kind.
+    """Return the bytes sent to other ranks since the start of the process, by kind.
 
     Example:
         >>> before = bytes_sent()
@@ -48,13 +48,13 @@ def bytes_sent() -> dict[str, int]:
 
 
 class TrafficSummaries(tf_keras.callbacks.Callback):
-    """Writes the bytes sent in each epoch, and per step in it, to TensorBoard, and a step's time in collectives.
+    """A callback that writes each epoch's bytes sent and time in collectives to TensorBoard.
 
     Example:
         >>> model.fit(data, callbacks=[TrafficSummaries(logdir)])
 
     Args:
-        logdir: TensorBoard's folder.
+        logdir: the folder of TensorBoard's logs.
     """
 
     def __init__(self, logdir: str) -> None:
@@ -65,7 +65,7 @@ class TrafficSummaries(tf_keras.callbacks.Callback):
         self._spent_before = 0.0
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Remember where the counters stand."""
+        """Remember the counters."""
         self._steps, self._before, self._spent_before = 0, bytes_sent(), seconds_in_collectives()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
@@ -73,7 +73,7 @@ class TrafficSummaries(tf_keras.callbacks.Callback):
         self._steps = batch + 1
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Write what the epoch has added."""
+        """Write the epoch's increments."""
         with self._writer.as_default():
             for kind, sent in bytes_sent().items():
                 new = sent - self._before.get(kind, 0)

@@ -1,6 +1,6 @@
-"""Gradients of several small batches added up before a step: a large batch on little memory.
+"""Accumulation of the gradients of several small batches in one step, which saves memory.
 
-Of a table only the touched rows are held, not a second shard. Nothing travels for replicated variables until the step.
+For tables, only the gradients of touched rows are kept. Those of replicated variables are sent once per step.
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from xmc_tf.collective.optimizers.gradients import RowGradient, merge_rows
 
 
 class Accumulator(tf.Module):
-    """Holds the sum of the gradients since the last step.
+    """The sum of the gradients since the last step.
 
     Args:
-        every: batches in a step; the gradient of the step is their mean.
+        every: the number of batches in a step, whose gradient is their mean.
     """
 
     def __init__(self, every: int) -> None:
@@ -27,7 +27,7 @@ class Accumulator(tf.Module):
             self.count = tf.Variable(0, dtype=tf.int64, trainable=False, name="count")
 
     def add(self, replicated: Sequence[tf.Tensor], row_gradients: Sequence[RowGradient]) -> None:
-        """Add one batch's gradients, always of the same variables in the same order."""
+        """Add the gradients of a batch; the variables and their order must always be the same."""
         if self._replicated is None:
             self._build(replicated, row_gradients)
         assert self._replicated is not None
@@ -47,14 +47,14 @@ class Accumulator(tf.Module):
         self.count.assign_add(1)
 
     def full(self) -> tf.Tensor:
-        """Return whether it is time for the step."""
+        """Return whether all batches of the step have been added."""
         return self.count >= self.every
 
     def take(self) -> tuple[list[tf.Tensor], list[RowGradient]]:
-        """Gives what is held; the next batch begins again.
+        """Return the accumulated gradients; the next batch starts a new sum.
 
-        What is held is not cleared: from the assignment of something empty inside a condition TensorFlow's graph
-        optimizer concludes that it is always empty (world_optimizers.check_accumulation).
+        The gradients are not cleared: if an empty value is assigned in a condition, TensorFlow's graph optimizer infers
+        that the variable is always empty (world_optimizers.check_accumulation).
         """
         self.count.assign(0)
         return [held.read_value() for held in self._replicated or []], [

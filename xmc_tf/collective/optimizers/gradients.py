@@ -1,7 +1,7 @@
-"""From every rank's gradients to the step's: sums over ranks, one norm over all that is trained, clipping.
+"""The gradients of a step: sums over the ranks, their norm, and clipping.
 
-The loss of a step is the mean (or the sum) of the ranks' losses. The gradient of a replicated variable is summed over
-the ranks by an all-reduce. That of a sharded table has been summed already, by coming together at the owner.
+The loss of a step is the mean (or the sum) of the ranks' losses. An all-reduce sums the gradients of replicated
+variables. The gradient of a row of a sharded table is already summed on the rank that owns the row.
 """
 
 from collections.abc import Sequence
@@ -18,41 +18,43 @@ Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
 class RowGradient(NamedTuple):
-    """Gradient of some local rows of a table, each row once."""
+    """The gradient of some local rows of a table; row numbers are unique."""
 
     rows: tf.Tensor
     values: tf.Tensor
 
 
 def merge_rows(gradient: Gradient | RowGradient) -> RowGradient:
-    """Add up what belongs to one row: several ranks, and several lookups of a step, may have touched it."""
+    """Sum the gradients of each row, which several ranks and several lookups may have touched."""
     if isinstance(gradient, tf.IndexedSlices):
         gradient = RowGradient(gradient.indices, gradient.values)
     if isinstance(gradient, RowGradient):
         unique, inverse = tf.unique(gradient.rows)
         return RowGradient(unique, tf.math.unsorted_segment_sum(gradient.values, inverse, tf.size(unique)))
-    return RowGradient(tf.range(tf.shape(gradient)[0]), gradient)  # of a regularizer, which touches every row
+    return RowGradient(tf.range(tf.shape(gradient)[0]), gradient)  # from a regularizer, which touches every row
 
 
 def dense(gradient: Gradient, variable: tf.Variable) -> tf.Tensor:
     """Return a replicated variable's gradient as a dense tensor: sparse ones have different rows on each rank."""
     if isinstance(gradient, tf.IndexedSlices):
         gradient = tf.math.unsorted_segment_sum(gradient.values, gradient.indices, variable.shape[0])
-    # Behind reshapes by sizes that only the batch tells, a gradient has forgotten its shape; counting its bytes needs
-    # it (tests/distributed/test_matcher.py, "bert").
+    # A gradient loses its static shape in reshapes by dynamic sizes, but counting its bytes needs it
+    # (tests/distributed/test_matcher.py, "bert").
     gradient.set_shape(variable.shape)
     return gradient
 
 
 def sum_replicated(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
-    """Sums over the ranks, bitwise equal on all of them."""
+    """Return the gradients summed over the ranks, bitwise equal on all of them."""
     gradients = list(gradients)
     if size == 1 or not gradients:
         return gradients
-    # Horovod's all-reduce knows no bfloat16.
+    # Horovod's all-reduce does not support bfloat16.
     wide = [tf.cast(one, tf.float32) if one.dtype == tf.bfloat16 else one for one in gradients]
     whole = sum(one.shape.num_elements() * one.dtype.size for one in wide)
-    with after(count_bytes("gradients of replicated", 2 * (size - 1) * whole // size)):  # as a ring all-reduce sends
+    with after(
+        count_bytes("gradients of replicated", 2 * (size - 1) * whole // size)
+    ):  # the traffic of a ring all-reduce
         sums = horovod_ops.grouped_sum(wide, "xmc_tf/gradients")
     return [tf.cast(total, one.dtype) for total, one in zip(sums, gradients, strict=True)]
 
@@ -72,7 +74,7 @@ def norm_and_finiteness(
 def clipped(
     replicated: Sequence[tf.Tensor], row_gradients: Sequence[RowGradient], norm: tf.Tensor, limit: float
 ) -> tuple[list[tf.Tensor], list[RowGradient]]:
-    """Gradients shrunk so that their common norm is ``limit`` at most."""
+    """Return the gradients, scaled down so that their global norm is at most ``limit``."""
     factor = limit / tf.maximum(norm, limit)
     return scaled(replicated, row_gradients, factor)
 
@@ -80,7 +82,7 @@ def clipped(
 def scaled(
     replicated: Sequence[tf.Tensor], row_gradients: Sequence[RowGradient], factor: float | tf.Tensor
 ) -> tuple[list[tf.Tensor], list[RowGradient]]:
-    """All gradients times ``factor``."""
+    """Return all gradients times ``factor``."""
     return (
         [one * tf.cast(factor, one.dtype) for one in replicated],
         [RowGradient(one.rows, one.values * factor) for one in row_gradients],
@@ -90,7 +92,7 @@ def scaled(
 def split(
     gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable], tables: Sequence[ShardedTable | None]
 ) -> tuple[list[tf.Variable], list[tf.Tensor], list[ShardedTable], list[RowGradient]]:
-    """Take replicated variables and sharded tables apart, and leaves out what has no gradient (a pooler, say)."""
+    """Split into replicated variables and sharded tables; drop those without a gradient, such as a pooler's."""
     given = [
         (gradient, variable, table)
         for gradient, variable, table in zip(gradients, variables, tables, strict=True)

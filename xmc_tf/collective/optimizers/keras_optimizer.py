@@ -1,4 +1,4 @@
-"""One of Keras' optimizers made to work over all ranks: in ``fit``, and in loops of your own."""
+"""A Keras optimizer that works over all ranks, in ``fit`` and in custom training loops."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -20,19 +20,19 @@ from xmc_tf.collective.optimizers.gradients import (
     sum_replicated,
 )
 from xmc_tf.collective.optimizers.loss_scale import LossScale
-from xmc_tf.collective.optimizers.row_wise import TableOptimizer, like_keras
+from xmc_tf.collective.optimizers.row_wise import TableOptimizer, row_wise_of
 from xmc_tf.collective.tables.table import ShardedTable, table_of
 from xmc_tf.common.errors import InputError
 
 
 class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precision.LossScaleOptimizer):
-    """Takes every rank's gradients and makes the same step on all of them.
+    """An optimizer that combines the gradients of all ranks and makes the same step on all of them.
 
-    Replicated variables are updated by ``inner`` with gradients summed over the ranks; sharded tables by its row-wise
-    form, each rank its own rows. The learning rate is what you give: it is never scaled by the number of ranks.
+    ``inner`` updates replicated variables with gradients summed over the ranks. Its row-wise form updates sharded
+    tables, each rank its own rows. The learning rate is not scaled by the number of ranks.
 
-    It counts as one of Keras' LossScaleOptimizers so that Keras does not put one around it, which would decide on
-    every rank for itself whether a gradient has overflowed.
+    It is a LossScaleOptimizer so that Keras does not wrap it in one, which would decide on overflow on each rank
+    separately.
 
     Example:
         >>> optimizer = strategy.optimizer(tf_keras.optimizers.Adam(1e-3))
@@ -40,19 +40,19 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         >>> optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
     Args:
-        inner: for the replicated variables; its global_clipnorm and clipvalue count for the tables too.
-        size: number of ranks.
-        table_optimizer: for the tables, where it shall not be the row-wise form of ``inner``.
-        reduction: "mean" where every rank's loss is the mean over its batch, "sum" where the losses add up.
-        accumulate: batches in a step.
-        loss_scale: for fp16; with it, ``apply_gradients`` takes the gradients of ``get_scaled_loss(loss)``.
+        inner: the optimizer of replicated variables; its global_clipnorm and clipvalue apply to the tables too.
+        size: the number of ranks.
+        table_optimizer: the optimizer of the tables; default: the row-wise form of ``inner``.
+        reduction: "mean" if each rank's loss is the mean over its batch, "sum" if the ranks' losses add up.
+        accumulate: the number of batches in a step.
+        loss_scale: for fp16: ``apply_gradients`` then expects gradients of ``get_scaled_loss(loss)``; default: none.
 
     Attributes:
-        gradient_norm: of the last step, over all that is trained and before clipping; where there is neither clipping
-            nor loss scaling it is not worked out.
+        gradient_norm: the norm of all gradients of the last step before clipping; only computed with clipping or loss
+            scaling.
     """
 
-    loss_scale: LossScale | None = None  # Keras has a property of that name, which could not be set
+    loss_scale: LossScale | None = None  # hides Keras' read-only property
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         _check(inner, reduction, accumulate)
         super().__init__(name=f"collective_{inner.name}")
         self.inner = inner
-        # Clipped here, over all that is trained; inside it would be by the norm of the replicated part alone.
+        # Clipping happens here, by the norm of all gradients; ``inner`` sees only the replicated variables.
         self.norm_limit, inner.global_clipnorm = inner.global_clipnorm, None
         self._size, self._reduction = size, reduction
         self._table_optimizer = table_optimizer
@@ -75,11 +75,11 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         self.loss_scale = loss_scale
         self._ready = False
         with tf.init_scope():
-            self.gradient_norm = tf.Variable(0.0, trainable=False, name="gradient_norm")  # to be shown; not kept
+            self.gradient_norm = tf.Variable(0.0, trainable=False, name="gradient_norm")  # not saved
 
     @property
     def iterations(self) -> tf.Variable:
-        """Number of steps made."""
+        """The number of steps made."""
         return self.inner.iterations
 
     @iterations.setter
@@ -88,7 +88,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
 
     @property
     def learning_rate(self) -> tf.Variable:
-        """Of both parts."""
+        """The learning rate of replicated variables and tables."""
         return self.inner.learning_rate
 
     @learning_rate.setter
@@ -99,26 +99,26 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """What the replicated part keeps; what belongs to a table is in ``table.slots``."""
+        """The state for replicated variables; that of tables is in ``table.slots``."""
         return self.inner.variables
 
     @property
     def inner_optimizer(self) -> tf_keras.optimizers.Optimizer:
-        """``inner``, by the name that Keras has for it."""
+        """``inner``, under Keras' name."""
         return self.inner
 
     @property
     def batches_per_step(self) -> int:
-        """How many batches are accumulated for a step."""
+        """The number of batches in a step."""
         return 1 if self._accumulator is None else self._accumulator.every
 
     def get_config(self) -> dict:
-        """Return the inner optimizer's: a model that is saved knows nothing of ranks."""
+        """Return the configuration of ``inner``, so that saved models do not depend on ranks."""
         return {**self.inner.get_config(), "global_clipnorm": self.norm_limit}
 
     @tf.autograph.experimental.do_not_convert
     def get_scaled_loss(self, loss: tf.Tensor) -> tf.Tensor:
-        """Return the loss to differentiate; without loss scaling, itself."""
+        """Return the loss times the loss scale, if there is one."""
         return loss if self.loss_scale is None else self.loss_scale.scaled(loss)
 
     def get_unscaled_gradients(self, grads: Sequence[Gradient | None]) -> Sequence[Gradient | None]:
@@ -129,7 +129,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
     def compute_gradients(
         self, loss: tf.Tensor | Callable, var_list: Any, tape: tf.GradientTape | None = None
     ) -> list[tuple[Gradient | None, tf.Variable]]:
-        """Gradients of the scaled loss; ``fit`` comes through here."""
+        """Return the gradients of the scaled loss; ``fit`` calls this."""
         tape = tf.GradientTape() if tape is None else tape
         with tape:
             loss = self.get_scaled_loss(loss() if callable(loss) else loss)
@@ -138,7 +138,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
 
     @tf.autograph.experimental.do_not_convert
     def build(self, var_list: Iterable[tf.Variable]) -> None:
-        """Makes the slots, and gives all ranks the first rank's values of what is replicated."""
+        """Create the slots, and broadcast rank 0's values of replicated variables."""
         if self._ready:
             return
         variables = list(var_list)
@@ -149,7 +149,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
             self.inner.build(replicated)
         tables = [table for variable in variables if (table := table_of(variable)) is not None]
         if tables and self._table_optimizer is None:
-            self._table_optimizer = like_keras(self.inner)
+            self._table_optimizer = row_wise_of(self.inner)
         for table in tables:
             assert self._table_optimizer is not None
             self._table_optimizer.make_slots(table)
@@ -159,7 +159,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Gradient | None, tf.Variable]], name: str | None = None, **_: Any
     ) -> tf.Variable:
-        """Makes a step, or adds to the one that is being accumulated; all ranks call it together."""
+        """Make a step, or accumulate the gradients for one; collective."""
         gradients, variables = (list(part) for part in zip(*grads_and_vars, strict=True))
         with tf.init_scope():
             self.build(variables)
@@ -171,7 +171,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
                 self._step(replicated, dense, tables, rows)
             else:
                 self._accumulate(replicated, dense, tables, rows)
-            time_spent.add_up()
+            time_spent.add_to_total()
         return self.iterations
 
     def _accumulate(
@@ -181,7 +181,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         tables: Sequence[ShardedTable],
         rows: Sequence[RowGradient],
     ) -> None:
-        """Add to what is held, and makes the step when that is due."""
+        """Accumulate gradients, and make the step after the last batch."""
         accumulator = self._accumulator
         assert accumulator is not None
         accumulator.add(dense, rows)
@@ -191,7 +191,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
             self._step(replicated, held_dense, tables, held_rows)
             return tf.constant(True)
 
-        # The count is the same on all ranks, so all of them go the same way.
+        # The count is the same on all ranks, so all of them take the same branch.
         tf.cond(accumulator.full(), step, lambda: tf.constant(False))
 
     def _step(
@@ -201,7 +201,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         tables: Sequence[ShardedTable],
         rows: Sequence[RowGradient],
     ) -> None:
-        """Sums over ranks, clips, updates."""
+        """Sum the gradients over the ranks, clip them, and update the variables."""
         dense, rows = sum_replicated(dense, self._size), list(rows)
         if self._reduction == "mean" and self._size > 1:
             dense, rows = scaled(dense, rows, 1.0 / self._size)
@@ -230,8 +230,8 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         tables: Sequence[ShardedTable],
         rows: Sequence[RowGradient],
     ) -> None:
-        """Update this rank's variables; nothing travels any more."""
-        if replicated:  # counts the step and sets the rate that a schedule gives for it
+        """Update this rank's variables, without communication."""
+        if replicated:  # also counts the step and applies the learning rate schedule
             self.inner.apply_gradients(zip(dense, replicated, strict=True))
         else:
             self.inner._compute_current_learning_rate()
@@ -245,7 +245,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
 
 
 def _check(inner: tf_keras.optimizers.Optimizer, reduction: str, accumulate: int) -> None:
-    """Says what cannot be done over ranks before training starts."""
+    """Refuse options that are not supported over ranks."""
     if isinstance(inner, tf_keras.optimizers.legacy.Optimizer) or not isinstance(inner, tf_keras.optimizers.Optimizer):
         raise InputError(
             "optimizer", expected="one of tf_keras.optimizers, not of its legacy part", received=type(inner).__name__

@@ -1,21 +1,21 @@
-"""Loss scaling for half precision: the loss is made larger so that small gradients do not vanish.
+"""Loss scaling for half precision: the loss is multiplied so that small gradients do not vanish.
 
-The scale doubles after many steps that were well and halves when a gradient overflows; such a step is left out. Whether
-one overflowed is decided over all ranks (``gradients.norm_and_finiteness``), so that scales never part.
+The scale doubles after many finite steps, and halves when a gradient overflows; such a step is skipped. All ranks
+decide on overflow together (``gradients.norm_and_finiteness``), so that their scales stay equal.
 """
 
 import tensorflow as tf
 
-# fp32 holds no 2^128: a scale beyond that would turn every loss into infinity.
+# fp32 ends below 2^128; larger scales would turn every loss into infinity.
 _LARGEST = 2.0**100
 
 
 class LossScale(tf.Module):
-    """The current scale and how it changes.
+    """The loss scale and its updates.
 
     Args:
         initial: the first scale.
-        growth_steps: after so many good steps in a row it doubles; None keeps the scale as it is.
+        growth_steps: the number of consecutive finite steps after which it doubles; None keeps it constant.
     """
 
     def __init__(self, initial: float = 2.0**15, growth_steps: int | None = 2000) -> None:
@@ -26,11 +26,11 @@ class LossScale(tf.Module):
             self.good_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="good_steps")
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """Return the loss to differentiate."""
+        """Return the scaled loss."""
         return loss * tf.cast(self.value, loss.dtype)
 
     def update(self, finite: tf.Tensor) -> None:
-        """Take notice of a step: ``finite`` is the same on all ranks."""
+        """Update the scale after a step; ``finite`` must be the same on all ranks."""
         if self._growth_steps is None:
             return
         good = tf.where(finite, self.good_steps + 1, tf.zeros([], tf.int64))

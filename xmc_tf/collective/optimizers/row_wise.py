@@ -1,8 +1,7 @@
-"""Optimizers that update the touched rows of a shard and leave all others, and their slots, as they are.
+"""Optimizers that update only the touched rows of a shard and their slots.
 
-SGD without momentum and Adagrad give what their dense forms give. Momentum and Adam decay the slots of a row, and AdamW
-the row itself, in the steps that touch it: the usual lazy form. Where every step touches every row, they too give what
-Keras' give.
+SGD without momentum and Adagrad equal their dense forms. Momentum and Adam decay a row's slots, and AdamW the row, only
+in steps that touch the row (the usual lazy form). If each step touches each row, they too equal Keras' optimizers.
 """
 
 from collections.abc import Callable
@@ -14,12 +13,12 @@ import tf_keras
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.common.errors import InputError
 
-# A number, something that has one (a variable that a callback changes), or a function that gives it.
+# A number, a variable (which a callback may change), or a function that returns a number.
 Rate: TypeAlias = float | tf.Variable | Callable[[], float | tf.Tensor]
 
 
 class TableOptimizer(Protocol):
-    """What updates a shard."""
+    """An optimizer of the rows of a table."""
 
     def apply(
         self, table: ShardedTable, unique_rows: tf.Tensor, row_gradients: tf.Tensor, step: tf.Tensor | int
@@ -27,24 +26,24 @@ class TableOptimizer(Protocol):
         """Update rows.
 
         Args:
-            table: whose rows.
-            unique_rows: local numbers, each once.
-            row_gradients: one for each of them.
-            step: number of this step, from 1.
+            table: the table.
+            unique_rows: the local row numbers, each once.
+            row_gradients: the gradient of each row.
+            step: the number of this step, from 1.
         """
 
     def make_slots(self, table: ShardedTable) -> None:
-        """Makes what is kept for every row, so that a checkpoint can be read into it before the first step."""
+        """Create the slots, so that a checkpoint can be loaded before the first step."""
 
 
 class RowSGD:
-    """Stochastic gradient descent, with momentum where wanted.
+    """Stochastic gradient descent, with optional momentum.
 
     Args:
         learning_rate: see ``Rate``.
-        momentum: share of the last step of the row that is taken again.
-        nesterov: looks ahead along the momentum.
-        weight_decay: share of the row, times the learning rate, taken off in a step that touches it.
+        momentum: the share of a row's previous step that is added to its next one.
+        nesterov: whether to use Nesterov momentum.
+        weight_decay: this share of the row, times the learning rate, is subtracted in each step that touches it.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class RowSGD:
         self.weight_decay = weight_decay
 
     def make_slots(self, table: ShardedTable) -> None:
-        """One slot with momentum, none without."""
+        """Create the momentum slot, if there is momentum."""
         if self.momentum:
             table.slot("momentum")
 
@@ -75,13 +74,13 @@ class RowSGD:
 
 
 class RowAdagrad:
-    """Adagrad, as Keras has it.
+    """Adagrad, as in Keras.
 
     Args:
         learning_rate: see ``Rate``.
-        initial_accumulator_value: what the sum of squares begins with.
+        initial_accumulator_value: the initial sum of squares.
         epsilon: keeps the division finite.
-        weight_decay: share of the row, times the learning rate, taken off in a step that touches it.
+        weight_decay: this share of the row, times the learning rate, is subtracted in each step that touches it.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class RowAdagrad:
         self.weight_decay = weight_decay
 
     def make_slots(self, table: ShardedTable) -> None:
-        """Return the sums of squares."""
+        """Create the slot for the sums of squares."""
         table.slot("accumulator", self.initial)
 
     def apply(
@@ -111,14 +110,14 @@ class RowAdagrad:
 
 
 class RowAdam:
-    """Adam, and AdamW with ``weight_decay``; the bias correction goes by the number of the step, not of the row's.
+    """Adam, or AdamW with ``weight_decay``; the bias correction uses the global step, not the row's number of steps.
 
     Args:
         learning_rate: see ``Rate``.
-        beta_1: decay of the mean.
-        beta_2: decay of the mean of squares.
+        beta_1: the decay rate of the mean.
+        beta_2: the decay rate of the mean of squares.
         epsilon: keeps the division finite.
-        weight_decay: share of the row, times the learning rate, taken off in a step that touches it.
+        weight_decay: this share of the row, times the learning rate, is subtracted in each step that touches it.
     """
 
     def __init__(
@@ -133,7 +132,7 @@ class RowAdam:
         self.weight_decay = weight_decay
 
     def make_slots(self, table: ShardedTable) -> None:
-        """Mean and mean of squares."""
+        """Create the slots for the mean and the mean of squares."""
         table.slot("m")
         table.slot("v")
 
@@ -152,8 +151,8 @@ class RowAdam:
         table.variable.scatter_sub(tf.IndexedSlices(mean * alpha / (tf.sqrt(squares) + self.epsilon), unique_rows))
 
 
-def like_keras(optimizer: tf_keras.optimizers.Optimizer) -> RowSGD | RowAdagrad | RowAdam:
-    """Return the row-wise form of one of Keras' optimizers, which follows its learning rate (schedules, callbacks)."""
+def row_wise_of(optimizer: tf_keras.optimizers.Optimizer) -> RowSGD | RowAdagrad | RowAdam:
+    """Return the row-wise form of a Keras optimizer, which follows its learning rate, schedules included."""
 
     def rate() -> tf.Tensor:
         return tf.convert_to_tensor(optimizer.learning_rate)
@@ -176,12 +175,12 @@ def like_keras(optimizer: tf_keras.optimizers.Optimizer) -> RowSGD | RowAdagrad 
 
 
 def _rate(rate: Rate) -> tf.Tensor:
-    """Return the learning rate of this step."""
+    """Return the current learning rate."""
     return tf.cast(rate() if callable(rate) else rate, tf.float32)
 
 
 def _decay(table: ShardedTable, rows: tf.Tensor, rate: tf.Tensor, share: float) -> None:
-    """Take ``share * rate`` off the rows, before the step proper, as Keras does."""
+    """Shrink the rows by ``share * rate`` before the step, as Keras does."""
     if share:
         shrink = tf.gather(table.variable, rows) * (share * rate)
         table.variable.scatter_sub(tf.IndexedSlices(shrink, rows))

@@ -1,8 +1,8 @@
-"""Losses of every instance against every row of a table: the instances travel, the rows stay where they are.
+"""Losses of every instance against every row of a table, computed where the rows are.
 
-Where all rows are candidates there is nothing to choose and nothing to look up: a rank multiplies everybody's
-vectors by its own rows, knows which of them are positive, and takes its share of every instance's loss on the spot.
-What travels is the vectors and their gradients, 2·B·dim numbers to each other rank, whatever the number of rows.
+If all rows are candidates, nothing need be looked up. Each rank multiplies the vectors of all ranks by its own rows and
+computes its share of each instance's loss. Only vectors and their gradients are sent: 2·B·dim numbers to each other
+rank, whatever the number of rows.
 """
 
 from collections.abc import Callable
@@ -11,18 +11,18 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xmc_tf.collective.tables.row_requests import by_owner, checked_ids, exchange_ids
-from xmc_tf.collective.tables.stand_ins import in_place_of
+from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange
 
-# Scores and targets (1 for a positive, 0 for all else), and weights, all [B, rows] -> losses in that shape.
+# Scores, targets (1 for positives, otherwise 0) and weights, all [B, rows] -> losses in that shape.
 RowLoss = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class EveryRow:
-    """Takes losses of instances against all rows: ``loss(vectors @ table.T, positives)``, summed over the rows.
+    """A loss of instances against all rows: ``loss(vectors @ table.T, positives)``, summed over the rows.
 
-    All ranks call it together, each with its own instances, which may be none.
+    Its calls are collective. Each rank passes its own instances, if any.
 
     Example:
         >>> def loss(scores, targets, weights):
@@ -30,8 +30,8 @@ class EveryRow:
         >>> EveryRow(table).losses(vectors, positives, loss)      # [B]
 
     Args:
-        table: the rows.
-        wire: the format in which vectors travel.
+        table: the table.
+        wire: the format in which vectors are sent.
     """
 
     def __init__(self, table: ShardedTable, wire: WireFormat = "fp32") -> None:
@@ -50,68 +50,68 @@ class EveryRow:
 
         Args:
             vectors: ``[B, dim]``, float32.
-            positives: the rows that are right for each instance, each once, ``[B, None]``.
-            loss: from scores, targets and weights to losses, element by element.
-            weights: of the positives, in their shape; all other weights are 1.
+            positives: the positive rows of each instance, each once, ``[B, None]``.
+            loss: an elementwise function of scores, targets and weights.
+            weights: the weights of the positives, in their shape; all other weights are 1.
         """
-        table = in_place_of(self.table)
+        table = serving_or_sharded(self.table)
         factors = tf.ones_like(positives.flat_values, tf.float32) if weights is None else weights.flat_values
-        here = _everybodys(table, vectors, positives, tf.cast(factors, tf.float32), self.wire)
+        here = _gather_instances(table, vectors, positives, tf.cast(factors, tf.float32), self.wire)
         scores = tf.matmul(here.vectors, table.variable, transpose_b=True)
         shape = tf.shape(scores)
         at = tf.stack([here.instance, here.row], axis=1)
         targets = tf.tensor_scatter_nd_max(tf.zeros(shape), at, tf.ones_like(here.weights))
-        weighed = tf.tensor_scatter_nd_update(tf.ones(shape), at, here.weights)
-        shares = tf.reduce_sum(loss(scores, targets, weighed), axis=1)
+        weighted = tf.tensor_scatter_nd_update(tf.ones(shape), at, here.weights)
+        shares = tf.reduce_sum(loss(scores, targets, weighted), axis=1)
         if table.size == 1:
             return shares
-        back = exchange(shares, here.came, here.sent, rank=table.rank, name=f"{table.name}/shares", kind="losses")
+        back = exchange(shares, here.received, here.sent, rank=table.rank, name=f"{table.name}/shares", kind="losses")
         return tf.reduce_sum(tf.reshape(back, [table.size, tf.shape(vectors)[0]]), axis=0)
 
 
-class _Everybodys(NamedTuple):
-    """All ranks' instances, and those of their positives whose rows are here."""
+class _Gathered(NamedTuple):
+    """The instances of all ranks, and those of their positives whose rows this rank owns."""
 
     vectors: tf.Tensor
     instance: tf.Tensor  # of each positive, among ``vectors``
     row: tf.Tensor  # of each positive, local
     weights: tf.Tensor
     sent: tf.Tensor  # instances to each rank
-    came: tf.Tensor  # instances from each rank
+    received: tf.Tensor  # instances from each rank
 
 
-def _everybodys(
+def _gather_instances(
     table: ShardedTable, vectors: tf.Tensor, positives: tf.RaggedTensor, weights: tf.Tensor, wire: WireFormat
-) -> _Everybodys:
-    """Bring all instances to all ranks, and positives to the owners of their rows."""
+) -> _Gathered:
+    """Send all instances to all ranks, and positives to the owners of their rows."""
     ids, instances = tf.cast(positives.flat_values, tf.int64), tf.cast(positives.value_rowids(), tf.int32)
     count = tf.shape(vectors)[0]
     if table.size == 1:
         only = tf.reshape(count, [1])
-        return _Everybodys(vectors, instances, tf.cast(checked_ids(table, ids), tf.int32), weights, only, only)
+        return _Gathered(vectors, instances, tf.cast(checked_ids(table, ids), tf.int32), weights, only, only)
     order, pairs_out = by_owner(table, ids)
     owners = tf.repeat(tf.range(table.size), pairs_out)
-    # To every owner goes, for every instance, a mark and then the instance's positives there: who has none there is
-    # told by the mark alone, so that no counts need travel.
+    # Each owner receives, for each instance, a mark and then the instance's positives among its rows. The marks make
+    # counts unnecessary.
     marks = tf.range(table.size * count)
     places = tf.concat([2 * marks, 2 * (owners * count + tf.gather(instances, order)) + 1], axis=0)
     stream = tf.gather(
         tf.concat([tf.fill([table.size * count], tf.constant(-1, tf.int64)), tf.gather(ids, order)], axis=0),
         tf.argsort(places, stable=True),
     )
-    told, heard = exchange_ids(table, stream, pairs_out + count, ids, f"{table.name}/positives")
-    is_mark = told < 0
-    sources = tf.repeat(tf.range(table.size), heard)
-    came = tf.math.bincount(tf.boolean_mask(sources, is_mark), minlength=table.size, maxlength=table.size)
+    received_ids, received_counts = exchange_ids(table, stream, pairs_out + count, ids, f"{table.name}/positives")
+    is_mark = received_ids < 0
+    sources = tf.repeat(tf.range(table.size), received_counts)
+    received = tf.math.bincount(tf.boolean_mask(sources, is_mark), minlength=table.size, maxlength=table.size)
     sent = tf.fill([table.size], count)
-    pairs_in = heard - came
+    pairs_in = received_counts - received
     moved = exchange(
-        tf.tile(vectors, [table.size, 1]), sent, came, rank=table.rank, name=f"{table.name}/vectors", wire=wire,
+        tf.tile(vectors, [table.size, 1]), sent, received, rank=table.rank, name=f"{table.name}/vectors", wire=wire,
         kind="vectors",
     )  # fmt: skip
-    weighed = exchange(
+    weighted = exchange(
         tf.gather(weights, order), pairs_out, pairs_in, rank=table.rank, name=f"{table.name}/weights", kind="weights"
     )
     instance = tf.boolean_mask(tf.cumsum(tf.cast(is_mark, tf.int32)) - 1, ~is_mark)
-    row = tf.cast(tf.boolean_mask(told, ~is_mark) - table.start, tf.int32)
-    return _Everybodys(moved, instance, row, weighed, sent, came)
+    row = tf.cast(tf.boolean_mask(received_ids, ~is_mark) - table.start, tf.int32)
+    return _Gathered(moved, instance, row, weighted, sent, received)

@@ -1,7 +1,7 @@
-"""First values of a sharded table: they depend on the seed and on the row's number, never on the number of ranks.
+"""Initial values of a sharded table, which depend on the seed and the row, not on the number of ranks.
 
-Rows are drawn in blocks of fixed size, each block from a generator that is seeded with the block's number. A rank
-draws the blocks that its range touches and keeps its rows of them.
+Rows are drawn in blocks of fixed size, each from a generator that is seeded with the block's number. A rank draws the
+blocks that its range touches, and keeps its rows.
 """
 
 import math
@@ -20,20 +20,19 @@ BLOCK_ROWS = 1024
 # (seed of the block, number of rows) -> values [rows, dim]
 Draw: TypeAlias = Callable[[tf.Tensor, int], tf.Tensor]
 
-# A name of Keras, one of its initializers, a matrix to take the rows from (a memory map will do), or a function
-# from the numbers of rows to their values.
+# A Keras initializer or its name, a matrix of values (may be a memory map), or a function from row numbers to values.
 Initializer: TypeAlias = str | tf_keras.initializers.Initializer | np.ndarray | Callable[[np.ndarray], np.ndarray]
 
 
 def first_values(
     initializer: Initializer, name: str, rows: int, dim: int, seed: int
 ) -> Callable[[int, int], tf.Tensor] | None:
-    """What gives the first values of the rows ``[start, stop)``; None where they are zeros.
+    """Return a function from ``(start, stop)`` to the initial values of these rows, or None for zeros.
 
     Args:
         initializer: see ``Initializer``.
-        name: the table's; two tables with one seed begin with different values.
-        rows: the whole table's, on which initializers that scale with the fan-in depend.
+        name: the table's name; tables with different names get different values from the same seed.
+        rows: the number of rows of the whole table, which is the fan-in of scaling initializers.
         dim: width of a row.
         seed: the same on all ranks.
 
@@ -52,7 +51,7 @@ def first_values(
 
 
 def _rows_of(matrix: np.ndarray, name: str, rows: int, dim: int) -> Callable[[int, int], tf.Tensor]:
-    """Take the values out of a matrix that the user has."""
+    """Return a function that takes values from a matrix."""
     if matrix.shape != (rows, dim):
         raise InputError(
             f"first values of table {name!r} have another shape",
@@ -63,13 +62,13 @@ def _rows_of(matrix: np.ndarray, name: str, rows: int, dim: int) -> Callable[[in
 
 
 def _table_seed(name: str, seed: int, initializer: tf_keras.initializers.Initializer) -> int:
-    """One number from the user's seed, the table's name, and the seed given to the initializer itself."""
+    """Return the seed of a table: a hash of the user's seed, the table's name, and the initializer's seed."""
     own = initializer.get_config().get("seed") or 0
     return zlib.crc32(f"{name}/{seed}/{own}".encode()) & 0x7FFFFFFF
 
 
 def _in_blocks(draw: Draw, table_seed: int, rows: int) -> Callable[[int, int], tf.Tensor]:
-    """Draw whole blocks and cuts out what is asked for."""
+    """Return a function that draws whole blocks and returns the requested rows."""
 
     def values(start: int, stop: int) -> tf.Tensor:
         first, last = start // BLOCK_ROWS, -(-stop // BLOCK_ROWS)
@@ -82,7 +81,7 @@ def _in_blocks(draw: Draw, table_seed: int, rows: int) -> Callable[[int, int], t
 
 
 def _draw(initializer: tf_keras.initializers.Initializer, name: str, rows: int, dim: int) -> Draw:
-    """Return the stateless twin of one of Keras' initializers."""
+    """Return the stateless form of a Keras initializer."""
     config = initializer.get_config()
     if isinstance(initializer, tf_keras.initializers.RandomUniform):
         return _uniform(dim, config["minval"], config["maxval"])
@@ -114,7 +113,7 @@ def _normal(dim: int, mean: float, stddev: float, truncated: bool) -> Draw:
 
 
 def _variance_scaling(initializer: tf_keras.initializers.VarianceScaling, rows: int, dim: int) -> Draw:
-    """Keras' rule, with the fans of the whole table rather than of a shard."""
+    """Return Keras' variance scaling, with the fans of the whole table instead of a shard."""
     scale, mode, distribution = initializer.scale, initializer.mode, initializer.distribution
     fan = {"fan_in": rows, "fan_out": dim, "fan_avg": (rows + dim) / 2}[mode]
     variance = scale / max(1.0, fan)
@@ -123,5 +122,5 @@ def _variance_scaling(initializer: tf_keras.initializers.VarianceScaling, rows: 
         return _uniform(dim, -limit, limit)
     if distribution == "untruncated_normal":
         return _normal(dim, 0.0, math.sqrt(variance), truncated=False)
-    # What is cut off at two standard deviations has lost variance: the constant gives it back.
+    # Truncation at two standard deviations reduces the variance; Keras' constant corrects this.
     return _normal(dim, 0.0, math.sqrt(variance) / 0.87962566103423978, truncated=True)

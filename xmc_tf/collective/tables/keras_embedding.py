@@ -1,4 +1,4 @@
-"""Keras' Embedding, sharded: what is made inside ``embedding_scope()`` and is large becomes one."""
+"""A sharded form of Keras' Embedding, which large ones made inside ``embedding_scope()`` become."""
 
 import functools
 import logging
@@ -22,9 +22,9 @@ MakeTable = Callable[[str, int, int, Initializer, bool], ShardedTable]
 
 
 class ShardedEmbedding(tf_keras.layers.Embedding):
-    """An Embedding of which every rank holds its rows alone.
+    """An Embedding of which each rank holds a range of rows.
 
-    It takes the arguments of Keras' Embedding. ``embeddings`` has the local rows, ``table`` knows which these are.
+    It takes the arguments of Keras' Embedding. ``embeddings`` has the local rows; ``table`` describes which these are.
     """
 
     table: ShardedTable
@@ -32,12 +32,12 @@ class ShardedEmbedding(tf_keras.layers.Embedding):
     _wire: WireFormat
 
     @classmethod
-    def take_over(cls, layer: tf_keras.layers.Embedding, make: MakeTable, wire: WireFormat) -> None:
-        """Makes ``layer``, which has no weights yet, one of these."""
+    def convert(cls, layer: tf_keras.layers.Embedding, make: MakeTable, wire: WireFormat) -> None:
+        """Convert a layer without weights to this class."""
         for option in ("embeddings_regularizer", "embeddings_constraint", "activity_regularizer", "sparse"):
             if getattr(layer, option):
                 raise InputError(
-                    f"embedding {layer.name!r} has {option}, which a sharded one cannot have",
+                    f"embedding {layer.name!r}: {option} is not supported for sharded embeddings",
                     expected="an Embedding without it (weight decay is the optimizer's)",
                     fix="leave it out, or create the layer outside embedding_scope()",
                 )
@@ -45,7 +45,7 @@ class ShardedEmbedding(tf_keras.layers.Embedding):
         layer._make_table, layer._wire = make, wire
 
     def build(self, input_shape: Any = None) -> None:
-        """Makes this rank's rows."""
+        """Create this rank's rows."""
         self.table = self._make_table(
             self.name, self.input_dim, self.output_dim, self.embeddings_initializer, self.trainable
         )
@@ -53,7 +53,7 @@ class ShardedEmbedding(tf_keras.layers.Embedding):
         self.built = True
 
     def call(self, inputs: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        """Rows for ids; all ranks call it together."""
+        """Return the rows for ids; collective."""
         if isinstance(inputs, tf.SparseTensor):
             raise InputError(
                 f"embedding {self.name!r}: sparse ids",
@@ -66,15 +66,15 @@ class ShardedEmbedding(tf_keras.layers.Embedding):
 
 
 @contextmanager
-def embeddings_shard(make: MakeTable, wants: Callable[[int, int], bool], wire: WireFormat) -> Iterator[None]:
-    """In the block, Keras' Embeddings that are large enough become sharded.
+def shard_embeddings(make: MakeTable, wants: Callable[[int, int], bool], wire: WireFormat) -> Iterator[None]:
+    """Shard the large Keras Embeddings that are made in the block.
 
-    Keras builds layers when they are first called, long after the block perhaps, so the layer itself has to change.
+    Keras builds layers on their first call, perhaps long after the block, so the layers themselves are changed.
 
     Args:
-        make: makes the tables.
-        wants: whether one of so many rows and columns shall be sharded.
-        wire: the format in which its rows travel.
+        make: makes a table.
+        wants: returns whether an embedding with this number of rows and columns is sharded.
+        wire: the format in which rows are sent.
     """
     original = tf_keras.layers.Embedding.__init__
 
@@ -82,9 +82,9 @@ def embeddings_shard(make: MakeTable, wants: Callable[[int, int], bool], wire: W
     def made(self: tf_keras.layers.Embedding, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         if type(self) is not tf_keras.layers.Embedding:
-            return  # somebody's own kind of embedding, who knows how it works
+            return  # a subclass may work differently
         if wants(self.input_dim, self.output_dim):
-            ShardedEmbedding.take_over(self, make, wire)
+            ShardedEmbedding.convert(self, make, wire)
         else:
             logger.info("embedding %r is small and stays replicated", self.name)
 
@@ -96,8 +96,8 @@ def embeddings_shard(make: MakeTable, wants: Callable[[int, int], bool], wire: W
 
 
 @contextmanager
-def models_compile_with(change: Callable[[tf_keras.Model], tf_keras.optimizers.Optimizer]) -> Iterator[None]:
-    """In the block, a model that is compiled gets the optimizer that ``change`` gives for it."""
+def replace_compiled_optimizer(change: Callable[[tf_keras.Model], tf_keras.optimizers.Optimizer]) -> Iterator[None]:
+    """Give models that are compiled in the block the optimizer that ``change`` returns."""
     original = tf_keras.Model.compile
 
     @functools.wraps(original)

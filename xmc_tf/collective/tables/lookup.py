@@ -1,11 +1,11 @@
-"""Rows of a sharded table for ids of any shape, differentiable, with or without combining the rows of a bag."""
+"""Differentiable lookup of rows of a sharded table, with optional combination of the rows of a bag."""
 
 from typing import Literal, TypeAlias
 
 import tensorflow as tf
 
 from xmc_tf.collective.tables.row_requests import Request, checked_ids, request_rows
-from xmc_tf.collective.tables.stand_ins import in_place_of
+from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange
 from xmc_tf.common.errors import InputError
@@ -24,7 +24,7 @@ def lookup(
     wire: WireFormat = "fp32",
     request: Request | None = None,
 ) -> tf.Tensor | tf.RaggedTensor:
-    """Rows of ``table``; all ranks call it together, each with its own ids, which may be none.
+    """Return rows of ``table``; collective. Each rank passes its own ids, if any.
 
     Example:
         >>> lookup(table, [[3, 1], [3, 3]]).shape
@@ -33,18 +33,17 @@ def lookup(
         TensorShape([2, 8])
 
     Args:
-        table: the same on all ranks.
-        ids: dense of any shape, ragged, or sparse of two dimensions.
-        combiner: None gives a row for every id; "sum" and "mean" combine those along the last dimension, and an empty
-            bag gives zeros.
-        weights: of the same shape as dense or ragged ids, for the combiner.
-        wire: the format in which rows and gradients travel.
-        request: made beforehand by ``request_rows(table, flat_ids(ids))``, so that the ids need no exchange now.
+        table: the table, the same on all ranks.
+        ids: dense of any shape, ragged, or sparse with two dimensions.
+        combiner: "sum" or "mean" of the rows of the last dimension; an empty bag gives zeros. Default: one row per id.
+        weights: the weights of the rows for the combiner, in the shape of dense or ragged ids; default: 1.
+        wire: the format in which rows and gradients are sent.
+        request: ``request_rows(table, flat_ids(ids))``, if the ids have been exchanged before.
 
     Raises:
-        tf.errors.InvalidArgumentError: on all ranks, when one of them asks for a row that the table does not have.
+        tf.errors.InvalidArgumentError: on all ranks, if an id on any of them is out of range.
     """
-    table = in_place_of(table)
+    table = serving_or_sharded(table)
     check_format(wire)
     if combiner not in (None, "sum", "mean"):
         raise InputError("combiner", expected="None, 'sum' or 'mean'", received=repr(combiner))
@@ -57,7 +56,7 @@ def lookup(
     if not ids.dtype.is_integer:
         raise InputError(f"ids for table {table.name!r}", expected="whole numbers", received=ids.dtype.name)
     if combiner is None and request is None and table.size == 1:
-        # Nothing travels and nothing is summed, so nothing need be made unique.
+        # Ids are made unique only to send or combine fewer rows.
         return _shaped(tf.gather(table.variable, checked_ids(table, tf.cast(flat_ids(ids), tf.int64))), ids, table.dim)
     if request is None:
         request = request_rows(table, flat_ids(ids))
@@ -68,7 +67,7 @@ def lookup(
 
 
 def flat_ids(ids: Ids) -> tf.Tensor:
-    """Return the ids one after another, as ``request_rows`` takes them."""
+    """Return the ids as a flat tensor, as ``request_rows`` expects them."""
     if isinstance(ids, tf.SparseTensor):
         return ids.values
     if isinstance(ids, tf.RaggedTensor):
@@ -79,7 +78,7 @@ def flat_ids(ids: Ids) -> tf.Tensor:
 @tf.autograph.experimental.do_not_convert
 def fetch(table: ShardedTable, request: Request, wire: WireFormat = "fp32") -> tf.Tensor:
     """Return the unique rows of a request; ``tf.gather(rows, request.positions)`` has one row per id."""
-    table = in_place_of(table)
+    table = serving_or_sharded(table)
     rows = tf.gather(table.variable, request.local)
     if table.size == 1:
         return rows
@@ -87,14 +86,14 @@ def fetch(table: ShardedTable, request: Request, wire: WireFormat = "fp32") -> t
 
 
 def _bags(ids: tf.SparseTensor) -> tf.RaggedTensor:
-    """Return the ids of each row; where in the row they stand is of no concern."""
+    """Return the ids of each row of a sparse tensor; their columns do not matter."""
     if ids.shape.rank != 2:
         raise InputError("sparse ids", expected="two dimensions", received=str(ids.shape))
     return tf.RaggedTensor.from_value_rowids(ids.values, ids.indices[:, 0], nrows=ids.dense_shape[0])
 
 
 def _shaped(flat: tf.Tensor, ids: tf.Tensor | tf.RaggedTensor, dim: int) -> tf.Tensor | tf.RaggedTensor:
-    """One row for every id, in the ids' shape."""
+    """Return one row per id, in the ids' shape."""
     if isinstance(ids, tf.RaggedTensor):
         inner = tf.reshape(flat, tf.concat([tf.shape(ids.flat_values), [dim]], axis=0))
         return ids.with_flat_values(tf.ensure_shape(inner, [*ids.flat_values.shape, dim]))
@@ -109,7 +108,7 @@ def _combined(
     weights: tf.Tensor | tf.RaggedTensor | None,
     dim: int,
 ) -> tf.Tensor:
-    """Sum or mean over the last dimension."""
+    """Return the sum or mean over the last dimension."""
     if isinstance(ids, tf.RaggedTensor):
         if ids.ragged_rank != 1 or ids.flat_values.shape.rank != 1:
             raise InputError("ragged ids with a combiner", expected="two dimensions", received=str(ids.shape))

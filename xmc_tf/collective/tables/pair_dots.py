@@ -1,22 +1,21 @@
-"""Dot products of pairs of rows of two matrices, without a row for every pair in memory.
+"""Dot products of pairs of rows of two matrices, without a copy of the rows for each pair.
 
-The plain way gathers both sides and multiplies: three tensors of pairs × width forward, and as many for the gradient,
-which for a batch of 256 with 500 candidates of 768 is gigabytes. Here the scores are made block by block, in pieces
-that stay in the cache, and the gradients are products of a dense matrix and a sparse one, which has one number for
-every pair.
+Gathering both sides and multiplying them takes three tensors of pairs × width, and as many for the gradient: gigabytes
+for a batch of 256 with 500 candidates of width 768. Here the scores are computed in blocks that fit in the cache. The
+gradients are products of a dense matrix and a sparse one with one number per pair.
 """
 
 from collections.abc import Callable
 
 import tensorflow as tf
 
-# Of the rows that are gathered at a time. Tests lower it.
+# The size of the rows that are gathered at a time. Tests lower it.
 BLOCK_BYTES = 8 * 2**20
 
 
 @tf.custom_gradient
 def pair_dots(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """``sum(left[at_left] * right[at_right], axis=1)``; the gradients of both sides are dense.
+    """Return ``sum(left[at_left] * right[at_right], axis=1)``; the gradients of both sides are dense.
 
     Example:
         >>> pair_dots(tf.constant([[1.0, 2.0]]), [0, 0], tf.constant([[3.0, 4.0], [5.0, 6.0]]), [1, 0])
@@ -24,13 +23,13 @@ def pair_dots(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: t
 
     Args:
         left: ``[m, width]``, float32.
-        at_left: for every pair, its row of ``left``.
+        at_left: the row of ``left`` of each pair.
         right: ``[n, width]``, float32.
-        at_right: for every pair, its row of ``right``.
+        at_right: the row of ``right`` of each pair.
     """
 
     def back(upstream: tf.Tensor | tf.IndexedSlices) -> tuple[tf.Tensor, None, tf.Tensor, None]:
-        if isinstance(upstream, tf.IndexedSlices):  # of a gather that puts pairs into another order
+        if isinstance(upstream, tf.IndexedSlices):  # from a gather that reorders the pairs
             upstream = tf.math.unsorted_segment_sum(upstream.values, upstream.indices, tf.size(at_left))
         pairs = tf.SparseTensor(
             tf.stack([tf.cast(at_left, tf.int64), tf.cast(at_right, tf.int64)], axis=1),
@@ -56,6 +55,6 @@ def _in_blocks(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: 
         return number + 1, made.write(number, dots(number))
 
     made = tf.TensorArray(tf.float32, size=blocks, infer_shape=False, element_shape=[None])
-    # One after another: side by side they would be in memory together.
+    # Sequential, so that only one block is in memory.
     _, made = tf.while_loop(lambda number, _: number < blocks, add, (0, made), parallel_iterations=1)
     return tf.reshape(made.concat(), tf.shape(at_left))

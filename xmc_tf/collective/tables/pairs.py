@@ -1,9 +1,9 @@
-"""Scores of (instance, row) pairs, by two routes with the same result.
+"""Scores of (instance, row) pairs, computed by one of two routes with the same result.
 
-*rows*: the rows travel to the instances. What it costs grows with the number of different rows in the batch.
-*features*: the instances' vectors travel to the rows' owners, at most once to each, are scored there, and only numbers
-come back. What it costs does not depend on how many rows an instance is paired with. A loss that is a sum over pairs is
-taken at the owner, so that not even the scores travel.
+*rows*: rows are sent to the instances. The cost grows with the number of different rows in the batch.
+*features*: the instances' vectors are sent to the owners of the rows, at most once to each, which return scores. The
+cost hardly depends on the number of rows per instance. A loss that is a sum over pairs is computed by the owners, so
+that not even scores are sent.
 """
 
 import logging
@@ -16,7 +16,7 @@ from xmc_tf.collective.tables.lookup import fetch
 from xmc_tf.collective.tables.pair_dots import pair_dots
 from xmc_tf.collective.tables.routes import Choice, choose_route
 from xmc_tf.collective.tables.row_requests import by_owner, checked_ids, exchange_ids, request_rows
-from xmc_tf.collective.tables.stand_ins import in_place_of
+from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange
 from xmc_tf.common.errors import InputError
@@ -24,14 +24,14 @@ from xmc_tf.common.errors import InputError
 logger = logging.getLogger(__name__)
 
 RouteName = Literal["auto", "rows", "features"]
-# Scores and targets of pairs -> the pairs' losses, element by element.
+# Scores and targets of pairs -> the pairs' losses, elementwise.
 PairLoss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class PairScorer:
-    """Scores instances against rows of a table: ``scores[b, c] = vectors[b] · table[ids[b, c]]``.
+    """Scores of instances against rows of a table: ``scores[b, c] = vectors[b] · table[ids[b, c]]``.
 
-    All ranks call it together, each with its own instances, which may be none.
+    Its calls are collective. Each rank passes its own instances, if any.
 
     Example:
         >>> scorer = PairScorer(table)
@@ -39,9 +39,9 @@ class PairScorer:
         >>> loss = tf.reduce_mean(scorer.losses(vectors, ids, targets, hinge))   # of [B]
 
     Args:
-        table: the rows.
-        route: "auto" takes the one with fewer bytes, decided with the first batch and kept, and logs why.
-        wire: the format in which rows, vectors and their gradients travel.
+        table: the table.
+        route: "rows", "features", or "auto": the one that sends fewer bytes for the first batch; the reason is logged.
+        wire: the format in which rows, vectors and their gradients are sent.
     """
 
     def __init__(self, table: ShardedTable, route: RouteName = "auto", wire: WireFormat = "fp32") -> None:
@@ -53,16 +53,16 @@ class PairScorer:
 
     @tf.autograph.experimental.do_not_convert
     def scores(self, vectors: tf.Tensor, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        """One score for every pair, in the shape of ``ids``.
+        """Return the score of each pair, in the shape of ``ids``.
 
         Args:
             vectors: ``[B, dim]``, float32.
-            ids: rows to score each instance against, ``[B, C]``, dense or ragged.
+            ids: the rows to score each instance against, ``[B, C]``, dense or ragged.
 
         Raises:
-            tf.errors.InvalidArgumentError: on all ranks, when one of them asks for a row that the table does not have.
+            tf.errors.InvalidArgumentError: on all ranks, if an id on any of them is out of range.
         """
-        table = in_place_of(self.table)
+        table = serving_or_sharded(self.table)
         instances, flat = _pairs(ids)
         if self._decided(table, ids, instances, flat) == "rows":
             return _like(ids, _score_here(table, vectors, instances, flat, self.wire))
@@ -83,21 +83,21 @@ class PairScorer:
 
         Args:
             vectors: ``[B, dim]``, float32.
-            ids: rows to score each instance against, ``[B, C]``, dense or ragged.
-            targets: what ``loss`` takes beside the scores, in the shape of ``ids``.
-            loss: from scores and targets to losses, element by element.
-            weights: factors of the losses, in the shape of ``ids``; 0 leaves a pair out.
+            ids: the rows to score each instance against, ``[B, C]``, dense or ragged.
+            targets: the targets for ``loss``, in the shape of ``ids``.
+            loss: an elementwise function of scores and targets.
+            weights: factors of the losses, in the shape of ``ids``; default: 1.
         """
-        table = in_place_of(self.table)
+        table = serving_or_sharded(self.table)
         instances, flat = _pairs(ids)
         wanted, factors = _flat_like(ids, targets), None if weights is None else _flat_like(ids, weights)
         if self._decided(table, ids, instances, flat) == "rows":
-            of_pairs = _weighed(loss(_score_here(table, vectors, instances, flat, self.wire), wanted), factors)
+            of_pairs = _weighted(loss(_score_here(table, vectors, instances, flat, self.wire), wanted), factors)
             return tf.math.unsorted_segment_sum(of_pairs, instances, tf.shape(vectors)[0])
         sent = _send(table, vectors, instances, flat, self.wire)
         wanted = _to_owners(table, wanted, sent, "targets")
         factors = None if factors is None else _to_owners(table, factors, sent, "weights")
-        of_pairs = _weighed(loss(_score(table, sent), wanted), factors)
+        of_pairs = _weighted(loss(_score(table, sent), wanted), factors)
         of_groups = tf.math.unsorted_segment_sum(of_pairs, sent.group_of_pair, tf.shape(sent.vectors)[0])
         back = _exchange(table, of_groups, sent.groups_in, sent.groups_out, "losses")
         return tf.math.unsorted_segment_sum(back, sent.instance_of_group, tf.shape(vectors)[0])
@@ -105,11 +105,11 @@ class PairScorer:
     def _decided(
         self, table: ShardedTable, ids: tf.Tensor | tf.RaggedTensor, instances: tf.Tensor, flat: tf.Tensor
     ) -> str:
-        """Return the route; the first call decides for good."""
+        """Return the route, which the first call decides."""
         if self.route != "auto":
             return self.route
         if table.size == 1:
-            return "rows"  # nothing travels
+            return "rows"  # nothing is sent
         if self.choice is None:
             self.choice = choose_route(table, ids, instances, flat, self.wire)
             logger.info("table %r: %s", table.name, self.choice.reason)
@@ -117,17 +117,17 @@ class PairScorer:
 
 
 class _Sent(NamedTuple):
-    """Both sides of an exchange of pairs. A group is an instance with those of its pairs that one rank owns."""
+    """An exchange of pairs. A group is an instance with those of its pairs whose rows one rank owns."""
 
     order: tf.Tensor  # of this rank's pairs, by owner
-    pairs_out: tf.Tensor  # this rank's pairs, for each owner
+    pairs_out: tf.Tensor  # number of this rank's pairs for each owner
     groups_out: tf.Tensor
     instance_of_group: tf.Tensor
-    pairs_in: tf.Tensor  # the pairs that came, from each rank
+    pairs_in: tf.Tensor  # number of pairs received from each rank
     groups_in: tf.Tensor
     group_of_pair: tf.Tensor
-    local: tf.Tensor  # local row of every pair that came
-    vectors: tf.Tensor  # of every group that came
+    local: tf.Tensor  # local row of each received pair
+    vectors: tf.Tensor  # of each received group
 
 
 def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf.Tensor, wire: WireFormat) -> _Sent:
@@ -140,22 +140,22 @@ def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf
     order, pairs_out = by_owner(table, ids)
     owners = tf.repeat(tf.range(table.size), pairs_out)
     ordered_ids, ordered_instances = tf.gather(ids, order), tf.gather(instances, order)
-    # The order is stable, so a group's pairs lie together. The first of them is marked by its complement, which is
-    # negative: no counts need travel.
+    # The order is stable, so the pairs of a group are adjacent. The first id of each group is sent as its negative
+    # complement, so that no counts need be sent.
     changes = (ordered_instances[1:] != ordered_instances[:-1]) | (owners[1:] != owners[:-1])
     first = tf.concat([tf.ones([tf.minimum(tf.size(ids), 1)], tf.bool), changes], axis=0)
     marked = tf.where(first, -1 - ordered_ids, ordered_ids)
-    came, pairs_in = exchange_ids(table, marked, pairs_out, ids, f"{table.name}/pairs")
+    received, pairs_in = exchange_ids(table, marked, pairs_out, ids, f"{table.name}/pairs")
 
-    begins = came < 0
-    local = tf.where(begins, -1 - came, came) - table.start
+    begins = received < 0
+    local = tf.where(begins, -1 - received, received) - table.start
     group_of_pair = tf.cumsum(tf.cast(begins, tf.int32)) - 1
     sources = tf.repeat(tf.range(table.size), pairs_in)
     groups_in = tf.math.bincount(tf.boolean_mask(sources, begins), minlength=table.size, maxlength=table.size)
     groups_out = tf.math.bincount(tf.boolean_mask(owners, first), minlength=table.size, maxlength=table.size)
     instance_of_group = tf.boolean_mask(ordered_instances, first)
     moved = exchange(
-        _spread(vectors, instance_of_group),
+        _gather_dense_gradient(vectors, instance_of_group),
         groups_out,
         groups_in,
         rank=table.rank,
@@ -169,20 +169,20 @@ def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf
 def _score_here(
     table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf.Tensor, wire: WireFormat
 ) -> tf.Tensor:
-    """Scores of this rank's own pairs, with the rows brought here, each once."""
+    """Return the scores of this rank's pairs, after fetching their rows."""
     request = request_rows(table, ids)
     return pair_dots(vectors, instances, fetch(table, request, wire), request.positions)
 
 
 def _score(table: ShardedTable, sent: _Sent) -> tf.Tensor:
-    """Scores of the pairs that came."""
+    """Return the scores of the received pairs."""
     unique, positions = tf.unique(sent.local)
     return pair_dots(sent.vectors, sent.group_of_pair, tf.gather(table.variable, unique), positions)
 
 
 @tf.custom_gradient
-def _spread(vectors: tf.Tensor, at: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """``tf.gather`` whose gradient is a tensor: what comes before is an encoder, which has no use for slices."""
+def _gather_dense_gradient(vectors: tf.Tensor, at: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+    """Gather rows, with a dense gradient, because an encoder cannot use sparse ones."""
 
     def back(upstream: tf.Tensor) -> tuple[tf.Tensor, None]:
         return tf.math.unsorted_segment_sum(upstream, at, tf.shape(vectors)[0]), None
@@ -191,19 +191,19 @@ def _spread(vectors: tf.Tensor, at: tf.Tensor) -> tuple[tf.Tensor, Callable]:
 
 
 def _to_owners(table: ShardedTable, values: tf.Tensor, sent: _Sent, kind: str) -> tf.Tensor:
-    """One number for every pair, brought to where the pair is scored."""
+    """Send a number per pair to the owners of the pairs' rows."""
     return _exchange(table, tf.gather(values, sent.order), sent.pairs_out, sent.pairs_in, kind)
 
 
 def _exchange(table: ShardedTable, values: tf.Tensor, send: tf.Tensor, receive: tf.Tensor, kind: str) -> tf.Tensor:
-    """Numbers, which always travel as they are: there are few of them."""
+    """Send numbers in full precision, as there are few of them."""
     if table.size == 1:
         return values
     return exchange(values, send, receive, rank=table.rank, name=f"{table.name}/{kind}", kind=kind)
 
 
 def _pairs(ids: tf.Tensor | tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """For every pair, its instance and its row."""
+    """Return the instance and the row of each pair."""
     if isinstance(ids, tf.RaggedTensor):
         return tf.cast(ids.value_rowids(), tf.int32), tf.cast(ids.flat_values, tf.int64)
     if ids.shape.rank != 2:
@@ -213,17 +213,17 @@ def _pairs(ids: tf.Tensor | tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _flat_like(ids: tf.Tensor | tf.RaggedTensor, values: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-    """Numbers in the shape of ``ids``, one after another."""
+    """Return numbers in the shape of ``ids`` as a flat tensor."""
     flat = values.flat_values if isinstance(values, tf.RaggedTensor) else tf.reshape(values, [-1])
     return tf.cast(flat, tf.float32)
 
 
 def _like(ids: tf.Tensor | tf.RaggedTensor, flat: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
-    """One after another, back in the shape of ``ids``."""
+    """Return a flat tensor in the shape of ``ids``."""
     if isinstance(ids, tf.RaggedTensor):
         return ids.with_flat_values(flat)
     return tf.ensure_shape(tf.reshape(flat, tf.shape(ids)), ids.shape)
 
 
-def _weighed(losses: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
+def _weighted(losses: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
     return losses if weights is None else losses * weights

@@ -1,4 +1,4 @@
-"""Which way costs fewer bytes, rows to instances or instances to rows; the ranks agree on one."""
+"""The choice of the route that sends fewer bytes: rows to instances, or instances to rows."""
 
 from typing import NamedTuple
 
@@ -11,26 +11,26 @@ from xmc_tf.collective.tables.wire import BYTES_PER_NUMBER, WireFormat
 
 
 class Choice(NamedTuple):
-    """A decision and what it rests on."""
+    """A route, and the reason for it."""
 
     route: str
     reason: str
 
 
 def rows_bytes(rows: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
-    """Bytes of a step when so many different rows that other ranks own travel here, and their gradients back."""
+    """Return the bytes of a step that fetches this many different rows of other ranks and returns their gradients."""
     return rows * (2 * dim * BYTES_PER_NUMBER[wire] + id_bytes)
 
 
 def features_bytes(groups: float, pairs: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
-    """Bytes of a step when vectors travel, each to so many other ranks, and their gradients back.
+    """Return the bytes of a step that sends vectors to the owners of rows and receives their gradients.
 
     Args:
-        groups: (instance, other rank) with at least one pair.
-        pairs: whose rows other ranks own.
-        dim: width of a vector.
-        id_bytes: of a row's number.
-        wire: format of the vectors.
+        groups: the number of combinations of an instance and another rank that share a pair.
+        pairs: the number of pairs whose rows other ranks own.
+        dim: the width of a vector.
+        id_bytes: the bytes of a row number.
+        wire: the format of the vectors.
     """
     return groups * 2 * dim * BYTES_PER_NUMBER[wire] + pairs * (id_bytes + 8)  # 8: a score and its gradient
 
@@ -42,16 +42,16 @@ def choose_route(
     flat: tf.Tensor,
     wire: WireFormat,
 ) -> Choice:
-    """Decide by the bytes of this batch, or, while a graph is traced, by what its shape lets expect.
+    """Choose a route by the bytes of this batch or, while a graph is traced, by those expected for its shape.
 
-    All ranks call it together and come to the same decision.
+    The call is collective; all ranks choose the same route.
     """
     eager = not tf.is_symbolic_tensor(flat)
     counts = _counted(table, instances.numpy(), flat.numpy()) if eager else _expected(table, ids)
     id_bytes = 4 if table.rows < 2**31 - 1 else 8
     mine = np.zeros(3, np.float64)
     if counts is None:
-        mine[2] = 1.0  # this rank cannot say
+        mine[2] = 1.0  # unknown on this rank
     else:
         rows, groups, pairs = counts
         mine[0] = rows_bytes(rows, table.dim, id_bytes, wire)
@@ -61,19 +61,19 @@ def choose_route(
     if total[2]:
         return Choice(
             "features",
-            "route 'features', as the batch's shape is not known yet, and its bytes do not grow with the rows",
+            "route 'features': the batch's shape is unknown, and this route's bytes do not grow with the rows",
         )
     route = "rows" if total[0] < total[1] else "features"
     how = "counted in the first batch" if eager else "expected from the batch's shape"
     return Choice(
         route,
-        f"route {route!r}: rows would send {total[0] / 2**20:.2f} MiB a step over all ranks and features "
+        f"route {route!r}: rows would send {total[0] / 2**20:.2f} MiB per step over all ranks and features "
         f"{total[1] / 2**20:.2f} MiB, {how}",
     )
 
 
 def _counted(table: ShardedTable, instances: np.ndarray, ids: np.ndarray) -> tuple[float, float, float]:
-    """Different rows, groups and pairs of this batch that concern other ranks."""
+    """Return the numbers of different rows, groups and pairs of this batch whose rows other ranks own."""
     owners = np.searchsorted(table.partition.bounds[1:-1], ids, side="right")
     away = owners != table.rank
     groups = np.unique(instances[away].astype(np.int64) * table.size + owners[away])
@@ -81,7 +81,7 @@ def _counted(table: ShardedTable, instances: np.ndarray, ids: np.ndarray) -> tup
 
 
 def _expected(table: ShardedTable, ids: tf.Tensor | tf.RaggedTensor) -> tuple[float, float, float] | None:
-    """Return the same for ids drawn evenly, or None where the shape is not known."""
+    """Return these numbers for uniformly drawn ids, or None if the shape is unknown."""
     if isinstance(ids, tf.RaggedTensor) or not ids.shape.is_fully_defined():
         return None
     batch, each = ids.shape

@@ -1,8 +1,8 @@
-"""Some rows of a variable, read and written without the others.
+"""Reading and writing a range of a variable's rows without a copy of the others.
 
-``variable[low:high]`` reads a whole variable before it takes the slice, which means a copy of it once a sparse update
-has touched it; and ``variable[low:high].assign(rows)`` holds on to that slice meanwhile, so that it, too, copies the
-whole variable first (tests/collective/test_memory.py).
+``variable[low:high]`` reads the whole variable first, which copies it after a sparse update.
+``variable[low:high].assign(rows)`` holds that slice during the assignment, so it too copies the whole variable
+(tests/collective/test_memory.py).
 """
 
 from typing import Any
@@ -23,5 +23,5 @@ def set_rows(variable: tf.Variable, low: int, rows: tf.Tensor | np.ndarray) -> N
 
 
 def row_type(variable: Any) -> np.dtype:
-    """What numpy calls the variable's numbers."""
+    """Return the numpy type of the variable's values."""
     return np.dtype(variable.dtype.as_numpy_dtype)

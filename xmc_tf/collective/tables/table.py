@@ -1,4 +1,4 @@
-"""A table of which every rank holds a contiguous range of the rows."""
+"""A table of which each rank holds a contiguous range of rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,16 +15,16 @@ from xmc_tf.ranks.partition import Partition, even_rows
 
 @dataclass(frozen=True, eq=False)
 class ShardedTable:
-    """One rank's part of a table, with all that belongs to its rows.
+    """A rank's part of a table: its rows and their optimizer slots.
 
     Args:
-        name: the same on all ranks; names its messages and its files.
-        rows: of the whole table.
-        dim: width of a row.
-        partition: which rank owns which rows.
-        rank: whose part this is.
-        variable: the local rows, ``[hi - lo, dim]``.
-        slots: what the optimizer keeps for every local row, by name.
+        name: the name, the same on all ranks; it names messages and files.
+        rows: the number of rows of the whole table.
+        dim: the width of a row.
+        partition: the rows of each rank.
+        rank: the rank of this part.
+        variable: the local rows, ``[local_rows, dim]``.
+        slots: the optimizer's slots for the local rows, by name.
     """
 
     name: str
@@ -37,21 +37,21 @@ class ShardedTable:
 
     @property
     def size(self) -> int:
-        """Number of ranks that share the table."""
+        """The number of ranks that share the table."""
         return len(self.partition.bounds) - 1
 
     @property
     def start(self) -> int:
-        """Number of the first local row."""
+        """The number of the first local row."""
         return int(self.partition.bounds[self.rank])
 
     @property
     def local_rows(self) -> int:
-        """Number of rows held here."""
+        """The number of local rows."""
         return int(self.partition.bounds[self.rank + 1]) - self.start
 
     def slot(self, name: str, value: float = 0.0) -> tf.Variable:
-        """Return the slot of that name, made when it is first asked for, filled with ``value``."""
+        """Return the slot of that name; the first call creates it, filled with ``value``."""
         if name not in self.slots:
             with tf.init_scope(), not_replicated():
                 self.slots[name] = tf.Variable(
@@ -74,7 +74,7 @@ def make_table(
     seed: int = 0,
     trainable: bool = True,
 ) -> ShardedTable:
-    """Makes this rank's part of a new table.
+    """Return this rank's part of a new table.
 
     Example:
         >>> table = make_table("words", rows=10, dim=4, size=2, rank=1)
@@ -82,15 +82,15 @@ def make_table(
         TensorShape([5, 4])
 
     Args:
-        name: the same on all ranks.
-        rows: of the whole table.
-        dim: width of a row.
-        size: number of ranks; without a partition the rows are spread evenly over them.
-        rank: whose part to make.
-        partition: which rank owns which rows.
+        name: the name, the same on all ranks.
+        rows: the number of rows of the whole table.
+        dim: the width of a row.
+        size: the number of ranks.
+        rank: the rank of this part.
+        partition: the rows of each rank; default: equal ranges.
         initializer: see ``initial_values.Initializer``.
-        seed: first values depend on it, on the name and on the row's number, not on the number of ranks.
-        trainable: whether gradient tapes watch it by themselves.
+        seed: the seed of the initial values, which also depend on the name and the row, not on the number of ranks.
+        trainable: whether gradient tapes watch the table automatically.
     """
     if rows < 1 or dim < 1:
         raise InputError(f"table {name!r}", expected="at least one row and one column", received=f"({rows}, {dim})")
@@ -106,7 +106,7 @@ def make_table(
     with tf.init_scope(), not_replicated():
         variable = tf.Variable(tf.zeros([stop - start, dim]), trainable=trainable, name=name)
         if values is not None:
-            # In place and in pieces: the table is never in memory twice.
+            # In place and in pieces, so that the table is never in memory twice.
             for at in range(start, stop, 16 * BLOCK_ROWS):
                 end = min(at + 16 * BLOCK_ROWS, stop)
                 set_rows(variable, at - start, values(at, end))
@@ -116,7 +116,7 @@ def make_table(
 
 
 def table_of(variable: tf.Variable) -> ShardedTable | None:
-    """Return the table of which ``variable`` holds the local rows, if it does; that is how optimizers know."""
+    """Return the table whose local rows ``variable`` holds, or None for other variables."""
     return getattr(variable, "sharded_table", None)
 
 
@@ -125,7 +125,7 @@ _NOT_REPLICATED: ContextVar[bool] = ContextVar("not_replicated", default=False)
 
 @contextmanager
 def not_replicated() -> Iterator[None]:
-    """Variables made in the block are this rank's own."""
+    """Do not replicate the variables made in the block."""
     token = _NOT_REPLICATED.set(True)
     try:
         yield
@@ -134,5 +134,5 @@ def not_replicated() -> Iterator[None]:
 
 
 def replicated_here() -> bool:
-    """Return whether a variable made at this moment is to have the same value on all ranks."""
+    """Return whether variables that are made now are replicated."""
     return not _NOT_REPLICATED.get()

@@ -1,4 +1,4 @@
-"""How rows travel between ranks: in what format, how gradients travel back, and how many bytes that was."""
+"""The exchange of rows between ranks and of their gradients, in a chosen format, with a count of the bytes."""
 
 from typing import Literal
 
@@ -9,13 +9,13 @@ from xmc_tf.collective.meters.traffic import after, count_sent
 from xmc_tf.common.errors import InputError
 
 WireFormat = Literal["fp32", "fp16", "bf16"]
-# What one rank sends or gets in one exchange is counted in 32 bits, by MPI and so by Horovod. Tests lower it.
+# MPI, and so Horovod, counts what a rank sends or receives in one exchange in 32 bits. Tests lower it.
 MOST_NUMBERS = 2**31 - 1
 BYTES_PER_NUMBER = {"fp32": 4, "fp16": 2, "bf16": 2}
 
 
 def check_format(wire: str) -> None:
-    """Says what is possible when ``wire`` is not."""
+    """Refuse an unknown wire format."""
     if wire not in BYTES_PER_NUMBER:
         raise InputError("wire format", expected=" or ".join(BYTES_PER_NUMBER), received=repr(wire))
 
@@ -30,30 +30,30 @@ def exchange(
     wire: WireFormat = "fp32",
     kind: str = "rows",
 ) -> tf.Tensor:
-    """Send ``send[r]`` of the rows to rank r and gives the ``receive[r]`` that came from it; differentiable.
+    """Send ``send[r]`` of the rows to each rank r, and return the ``receive[r]`` rows received; differentiable.
 
-    The gradient travels the same way back in the same format.
+    The gradient is sent back in the same format.
 
     Args:
         rows: ``[sum(send)]`` or ``[sum(send), dim]``, ordered by destination, float32.
-        send: rows for each rank.
-        receive: rows from each rank, as both sides know beforehand.
-        rank: this one; what it sends to itself is not counted.
-        name: of the node in the graph.
-        wire: half the bytes for less precision with fp16 and bf16.
-        kind: under what the bytes are counted.
+        send: the number of rows for each rank.
+        receive: the number of rows from each rank.
+        rank: this rank; rows for itself are not counted as traffic.
+        name: the name of the graph node.
+        wire: the format; fp16 and bf16 halve the bytes at less precision.
+        kind: the kind of traffic under which the bytes are counted.
 
     Returns:
         ``[sum(receive)]`` or ``[sum(receive), dim]``, ordered by source.
 
     Raises:
-        tf.errors.InvalidArgumentError: on the rank where it is more than an exchange can count.
+        tf.errors.InvalidArgumentError: on a rank that sends or receives more than an exchange can count.
     """
 
     @tf.custom_gradient
     def there(rows: tf.Tensor) -> tuple[tf.Tensor, object]:
         def back(upstream: tf.Tensor | tf.IndexedSlices) -> tf.Tensor:
-            if isinstance(upstream, tf.IndexedSlices):  # of the gather that usually follows
+            if isinstance(upstream, tf.IndexedSlices):  # from the gather that usually follows
                 count = tf.reduce_sum(receive)
                 upstream = tf.math.unsorted_segment_sum(upstream.values, upstream.indices, count)
             return _move(upstream, receive, rank, f"{name}/gradient", wire, f"gradients of {kind}")
@@ -66,25 +66,25 @@ def exchange(
 
 
 def _assert_countable(send: tf.Tensor, receive: tf.Tensor, width: int, name: str) -> tf.Tensor:
-    """Stop with a message, before Horovod would go on with counts that have run over."""
+    """Assert that the counts fit in 32 bits, because Horovod does not check for overflow."""
     most = tf.cast(tf.maximum(tf.reduce_sum(send), tf.reduce_sum(receive)), tf.int64)
 
     def stop() -> tf.Tensor:
         message = [
             f"{name}: one exchange would move",
             tf.strings.as_string(most),
-            f"rows of {width} numbers to or from one worker; at most {MOST_NUMBERS} numbers can be counted. Make the "
-            "batches smaller and accumulate them (accumulate=), or use more workers.",
+            f"rows of {width} numbers to or from one rank; the maximum is {MOST_NUMBERS} numbers. Make the batches "
+            "smaller and accumulate them (accumulate=), or use more ranks.",
         ]
         tf.debugging.Assert(False, [tf.strings.join(message, " ")])
         return tf.constant(False)
 
-    with tf.device("/cpu:0"):  # on a GPU an assertion does nothing
+    with tf.device("/cpu:0"):  # assertions do nothing on a GPU
         return tf.cond(most * width <= MOST_NUMBERS, lambda: tf.constant(True), stop)
 
 
 def _move(rows: tf.Tensor, send: tf.Tensor, rank: int, name: str, wire: WireFormat, kind: str) -> tf.Tensor:
-    """One all-to-all in the given format."""
+    """Exchange rows in the given format."""
     width = rows.shape[1] if rows.shape.rank == 2 else 1
     with after(count_sent(kind, send, rank, width * BYTES_PER_NUMBER[wire])):
         return _decoded(horovod_ops.alltoall(_encoded(rows, wire), send, name)[0], wire)
@@ -93,7 +93,7 @@ def _move(rows: tf.Tensor, send: tf.Tensor, rank: int, name: str, wire: WireForm
 def _encoded(rows: tf.Tensor, wire: WireFormat) -> tf.Tensor:
     if wire == "fp16":
         return tf.cast(rows, tf.float16)
-    if wire == "bf16":  # Horovod's all-to-all knows no bfloat16, and moves any 16 bits as they are
+    if wire == "bf16":  # Horovod's all-to-all does not support bfloat16, but can send its bits as uint16
         return tf.bitcast(tf.cast(rows, tf.bfloat16), tf.uint16)
     return rows
 

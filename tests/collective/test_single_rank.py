@@ -1,4 +1,4 @@
-"""What holds in a world of any size holds in one process, without Horovod; tests/distributed has the larger worlds."""
+"""Run the checks of the ``world_*.py`` modules on a single rank; tests/distributed runs them on several."""
 
 import sys
 
@@ -16,6 +16,6 @@ CHECKS = [
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_world_of_one(check, monkeypatch):
+def test_single_rank(check, monkeypatch):
     monkeypatch.setitem(sys.modules, "horovod", None)  # an import of it would fail
     check(Solo())
