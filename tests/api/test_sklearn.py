@@ -216,6 +216,7 @@ def test_features_in_any_form_give_the_same():
         (["a text", None], 'document 1 is missing(.|\n)*X.fillna\\(""\\)'),
         (["a text", 3.5], "document 1 is not a text"),
         ([None, "a text"], "document 0 is missing"),
+        (Series(["a text", np.nan]), "document 1 is missing"),
         (np.array([["a", "b"]]), "a table of texts"),
         (X[:, :3], "X contains features(.|\n)*texts, as in fit"),
     ],

@@ -64,8 +64,9 @@ def _texts(X: Any) -> TextFile | list[str] | list[bytes] | None:
     kind = bytes if isinstance(values[0], bytes) else str
     for row, text in enumerate(values):
         if not isinstance(text, kind):
+            missing = text is None or text is np.nan
             raise InputError(
-                f"X, document {row:,} is {'not a text' if text is not None else 'missing'}",
+                f"X, document {row:,} is {'missing' if missing else 'not a text'}",
                 expected=f"every document a {kind.__name__}",
                 received=repr(text)[:60],
                 fix='fill missing texts, for example X.fillna("")',
