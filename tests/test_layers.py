@@ -65,9 +65,12 @@ MODULES_WITHOUT_TENSORFLOW = [
     "matcher.candidates",
     "matcher.levels",
     "models.folder",
+    "models.labels",
     "models.xr_linear",
+    "models.xr_linear_folder",
     "models.xr_linear_inputs",
     "models.xr_linear_over_ranks",
+    "models.xr_linear_training",
 ]
 CONVENIENCE = {"collective.strategy", "collective.estimator"}
 MOST_FILES = 20

@@ -4,6 +4,9 @@ Models:
     XTransformer            a fine-tuned encoder, its label head, and linear rankers
     XRLinear                linear rankers only; needs TensorFlow for texts, not for features
     load                    load a model of either kind, ours or PECOS's
+    Model                   the interface of both
+    TrainingRun             how an XTransformer is trained: work folder, ranks, threads, seed
+    ExportSettings          options of an exported model
     xmc_tf.sklearn          XMCClassifier: both models as a scikit-learn classifier
 
 Data:
@@ -21,9 +24,9 @@ Embedding tables of your own:
     CollectiveStrategy      a tf.distribute strategy that shards embedding tables over the ranks
 
 Parameters:
-    XTransformerParams, XTransformerPredParams, MatcherParams, MatcherPredParams, RankerParams, RankerPredParams,
-    LinearChainParams, LinearChainPredParams, LinearLevelParams, LinearLevelPredParams, HierarchicalKMeansParams,
-    TfidfParams
+    XRLinearParams, XTransformerParams, XTransformerPredParams, MatcherParams, MatcherPredParams, RankerParams,
+    RankerPredParams, LinearChainParams, LinearChainPredParams, LinearLevelParams, LinearLevelPredParams,
+    HierarchicalKMeansParams, TfidfParams
 
 Example:
     >>> from xmc_tf import TextFile, evaluate, load, load_matrix
@@ -53,6 +56,8 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names in _LAZY
     from xmc_tf.features.tfidf import Tfidf
     from xmc_tf.metrics.evaluation import evaluate
     from xmc_tf.models.loading import load
+    from xmc_tf.models.model import Model
+    from xmc_tf.models.training_run import TrainingRun
     from xmc_tf.models.xr_linear import XRLinear
     from xmc_tf.models.xtransformer import XTransformer
     from xmc_tf.params.linear import (
@@ -66,14 +71,17 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names in _LAZY
     from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
     from xmc_tf.params.tfidf import TfidfParams
     from xmc_tf.params.tree import HierarchicalKMeansParams
+    from xmc_tf.params.xr_linear import XRLinearParams
     from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParams
     from xmc_tf.serving.client import Client
+    from xmc_tf.serving.export import ExportSettings
     from xmc_tf.tree.label_tree import LabelTree
 
 # Public name -> the module that defines it, and its name there if that is another one.
 _LAZY = {
     "Client": "xmc_tf.serving.client",
     "CollectiveStrategy": "xmc_tf.collective.strategy",
+    "ExportSettings": "xmc_tf.serving.export",
     "HierarchicalKMeansParams": "xmc_tf.params.tree",
     "InputError": "xmc_tf.common.errors",
     "LabelTree": "xmc_tf.tree.label_tree",
@@ -83,12 +91,15 @@ _LAZY = {
     "LinearLevelPredParams": "xmc_tf.params.linear",
     "MatcherParams": "xmc_tf.params.matcher",
     "MatcherPredParams": "xmc_tf.params.matcher",
+    "Model": "xmc_tf.models.model",
     "RankerParams": "xmc_tf.params.linear",
     "RankerPredParams": "xmc_tf.params.linear",
     "TextFile": "xmc_tf.data.text",
     "Tfidf": "xmc_tf.features.tfidf",
     "TfidfParams": "xmc_tf.params.tfidf",
+    "TrainingRun": "xmc_tf.models.training_run",
     "XRLinear": "xmc_tf.models.xr_linear",
+    "XRLinearParams": "xmc_tf.params.xr_linear",
     "XTransformer": "xmc_tf.models.xtransformer",
     "XTransformerParams": "xmc_tf.params.xtransformer",
     "XTransformerPredParams": "xmc_tf.params.xtransformer",
@@ -100,6 +111,7 @@ _LAZY = {
 __all__ = [
     "Client",
     "CollectiveStrategy",
+    "ExportSettings",
     "HierarchicalKMeansParams",
     "InputError",
     "LabelTree",
@@ -109,12 +121,15 @@ __all__ = [
     "LinearLevelPredParams",
     "MatcherParams",
     "MatcherPredParams",
+    "Model",
     "RankerParams",
     "RankerPredParams",
     "TextFile",
     "Tfidf",
     "TfidfParams",
+    "TrainingRun",
     "XRLinear",
+    "XRLinearParams",
     "XTransformer",
     "XTransformerParams",
     "XTransformerPredParams",

@@ -19,7 +19,7 @@ def main(folder: str, texts: str, labels: str) -> float:
         print(text[:40], [f"{name}: {score:.2f}" for name, score in best])
     if isinstance(model, XTransformer):
         print(model.encode(documents[:3]).shape)
-    else:
+    elif isinstance(model, XRLinear):
         print(describe(model))
     return metrics.at("P", 1)
 

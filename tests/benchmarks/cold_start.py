@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.data import save_matrix
-from xmc_tf.models.xr_linear import XRLinear, train_on_text
+from xmc_tf.models.xr_linear import XRLinear
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def _made_up(folder: Path) -> Path:
     Y = smat.csr_matrix(
         (np.ones(labels.size, np.float32), labels.ravel(), np.arange(0, labels.size + 1, 3)), (5000, 500)
     )
-    train_on_text(texts, Y).save(folder)
+    XRLinear.train(texts, Y).save(folder)
     return folder
 
 

@@ -24,7 +24,8 @@ from xmc_tf.common.threads import thread_count
 from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.linear.level import Level
 from xmc_tf.linear.xlinear import XLinear
-from xmc_tf.models.xr_linear import XRLinear, train_on_text, write_model
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.models.xr_linear_folder import write_model
 from xmc_tf.params import LinearLevelPredParams
 from xmc_tf.tree import LabelTree
 
@@ -100,13 +101,13 @@ def _load(model: Path, verify: bool) -> tuple[float, float, float]:
 
 def _train(data: Path | None, folder: Path) -> None:
     if data is not None:
-        train_on_text(TextFile(data / "X.trn.txt"), load_matrix(data / "Y.trn.npz").tocsr()).save(folder)
+        XRLinear.train(TextFile(data / "X.trn.txt"), load_matrix(data / "Y.trn.npz").tocsr()).save(folder)
         return
     random = np.random.default_rng(0)
     texts = [" ".join(f"word{n}" for n in random.zipf(1.3, 20) % 3000) for _ in range(5000)]
     labels = random.integers(0, 500, (5000, 3))
     Y = csr_matrix((np.ones(labels.size, np.float32), labels.ravel(), np.arange(0, labels.size + 1, 3)), (5000, 500))
-    train_on_text(texts, Y).save(folder)
+    XRLinear.train(texts, Y).save(folder)
 
 
 def _generate(weights: int, folder: Path) -> None:

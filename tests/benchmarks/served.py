@@ -15,8 +15,8 @@ from tests.benchmarks.sides.in_turns import Side
 from xmc_tf.common.folders.export_folder import ABOUT
 from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.data import TextFile
-from xmc_tf.models.xr_linear import train_on_text
-from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params import HierarchicalKMeansParams, XRLinearParams
 
 with muted_stderr():
     from tensorflow.core.protobuf.config_pb2 import ConfigProto
@@ -43,8 +43,8 @@ def small_model(texts: Path, folder: Path) -> Path:
     lines = list(TextFile(texts).lines(0, 300))
     places = np.arange(len(lines))
     Y = csr_matrix((np.ones(len(lines), np.float32), (places, places % 20)), shape=(len(lines), 20))
-    tree = HierarchicalKMeansParams(nr_splits=4, max_leaf_size=3)
-    train_on_text(lines, Y, tree_params=tree).export(folder)
+    params = XRLinearParams(tree=HierarchicalKMeansParams(nr_splits=4, max_leaf_size=3))
+    XRLinear.train(lines, Y, params=params).export(folder)
     return folder
 
 

@@ -17,7 +17,7 @@ from xmc_tf.linear import predict
 from xmc_tf.linear.level import Level
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import LinearLevelPredParams, RankerParams, RankerPredParams
+from xmc_tf.params import LinearLevelPredParams
 from xmc_tf.tree import LabelTree
 
 
@@ -81,7 +81,7 @@ def test_models_have_short_names_and_can_be_pickled():
     X = as_features(random(40, 30, 0.3, "csr", np.float32, rng))
     Y = csr_matrix((np.ones(40, np.float32), (np.arange(40), np.arange(40) % 20)))
     tree = LabelTree.from_chain([clusters_of(4), clusters_of(5, 5, 5, 5)])
-    model = XRLinear.train(X, Y, tree, params=RankerParams(), pred_params=RankerPredParams(), names=None)
+    model = XRLinear.train(X, Y, tree=tree)
     model.predict(X)
     for thing in (model, model.ranker, model.ranker.levels[0], model.tree):
         assert len(repr(thing)) < 120, repr(thing)

@@ -12,7 +12,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.linear import train_rankers
 from xmc_tf.linear.modes import trained_levels, whole_chain
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import RankerParams, RankerPredParams
+from xmc_tf.params import RankerParams, XRLinearParams
 from xmc_tf.tree import LabelTree
 
 CHAIN = random_chain(40, [3, 12])
@@ -112,7 +112,7 @@ def test_folders_of_either(tmp_path, mode):
     """A matcher predicts nodes, which have no names."""
     names = [f"name {i}" for i in range(40)]
     model = XRLinear.train(
-        X, Y, LabelTree.from_chain(CHAIN), params=ranker_params(mode=mode), pred_params=RankerPredParams(), names=names
+        X, Y, names=names, tree=LabelTree.from_chain(CHAIN), params=XRLinearParams(ranker=ranker_params(mode=mode))
     )
     model.save(tmp_path / "model")
     again = XRLinear.load(tmp_path / "model")

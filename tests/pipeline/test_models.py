@@ -18,9 +18,19 @@ from xmc_tf.encoder import Encoder, TextTokenizer, encode_documents, tokenize_fi
 from xmc_tf.features import Tfidf
 from xmc_tf.linear import train_rankers
 from xmc_tf.matcher.matcher import Matcher
-from xmc_tf.metrics import ensemble
+from xmc_tf.metrics import ensemble, evaluate
+from xmc_tf.models.training_run import TrainingRun
 from xmc_tf.models.xtransformer import XTransformer
-from xmc_tf.params import LinearChainParams, LinearLevelParams, RankerParams
+from xmc_tf.params import (
+    HierarchicalKMeansParams,
+    LinearChainParams,
+    LinearLevelParams,
+    MatcherParams,
+    MatcherPredParams,
+    RankerParams,
+    XTransformerParams,
+    XTransformerPredParams,
+)
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.ranks.solo import Solo
 from xmc_tf.tree import build_tree, label_embedding, load_chain
@@ -94,8 +104,6 @@ def test_a_frozen_model_is_rankers_on_tfidf_and_vectors(corpus, frozen, tmp_path
 
 
 def frozen_tree_params(model):
-    from xmc_tf.params import XTransformerParams
-
     return XTransformerParams.from_json(model.facts["train_params"]).refined_indexer_params
 
 
@@ -220,30 +228,50 @@ def test_label_features_make_the_first_tree(corpus, tmp_path):
     np.save(tmp_path / "Z.npy", np.eye(LABELS, dtype=np.float32)[order])
     run_train(corpus, tmp_path / "m", "--only-encoder", "--no-fine-tune", "--fix-clustering", "--label-feat-path",
               tmp_path / "Z.npy")  # fmt: skip
-    from xmc_tf.params import HierarchicalKMeansParams
-
     expected = build_tree(np.eye(LABELS, dtype=np.float32)[order], HierarchicalKMeansParams(4, max_leaf_size=6))
     assert load_chain(tmp_path / "m" / "tree") == expected
 
 
 def test_the_api_gives_what_the_command_gives(corpus, frozen, tmp_path):
-    from xmc_tf.params import XTransformerParams, XTransformerPredParams
-
     texts, Y = texts_and_labels(corpus)
     params = XTransformerParams.from_json(frozen.facts["train_params"])
     encoder = {"model_shortcut": str(corpus / "encoder")}
     params = XTransformerParams.from_json(
         {**params.to_json(), "matcher_params_chain": {**params.matcher_params_chain.to_json(), **encoder}}
     )
-    model = XTransformer.train(
-        list(texts), Y, params=params, pred_params=XTransformerPredParams.from_json(frozen.facts["pred_params"]),
-        threads=1, beam_size=8, only_topk=5, work_dir=tmp_path / "work",
-    )  # fmt: skip
-    held_out, _ = texts_and_labels(corpus, "tst")
+    pred_params = XTransformerPredParams.from_json(frozen.facts["pred_params"])
+    held_out, truth = texts_and_labels(corpus, "tst")
     expected = frozen.predict(held_out)
-    assert rows_of(model.predict(held_out)) == rows_of(expected)
-    model.save(tmp_path / "m")
-    assert rows_of(XTransformer.load(tmp_path / "m").predict(held_out)) == rows_of(expected)
+    run = TrainingRun(work_dir=tmp_path / "work", threads=1)
+    by_matrix = XTransformer.train(list(texts), Y, names=frozen.names, params=params, pred_params=pred_params, run=run)
+    names = [[frozen.names[label] for label in row.indices] for row in Y]
+    by_name = XTransformer.train(texts, names, names=frozen.names, params=params, pred_params=pred_params, run=run)
+    for model in (by_matrix, by_name):
+        assert model.names == frozen.names
+        assert rows_of(model.predict(held_out, beam_size=8, only_topk=5)) == rows_of(expected)
+    by_matrix.save(tmp_path / "m")
+    loaded = XTransformer.load(tmp_path / "m")
+    assert rows_of(loaded.predict(held_out, beam_size=8, only_topk=5)) == rows_of(expected)
+    found = loaded.evaluate(held_out, [[frozen.names[label] for label in row.indices] for row in truth], ks=(1, 3))
+    assert found.at("P", 3) == evaluate(truth, loaded.predict(held_out)).at("P", 3)
+
+
+@pytest.mark.parametrize("kind", ["tree", "features of the labels"])
+def test_a_tree_or_features_of_the_labels_may_be_given(kind, corpus, tmp_path):
+    texts, Y = texts_and_labels(corpus)
+    order = np.random.default_rng(3).permutation(LABELS)
+    Z = np.eye(LABELS, dtype=np.float32)[order]
+    indexer = HierarchicalKMeansParams(4, max_leaf_size=6)
+    expected = build_tree(Z, indexer)
+    params = XTransformerParams(
+        indexer, matcher_params_chain=MatcherParams(model_shortcut=str(corpus / "encoder")), do_fine_tune=False,
+        only_encoder=True, fix_clustering=True,
+    )  # fmt: skip
+    prediction = XTransformerPredParams(MatcherPredParams(truncate_length=16))
+    tree = expected if kind == "tree" else Z
+    run = TrainingRun(work_dir=tmp_path / "work")
+    model = XTransformer.train(texts, Y, tree=tree, params=params, pred_params=prediction, run=run)
+    assert model.tree == expected
 
 
 def test_what_a_model_cannot_do_is_said(corpus, frozen, tmp_path):

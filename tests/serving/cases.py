@@ -5,8 +5,8 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from xmc_tf.linear.level import Level
 from xmc_tf.linear.xlinear import XLinear
-from xmc_tf.models.xr_linear import train_on_text
-from xmc_tf.params import HierarchicalKMeansParams, LinearLevelPredParams
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params import HierarchicalKMeansParams, LinearLevelPredParams, XRLinearParams
 
 NAMES = [f"label {number}" for number in range(58)] + ["ääkköset", "emoji 🎉"]
 WORDS = ["sauna", "träsk", "ÅLAND", "naïve", "музыка", "音楽", *(f"word{number}" for number in range(150))]
@@ -43,8 +43,8 @@ def documents(count=400, seed=1):
 def text_model():
     """A model of three levels, from text to names."""
     texts, Y = documents()
-    tree = HierarchicalKMeansParams(nr_splits=4, max_leaf_size=6)
-    return train_on_text(texts, Y, tree_params=tree, names=NAMES, threads=1)
+    params = XRLinearParams(tree=HierarchicalKMeansParams(nr_splits=4, max_leaf_size=6))
+    return XRLinear.train(texts, Y, names=NAMES, params=params, threads=1)
 
 
 def random_tree(sizes, draw, *, shuffled=True):

@@ -225,7 +225,7 @@ def test_numbers_of_the_model_can_be_asked_for(exported):
 def test_settings_change_the_answers(model, tmp_path):
     texts = [*documents(30, seed=10)[0], ""]
     settings = ExportSettings(only_topk=3, beam_size=2, post_processor="sigmoid", threshold=0.3)
-    assert model.export(tmp_path / "1", **vars(settings)).folder == tmp_path / "1"
+    assert model.export(tmp_path / "1", settings).folder == tmp_path / "1"
     out = LocalModel(tmp_path / "1").ask(texts)
     expected = model.predict(texts, only_topk=3, beam_size=2, post_processor="sigmoid", threads=1)
     for row in range(len(texts)):

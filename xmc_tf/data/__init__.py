@@ -18,7 +18,7 @@ from xmc_tf.data.labelled_text import LabelledText
 from xmc_tf.data.labels import load_names
 from xmc_tf.data.matrices import load_matrix, save_matrix
 from xmc_tf.data.output_names import embedding_path, prediction_path
-from xmc_tf.data.text import TextFile
+from xmc_tf.data.text import TextFile, Texts
 from xmc_tf.data.token_files import TokenWriter
 from xmc_tf.data.tokens import TokenStore
 
@@ -26,6 +26,7 @@ __all__ = [
     "Features",
     "LabelledText",
     "TextFile",
+    "Texts",
     "TokenStore",
     "TokenWriter",
     "TrainingInput",

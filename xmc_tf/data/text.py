@@ -2,9 +2,9 @@
 
 import logging
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import overload
+from typing import TypeAlias, overload
 
 import numpy as np
 
@@ -175,6 +175,10 @@ def _offsets(data: mmap.mmap, title: str) -> np.ndarray:
     if offsets[-1] != len(array):  # the last line has no end: as if it had one
         offsets = np.append(offsets, len(array) + 1)
     return offsets
+
+
+Texts: TypeAlias = TextFile | Sequence[str] | Sequence[bytes]
+"""Documents: the lines of a file, or a list."""
 
 
 def _decode(line: bytes) -> str:

@@ -1,5 +1,6 @@
 """Which levels of a tree are trained: all, those above a cut (a matcher), or those below it (a ranker)."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,7 +8,13 @@ from scipy.sparse import csc_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.linear.problems import sorted_csc
-from xmc_tf.params import RankerParams
+from xmc_tf.params import (
+    LinearChainPredParams,
+    PredictionOverrides,
+    RankerParams,
+    RankerPredParams,
+    override_levels,
+)
 from xmc_tf.tree.grouping import upper_splits
 
 
@@ -56,6 +63,28 @@ def trained_levels(params: RankerParams, depth: int) -> slice:
         )
     cut = depth - params.ranker_level
     return slice(0, cut) if params.mode == "matcher" else slice(cut, depth)
+
+
+def level_pred_params(
+    params: RankerParams, pred_params: RankerPredParams, depth: int, overrides: PredictionOverrides
+) -> RankerPredParams:
+    """Return the prediction parameters with one block for each level that is trained.
+
+    Args:
+        params: say which levels of the tree are trained.
+        pred_params: one block for all levels, or one per level.
+        depth: number of levels of the tree.
+        overrides: options that override ``pred_params``.
+    """
+    nr_trained = len(range(depth)[trained_levels(params, depth)])
+    chain = override_levels(
+        pred_params.hlm_args.model_chain,
+        nr_trained,
+        beam_size=overrides.beam_size,
+        only_topk=overrides.only_topk,
+        post_processor=overrides.post_processor,
+    )
+    return dataclasses.replace(pred_params, hlm_args=LinearChainPredParams(model_chain=chain))
 
 
 def _grouped(splits: np.ndarray) -> csc_matrix:

@@ -1,6 +1,7 @@
 """``python -m xmc_tf.linear.train``: train XR-Linear on texts or features."""
 
 import argparse
+import dataclasses
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,15 +28,26 @@ from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.work_folder import remove_discarded, work_path
 from xmc_tf.models.folder import MODEL
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.models.xr_linear_inputs import Asked, Given, in_order, make_tree, relevance, user_negatives, vectorized
+from xmc_tf.models.xr_linear_inputs import (
+    LinearInputs,
+    LinearSettings,
+    in_order,
+    make_tree,
+    relevance,
+    user_negatives,
+    vectorized,
+)
 from xmc_tf.models.xr_linear_over_ranks import train_command_over_ranks
+from xmc_tf.models.xr_linear_training import RankerData
 from xmc_tf.params import (
     HierarchicalKMeansParams,
     LinearLevelParams,
     LinearLevelPredParams,
+    PredictionOverrides,
     RankerParams,
     RankerPredParams,
     TfidfParams,
+    XRLinearParams,
     add_arguments,
     add_verbosity,
     add_without_effect,
@@ -212,30 +224,30 @@ def main(argv: Sequence[str] | None = None) -> None:
     _sort_out_t(arguments)
     _require(arguments)
     _refuse_outputs(arguments)
-    asked = Asked(arguments, *_parameters(arguments))
+    settings = LinearSettings(arguments, *_parameters(arguments))
     folder = Path(arguments.model_folder)
     with claimed_by_all(communicator, folder, MODEL, work_path(folder), fix="give another folder with -m"):
-        _train(communicator, folder, asked)
+        _train(communicator, folder, settings)
 
 
-def _train(communicator: Communicator, folder: Path, asked: Asked) -> None:
+def _train(communicator: Communicator, folder: Path, settings: LinearSettings) -> None:
     if communicator.rank == 0:
         remove_discarded(folder)
     if communicator.size > 1 or work_path(folder).exists():
         # First of all: only files that are the same everywhere can be checked together.
-        key = check_same_inputs(communicator, asked.files, asked.settings)
+        key = check_same_inputs(communicator, settings.files, settings.decisive)
         resumes_from(f"what is complete in {work_path(folder)}")
-        train_command_over_ranks(communicator, folder, _given(asked, LooksOverRanks(communicator)), key)
+        train_command_over_ranks(communicator, folder, _read_inputs(settings, LooksOverRanks(communicator)), key)
     else:
         nothing_to_resume("linear training in one process keeps everything in memory (mpiexec -n 2 keeps files)")
-        with reported(asked.arguments.logdir, communicator):
-            _train_here(folder, _given(asked, ALONE))
+        with reported(settings.arguments.logdir, communicator):
+            _train_here(folder, _read_inputs(settings, ALONE))
     finished()
 
 
-def _given(asked: Asked, looks: Looks) -> Given:
+def _read_inputs(settings: LinearSettings, looks: Looks) -> LinearInputs:
     """Reads the files and checks them."""
-    arguments = asked.arguments
+    arguments = settings.arguments
     names = load_names(arguments.labels) if arguments.labels else None
     Y = load_matrix(arguments.label_path, name="labels", looks=looks)
     texts = TextFile(arguments.text_path) if arguments.text_path else None
@@ -248,41 +260,39 @@ def _given(asked: Asked, looks: Looks) -> Given:
     }
     files = {k: v for k, v in files.items() if v}
     check_training_input(Y=Y, X=X, texts=texts, names=names, files=files, loaded=True)
-    return Given(**vars(asked), names=names, Y=Y, texts=texts, X=X)
+    return LinearInputs(**vars(settings), names=names, Y=Y, texts=texts, X=X)
 
 
-def _train_here(folder: Path, given: Given) -> None:
-    """Trains in this process's memory."""
-    arguments, Y, X, tfidf = given.arguments, given.Y, given.X, None
-    R, negatives = relevance(given), user_negatives(given)
+def _train_here(folder: Path, inputs: LinearInputs) -> None:
+    """Train in the memory of this process."""
+    arguments, Y, X, tfidf = inputs.arguments, inputs.Y, inputs.X, None
+    R, negatives = relevance(inputs), user_negatives(inputs)
     if X is None:
-        tfidf, X = vectorized(given)
+        tfidf, X = vectorized(inputs)
     features = X
     _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*Y.shape, X.nr_features)))
 
     def embed(method: str) -> Features:
         return as_features(label_embedding(method, features, Y, threads=arguments.threads))
 
-    tree = make_tree(Solo(), given, embed, given.tree_params.threads)
-    model = XRLinear.train(
-        X, Y, tree, params=given.params, pred_params=given.pred_params, names=given.names, tfidf=tfidf,
-        R=R,
-        user_negatives=in_order(negatives, tree, arguments.usn_match_path),
-        recorded=given.recorded,
-        wishes=given.wishes,
-        threads=arguments.threads, seed=arguments.seed,
-    )  # fmt: skip
+    tree = make_tree(Solo(), inputs, embed, inputs.params.tree.threads)
+    params = dataclasses.replace(inputs.params, prediction=inputs.pred_params_for(tree))
+    ordered = in_order(negatives, tree, arguments.usn_match_path)
+    data = RankerData(X, Y, tree, inputs.names, R, ordered)
+    model = XRLinear.trained(
+        data, params, tfidf=tfidf, recorded=inputs.recorded, threads=arguments.threads, seed=arguments.seed
+    )
     model.save(folder)
     _LOG.info("%s: %s weights in %s levels", folder, f"{model.ranker.nr_weights:,}", model.ranker.depth)
 
 
 def _sort_out_t(arguments: argparse.Namespace) -> None:
     """Tells apart the two meanings of -t: PECOS's scripts give a threshold by it, ours a text."""
-    for given in arguments.text_or_threshold:
+    for value in arguments.text_or_threshold:
         try:
-            arguments.threshold = float(given)
+            arguments.threshold = float(value)
         except ValueError:
-            arguments.text_path = given
+            arguments.text_path = value
 
 
 def _require(arguments: argparse.Namespace) -> None:
@@ -310,11 +320,8 @@ def _refuse_outputs(a: argparse.Namespace) -> None:
     refuse_work_folder("-m", work_path(Path(a.model_folder)), inputs)
 
 
-def _parameters(
-    arguments: argparse.Namespace,
-) -> tuple[RankerParams, RankerPredParams, HierarchicalKMeansParams, TfidfParams, dict[str, Any]]:
-    """From the parameter file what it holds, else from the flags; and the flags that choose between levels."""
-    wishes = {name: getattr(arguments, name) for name in ("beam_size", "only_topk", "post_processor")}
+def _parameters(arguments: argparse.Namespace) -> tuple[XRLinearParams, PredictionOverrides]:
+    """Return the parameters, from the parameter file or else from the flags, and the overrides of the flags."""
     if arguments.beam_size < 1:
         raise InputError(
             "--beam-size is out of range", expected="a whole number of at least 1", received=str(arguments.beam_size)
@@ -325,10 +332,11 @@ def _parameters(
         "indexer_params": HierarchicalKMeansParams,
         "tfidf_params": TfidfParams,
     }
-    held: dict[str, Any] = load_blocks(arguments.params_path, **classes) if arguments.params_path else {}
-    blocks = {key: held.get(key) or from_arguments(cls, arguments) for key, cls in classes.items()}
-    # The file says level by level what the flags say for all.
-    return *blocks.values(), {} if held.get("pred_params") else wishes
+    from_file: dict[str, Any] = load_blocks(arguments.params_path, **classes) if arguments.params_path else {}
+    blocks = {key: from_file.get(key) or from_arguments(cls, arguments) for key, cls in classes.items()}
+    # The file sets for each level what the flags set for all.
+    overrides = PredictionOverrides(arguments.beam_size, arguments.only_topk, arguments.post_processor)
+    return XRLinearParams(*blocks.values()), PredictionOverrides() if from_file.get("pred_params") else overrides
 
 
 if __name__ == "__main__":

@@ -4,11 +4,12 @@ from pathlib import Path
 
 from xmc_tf.common.folders.model_kind import FINE_TUNED
 from xmc_tf.models.folder import kind_of
+from xmc_tf.models.model import Model
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.models.xtransformer import XTransformer
 
 
-def load(folder: str | Path) -> XTransformer | XRLinear:
+def load(folder: str | Path) -> Model:
     """Load a model: ours, or a folder of ``pecos.xmc.xtransformer`` or ``pecos.xmc.xlinear``.
 
     Example:
@@ -19,7 +20,7 @@ def load(folder: str | Path) -> XTransformer | XRLinear:
         folder: the model's folder, which training wrote.
 
     Returns:
-        An XTransformer, or linear rankers.
+        An :class:`XTransformer` or an :class:`XRLinear`.
 
     Raises:
         InputError: the folder is not a model; the message names the file that is missing or damaged.

@@ -9,19 +9,18 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import Features, TextFile, TokenStore, as_features, check_pair, check_prediction_input
+from xmc_tf.data import Features, TextFile, Texts, TokenStore, as_features, check_pair, check_prediction_input
 from xmc_tf.models.parts import Parts
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
-from xmc_tf.pipeline.inputs import Texts
 from xmc_tf.pipeline.steps import side_by_side
 
 POOL = 100  # labels that an ensemble looks at, of each of the two
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What a caller asks for; None is for what the model says. See ``XTransformer.predict``."""
+class PredictionOptions:
+    """The options of a prediction; None stands for the model's default. See ``XTransformer.predict``."""
 
     method: str
     beam_size: int | None
@@ -32,20 +31,20 @@ class Wishes:
     threads: int
 
 
-def predict(model: Parts, texts: Texts, X: Any, wishes: Wishes) -> csr_matrix:
+def predict(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> csr_matrix:
     """The best labels of texts, in pieces, so that memory is bounded whatever their number."""
     for name in ("beam_size", "only_topk", "max_pred_chunk"):
-        value = getattr(wishes, name)
+        value = getattr(options, name)
         if value is not None and value < 1:
             raise InputError(f"{name} is out of range", expected="a whole number of at least 1", received=str(value))
-    given = _given_features(model, texts, X, wishes.method)
+    given = _given_features(model, texts, X, options.method)
     parts = []
-    for begin in range(0, len(texts), wishes.max_pred_chunk):
-        end = min(begin + wishes.max_pred_chunk, len(texts))
+    for begin in range(0, len(texts), options.max_pred_chunk):
+        end = min(begin + options.max_pred_chunk, len(texts))
         if (begin, end) == (0, len(texts)):
-            return _predict(model, texts, given, wishes)
+            return _predict(model, texts, given, options)
         some = None if given is None else given.rows(slice(begin, end))
-        parts.append(_predict(model, texts[begin:end], some, wishes))
+        parts.append(_predict(model, texts[begin:end], some, options))
     return vstack(parts, format="csr") if parts else csr_matrix((0, model.nr_labels), dtype=np.float32)
 
 
@@ -64,47 +63,47 @@ def vectors_of(model: Parts, texts: Texts, batch_tokens: int) -> np.ndarray:
     return encode_documents(model.encoder, store, batch_tokens=batch_tokens)
 
 
-def _predict(model: Parts, texts: Texts, given: Features | None, wishes: Wishes) -> csr_matrix:
-    vectors = vectors_of(model, texts, wishes.batch_tokens)
-    if wishes.method == "transformer-only":
-        return _by_heads(model, vectors, wishes)
+def _predict(model: Parts, texts: Texts, given: Features | None, options: PredictionOptions) -> csr_matrix:
+    vectors = vectors_of(model, texts, options.batch_tokens)
+    if options.method == "transformer-only":
+        return _by_heads(model, vectors, options)
     sparse, dense = (given.sparse, given.dense) if given is not None else (None, None)
     if "features" in model.parts:
-        sparse = model.tfidf.transform(texts, threads=wishes.threads)
+        sparse = model.tfidf.transform(texts, threads=options.threads)
     X = side_by_side(sparse, dense, rows_of_length(float(model.facts["embedding_weight"]), vectors))
-    if wishes.method == "concat-only":
-        return _by_rankers(model, X, wishes)
+    if options.method == "concat-only":
+        return _by_rankers(model, X, options)
     # More than are asked for: what only one of the two has among its best counts as nothing in the other.
-    more = dataclasses.replace(wishes, only_topk=max(_topk(model, wishes), POOL))
-    return blend(wishes.method, _by_heads(model, vectors, more), _by_rankers(model, X, more), _topk(model, wishes))
+    more = dataclasses.replace(options, only_topk=max(_topk(model, options), POOL))
+    return blend(options.method, _by_heads(model, vectors, more), _by_rankers(model, X, more), _topk(model, options))
 
 
-def _by_rankers(model: Parts, X: Features, wishes: Wishes) -> csr_matrix:
+def _by_rankers(model: Parts, X: Features, options: PredictionOptions) -> csr_matrix:
     """The rankers' search."""
     return model.ranker.predict(
         X,
-        beam_size=wishes.beam_size,
-        only_topk=wishes.only_topk,
-        post_processor=wishes.post_processor,
-        threads=wishes.threads,
+        beam_size=options.beam_size,
+        only_topk=options.only_topk,
+        post_processor=options.post_processor,
+        threads=options.threads,
     )
 
 
-def _by_heads(model: Parts, vectors: np.ndarray, wishes: Wishes) -> csr_matrix:
+def _by_heads(model: Parts, vectors: np.ndarray, options: PredictionOptions) -> csr_matrix:
     """The label heads' own search."""
     matcher = model.matcher
     found = matcher.predict(
         vectors,
-        only_topk=_topk(model, wishes),
-        beam_size=wishes.beam_size or int(model.facts["beam_size"]),
-        post_processor=wishes.post_processor or head_post_processor(model, wishes.method),
+        only_topk=_topk(model, options),
+        beam_size=options.beam_size or int(model.facts["beam_size"]),
+        post_processor=options.post_processor or head_post_processor(model, options.method),
         only_labels=model.output_labels,
     )
     return matcher.to_labels(found)
 
 
-def _topk(model: Parts, wishes: Wishes) -> int:
-    return wishes.only_topk or int(model.facts["only_topk"])
+def _topk(model: Parts, options: PredictionOptions) -> int:
+    return options.only_topk or int(model.facts["only_topk"])
 
 
 def head_post_processor(model: Parts, method: str) -> str:

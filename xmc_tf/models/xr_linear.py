@@ -7,46 +7,42 @@ features/     the fitted TF-IDF, where it was trained on text
 ranker/       the rankers, in PECOS's XLinear format
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeGuard
 
+import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.placing import placed_folder
-from xmc_tf.common.process.versions import package_versions
-from xmc_tf.data import Features, TextFile, as_features
-from xmc_tf.linear.fit import train_rankers
-from xmc_tf.linear.modes import trained_levels, whole_chain
+from xmc_tf.data import Features, Texts, as_features, check_training_input
+from xmc_tf.linear.modes import whole_chain
 from xmc_tf.linear.xlinear import XLinear
-from xmc_tf.models.folder import (
-    MODEL,
-    check_parts,
-    load_tfidf,
-    nr_dense,
-    read_facts,
-    read_names,
-    write_facts,
-    write_names,
-)
+from xmc_tf.metrics import Measures, evaluate
+from xmc_tf.metrics.measures import check_ks
+from xmc_tf.models.folder import check_parts, load_tfidf, nr_dense, read_facts, read_names
+from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.results import named
-from xmc_tf.params import (
-    HierarchicalKMeansParams,
-    RankerParams,
-    RankerPredParams,
-    TfidfParams,
-    override_levels,
+from xmc_tf.models.xr_linear_folder import write_model
+from xmc_tf.models.xr_linear_training import (
+    RankerData,
+    fit_tfidf,
+    label_tree,
+    model_facts,
+    other_params,
+    predicted_tree,
+    train_ranker,
 )
-from xmc_tf.tree import LabelTree, load_chain, save_chain
+from xmc_tf.params import RankerParams, XRLinearParams
+from xmc_tf.tree import LabelTree, load_chain
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
-    from xmc_tf.serving.export import ModelParts
+    from xmc_tf.serving.export import Exported, ExportSettings, ModelParts
 
-Texts: TypeAlias = TextFile | Sequence[str] | Sequence[bytes]
+FeaturesLike: TypeAlias = Features | spmatrix | np.ndarray
 
 
 @dataclass(eq=False)
@@ -71,7 +67,7 @@ class XRLinear:
     names: list[str] | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = None
-    given_tfidf: "Tfidf | None" = None
+    own_tfidf: "Tfidf | None" = None
 
     def __repr__(self) -> str:
         of = f" of {self.folder}" if self.folder else ""
@@ -81,18 +77,18 @@ class XRLinear:
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the whole model with its vectorizer, so that its folder is not needed."""
         state = {name: value for name, value in vars(self).items() if name != "tfidf"}
-        return state | {"given_tfidf": self.tfidf if self.reads_text else None}
+        return state | {"own_tfidf": self.tfidf if self.reads_text else None}
 
     @property
     def reads_text(self) -> bool:
         """Whether the model contains a vectorizer and can read texts."""
-        return self.given_tfidf is not None or (self.folder is not None and (self.folder / "features").is_dir())
+        return self.own_tfidf is not None or (self.folder is not None and (self.folder / "features").is_dir())
 
     @cached_property
     def tfidf(self) -> "Tfidf":
         """The vectorizer. It is loaded on first use, because it loads TensorFlow."""
-        if self.given_tfidf is not None:
-            return self.given_tfidf
+        if self.own_tfidf is not None:
+            return self.own_tfidf
         return load_tfidf(self.folder / "features" if self.folder else None, self.facts)
 
     def features(self, texts: Texts, threads: int = -1) -> Features:
@@ -101,7 +97,7 @@ class XRLinear:
 
     def predict(
         self,
-        documents: Features | Texts,
+        texts: Texts | FeaturesLike,
         *,
         beam_size: int | None = None,
         only_topk: int | None = None,
@@ -111,7 +107,7 @@ class XRLinear:
         """Return the scores of the best labels of texts or features.
 
         Args:
-            documents: texts, for a model that was trained on texts; else features.
+            texts: texts, for a model that was trained on texts; else features, documents × features.
             beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None, here
                 and below: the model's default.
             only_topk: number of labels per document.
@@ -121,15 +117,14 @@ class XRLinear:
         Returns:
             (documents × labels) scores, descending within a row.
         """
-        if not isinstance(documents, Features):
-            documents = self.features(documents, threads=threads)
+        X = self.features(texts, threads=threads) if _are_texts(texts) else as_features(texts)
         return self.ranker.predict(
-            documents, beam_size=beam_size, only_topk=only_topk, post_processor=post_processor, threads=threads
+            X, beam_size=beam_size, only_topk=only_topk, post_processor=post_processor, threads=threads
         )
 
     def best(
         self,
-        documents: Features | Texts,
+        texts: Texts | FeaturesLike,
         k: int = 5,
         *,
         beam_size: int | None = None,
@@ -141,9 +136,24 @@ class XRLinear:
         A label without a name goes by its number. For the other arguments see :meth:`predict`.
         """
         predicted = self.predict(
-            documents, beam_size=beam_size, only_topk=k, post_processor=post_processor, threads=threads
+            texts, beam_size=beam_size, only_topk=k, post_processor=post_processor, threads=threads
         )
         return list(named(predicted, self.names))
+
+    def evaluate(self, texts: Texts | FeaturesLike, labels: Labels, *, ks: Sequence[int] = (1, 3, 5, 10)) -> Measures:
+        """Measure the model's predictions of documents whose labels are known.
+
+        Example:
+            >>> print(model.evaluate(TextFile("X.tst.txt"), load_matrix("Y.tst.npz")))
+
+        Args:
+            texts: texts or features, as :meth:`predict` takes them.
+            labels: labels, as :meth:`train` takes them.
+            ks: cut-offs: the numbers of best labels that are measured.
+        """
+        truth = true_labels(labels, texts, self.ranker.nr_labels, self.names)
+        ks = check_ks(ks)
+        return evaluate(truth, self.predict(texts, only_topk=ks[-1]), ks)
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder, completely or not at all; an older model there is replaced."""
@@ -152,25 +162,22 @@ class XRLinear:
             self.tfidf.save if self.reads_text else None,
         )  # fmt: skip
 
-    def export(self, folder: str | Path, **settings: Any) -> Any:
+    def export(self, folder: str | Path, settings: "ExportSettings | None" = None) -> "Exported":
         """Export the model as a SavedModel, from text to label names, which a stock TensorFlow Serving loads.
 
         Example:
-            >>> print(model.export("served/1", only_topk=10, beam_size=20).table())
+            >>> print(model.export("served/1", ExportSettings(only_topk=10, beam_size=20)).table())
 
         Args:
-            folder: where to; for a server its name is the version.
-            **settings: of :class:`xmc_tf.serving.export.ExportSettings`.
-
-        Returns:
-            The :class:`~xmc_tf.serving.export.Exported`.
+            folder: output folder; for a server, its name is the version.
+            settings: options of the exported model.
         """
-        from xmc_tf.serving.export import ExportSettings, export_model  # they need TensorFlow
+        from xmc_tf.serving.export import export_model  # it loads TensorFlow
 
-        return export_model(self.export_parts(), folder, ExportSettings(**settings))
+        return export_model(self.export_parts(), folder, settings)
 
     def export_parts(self) -> "ModelParts":
-        """Return what a SavedModel of this model is made of."""
+        """Return the parts that a SavedModel of this model is made of."""
         from xmc_tf.serving.export import ModelParts
 
         return ModelParts(self.ranker, self.names, self.tfidf if self.reads_text else None)
@@ -203,142 +210,75 @@ class XRLinear:
     @classmethod
     def train(
         cls,
-        X: Features,
-        Y: spmatrix,
-        tree: LabelTree,
+        texts: Texts | FeaturesLike,
+        labels: Labels,
         *,
-        params: RankerParams,
-        pred_params: RankerPredParams,
-        names: list[str] | None = None,
-        tfidf: "Tfidf | None" = None,
-        R: spmatrix | None = None,
-        user_negatives: Mapping[int, spmatrix] | None = None,
-        recorded: Mapping[str, Any] | None = None,
-        wishes: Mapping[str, Any] | None = None,
+        names: Sequence[str] | None = None,
+        tree: LabelTree | FeaturesLike | None = None,
+        params: XRLinearParams | None = None,
         threads: int = -1,
         seed: int = 0,
     ) -> Self:
-        """Trains the rankers of a tree and keeps what belongs to them.
+        """Train a model.
+
+        Example:
+            >>> model = XRLinear.train(["a recipe for soup", "roses"], [["kitchen"], ["garden", "flowers"]])
+            >>> model.save("model")
 
         Args:
-            X: features of the training documents.
-            Y: (documents × labels).
-            tree: over the labels.
-            params: how the rankers are trained.
-            pred_params: how they predict where prediction is not told otherwise.
-            names: of the labels.
-            tfidf: what made the sparse features from text, where something did.
-            R: relevance of the positives.
-            user_negatives: matching for negatives, by levels above the labels.
-            recorded: more for ``params.json``: the other parts' parameters.
-            wishes: beam_size, only_topk, post_processor to predict with, over ``pred_params``.
-            threads: how many; -1: one per core.
-            seed: of the solvers' visiting orders.
+            texts: one text per document; or features, documents × features, for a model that reads features.
+            labels: a sparse matrix of documents × labels, or the label names of each document.
+            names: label names, in the order of the columns (default: the names in ``labels``, sorted).
+            tree: label tree, or features of the labels (labels × features) to build it from (default: built from the
+                features of the labels' documents).
+            params: options of features, tree and rankers (default: all defaults).
+            threads: number of threads; -1: one per core. The model does not depend on it.
+            seed: random seed of the rankers; the tree has its own, ``params.tree.seed``.
+
+        Raises:
+            InputError: the inputs do not fit together, or a label is not among ``names``.
         """
-        pred_params = level_predictions(tree, params, pred_params, wishes)
-        ranker = train_rankers(
-            X, Y, tree.to_chain(), R=R, params=params, pred_params=pred_params, user_negatives=user_negatives,
-            threads=threads, seed=seed,
-        )  # fmt: skip
-        tree, names = what_is_predicted(tree, names, params)
-        facts = model_facts(X, ranker, params, pred_params, recorded, seed)
-        return cls(ranker, tree, names, facts, given_tfidf=tfidf)
+        params = params or XRLinearParams()
+        Y, names = label_matrix(labels, names)
+        tfidf: Tfidf | None = None
+        if _are_texts(texts):
+            check_training_input(Y=Y, texts=texts, names=names)
+            tfidf, X = fit_tfidf(texts, params.tfidf, threads)
+        else:
+            X = as_features(texts)
+            check_training_input(Y=Y, X=X, names=names)
+        data = RankerData(X, Y, label_tree(tree, X, Y, params.tree, threads), names)
+        return cls.trained(
+            data, params, tfidf=tfidf, recorded=other_params(params, tfidf is not None), threads=threads, seed=seed
+        )
+
+    @classmethod
+    def trained(
+        cls,
+        data: RankerData,
+        params: XRLinearParams,
+        *,
+        tfidf: "Tfidf | None" = None,
+        recorded: Mapping[str, Any],
+        threads: int = -1,
+        seed: int = 0,
+    ) -> Self:
+        """Train the rankers of a given tree on features.
+
+        Args:
+            data: the training data.
+            params: options of the rankers; those of features and tree have been applied already.
+            tfidf: the vectorizer that made the features, or None.
+            recorded: parameters of the other parts, for the model metadata.
+            threads: number of threads; -1: one per core.
+            seed: random seed.
+        """
+        ranker, pred_params = train_ranker(data, params, threads=threads, seed=seed)
+        tree, names = predicted_tree(data.tree, data.names, params.ranker)
+        facts = model_facts(data.X, ranker, params.ranker, pred_params, recorded, seed)
+        return cls(ranker, tree, names, facts, own_tfidf=tfidf)
 
 
-def write_model(
-    folder: str | Path,
-    tree: LabelTree,
-    names: list[str] | None,
-    facts: Mapping[str, Any],
-    write_ranker: Callable[[Path], object],
-    write_tfidf: Callable[[Path], object] | None,
-) -> None:
-    """Writes a model's folder from its parts, completely or not at all; an older model there is replaced.
-
-    Files in the folder that are not part of a model stay.
-
-    Args:
-        folder: the model's.
-        tree: the label tree.
-        names: of the labels, where they have any.
-        facts: for ``params.json``.
-        write_ranker: makes the folder of rankers at a path.
-        write_tfidf: makes that of the vectorizer, where there is one.
-    """
-    with placed_folder(folder, MODEL) as part:
-        save_chain(part / "tree", tree.to_chain())
-        write_ranker(part / "ranker")
-        if write_tfidf:
-            write_tfidf(part / "features")
-        write_names(part, names)
-        write_facts(part, facts)
-
-
-def level_predictions(
-    tree: LabelTree, params: RankerParams, pred_params: RankerPredParams, wishes: Mapping[str, Any] | None
-) -> RankerPredParams:
-    """Return the prediction options of each level that is trained; ``wishes`` override the parameters."""
-    depth = len(range(tree.depth)[trained_levels(params, tree.depth)])
-    levels = override_levels(pred_params.hlm_args.model_chain, depth, **(wishes or {}))
-    return RankerPredParams.from_json({"hlm_args": {"model_chain": [level.to_json() for level in levels]}})
-
-
-def what_is_predicted(
-    tree: LabelTree, names: list[str] | None, params: RankerParams
-) -> tuple[LabelTree, list[str] | None]:
-    """Tree and names of what the model predicts: of a matcher, nodes of the tree, which have no names."""
-    if params.mode != "matcher":
-        return tree, names
-    chain = tree.to_chain()
-    return LabelTree.from_chain(chain[trained_levels(params, len(chain))]), None
-
-
-def model_facts(
-    X: Features,
-    ranker: XLinear,
-    params: RankerParams,
-    pred_params: RankerPredParams,
-    recorded: Mapping[str, Any] | None,
-    seed: int,
-) -> dict[str, Any]:
-    """Return the metadata in ``params.json``: parameters, shapes, seed, versions."""
-    return {
-        "model": "XLinear",
-        "train_params": params.to_json(),
-        "pred_params": pred_params.to_json(),
-        **(recorded or {}),
-        "nr_documents": X.nr_rows,
-        "nr_features": X.nr_features,
-        "nr_dense": X.nr_dense,
-        "nr_labels": ranker.nr_labels,
-        "nr_weights": ranker.nr_weights,
-        "seed": seed,
-        "versions": package_versions(),
-    }
-
-
-def train_on_text(
-    texts: Sequence[str] | Sequence[bytes],
-    Y: spmatrix,
-    *,
-    tfidf_params: TfidfParams | None = None,
-    tree_params: HierarchicalKMeansParams | None = None,
-    params: RankerParams | None = None,
-    names: list[str] | None = None,
-    threads: int = -1,
-) -> XRLinear:
-    """Train a model on texts and labels, with defaults for all other options.
-
-    Example:
-        >>> train_on_text(texts, Y, names=names).save("model")
-    """
-    from xmc_tf.features import Tfidf
-    from xmc_tf.tree import build_tree, label_embedding
-
-    tfidf = Tfidf.fit(texts, tfidf_params or TfidfParams(), threads=threads)
-    X = as_features(tfidf.transform(texts, threads=threads))
-    tree = build_tree(label_embedding("pifa", X, Y), tree_params or HierarchicalKMeansParams())
-    return XRLinear.train(
-        X, Y, tree, params=params or RankerParams(), pred_params=RankerPredParams(), names=names, tfidf=tfidf,
-        threads=threads,
-    )  # fmt: skip
+def _are_texts(documents: object) -> TypeGuard[Texts]:
+    """Whether documents are given as texts, and not as features; an array with one dimension holds texts."""
+    return not isinstance(documents, Features) and len(getattr(documents, "shape", ())) != 2

@@ -1,4 +1,4 @@
-"""What the training command was given: parameters, files read and checked, and what is made of them."""
+"""The inputs of the linear training command: settings, files read and checked, and the tree made from them."""
 
 import argparse
 import logging
@@ -11,8 +11,10 @@ from scipy.sparse import csc_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TextFile, as_features, check_pair, load_matrix
+from xmc_tf.linear.modes import level_pred_params
 from xmc_tf.linear.problems import check_relevance, sorted_csc
-from xmc_tf.params import HierarchicalKMeansParams, RankerParams, RankerPredParams, TfidfParams
+from xmc_tf.models.xr_linear_training import fit_tfidf, other_params
+from xmc_tf.params import PredictionOverrides, RankerPredParams, XRLinearParams
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.tree import LabelTree, load_chain
 from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks
@@ -24,44 +26,52 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the command line and its parameter file say."""
+class LinearSettings:
+    """The settings of the command line and of its parameter file.
+
+    Args:
+        arguments: the command line.
+        params: options of features, tree and rankers.
+        overrides: prediction options of the command line, which override ``params.prediction``.
+    """
 
     arguments: argparse.Namespace
-    params: RankerParams
-    pred_params: RankerPredParams
-    tree_params: HierarchicalKMeansParams
-    tfidf_params: TfidfParams
-    wishes: dict[str, Any]
+    params: XRLinearParams
+    overrides: PredictionOverrides
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """Parameters of the parts around the rankers, for the model's folder."""
+        """Parameters of the parts around the rankers, for the model metadata."""
+        methods = self.embedding_methods
         return {
-            "indexer_params": self.tree_params.to_json(),
-            "tfidf_params": self.tfidf_params.to_json() if self.arguments.text_path else None,
-            **({} if self.embedding_methods == ("pifa", "pifa") else {"label_embeddings": self.embedding_methods}),
+            **other_params(self.params, reads_text=bool(self.arguments.text_path)),
+            **({} if methods == ("pifa", "pifa") else {"label_embeddings": methods}),
         }
 
     @property
     def embedding_methods(self) -> tuple[str, str]:
-        """By which label embeddings the labels are clustered above the sub-trees, and within them."""
+        """The label embeddings that the labels are clustered by, above the sub-trees and within them."""
         return self.arguments.meta_label_embedding_method, self.arguments.sub_label_embedding_method
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """All that decides, beside the files, what the model will be; the number of threads does not."""
+    def decisive(self) -> dict[str, Any]:
+        """All settings that the model depends on, beside the files; the number of threads is not one of them."""
         ours = {
             name: getattr(self.arguments, name)
             for name in ("seed", "min_n_sub_tree", "meta_label_embedding_method", "sub_label_embedding_method")
         }
-        blocks = {"train": self.params, "pred": self.pred_params, **self.recorded}
-        read = {name: block.to_json() if hasattr(block, "to_json") else block for name, block in blocks.items()}
-        return _without_threads({**ours, **read, "wishes": self.wishes, "version": version("xmc_tf")})
+        blocks = {"train": self.params.ranker.to_json(), "pred": self.params.prediction.to_json(), **self.recorded}
+        overrides = {} if self.overrides == PredictionOverrides() else vars(self.overrides)
+        # Another key instead of "wishes" would make existing work folders useless.
+        return _without_threads({**ours, **blocks, "wishes": overrides, "version": version("xmc_tf")})
+
+    def pred_params_for(self, tree: LabelTree) -> RankerPredParams:
+        """Return the prediction parameters of the rankers of a tree, with one block per level."""
+        return level_pred_params(self.params.ranker, self.params.prediction, tree.depth, self.overrides)
 
     @property
     def files(self) -> dict[str, list[str]]:
-        """The files that decide it."""
+        """The files that the model depends on."""
         a = self.arguments
         named = {
             "labels": a.label_path, "features": a.inst_path, "texts": a.text_path, "label names": a.labels,
@@ -72,8 +82,8 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Given(Asked):
-    """The same, and the files read and checked."""
+class LinearInputs(LinearSettings):
+    """The settings, and the files read and checked."""
 
     names: list[str] | None
     Y: spmatrix
@@ -81,28 +91,27 @@ class Given(Asked):
     X: Features | None
 
 
-def vectorized(given: Given) -> "tuple[Tfidf, Features]":
-    """The vectorizer fitted to the texts, and their features."""
-    from xmc_tf.features import Tfidf  # brings TensorFlow, which features alone do not need
-
-    assert given.texts is not None
-    given.texts.check()
-    tfidf = Tfidf.fit(given.texts, given.tfidf_params, threads=given.arguments.threads)
-    return tfidf, as_features(tfidf.transform(given.texts, threads=given.arguments.threads))
+def vectorized(inputs: LinearInputs) -> "tuple[Tfidf, Features]":
+    """Return the vectorizer fitted to the texts, and their features."""
+    assert inputs.texts is not None
+    return fit_tfidf(inputs.texts, inputs.params.tfidf, inputs.arguments.threads)
 
 
-def make_tree(communicator: Communicator, given: Given, embed: Callable[[str], Features], threads: int) -> LabelTree:
-    """The tree that is given, or one built of label features or label embeddings, by all ranks together.
+def make_tree(
+    communicator: Communicator, inputs: LinearInputs, embed: Callable[[str], Features], threads: int
+) -> LabelTree:
+    """Return the label tree: the one in a file, or one built from label features or label embeddings, on all ranks.
 
     Args:
         communicator: the ranks.
-        given: what the command was given.
-        embed: makes label embeddings by a method's name, with all ranks.
-        threads: of this rank.
+        inputs: the inputs of the command.
+        embed: makes label embeddings by the name of a method, on all ranks.
+        threads: number of threads of this rank.
     """
-    arguments, Y, params = given.arguments, given.Y, given.tree_params
+    arguments, Y, params = inputs.arguments, inputs.Y, inputs.params.tree
     if arguments.code_path:
-        min_codes = 1 if given.params.shallow else params.min_codes  # 1: the root right above the given clusters
+        # With 1, the root is right above the clusters in the file.
+        min_codes = 1 if inputs.params.ranker.shallow else params.min_codes
         tree = load_chain(arguments.code_path, nr_splits=params.nr_splits, min_codes=min_codes)
         if tree.nr_labels != Y.shape[1]:
             raise InputError(
@@ -121,7 +130,7 @@ def make_tree(communicator: Communicator, given: Given, embed: Callable[[str], F
             )
         tree = build_tree_over_ranks(communicator, as_features(own), params, threads=threads)
     else:
-        above, within = given.embedding_methods
+        above, within = inputs.embedding_methods
         tree = build_tree_over_ranks(
             communicator, embed(above), params, threads=threads, min_n_sub_tree=arguments.min_n_sub_tree,
             sub_embeddings=None if above == within else lambda: embed(within),
@@ -130,9 +139,9 @@ def make_tree(communicator: Communicator, given: Given, embed: Callable[[str], F
     return tree
 
 
-def relevance(given: Given) -> spmatrix | None:
-    """The relevance of the labels, where it is given and used."""
-    path, Y, mode = given.arguments.rel_path, given.Y, given.params.rel_mode
+def relevance(inputs: LinearInputs) -> spmatrix | None:
+    """Return the relevance of the labels, if there is any and it is used."""
+    path, Y, mode = inputs.arguments.rel_path, inputs.Y, inputs.params.ranker.rel_mode
     if path is None:
         return None
     if mode == "disable":
@@ -148,9 +157,9 @@ def relevance(given: Given) -> spmatrix | None:
     return R
 
 
-def user_negatives(given: Given) -> dict[int, spmatrix]:
+def user_negatives(inputs: LinearInputs) -> dict[int, spmatrix]:
     """The user's own negatives, keyed by how many levels above the labels they are."""
-    arguments, Y = given.arguments, given.Y
+    arguments, Y = inputs.arguments, inputs.Y
     found: dict[int, spmatrix] = {}
     for height, path in ((0, arguments.usn_label_path), (1, arguments.usn_match_path)):
         if path is not None:

@@ -16,8 +16,9 @@ from xmc_tf.linear.distributed.training import threads_of_rank, train_over_ranks
 from xmc_tf.linear.distributed.work_folder import WorkFolder, open_work_folder
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.xlinear import XLinear
-from xmc_tf.models.xr_linear import level_predictions, model_facts, what_is_predicted, write_model
-from xmc_tf.models.xr_linear_inputs import Given, in_order, make_tree, relevance, user_negatives, vectorized
+from xmc_tf.models.xr_linear_folder import write_model
+from xmc_tf.models.xr_linear_inputs import LinearInputs, in_order, make_tree, relevance, user_negatives, vectorized
+from xmc_tf.models.xr_linear_training import model_facts, predicted_tree
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree, load_chain, save_chain
@@ -26,42 +27,42 @@ from xmc_tf.tree.distributed_embeddings import forget_label_embeddings, label_em
 _LOG = logging.getLogger(__name__)
 
 
-def train_command_over_ranks(communicator: Communicator, folder: Path, given: Given, key: str) -> None:
+def train_command_over_ranks(communicator: Communicator, folder: Path, inputs: LinearInputs, key: str) -> None:
     """Trains with all ranks, through files in a work folder beside the model's; takes up what is there already.
 
     Args:
         communicator: the ranks.
         folder: the model's.
-        given: what the command was given.
+        inputs: the inputs of the command.
         key: of the inputs, as ``check_same_inputs`` gives it.
     """
     first = communicator.rank == 0
     # Only rank 0 makes problems of them; what is wrong with them is said before work begins.
     R, negatives = run_on_all_ranks(
-        communicator, lambda: (relevance(given), user_negatives(given)) if first else (None, {})
+        communicator, lambda: (relevance(inputs), user_negatives(inputs)) if first else (None, {})
     )
     work = open_work_folder(communicator, folder, key)
-    account = Account(threads=threads_of_rank(communicator, given.arguments.threads))
+    account = Account(threads=threads_of_rank(communicator, inputs.arguments.threads))
     ranks, communicator = communicator, account.watching(communicator)
-    with reported(given.arguments.logdir, ranks, account):
-        X = _features(communicator, work, given, account)
-        _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*given.Y.shape, X.nr_features)))
-        tree = _tree(communicator, work, given, X, account)
-        pred_params = level_predictions(tree, given.params, given.pred_params, given.wishes)
+    with reported(inputs.arguments.logdir, ranks, account):
+        X = _features(communicator, work, inputs, account)
+        _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*inputs.Y.shape, X.nr_features)))
+        tree = _tree(communicator, work, inputs, X, account)
+        pred_params = inputs.pred_params_for(tree)
 
         def make_levels() -> Levels:
-            ordered = in_order(negatives, tree, given.arguments.usn_match_path)
-            return Levels(given.Y, tree.to_chain(), R, given.params, ordered)
+            ordered = in_order(negatives, tree, inputs.arguments.usn_match_path)
+            return Levels(inputs.Y, tree.to_chain(), R, inputs.params.ranker, ordered)
 
-        seed = given.arguments.seed
+        seed = inputs.arguments.seed
         model = train_over_ranks(
             communicator, work, X, make_levels, pred_params=pred_params, account=account, seed=seed
         )  # fmt: skip
 
     def place() -> None:
         if first:
-            kept, names = what_is_predicted(tree, given.names, given.params)
-            facts = model_facts(X, model, given.params, pred_params, given.recorded, seed)
+            kept, names = predicted_tree(tree, inputs.names, inputs.params.ranker)
+            facts = model_facts(X, model, inputs.params.ranker, pred_params, inputs.recorded, seed)
             _place_model(folder, work, model, kept, names, facts)
 
     run_on_all_ranks(communicator, place)
@@ -72,11 +73,11 @@ def train_command_over_ranks(communicator: Communicator, folder: Path, given: Gi
     communicator.barrier()
 
 
-def _features(communicator: Communicator, work: WorkFolder, given: Given, account: Account) -> Features:
-    """The features of the documents, mapped; made of the texts by all ranks where texts are given."""
-    if given.X is not None:
-        return given.X
-    texts, target = given.texts, work.file("X.npz")
+def _features(communicator: Communicator, work: WorkFolder, inputs: LinearInputs, account: Account) -> Features:
+    """The features of the documents, mapped; made of the texts by all ranks where texts are inputs."""
+    if inputs.X is not None:
+        return inputs.X
+    texts, target = inputs.texts, work.file("X.npz")
     assert texts is not None
     if not communicator.broadcast(target.exists()):
         run_on_all_ranks(communicator, lambda: texts.check() if communicator.rank == 0 else None)
@@ -85,31 +86,35 @@ def _features(communicator: Communicator, work: WorkFolder, given: Given, accoun
                 from xmc_tf.features.over_ranks import vectorize_over_ranks
 
                 vectorize_over_ranks(
-                    communicator, texts, given.tfidf_params, work.features, target, threads=account.threads
+                    communicator, texts, inputs.params.tfidf, work.features, target, threads=account.threads
                 )  # fmt: skip
             else:
                 _LOG.warning("not all ranks have TensorFlow: rank 0 computes the TF-IDF features alone")
-                run_on_all_ranks(communicator, lambda: _vectorize_here(work, given) if communicator.rank == 0 else None)
+                run_on_all_ranks(
+                    communicator, lambda: _vectorize_here(work, inputs) if communicator.rank == 0 else None
+                )
     return as_features(open_matrix(target))
 
 
-def _vectorize_here(work: WorkFolder, given: Given) -> None:
-    tfidf, X = vectorized(given)
+def _vectorize_here(work: WorkFolder, inputs: LinearInputs) -> None:
+    tfidf, X = vectorized(inputs)
     tfidf.save(work.features)
     save_matrix(work.file("X.npz"), X.sparse)
 
 
-def _tree(communicator: Communicator, work: WorkFolder, given: Given, X: Features, account: Account) -> LabelTree:
+def _tree(
+    communicator: Communicator, work: WorkFolder, inputs: LinearInputs, X: Features, account: Account
+) -> LabelTree:
     """The tree; one that is built is kept for the next run."""
-    if not given.arguments.code_path and communicator.broadcast(work.tree.exists()):
+    if not inputs.arguments.code_path and communicator.broadcast(work.tree.exists()):
         return run_on_all_ranks(communicator, lambda: load_chain(work.tree))
 
     def embed(method: str) -> Features:
-        return label_embeddings_over_ranks(communicator, method, X, given.Y, work.path, account.threads)
+        return label_embeddings_over_ranks(communicator, method, X, inputs.Y, work.path, account.threads)
 
     with account.busy(1.0):
-        tree = make_tree(communicator, given, embed, account.threads)
-    if not given.arguments.code_path:
+        tree = make_tree(communicator, inputs, embed, account.threads)
+    if not inputs.arguments.code_path:
         run_on_all_ranks(communicator, lambda: _keep(work, tree) if communicator.rank == 0 else None)
     return tree
 

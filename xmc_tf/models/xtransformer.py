@@ -16,25 +16,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy.sparse import csr_matrix, spmatrix
+from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
 from xmc_tf.common.folders.placing import placed_folder
-from xmc_tf.common.process.run_records import temporary_folder
-from xmc_tf.data import as_features
+from xmc_tf.data import Texts, as_features
 from xmc_tf.linear.sub_models import checked_labels
+from xmc_tf.metrics import Measures, evaluate
+from xmc_tf.metrics.measures import check_ks
 from xmc_tf.models.folder import MODEL, read_facts, read_names, write_facts, write_names
+from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.parts import PARTS, Parts
 from xmc_tf.models.pecos_folder import convert_parts, read_pecos_folder
-from xmc_tf.models.prediction import Wishes, predict, vectors_of
+from xmc_tf.models.prediction import PredictionOptions, predict, vectors_of
 from xmc_tf.models.results import named
+from xmc_tf.models.training_run import TrainingRun
 from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
-from xmc_tf.pipeline.inputs import Documents, Recipe, Texts, TrainingInputs
+from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Stages
 from xmc_tf.pipeline.training import Made, make_parts
-from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -57,89 +59,87 @@ class XTransformer(Parts):
     def train(
         cls,
         texts: Texts,
-        Y: spmatrix,
+        labels: Labels,
         *,
+        names: Sequence[str] | None = None,
+        X: Any = None,
+        tree: Any = None,
+        validation: tuple[Any, ...] | None = None,
         params: XTransformerParams | None = None,
         pred_params: XTransformerPredParams | None = None,
-        X: Any = None,
         tfidf: TfidfParams | None = TfidfParams(),  # noqa: B008  it is frozen
-        tree: LabelTree | None = None,
-        label_features: Any = None,
-        validation: tuple[Any, ...] | Documents | None = None,
-        names: Sequence[str] | None = None,
-        strategy: "CollectiveStrategy | None" = None,
-        work_dir: str | Path | None = None,
-        seed: int = 0,
-        threads: int = -1,
-        logdir: str | Path | None = None,
-        **wishes: Any,
+        run: TrainingRun | None = None,
     ) -> Self:
         """Train a model. Under ``horovodrun``, all ranks must call it.
 
         Example:
-            >>> model = XTransformer.train(TextFile("X.trn.txt"), Y, names=names)
+            >>> model = XTransformer.train(TextFile("X.trn.txt"), load_matrix("Y.trn.npz"), names=names)
             >>> model.save("model")
 
         Args:
             texts: one text per document.
-            Y: labels, a sparse matrix of documents × labels.
+            labels: a sparse matrix of documents × labels, or the label names of each document.
+            names: label names, in the order of the columns (default: the names in ``labels``, sorted).
+            X: features, documents × features, as ``as_features`` accepts them (default: TF-IDF of the texts).
+            tree: label tree for fine-tuning, or features of the labels (labels × features) to build it from (default:
+                built from the features of the labels' documents).
+            validation: held-out documents to measure on during fine-tuning: (texts, labels) or (texts, labels, X).
             params: training options (default: all defaults).
             pred_params: default prediction options of the model.
-            X: features, documents × features, as ``as_features`` accepts them (default: TF-IDF of the texts).
-            tfidf: options of that TF-IDF; None to train the rankers on embeddings only.
-            tree: label tree for fine-tuning (default: built from the features).
-            label_features: labels × features, to build that tree from.
-            validation: held-out documents: (texts, Y) or (texts, Y, X).
-            names: label names.
-            strategy: distribution over ranks (default: the ranks of the launcher).
-            work_dir: folder for finished stages. With the same folder, the same call resumes an interrupted training.
-                Required for several ranks, on a shared disk.
-            seed: random seed.
-            threads: number of threads for tree and rankers; -1: one per core.
-            logdir: folder for TensorBoard's log files.
-            **wishes: ``beam_size``, ``only_topk``, ``post_processor`` and ``ensemble_method`` override ``pred_params``.
+            tfidf: options of TF-IDF; None to train the rankers on embeddings only.
+            run: where finished stages stay, ranks, threads, seed (default: one process, a temporary folder, seed 0).
+
+        Raises:
+            InputError: the inputs do not fit together, or a label is not among ``names``.
         """
-        communicator = strategy.communicator if strategy is not None else choose_communicator()
+        run = run or TrainingRun()
+        Y, names = label_matrix(labels, names)
         documents = Documents(texts, Y, None if X is None else as_features(X))
-        if validation is not None and not isinstance(validation, Documents):
-            held_X = as_features(validation[2]) if len(validation) > 2 and validation[2] is not None else None
-            validation = Documents(validation[0], validation[1], held_X)
-        kept = None
-        if work_dir is None:
-            if communicator.size > 1:
-                raise InputError("several ranks need a shared folder", expected="work_dir", received="None")
-            kept = temporary_folder()
-            work_dir = Path(kept.name) / "work"
+        own_tree = tree if isinstance(tree, LabelTree) else None
+        inputs = TrainingInputs(
+            documents,
+            own_tree,
+            None if own_tree is not None else tree,
+            names,
+            None if validation is None else _held_out(validation, documents.nr_labels, names),
+        )
         recipe = Recipe(
             params or XTransformerParams(),
             pred_params or XTransformerPredParams(),
             None if X is not None else tfidf,
-            seed=seed,
-            threads=threads,
-            logdir=None if logdir is None else str(logdir),
-            **wishes,
+            seed=run.seed,
+            threads=run.threads,
+            logdir=None if run.logdir is None else str(run.logdir),
         )
-        given = TrainingInputs(documents, tree, label_features, names, validation)
-        return cls.trained(given, recipe, Stages(work_dir, communicator), strategy, kept)
+        stages, temporary = run.open()
+        return cls.trained(inputs, recipe, stages, run.strategy, temporary)
 
     @classmethod
     def trained(
         cls,
-        given: TrainingInputs,
+        inputs: TrainingInputs,
         recipe: Recipe,
         stages: Stages,
         strategy: "CollectiveStrategy | None" = None,
         kept: Any = None,
     ) -> Self:
-        """Train a model in the given stages."""
+        """Train a model in stages.
+
+        Args:
+            inputs: the training data.
+            recipe: all options.
+            stages: the stages; those that are complete are not repeated.
+            strategy: distribution over ranks (default: over those of the stages).
+            kept: an object that must live as long as the model, such as a temporary folder.
+        """
 
         def the_strategy() -> "CollectiveStrategy":
             from xmc_tf.collective.strategy import CollectiveStrategy
 
             return strategy or CollectiveStrategy(stages.communicator, seed=recipe.seed)
 
-        made: Made = make_parts(given, recipe, stages, the_strategy)
-        return cls(made.parts, made.facts, given.names, where=stages.folder, kept=kept)
+        made: Made = make_parts(inputs, recipe, stages, the_strategy)
+        return cls(made.parts, made.facts, inputs.names, where=stages.folder, kept=kept)
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder, completely or not at all.
@@ -228,11 +228,11 @@ class XTransformer(Parts):
         Returns:
             (documents × labels) scores, descending within a row.
         """
-        wishes = Wishes(
+        options = PredictionOptions(
             ensemble_method or str(self.facts["ensemble_method"]),
             beam_size, only_topk, post_processor, max_pred_chunk, batch_tokens, threads,
         )  # fmt: skip
-        return predict(self, texts, X, wishes)
+        return predict(self, texts, X, options)
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
         """Restrict predictions to some labels, without changing the model's folder.
@@ -278,6 +278,22 @@ class XTransformer(Parts):
         )  # fmt: skip
         return list(named(predicted, self.names))
 
+    def evaluate(self, texts: Texts, labels: Labels, *, X: Any = None, ks: Sequence[int] = (1, 3, 5, 10)) -> Measures:
+        """Measure the model's predictions of documents whose labels are known.
+
+        Example:
+            >>> print(model.evaluate(TextFile("X.tst.txt"), load_matrix("Y.tst.npz")))
+
+        Args:
+            texts: one text per document.
+            labels: labels, as :meth:`train` takes them.
+            X: features of the documents; required if the model was trained with features.
+            ks: cut-offs: the numbers of best labels that are measured.
+        """
+        truth = true_labels(labels, texts, self.nr_labels, self.names)
+        ks = check_ks(ks)
+        return evaluate(truth, self.predict(texts, X, only_topk=ks[-1]), ks)
+
 
 def _link_or_copy(source: str, target: str) -> None:
     """Create a hard link to a file, or a copy if the file system does not support it."""
@@ -285,3 +301,10 @@ def _link_or_copy(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
+
+
+def _held_out(validation: tuple[Any, ...], nr_labels: int, names: Sequence[str] | None) -> Documents:
+    """Return the held-out documents."""
+    texts, labels, *features = validation
+    X = as_features(features[0]) if features and features[0] is not None else None
+    return Documents(texts, true_labels(labels, texts, nr_labels, names), X)

@@ -31,7 +31,7 @@ from xmc_tf.params.linear import (
     RankerPredParams,
 )
 from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
-from xmc_tf.params.overrides import override_levels
+from xmc_tf.params.overrides import PredictionOverrides, override_levels
 from xmc_tf.params.pecos_vectorizer import tfidf_of_pecos
 from xmc_tf.params.shared_flags import (
     add_answers,
@@ -51,6 +51,7 @@ from xmc_tf.params.tfidf import TfidfParams
 from xmc_tf.params.tree import HierarchicalKMeansParams
 from xmc_tf.params.values import knob
 from xmc_tf.params.without_effect import WITHOUT_EFFECT, add_without_effect, warn_without_effect
+from xmc_tf.params.xr_linear import XRLinearParams
 from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParams
 
 __all__ = [
@@ -71,9 +72,11 @@ __all__ = [
     "MatcherParams",
     "MatcherPredParams",
     "Params",
+    "PredictionOverrides",
     "RankerParams",
     "RankerPredParams",
     "TfidfParams",
+    "XRLinearParams",
     "XTransformerParams",
     "XTransformerPredParams",
     "add_answers",

@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from scipy.sparse import spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import LARGEST_SEED
-from xmc_tf.data import Features, TextFile, check_training_input, check_validation_input
+from xmc_tf.data import Features, TextFile, Texts, check_training_input, check_validation_input
 from xmc_tf.data.checks import check_pair
 from xmc_tf.params import (
     MatcherParams,
@@ -24,8 +24,6 @@ from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.tree import LabelTree
 
 _LOG = logging.getLogger(__name__)
-
-Texts: TypeAlias = TextFile | Sequence[str] | Sequence[bytes]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,5 @@
 """The rankers' step: in memory by one process, sub-problem by sub-problem by many."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,7 @@ from xmc_tf.data import Features
 from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.stage import rankers_over_ranks
 from xmc_tf.linear.fit import train_rankers
-from xmc_tf.linear.modes import trained_levels
-from xmc_tf.params import LinearChainPredParams, RankerParams, RankerPredParams, override_levels
+from xmc_tf.params import RankerParams, RankerPredParams
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.tree import LabelTree
 
@@ -65,12 +63,3 @@ def rankers_of(
         "nr_weights": model.nr_weights,
         "said": f"{model.nr_weights:,} weights in {model.depth} levels",
     }
-
-
-def ranker_pred_params(
-    params: RankerParams, pred_params: RankerPredParams, tree: LabelTree, **wishes: Any
-) -> RankerPredParams:
-    """One block for each level that is trained, with the caller's wishes; see ``override_levels``."""
-    levels = len(range(tree.depth)[trained_levels(params, tree.depth)])
-    chain = override_levels(pred_params.hlm_args.model_chain, levels, **wishes)
-    return dataclasses.replace(pred_params, hlm_args=LinearChainPredParams(model_chain=chain))

@@ -11,12 +11,14 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
 from xmc_tf.linear.distributed.training import threads_of_rank
+from xmc_tf.linear.modes import level_pred_params
+from xmc_tf.params import PredictionOverrides
 from xmc_tf.pipeline.checksums import files_of
 from xmc_tf.pipeline.devices import precision
 from xmc_tf.pipeline.embeddings import embed_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.level_params import level_params, with_effect
-from xmc_tf.pipeline.rankers import ranker_pred_params, rankers_of
+from xmc_tf.pipeline.rankers import rankers_of
 from xmc_tf.pipeline.stages import Facts, Stage, Stages
 from xmc_tf.pipeline.trees import cluster_labels, read_tree, write_tree
 from xmc_tf.pipeline.waiting import on_first_rank
@@ -215,7 +217,7 @@ class Steps:
     def rankers(self, features: Stage | None, embeddings: Stage, tree: Stage) -> Stage:
         """The rankers over the tree."""
         recipe, params = self.recipe, self.recipe.params.ranker_params
-        wishes = {name: getattr(recipe, name) for name in ("beam_size", "only_topk", "post_processor")}
+        overrides = PredictionOverrides(recipe.beam_size, recipe.only_topk, recipe.post_processor)
 
         def make(folder: Path) -> Facts:
             label_tree = read_tree(tree.folder)
@@ -224,7 +226,7 @@ class Steps:
                 self.given.documents.Y,
                 label_tree,
                 params,
-                ranker_pred_params(params, recipe.pred_params.ranker_params, label_tree, **wishes),
+                level_pred_params(params, recipe.pred_params.ranker_params, label_tree.depth, overrides),
                 self.communicator,
                 folder,
                 threads=recipe.threads,
@@ -234,7 +236,7 @@ class Steps:
 
         inputs = self._labels_and(params) | {
             "pred_params": recipe.pred_params.ranker_params,
-            "wishes": wishes,
+            "wishes": vars(overrides),  # renamed, it would repeat the stage in existing work folders
             "seed": recipe.seed,
         }
         return self.stages.run("rankers", make, inputs=inputs, after=_there(features, embeddings, tree), by_all=True)

@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params import XRLinearParams
 from xmc_tf.sklearn.documents import Documents
 from xmc_tf.sklearn.options import (
     ranker_params,
@@ -37,7 +38,10 @@ def train(
         seed: random seed.
     """
     if params["model"] == "linear":
-        return _train_linear(params, documents, Y, names, threads, seed)
+        linear = XRLinearParams(
+            ranker=ranker_params(params), tree=tree_params(params, seed), tfidf=tfidf_params(params)
+        )
+        return XRLinear.train(documents, Y, names=names, params=linear, threads=threads, seed=seed)
     if isinstance(documents, Features):
         raise InputError(
             'XMCClassifier(model="transformer") needs texts',
@@ -45,29 +49,10 @@ def train(
             received="features",
             fix='fit it to the texts, or use model="linear"',
         )
+    from xmc_tf.models.training_run import TrainingRun
     from xmc_tf.models.xtransformer import XTransformer  # it loads TensorFlow, which features do not need
 
     return XTransformer.train(
         documents, Y, names=names, params=transformer_params(params, seed), pred_params=transformer_pred_params(params),
-        tfidf=tfidf_params(params), threads=threads, seed=seed,
-    )  # fmt: skip
-
-
-def _train_linear(
-    params: Mapping[str, Any], documents: Documents, Y: csr_matrix, names: list[str] | None, threads: int, seed: int
-) -> XRLinear:
-    from xmc_tf.data import as_features
-    from xmc_tf.params import RankerPredParams
-    from xmc_tf.tree import build_tree, label_embedding
-
-    tfidf = None
-    if not isinstance(documents, Features):
-        from xmc_tf.features import Tfidf
-
-        tfidf = Tfidf.fit(documents, tfidf_params(params), threads=threads)
-        documents = as_features(tfidf.transform(documents, threads=threads))
-    tree = build_tree(label_embedding("pifa", documents, Y), tree_params(params, seed))
-    return XRLinear.train(
-        documents, Y, tree, params=ranker_params(params), pred_params=RankerPredParams(), names=names, tfidf=tfidf,
-        threads=threads, seed=seed,
+        tfidf=tfidf_params(params), run=TrainingRun(threads=threads, seed=seed),
     )  # fmt: skip

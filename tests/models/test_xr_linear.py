@@ -1,0 +1,94 @@
+"""XRLinear trained in Python."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from tests.linear.command_data import run_train, write_corpus
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, TextFile, load_matrix, load_names
+from xmc_tf.metrics import evaluate
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params import HierarchicalKMeansParams, LinearChainParams, LinearLevelParams, RankerParams, XRLinearParams
+from xmc_tf.tree import build_tree
+
+PARAMS = XRLinearParams(
+    RankerParams(nr_splits=4, hlm_args=LinearChainParams(model_chain=LinearLevelParams(threads=1))),
+    tree=HierarchicalKMeansParams(4, max_leaf_size=3, threads=1),
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def files_of(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_api_makes_the_files_that_the_command_makes(corpus, tmp_path):
+    """Of texts and of features, with labels as a matrix and by name."""
+    Y, names = load_matrix(corpus / "Y.npz"), load_names(corpus / "labels.txt")
+    by_name = [[names[label] for label in row.indices] for row in Y.tocsr()]
+    flags = ["-y", corpus / "Y.npz", "--labels", corpus / "labels.txt", "--nr-splits", 4, "--max-leaf-size", 3, "-n", 1]
+    for flag, path, documents in (
+        ("-t", corpus / "X.txt", TextFile(corpus / "X.txt")),
+        ("-x", corpus / "X.npz", load_matrix(corpus / "X.npz")),
+    ):
+        run_train(flag, path, "-m", tmp_path / "command", *flags, "-b", 20)
+        expected = files_of(tmp_path / "command")
+        for number, labels in enumerate((Y, by_name)):
+            model = XRLinear.train(documents, labels, names=names, params=PARAMS, threads=1)
+            model.save(tmp_path / f"api {number}")
+            assert files_of(tmp_path / f"api {number}") == expected
+
+
+def test_features_in_any_form(corpus):
+    Y = load_matrix(corpus / "Y.npz")
+    sparse = load_matrix(corpus / "X.npz")
+    model = XRLinear.train(sparse, Y, params=PARAMS)
+    expected = model.predict(sparse)
+    for X in (sparse.tocsc(), Features(sparse)):
+        assert (XRLinear.train(X, Y, params=PARAMS).predict(X) != expected).nnz == 0
+    dense = sparse.toarray()
+    model = XRLinear.train(dense, Y, params=PARAMS)
+    assert (model.ranker.nr_sparse, model.ranker.nr_dense) == (0, dense.shape[1])
+    assert model.predict(dense).shape == Y.shape
+
+
+def test_a_tree_or_features_of_the_labels_may_be_given(corpus):
+    X, Y = load_matrix(corpus / "X.npz"), load_matrix(corpus / "Y.npz")
+    Z = np.eye(12, dtype=np.float32)[np.random.default_rng(3).permutation(12)]
+    tree = build_tree(Z, PARAMS.tree)
+    assert XRLinear.train(X, Y, tree=tree, params=PARAMS).tree == tree
+    assert XRLinear.train(X, Y, tree=Z, params=PARAMS, threads=2).tree == tree
+    assert XRLinear.train(X, Y, params=PARAMS).tree != tree
+    with pytest.raises(InputError, match=r"the label features and the labels do not fit together\n.*12 .*\n.*11"):
+        XRLinear.train(X, Y, tree=Z[:11])
+    with pytest.raises(InputError, match=r"the tree and the labels do not fit together"):
+        XRLinear.train(X, csr_matrix((90, 5), dtype=np.float32) + Y[:, :5], tree=tree)
+
+
+def test_evaluate_takes_labels_as_train_does(corpus):
+    texts, Y, names = TextFile(corpus / "X.txt"), load_matrix(corpus / "Y.npz"), load_names(corpus / "labels.txt")
+    by_name = [[names[label] for label in row.indices] for row in Y.tocsr()]
+    model = XRLinear.train(texts, by_name, names=names, params=PARAMS)
+    found = model.evaluate(texts, by_name)
+    assert found.ks == (1, 3, 5, 10)
+    expected = evaluate(Y, model.predict(texts, only_topk=12), ks=(1, 3, 5, 10))
+    assert str(found) == str(expected) == str(model.evaluate(texts, Y))
+    assert model.evaluate(texts, Y, ks=[3]).at("R", 3) == expected.at("R", 3)
+    with pytest.raises(InputError, match="not of the same documents"):
+        model.evaluate(texts, Y[:5])
+    with pytest.raises(InputError, match="the cut-offs k cannot be used"):
+        model.evaluate(texts, Y, ks=[])
+
+
+def test_inputs_that_do_not_fit(corpus):
+    texts, Y = TextFile(corpus / "X.txt"), load_matrix(corpus / "Y.npz")
+    for documents in (texts[:80], load_matrix(corpus / "X.npz")[:80]):
+        with pytest.raises(InputError, match="not of the same documents"):
+            XRLinear.train(documents, Y)
+    with pytest.raises(InputError, match="12 labels"):
+        XRLinear.train(texts, Y, names=["too", "few"])

@@ -1,0 +1,63 @@
+"""The interface that both models share."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from scipy.sparse import csr_matrix
+
+from xmc_tf.data import Texts
+from xmc_tf.metrics import Measures
+from xmc_tf.models.labels import Labels
+from xmc_tf.tree import LabelTree
+
+if TYPE_CHECKING:
+    from xmc_tf.serving.export import Exported, ExportSettings
+
+
+class Model(Protocol):
+    """A trained model: what :class:`~xmc_tf.XTransformer` and :class:`~xmc_tf.XRLinear` have in common.
+
+    Example:
+        >>> model: Model = load("model")
+        >>> model.best(["gradient of a sparse matrix"], k=3)
+    """
+
+    @property
+    def names(self) -> list[str] | None:
+        """Label names, or None."""
+
+    @property
+    def tree(self) -> LabelTree:
+        """The label tree of the rankers."""
+
+    def predict(
+        self,
+        texts: Texts,
+        *,
+        beam_size: int | None = None,
+        only_topk: int | None = None,
+        post_processor: str | None = None,
+        threads: int = -1,
+    ) -> csr_matrix:
+        """Return the scores of the best labels of each document, descending within a row: documents × labels."""
+
+    def best(
+        self,
+        texts: Texts,
+        k: int = 5,
+        *,
+        beam_size: int | None = None,
+        post_processor: str | None = None,
+        threads: int = -1,
+    ) -> list[list[tuple[str, float]]]:
+        """Return the names and scores of the k best labels of each document, best first."""
+
+    def evaluate(self, texts: Texts, labels: Labels, *, ks: Sequence[int] = (1, 3, 5, 10)) -> Measures:
+        """Measure the model's predictions of documents whose labels are known."""
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model to a folder, completely or not at all; an older model there is replaced."""
+
+    def export(self, folder: str | Path, settings: "ExportSettings | None" = None) -> "Exported":
+        """Export the model as a SavedModel."""

@@ -1,0 +1,38 @@
+"""Writing the folder of a linear model from its parts."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.models.folder import MODEL, write_facts, write_names
+from xmc_tf.tree import LabelTree, save_chain
+
+
+def write_model(
+    folder: str | Path,
+    tree: LabelTree,
+    names: list[str] | None,
+    facts: Mapping[str, Any],
+    write_ranker: Callable[[Path], object],
+    write_tfidf: Callable[[Path], object] | None,
+) -> None:
+    """Write the folder of a linear model, completely or not at all; an older model there is replaced.
+
+    Files in the folder that are not part of a model stay.
+
+    Args:
+        folder: the model's folder.
+        tree: the label tree.
+        names: label names, or None.
+        facts: the model metadata for ``params.json``.
+        write_ranker: writes the folder of the rankers to a path.
+        write_tfidf: writes the folder of the vectorizer to a path; None if there is no vectorizer.
+    """
+    with placed_folder(folder, MODEL) as part:
+        save_chain(part / "tree", tree.to_chain())
+        write_ranker(part / "ranker")
+        if write_tfidf:
+            write_tfidf(part / "features")
+        write_names(part, names)
+        write_facts(part, facts)

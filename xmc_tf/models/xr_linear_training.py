@@ -1,0 +1,155 @@
+"""Training a linear model in memory: features, label tree, rankers."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scipy.sparse import spmatrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.versions import package_versions
+from xmc_tf.data import Features, TextFile, as_features
+from xmc_tf.linear.fit import train_rankers
+from xmc_tf.linear.modes import level_pred_params, trained_levels
+from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.params import (
+    HierarchicalKMeansParams,
+    PredictionOverrides,
+    RankerParams,
+    RankerPredParams,
+    TfidfParams,
+    XRLinearParams,
+)
+from xmc_tf.tree import LabelTree, build_tree, label_embedding
+
+if TYPE_CHECKING:
+    from xmc_tf.features import Tfidf
+
+
+@dataclass(frozen=True, eq=False)
+class RankerData:
+    """The training data of linear rankers.
+
+    Args:
+        X: features of the documents.
+        Y: labels, documents × labels.
+        tree: the label tree.
+        names: label names, or None.
+        R: relevance of the labels, documents × labels, or None.
+        user_negatives: additional negatives, by the number of levels above the labels.
+    """
+
+    X: Features
+    Y: spmatrix
+    tree: LabelTree
+    names: Sequence[str] | None = None
+    R: spmatrix | None = None
+    user_negatives: Mapping[int, spmatrix] | None = None
+
+
+def train_ranker(
+    data: RankerData, params: XRLinearParams, *, threads: int = -1, seed: int = 0
+) -> tuple[XLinear, RankerPredParams]:
+    """Train the rankers of a tree.
+
+    Returns:
+        The rankers, and their prediction parameters with one block per level.
+    """
+    pred_params = level_pred_params(params.ranker, params.prediction, data.tree.depth, PredictionOverrides())
+    ranker = train_rankers(
+        data.X, data.Y, data.tree.to_chain(), R=data.R, params=params.ranker, pred_params=pred_params,
+        user_negatives=data.user_negatives, threads=threads, seed=seed,
+    )  # fmt: skip
+    return ranker, pred_params
+
+
+def fit_tfidf(
+    texts: TextFile | Sequence[str] | Sequence[bytes], params: TfidfParams, threads: int = -1
+) -> "tuple[Tfidf, Features]":
+    """Return a vectorizer that is fitted to texts, and their features."""
+    from xmc_tf.features import Tfidf  # it loads TensorFlow, which a model of features does not need
+
+    if isinstance(texts, TextFile):
+        texts.check()
+    tfidf = Tfidf.fit(texts, params, threads=threads)
+    return tfidf, as_features(tfidf.transform(texts, threads=threads))
+
+
+def label_tree(tree: Any, X: Features, Y: spmatrix, params: HierarchicalKMeansParams, threads: int = -1) -> LabelTree:
+    """Return the label tree to train on.
+
+    Args:
+        tree: a label tree; or features of the labels, labels × features, to build it from; or None to build it from the
+            features of the labels' documents.
+        X: features of the documents.
+        Y: labels, documents × labels.
+        params: options of the tree that is built.
+        threads: number of threads; -1: the number in ``params``.
+    """
+    what, count = "the tree", tree.nr_labels if isinstance(tree, LabelTree) else int(Y.shape[1])
+    if tree is not None and not isinstance(tree, LabelTree):
+        tree = as_features(tree)
+        what, count = "the label features", tree.nr_rows
+    if count != Y.shape[1]:
+        raise InputError(
+            f"{what} and the labels do not fit together",
+            expected=f"{Y.shape[1]:,} labels, the columns of the label matrix",
+            received=f"{count:,}",
+        )
+    if isinstance(tree, LabelTree):
+        return tree
+    if threads != -1:
+        params = dataclasses.replace(params, threads=threads)
+    return build_tree(label_embedding("pifa", X, Y, threads=threads) if tree is None else tree, params)
+
+
+def predicted_tree(
+    tree: LabelTree, names: Sequence[str] | None, params: RankerParams
+) -> tuple[LabelTree, list[str] | None]:
+    """Return the tree and the names of what a model predicts: a matcher predicts nodes, which have no names."""
+    if params.mode != "matcher":
+        return tree, list(names) if names else None
+    chain = tree.to_chain()
+    return LabelTree.from_chain(chain[trained_levels(params, len(chain))]), None
+
+
+def other_params(params: XRLinearParams, reads_text: bool) -> dict[str, Any]:
+    """Return the parameters of the parts around the rankers, for the model metadata."""
+    return {
+        "indexer_params": params.tree.to_json(),
+        "tfidf_params": params.tfidf.to_json() if reads_text else None,
+    }
+
+
+def model_facts(
+    X: Features,
+    ranker: XLinear,
+    params: RankerParams,
+    pred_params: RankerPredParams,
+    recorded: Mapping[str, Any],
+    seed: int,
+) -> dict[str, Any]:
+    """Return the metadata of a linear model: parameters, shapes, seed, versions.
+
+    Args:
+        X: features of the training documents.
+        ranker: the rankers.
+        params: their training parameters.
+        pred_params: their prediction parameters, one block per level.
+        recorded: parameters of the other parts.
+        seed: the training seed.
+    """
+    return {
+        "model": "XLinear",
+        "train_params": params.to_json(),
+        "pred_params": pred_params.to_json(),
+        **recorded,
+        "nr_documents": X.nr_rows,
+        "nr_features": X.nr_features,
+        "nr_dense": X.nr_dense,
+        "nr_labels": ranker.nr_labels,
+        "nr_weights": ranker.nr_weights,
+        "seed": seed,
+        "versions": package_versions(),
+    }
