@@ -162,7 +162,7 @@ def _load(folder: Path) -> "Tfidf":
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse a folder with other files than a vectorizer's, before any work: it would be replaced whole."""
+    """Reject a folder that contains other files than a vectorizer's, because it would be replaced as a whole."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"-m {folder} is a file", expected="a folder, which may be new")
     others = sorted(path.name for path in folder.iterdir() if path.name not in _PARTS) if folder.exists() else []

@@ -121,7 +121,7 @@ def test_truncated_array(tmp_path):
     content = (tmp_path / "X.npy").read_bytes()
     (tmp_path / "X.npy").write_bytes(content[:-5])
     message = message_of(tmp_path / "X.npy")
-    assert "its head speaks of 1,200 bytes" in message
+    assert "its header describes 1,200 bytes" in message
     assert "1,195 are there" in message
     (tmp_path / "X.npy").write_bytes(content[:20])
     assert "damaged, truncated" in message_of(tmp_path / "X.npy")
@@ -155,7 +155,7 @@ def test_header_that_promises_more_than_there_is(path):
         with zipfile.ZipFile(path, "w", method) as archive:
             archive.writestr("data.npy", head.getvalue() + bytes(100))
         message = message_of(path)
-        assert "its head speaks of 4,398,046,511,104 bytes" in message
+        assert "its header describes 4,398,046,511,104 bytes" in message
         assert "100 are there" in message
 
 
@@ -177,7 +177,7 @@ def test_zip_bomb(path):
         for info in archive.filelist:
             info.compress_type, info.file_size = zipfile.ZIP_DEFLATED, (1 << 32) - 2
     message = message_of(path)
-    assert "unfolds to 17,179,869,176 bytes" in message
+    assert "expands to 17,179,869,176 bytes" in message
     assert "zip bomb" in message
 
 
@@ -201,7 +201,7 @@ def test_hashed_features_may_leave_most_columns_empty(path):
     assert load_matrix(path).shape == (2, 2**27)
 
 
-def test_an_archive_that_unfolds_a_thousandfold(path):
+def test_an_archive_that_expands_a_thousandfold(path):
     """3.4 MB that unfold to 3.2 GB were read: a label matrix never shrinks that far."""
     zeros = np.zeros((1 << 28) + 1, np.int8)
     np.savez_compressed(path, data=zeros)

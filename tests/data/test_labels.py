@@ -42,4 +42,4 @@ def test_bad_names_are_told_with_their_line(write, content, words):
 def test_same_name_twice_is_warned_of(write, caplog):
     with caplog.at_level(logging.WARNING):
         assert load_names(write(b"a\nb\na\nb\na\n")) == ["a", "b", "a", "b", "a"]
-    assert "2 names are there more than once, the first of them 'a' on lines 1 and 3" in caplog.text
+    assert "2 names occur more than once, the first is 'a' on lines 1 and 3" in caplog.text

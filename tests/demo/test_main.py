@@ -76,8 +76,8 @@ def test_typing_ends_with_the_input(monkeypatch, capsys):
 
 def test_rows_to_show_come_from_all_over_the_file():
     texts = ["x" * 10] * 50 + ["y" * 120] + ["x" * 10] * 49
-    assert demo.telling_rows(texts) == [16, 50, 83]
-    assert demo.telling_rows(["a"]) == [0, 0, 0]
+    assert demo.readable_rows(texts) == [16, 50, 83]
+    assert demo.readable_rows(["a"]) == [0, 0, 0]
 
 
 def test_commands_are_folded_before_options():

@@ -79,7 +79,7 @@ TRAINING = {
     "X is missing": ("-x", lambda c, d: c / "X1.npz", ["X1.npz does not exist", "did you mean", "X.npz?"]),
     "X is a folder": ("-x", lambda c, d: d, ["is a folder", "a file"]),
     "X holds pickles": ("-x", lambda c, d: pickled(d / "X.npz"), ["pickled Python objects, which are never loaded"]),
-    "X is a zip bomb": ("-x", lambda c, d: bomb(d / "X.npz"), ["X.npz", "unfolds to 4,294,967,294 bytes", "zip bomb"]),
+    "X is a zip bomb": ("-x", lambda c, d: bomb(d / "X.npz"), ["X.npz", "expands to 4,294,967,294 bytes", "zip bomb"]),
     "X is cut short": ("-x", lambda c, d: shorten(c / "X.npz", d / "X.npz"), ["X.npz", "damaged, truncated"]),
     "ids out of range": (
         "-x",

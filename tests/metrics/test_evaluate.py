@@ -65,7 +65,7 @@ def test_without_training_labels_there_are_no_propensities_and_the_truth_is_coun
     run("-y y.npz -p a.npz")
     text = capsys.readouterr().out
     assert "PSP" not in text
-    assert "By how often a label occurs in the test documents" in text
+    assert "By frequency of the label in the test documents" in text
 
 
 def test_tables_fit_the_screen(files, capsys, monkeypatch):

@@ -38,7 +38,7 @@ def asks_and_compares(url, model):
     np.testing.assert_array_equal(matrix.indices, expected.indices)
     np.testing.assert_allclose(matrix.data, expected.data, atol=1e-4)
 
-    with pytest.raises(InputError, match="refuses the request: k may be at most 8 in this model: it was exported"):
+    with pytest.raises(InputError, match="rejects the request: k may be at most 8 in this model: it was exported"):
         client.best(["word1"], k=9)
     with pytest.raises(ServerError, match=r"(?i)servable not found"):
         Client(url, model="other").best(["word1"])

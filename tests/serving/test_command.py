@@ -15,7 +15,7 @@ from xmc_tf import export
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.export_folder import ABOUT
 from xmc_tf.serving.local import LocalModel
-from xmc_tf.serving.warmup import MOST_REQUESTS, WARMUP, write_warmup
+from xmc_tf.serving.warmup import MAX_REQUESTS, WARMUP, write_warmup
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_an_export_that_cannot_warm_up_leaves_the_older_one(model, files, tmp_pa
 
 
 def test_warm_up_requests_have_a_limit(exported):
-    for count in (0, MOST_REQUESTS):
+    for count in (0, MAX_REQUESTS):
         with pytest.raises(InputError, match="warm-up requests cannot be written"):
             write_warmup(exported, ["a"], count)
     with pytest.raises(InputError, match="no texts for warm-up requests"):

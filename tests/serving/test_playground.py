@@ -16,7 +16,7 @@ from tests.serving import browser
 from tests.serving.cases import HARD, NAMES, documents
 from xmc_tf.playground.answering import Answering
 from xmc_tf.playground.page import FILES
-from xmc_tf.playground.server import MOST_BYTES, MOST_CONNECTIONS, PageServer
+from xmc_tf.playground.server import MAX_BYTES, MAX_CONNECTIONS, PageServer
 from xmc_tf.serving.warmup import WARMUP, write_warmup
 
 _JSON = {"Content-Type": "application/json"}
@@ -104,7 +104,7 @@ def test_what_the_server_refuses(exported, method, path, body, headers, status, 
 
 def test_texts_have_a_limit(exported):
     with served(exported) as server:
-        headers = {"Content-Type": "application/json", "Content-Length": str(MOST_BYTES + 1)}
+        headers = {"Content-Type": "application/json", "Content-Length": str(MAX_BYTES + 1)}
         assert ask(server, "POST", "/ask", None, **headers)[0] == 413
 
 
@@ -134,7 +134,7 @@ def test_a_missing_length_is_asked_for(exported):
 def test_slow_clients_are_not_waited_for(exported, monkeypatch):
     """As many as there are places send a byte now and then; another is served all the same."""
     with served(exported, request_s=0.5) as server:
-        slow = [socket.create_connection(server.server_address, timeout=60) for _ in range(MOST_CONNECTIONS)]
+        slow = [socket.create_connection(server.server_address, timeout=60) for _ in range(MAX_CONNECTIONS)]
         for connection in slow:
             connection.sendall(b"POST /ask HTTP/1.1\r\n")
         assert ask(server, "GET", "/page.css")[0] == 200

@@ -1,4 +1,4 @@
-"""What the user gives: texts, matrices and names, checked before any work begins."""
+"""The user's inputs: texts, matrices and names, checked before any work begins."""
 
 from xmc_tf.data.batches import epoch_batches, padding_share, share_of_batch
 from xmc_tf.data.checks import (

@@ -1,8 +1,8 @@
-"""Batches of documents of like length, in an order that depends on nothing but the seed and the epoch.
+"""Batches of documents of similar length, in an order that depends only on the seed and the epoch.
 
-Padding is the largest waste on short texts. Sorting all documents by length would remove it, but the same documents
-would meet in every epoch, and short ones would come before long ones. So documents are shuffled, sorted only within
-windows of some dozens of batches, cut into batches, and the batches are shuffled.
+For short texts, padding is the main waste. Sorting all documents by length would avoid it, but then each epoch would
+have the same batches, short documents first. So documents are shuffled, sorted only within windows of some dozens of
+batches, and cut into batches, which are shuffled.
 """
 
 from collections.abc import Iterable
@@ -11,33 +11,33 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 
-# Batches in a window: more of them mean less padding and less chance.
+# Batches per window: more batches mean less padding and less randomness.
 _WINDOW = 50
 
 
 def epoch_batches(
     lengths: np.ndarray, batch: int, *, seed: int, epoch: int, token_budget: int | None = None
 ) -> list[np.ndarray]:
-    """The global batches of an epoch: every document in exactly one of them.
+    """Return the global batches of an epoch; each document is in exactly one.
 
     Example:
         >>> [sorted(one.tolist()) for one in epoch_batches(np.array([9, 2, 9, 2, 9]), 2, seed=0, epoch=0)]
         [[3], [1, 2], [0, 4]]
 
     Args:
-        lengths: tokens of each document.
-        batch: the most documents of a batch.
-        seed: of the order, 0 or more.
-        epoch: which pass it is, from 0; every one has another order.
-        token_budget: the most tokens of a batch, padding counted in; batches of long documents are then smaller. A
-            document that is longer is a batch alone.
+        lengths: number of tokens of each document.
+        batch: maximum number of documents of a batch.
+        seed: random seed, 0 or more.
+        epoch: number of the epoch, from 0; each epoch has another order.
+        token_budget: maximum number of tokens of a batch, including padding, which makes batches of long documents
+            smaller. A longer document is a batch of its own.
 
     Returns:
         The documents of each batch, int64.
     """
     if batch < 1 or (token_budget is not None and token_budget < 1):
         raise InputError(
-            "a batch holds one document and one token at least",
+            "a batch must have room for at least one document and one token",
             expected="batch and token_budget of 1 or more",
             received=f"batch={batch}, token_budget={token_budget}",
         )
@@ -56,36 +56,36 @@ def epoch_batches(
 
 
 def share_of_batch(documents: np.ndarray, lengths: np.ndarray, rank: int, size: int) -> np.ndarray:
-    """This rank's documents of a global batch.
+    """Return this rank's documents of a global batch.
 
-    The documents are dealt out by length, so that all ranks have as many, give or take one, and as long ones: none
+    Documents are distributed by length, so that all ranks have about the same number and lengths of documents, and none
     waits for the others.
 
     Args:
         documents: the global batch.
-        lengths: tokens of each document of the data set.
+        lengths: number of tokens of each document of the data set.
         rank: number of this rank.
         size: number of ranks.
 
     Returns:
-        Its documents, in the order of the batch; none where there are more ranks than documents.
+        Its documents in the order of the batch; none if there are more ranks than documents.
     """
     longest_first = np.argsort(-np.asarray(lengths)[documents].astype(np.int64), kind="stable")
     row, column = np.divmod(np.arange(len(documents)), size)
-    # To and fro, as teams are chosen: who comes first in one round comes last in the next.
+    # In alternating directions: the first rank of one round is the last of the next.
     dealt_to = np.where(row % 2, size - 1 - column, column)
     return documents[np.sort(longest_first[dealt_to == rank])]
 
 
 def padding_share(lengths: np.ndarray, batches: Iterable[np.ndarray]) -> float:
-    """Which part of the batches' rectangles is padding.
+    """Return the share of padding in the batches.
 
     Args:
-        lengths: tokens of each document.
-        batches: the documents of each batch, as they are padded together.
+        lengths: number of tokens of each document.
+        batches: the documents of each batch.
 
     Returns:
-        From 0 (none) to 1; 0 where there is nothing at all.
+        From 0 (none) to 1; 0 without documents.
     """
     tokens = places = 0
     for documents in batches:
@@ -96,7 +96,7 @@ def padding_share(lengths: np.ndarray, batches: Iterable[np.ndarray]) -> float:
 
 
 def _windows(documents: np.ndarray, batch: int) -> list[np.ndarray]:
-    """Run of whole batches of about equal size: a small one at the end would be full of padding."""
+    """Return runs of complete batches of about equal size, because a small run at the end would be full of padding."""
     nr_batches = -(-len(documents) // batch)
     nr_windows = max(1, round(nr_batches / _WINDOW))
     ends = nr_batches * np.arange(1, nr_windows) // nr_windows * batch
@@ -104,14 +104,14 @@ def _windows(documents: np.ndarray, batch: int) -> list[np.ndarray]:
 
 
 def _even_ends(count: int, batch: int, chance: np.random.Generator) -> np.ndarray:
-    """Where batches end; the one that may be smaller stands anywhere, lest it always gets the longest documents."""
+    """Return the ends of batches; the smaller one is at a random place, not always at the longest documents."""
     sizes = np.full(-(-count // batch), batch)
     sizes[chance.integers(len(sizes))] -= len(sizes) * batch - count
     return np.cumsum(sizes)
 
 
 def _budget_ends(lengths: np.ndarray, batch: int, budget: int) -> np.ndarray:
-    """Where batches of ascending lengths end that are as large as the budget allows."""
+    """Return the ends of batches of ascending lengths that are as large as the budget allows."""
     ends, start, counts = [], 0, np.arange(1, batch + 1)
     while start < len(lengths):
         here = lengths[start : start + batch].astype(np.int64)

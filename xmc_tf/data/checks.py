@@ -1,4 +1,4 @@
-"""Whether what the user gives fits together, asked before any work begins."""
+"""Checks that the user's inputs fit together, made before any work begins."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ from xmc_tf.data.features import Features
 from xmc_tf.data.structure import check_finite, check_indices, check_pointers
 
 _LOG = logging.getLogger(__name__)
-_CALLED = {"texts": "texts", "X": "the features X", "Y": "the labels Y", "names": "label names"}
+_NAMES = {"texts": "texts", "X": "the features X", "Y": "the labels Y", "names": "label names"}
 
 
 class TrainingInput(NamedTuple):
-    """What `check_training_input` found."""
+    """The checked inputs of a training, with their counts."""
 
     nr_documents: int
     nr_labels: int
@@ -26,13 +26,13 @@ class TrainingInput(NamedTuple):
 
 
 def check_pair(first: Any, second: Any, first_name: str = "X", second_name: str = "Y") -> None:
-    """Refuse two inputs that are not of the same documents, as far as their lengths can tell.
+    """Raise an error if two inputs have different numbers of documents.
 
     Args:
         first: texts, a matrix or `Features`.
         second: the same.
-        first_name: what the first is called, its file for example.
-        second_name: what the second is called.
+        first_name: name of the first in messages, such as its file.
+        second_name: name of the second in messages.
     """
     rows, others = nr_rows(first), nr_rows(second)
     if rows != others and rows in getattr(second, "shape", ())[1:]:
@@ -60,25 +60,25 @@ def check_training_input(
     files: Mapping[str, Any] | None = None,
     loaded: bool = False,
 ) -> TrainingInput:
-    """Check all that a training is given.
+    """Check all inputs of a training.
 
-    Labels without documents and documents without labels are counted and logged: both are usual.
+    Labels without documents and documents without labels are counted and logged; both are common.
 
     Args:
         Y: documents by labels.
         X: documents by features: a matrix or `Features`.
         texts: the documents: a `TextFile` or a list.
         names: the labels' names.
-        files: where they come from, by "Y", "X", "texts" and "names", for the messages.
-        loaded: the matrices are as `load_matrix` gave them, which has looked at every number.
+        files: the files of "Y", "X", "texts" and "names", for messages.
+        loaded: whether the matrices come from `load_matrix`, which has checked every number.
 
     Returns:
-        What there is, counted.
+        The inputs, with their counts.
 
     Raises:
-        InputError: saying which file, what was expected, what was received and what to do.
+        InputError: an input cannot be used, or two do not fit together; the error names the file.
     """
-    called = _called(files)
+    called = _names_in_messages(files)
     check_labels(Y, called["Y"], loaded)
     if X is None and texts is None:
         raise InputError("there are no training inputs", expected="texts, features or both", received="neither")
@@ -104,7 +104,7 @@ def check_training_input(
 
 
 def check_prediction_input(X: Any, nr_features: int, name: str = "the features X") -> None:
-    """Refuse features that are not those that the model was trained on, as far as their number can tell."""
+    """Raise an error if features have another number of columns than those of the training."""
     check_features(X, name)
     if X.shape[1] != nr_features:
         raise InputError(
@@ -116,7 +116,7 @@ def check_prediction_input(X: Any, nr_features: int, name: str = "the features X
 
 
 def check_validation_input(Y: Any, nr_labels: int, name: str = "the labels Y") -> None:
-    """Refuse a label matrix, of test documents for example, that has other labels than the training's."""
+    """Raise an error if a label matrix, such as that of a test set, has other labels than the training."""
     check_labels(Y, name)
     if Y.shape[1] != nr_labels:
         raise InputError(
@@ -128,7 +128,7 @@ def check_validation_input(Y: Any, nr_labels: int, name: str = "the labels Y") -
 
 
 def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> None:
-    """Check a label matrix by itself: sparse, not empty, its values positive; ``loaded`` as above."""
+    """Check a single label matrix: sparse, not empty, positive values; ``loaded`` as above."""
     if not issparse(Y) or Y.format not in ("csr", "csc"):
         raise InputError(
             f"{name} are not a sparse matrix",
@@ -158,7 +158,7 @@ def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> No
 
 
 def check_features(X: Any, name: str = "the features X", loaded: bool = False) -> None:
-    """Check features by themselves: a matrix with columns, ids within range, finite; ``loaded`` as above."""
+    """Check a single matrix of features: not empty, indices within range, finite; ``loaded`` as above."""
     parts: list[Any] = [X.sparse, X.dense] if isinstance(X, Features) else [X]
     for part in parts:
         if part is None and isinstance(X, Features):
@@ -186,7 +186,7 @@ def check_features(X: Any, name: str = "the features X", loaded: bool = False) -
 
 
 def check_code_matrix(C: Any, nr_labels: int, name: str = "the code matrix C") -> None:
-    """Check a label-to-cluster matrix: a row per label, each label in exactly one cluster."""
+    """Check a label-to-cluster matrix: one row per label, each label in exactly one cluster."""
     if not issparse(C) or C.format not in ("csr", "csc"):
         raise InputError(f"{name} is not a sparse matrix", expected="labels by clusters, CSC", received=_kind(C))
     _check_sparse(C, name, "clusters")
@@ -210,9 +210,9 @@ def check_code_matrix(C: Any, nr_labels: int, name: str = "the code matrix C") -
         _LOG.warning("%s: %s of %s clusters have no label", name, f"{empty:,}", f"{C.shape[1]:,}")
 
 
-def nr_rows(given: Any) -> int:
-    """How many documents there are in texts, a matrix or `Features`."""
-    return int(given.shape[0]) if hasattr(given, "shape") else len(given)
+def nr_rows(documents: Any) -> int:
+    """Return the number of documents in texts, a matrix or `Features`."""
+    return int(documents.shape[0]) if hasattr(documents, "shape") else len(documents)
 
 
 def _check_sparse(matrix: Any, name: str, columns: str) -> None:
@@ -225,14 +225,14 @@ def _check_sparse(matrix: Any, name: str, columns: str) -> None:
 
 
 def _entries(matrix: Any, axis: int) -> np.ndarray:
-    """Entries of each column (axis 0) or each row (axis 1)."""
+    """Return the number of entries of each column (axis 0) or each row (axis 1)."""
     if (matrix.format == "csc") == (axis == 0):
         return np.diff(matrix.indptr)
     return np.bincount(matrix.indices, minlength=matrix.shape[1 - axis])
 
 
-def _called(files: Mapping[str, Any] | None) -> dict[str, str]:
-    return {key: f"{name} ({files[key]})" if files and files.get(key) else name for key, name in _CALLED.items()}
+def _names_in_messages(files: Mapping[str, Any] | None) -> dict[str, str]:
+    return {key: f"{name} ({files[key]})" if files and files.get(key) else name for key, name in _NAMES.items()}
 
 
 def _kind(thing: Any) -> str:

@@ -1,4 +1,4 @@
-"""Features from the files that a command line names."""
+"""Loading of feature files that a command line names."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,14 +13,14 @@ from xmc_tf.data.matrices import load_matrix
 
 
 def load_features(paths: Sequence[str | Path], *, looks: Looks = ALONE) -> Features:
-    """Read one file of features, or a sparse and a dense one that are set side by side.
+    """Read one file of features, or a sparse and a dense one that are concatenated.
 
     Example:
         >>> X = load_features(["tfidf.npz", "embeddings.npy"])
 
     Args:
         paths: one .npz or .npy, or two: sparse, then dense.
-        looks: who checks the numbers, as for ``load_matrix``.
+        looks: the shared scan that checks the numbers, as for ``load_matrix``.
     """
     parts = [load_matrix(path, name="features", looks=looks) for path in paths]
     if len(parts) == 1:

@@ -1,4 +1,4 @@
-"""What a ranker learns from: sparse features, dense features, or both side by side."""
+"""Features of documents: sparse, dense, or both."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -11,9 +11,9 @@ from xmc_tf.common.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """One row a document: sparse columns first, dense columns after them.
+    """One row per document: sparse columns first, dense columns after them.
 
-    The dense part stays dense: as sparse entries it would cost twice the memory and several times the time.
+    The dense part stays dense, because sparse entries would take twice the memory and several times the time.
 
     Example:
         >>> both = Features(sparse=tfidf, dense=embeddings)
@@ -43,55 +43,55 @@ class Features:
 
     @property
     def nr_rows(self) -> int:
-        """How many documents there are."""
+        """The number of documents."""
         part = self.sparse if self.sparse is not None else self.dense
         return int(part.shape[0])  # type: ignore[union-attr]  # one of the two is there
 
     @property
     def nr_sparse(self) -> int:
-        """How many of the columns are sparse: the first ones."""
+        """The number of sparse columns, which come first."""
         return 0 if self.sparse is None else int(self.sparse.shape[1])
 
     @property
     def nr_dense(self) -> int:
-        """How many of the columns are dense: the last ones."""
+        """The number of dense columns, which come last."""
         return 0 if self.dense is None else int(self.dense.shape[1])
 
     @property
     def nr_features(self) -> int:
-        """How many columns there are, sparse and dense together."""
+        """The number of sparse and dense columns."""
         return self.nr_sparse + self.nr_dense
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns, as a matrix has them."""
+        """The number of rows and columns."""
         return self.nr_rows, self.nr_features
 
     def rows(self, index: np.ndarray | slice) -> Self:
-        """The documents that ``index`` (positions, a mask or a slice) selects, in its order."""
+        """Return the documents that ``index`` (positions, a mask or a slice) selects, in its order."""
         return type(self)(
             sparse=None if self.sparse is None else self.sparse[index],
             dense=None if self.dense is None else np.ascontiguousarray(self.dense[index]),
         )
 
 
-def as_features(given: Any) -> Features:
-    """Take features in any of the forms they come in.
+def as_features(features: Any) -> Features:
+    """Convert features in any supported form to `Features`.
 
     Args:
-        given: a `Features`, a scipy sparse matrix, a dense array, or a pair (sparse, dense).
+        features: a `Features`, a scipy sparse matrix, a dense array, or a pair (sparse, dense).
 
     Returns:
         `Features` in float32; parts that already have the right form are not copied.
     """
-    if isinstance(given, Features):
-        return given
-    if isinstance(given, tuple | list) and len(given) == 2:
-        sparse, dense = given
+    if isinstance(features, Features):
+        return features
+    if isinstance(features, tuple | list) and len(features) == 2:
+        sparse, dense = features
         return Features(_as_sparse(sparse), _as_dense(dense))
-    if issparse(given):
-        return Features(sparse=_as_sparse(given))
-    return Features(dense=_as_dense(given))
+    if issparse(features):
+        return Features(sparse=_as_sparse(features))
+    return Features(dense=_as_dense(features))
 
 
 def _as_sparse(part: Any) -> csr_matrix | None:

@@ -10,9 +10,9 @@ from xmc_tf.data.text import TextFile
 
 
 def load_label_choice(path: str | Path, names: Sequence[str] | None, nr_labels: int) -> np.ndarray:
-    """Read which labels are chosen.
+    """Read the labels chosen in a file.
 
-    A line that is the name of a label chooses every label of that name; another line has to be a label's number,
+    A line that is the name of a label chooses every label of that name; any other line must be a label's number,
     counted from 0. Empty lines are skipped.
 
     Example:
@@ -20,14 +20,14 @@ def load_label_choice(path: str | Path, names: Sequence[str] | None, nr_labels: 
 
     Args:
         path: a text file in UTF-8.
-        names: of all labels, None if they have none.
-        nr_labels: how many labels there are.
+        names: the names of all labels; None if they have none.
+        nr_labels: number of labels.
 
     Returns:
         The numbers of the chosen labels, ascending.
 
     Raises:
-        InputError: naming the line that is neither, or the file that chooses no label.
+        InputError: a line is neither a name nor a number, or the file chooses no label.
     """
     numbers: dict[str, list[int]] = {}
     for number, name in enumerate(names or ()):

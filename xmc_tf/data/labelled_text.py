@@ -13,10 +13,10 @@ from xmc_tf.data.text import TextFile
 
 @dataclass(frozen=True)
 class LabelledText:
-    r"""How a line is divided into fields, and which of them are the text and the labels.
+    r"""The layout of lines with the labels and the text of a document.
 
-    Labels are numbers from 0, separated by commas: ``3,14``. Each may carry a value and a relevance: ``3:1:0.5``, or
-    ``3::0.5`` for the value 1. A line of another file is PECOS's default: ``labels<TAB>text``.
+    Labels are numbers from 0, separated by commas: ``3,14``. Each may have a value and a relevance: ``3:1:0.5``, or
+    ``3::0.5`` for the value 1. The default is PECOS's layout: ``labels<TAB>text``.
 
     Example:
         >>> layout = LabelledText()
@@ -24,9 +24,9 @@ class LabelledText:
         >>> Y, R = layout.labels("train.txt", nr_labels=3956)
 
     Args:
-        text_pos: which field is the text, from 0.
-        label_pos: which field holds the labels.
-        maxsplit: how often a line is split at most, so that the last field may contain tabs; -1 for no limit.
+        text_pos: the field of the text, from 0.
+        label_pos: the field of the labels.
+        maxsplit: maximum number of splits of a line, so that the last field may contain tabs; -1: no limit.
     """
 
     text_pos: int = 1
@@ -46,10 +46,10 @@ class LabelledText:
         """Read the labels of each line.
 
         Returns:
-            documents × labels, and the relevance of each label where the first line has relevances, else None.
+            Documents × labels, and the relevance of each label; None if the first line has no relevances.
 
         Raises:
-            InputError: naming the line whose labels cannot be read, or do not exist.
+            InputError: the labels of a line cannot be read, or do not exist; the error names the line.
         """
         columns: list[int] = []
         values: list[float] = []
@@ -72,7 +72,7 @@ class LabelledText:
         shape = (len(indptr) - 1, nr_labels)
 
         def matrix(data: list[float]) -> csr_matrix:
-            # The constructor keeps the arrays it is given; adding up labels that a line has twice must not change them.
+            # The constructor keeps its arrays, so summing duplicate labels of a line would change them.
             out = csr_matrix((np.array(data, np.float32), np.array(columns, np.int64), np.array(indptr)), shape=shape)
             out.sum_duplicates()
             return out
@@ -82,7 +82,7 @@ class LabelledText:
         return matrix([1.0] * len(columns)), None
 
     def _fields(self, path: str | Path, position: int) -> Iterator[tuple[int, str]]:
-        """One field of each line, with the line's number from 1."""
+        """Yield one field of each line, with the line's number from 1."""
         needed = max(self.text_pos, self.label_pos) + 1
         for line, text in enumerate(TextFile(path, name="labelled texts"), start=1):
             fields = text.split("\t", self.maxsplit)

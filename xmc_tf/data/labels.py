@@ -16,11 +16,11 @@ def load_names(path: str | Path, count: int | None = None) -> list[str]:
         >>> names = load_names("labels.txt", count=Y.shape[1])
 
     Args:
-        path: a text file in UTF-8, one name a line.
-        count: how many labels there are, where that is known.
+        path: a text file in UTF-8, one name per line.
+        count: number of labels, if known.
 
     Raises:
-        InputError: more or fewer names than labels, an empty name, or one that is not UTF-8, with its line.
+        InputError: the number of names is wrong, or a name is empty or not UTF-8; the error names the line.
     """
     lines = TextFile(path, name="label names").lines()
     if count is not None and len(lines) != count:
@@ -55,7 +55,7 @@ def load_names(path: str | Path, count: int | None = None) -> list[str]:
         names.append(name)
     if doubles:
         _LOG.warning(
-            "label names: %s: %s names are there more than once, the first of them %r on lines %s and %s; "
+            "label names: %s: %s names occur more than once, the first is %r on lines %s and %s; "
             "predictions do not distinguish such labels",
             path, f"{len({double[0] for double in doubles}):,}", doubles[0][0], doubles[0][1], doubles[0][2],
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Feature and label matrices from disk and to disk."""
+"""Reading and writing of feature and label matrices."""
 
 import logging
 from pathlib import Path
@@ -16,35 +16,35 @@ from xmc_tf.data.npz.writing import write_npz
 from xmc_tf.data.structure import check_finite, check_indices, check_pointers
 
 _LOG = logging.getLogger(__name__)
-_MUCH_TO_SORT = 500_000_000  # bytes; sorting less takes no time that anybody notices
+_MUCH_TO_SORT = 500_000_000  # bytes; sorting fewer takes no noticeable time
 _LARGEST_INT32 = np.iinfo(np.int32).max
-# Rows and columns without entries take no room in the file, but several bytes each in memory: so many are believed
-# without entries to show for them. Hashed features, which legitimately leave most columns empty, stay far below.
-_MOST_UNSEEN = 1 << 27
+# Rows and columns without entries take no room in the file, but several bytes each in memory. So their number is
+# limited. Hashed features, which leave most columns empty, stay far below.
+_MAX_EMPTY = 1 << 27
 _MEMBERS = ("format", "shape", "data", "indices", "indptr", "row", "col", "coords")
 
 
 def load_matrix(
     path: str | Path, *, name: str = "matrix", mmap: bool = True, looks: Looks = ALONE
 ) -> csr_matrix | csc_matrix | np.ndarray:
-    """Read a matrix, checks it, and brings it into the one form that the rest expects.
+    """Read a matrix, check it, and convert it to the form that the package expects.
 
     Example:
         >>> X = load_matrix("X.trn.npz", name="features")
 
     Args:
         path: a scipy .npz (CSR, CSC or COO, any index type, compressed or not) or a dense .npy.
-        name: what the matrix is, for the messages.
-        mmap: map what is stored without compression and in the right types; the arrays are then read-only
-            and shared by all processes of the machine.
-        looks: who checks the numbers; processes that share it all load this file, whose contents must be the same.
+        name: name of the matrix in messages.
+        mmap: whether to map uncompressed arrays of the right types; they are then read-only and shared by all processes
+            of the machine.
+        looks: the shared scan that checks the numbers; all ranks that share it load this file, with the same content.
 
     Returns:
-        CSR or CSC as the file has it (COO becomes CSR), rows sorted and each index once, or a C-contiguous
-        array; always float32 and finite.
+        CSR or CSC as in the file (COO becomes CSR) with sorted rows and without duplicates, or a C-contiguous array;
+        always float32 and finite.
 
     Raises:
-        InputError: naming the file, and the row and column where one is to blame.
+        InputError: the file cannot be used; the error names the file and, where possible, row and column.
     """
     path = existing_file(path, name)
     what = f"{name}: {path}"
@@ -64,15 +64,15 @@ def load_matrix(
 
 
 def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False) -> None:
-    """Write a matrix as `load_matrix` maps it, and as scipy and PECOS's loaders read it.
+    """Write a matrix so that `load_matrix` can map it, and scipy and PECOS can load it.
 
-    Sparse matrices become an uncompressed .npz of float32 data and int32 indices (int64 only where those
-    do not fit), dense ones a float32 .npy. The file appears whole or not at all.
+    Sparse matrices become an uncompressed .npz of float32 data and int32 indices (int64 if necessary), dense ones a
+    float32 .npy. The file is written atomically.
 
     Args:
         path: ends in .npz for a sparse matrix, in .npy for a dense one.
         matrix: CSR or CSC (kept), another sparse form (becomes CSR), or an array of two dimensions.
-        any_name: whether the name may end in anything, as PECOS's may.
+        any_name: whether to allow other endings, as PECOS does.
     """
     path = Path(path)
     suffix = ".npz" if issparse(matrix) else ".npy"
@@ -102,7 +102,7 @@ def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False) -> Non
 
 
 def index_type(shape: tuple[int, int], nr_entries: int) -> type[np.signedinteger]:
-    """The type of a sparse matrix's indices and pointers on disk: int32 where everything fits."""
+    """Return the type of a sparse matrix's indices and pointers on disk: int32 if everything fits."""
     return np.int32 if max(*shape, nr_entries) <= _LARGEST_INT32 else np.int64
 
 
@@ -126,7 +126,7 @@ def _sparse(arrays: dict[str, np.ndarray], what: str, looks: Looks) -> csr_matri
             fix="save it again",
         )
     shape = _shape(arrays["shape"], what)
-    _refuse_unseen(form, shape, arrays["data"].size, what)
+    _refuse_empty(form, shape, arrays["data"].size, what)
     data = _values(arrays["data"], what)
     if data.ndim != 1:
         raise InputError(f"{what}: data is not a list of values", expected="one dimension", received=f"{data.ndim}")
@@ -155,7 +155,7 @@ def _compressed(
     index = np.int32 if max(*shape, len(data)) <= _LARGEST_INT32 else np.int64
     cls = csr_matrix if form == "csr" else csc_matrix
     matrix = cls(shape, dtype=np.float32)
-    # Set and not given to the constructor: scipy would look through all indices again, and copy in places.
+    # Set directly, because the constructor would scan all indices again, and copy some arrays.
     matrix.data, matrix.indices = data, np.asarray(indices, dtype=index)
     matrix.indptr = np.asarray(indptr, dtype=index)
     if not canonical:
@@ -195,12 +195,12 @@ def _from_coo(arrays: dict[str, np.ndarray], data: np.ndarray, shape: tuple[int,
     return matrix
 
 
-def _refuse_unseen(form: str, shape: tuple[int, int], nr_entries: int, what: str) -> None:
-    """Refuse a shape that claims far more rows or columns than the file has entries.
+def _refuse_empty(form: str, shape: tuple[int, int], nr_entries: int, what: str) -> None:
+    """Raise an error for a shape of far more rows or columns than the file has entries.
 
-    The lines of CSR and CSC need no check: there the file has a pointer for each.
+    The major axis of CSR and CSC needs no check, because the file has a pointer for each row or column.
     """
-    most = max(_MOST_UNSEEN, nr_entries)
+    most = max(_MAX_EMPTY, nr_entries)
     for axis, side, pointers in (("rows", shape[0], "csr"), ("columns", shape[1], "csc")):
         if form != pointers and side > most:
             raise InputError(
@@ -223,12 +223,12 @@ def _dense(array: np.ndarray, what: str) -> np.ndarray:
 
 
 def _values(array: np.ndarray, what: str) -> np.ndarray:
-    """The values as float32: as they are where they are that already, else a copy."""
+    """Return the values as float32, without a copy if they are."""
     if array.dtype.kind not in "fiub":
         raise InputError(f"{what} holds no numbers", expected="integers or floats", received=str(array.dtype))
     if array.dtype == np.dtype(np.float32) and array.dtype.isnative:
         return array
-    with np.errstate(over="ignore"):  # what becomes infinite is found by check_finite
+    with np.errstate(over="ignore"):  # check_finite finds overflows
         return array.astype(np.float32)
 
 

@@ -1,7 +1,7 @@
-"""Names of the files that matrices are written to.
+"""Names of output files of matrices.
 
-PECOS writes a matrix to exactly the name that it is given, whatever the name ends in, and its loaders look at the
-content. So do ours. Only a name that promises another format is refused.
+PECOS writes a matrix to exactly the given name, whatever its ending, and its loaders look at the content. So do ours.
+Only names that imply another format are rejected.
 """
 
 from pathlib import Path
@@ -14,14 +14,14 @@ _OTHER_FORMATS = frozenset(
 
 
 def prediction_path(path: str | None, folder_name: str | None = None) -> str | None:
-    """Return the file that ``-o`` of a command that predicts means.
+    """Return the output file of a prediction command, given its ``-o``.
 
     Args:
-        path: what the user gave, None for nothing.
-        folder_name: the file's name if ``path`` is an existing folder; None to refuse a folder.
+        path: the value of ``-o``, or None.
+        folder_name: the file's name if ``path`` is an existing folder; None to reject folders.
 
     Raises:
-        InputError: if the name promises a format that predictions are not written in.
+        InputError: the name implies a format other than those of predictions.
     """
     if path is None:
         return None
@@ -33,7 +33,7 @@ def prediction_path(path: str | None, folder_name: str | None = None) -> str | N
 
 
 def embedding_path(path: str) -> Path:
-    """Return the file that ``-o`` of a command that encodes means; in a folder it is ``embeddings.npy``."""
+    """Return the output file of an embedding command, given its ``-o``; in a folder, ``embeddings.npy``."""
     if Path(path).is_dir():
         return Path(path) / "embeddings.npy"
     if Path(path).suffix != ".npy":

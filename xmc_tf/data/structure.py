@@ -1,7 +1,7 @@
-"""Whether the arrays of a sparse matrix fit together, and whether its values are numbers one can learn from.
+"""Checks of a sparse matrix: consistent arrays and finite values.
 
-All passes go over the arrays in pieces, so that a mapped matrix larger than memory can be checked too; those over all
-entries can be shared (``looking.py``).
+All checks read the arrays in pieces, so that a mapped matrix larger than memory can be checked. Those of all entries
+can be shared by ranks (``looking.py``).
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _PIECE = 1 << 20
 
 
 def check_pointers(indptr: np.ndarray, nr_major: int, nr_entries: int, what: str) -> None:
-    """Check the pointers of a CSR or CSC matrix: from 0 up to the number of entries, never down."""
+    """Check the pointers of a CSR or CSC matrix: from 0 up to the number of entries, never falling."""
     if indptr.ndim != 1 or indptr.shape[0] != nr_major + 1:
         _broken(what, f"{nr_major + 1:,} pointers (indptr)", f"an array of shape {indptr.shape}")
     if indptr[0] != 0 or indptr[-1] != nr_entries:
@@ -34,15 +34,15 @@ def check_indices(
     """Check that all indices lie within the matrix.
 
     Args:
-        indptr: pointers that `check_pointers` has found right.
+        indptr: pointers checked by `check_pointers`.
         indices: the column of each entry (CSR), or the row (CSC).
-        nr_minor: how many columns (or rows) there are.
-        what: what the matrix is called in messages.
-        line: what a pointer's range is called in messages: "row" or "column".
-        looks: who looks.
+        nr_minor: number of columns (or rows).
+        what: name of the matrix in messages.
+        line: name of a pointer's range in messages: "row" or "column".
+        looks: the shared scan.
 
     Returns:
-        Whether the indices of every row ascend, each there once.
+        Whether the indices of every row are ascending, without duplicates.
     """
 
     def look(part: int, parts: int) -> bool:
@@ -57,7 +57,7 @@ def check_indices(
                     f"{piece[first]} in {line} {at:,} (counted from 0)",
                 )
             if canonical:
-                # Where the next index is not larger, a new row must begin.
+                # A new row must begin wherever an index is not larger than the one before.
                 turns = start + 1 + np.flatnonzero(piece[1:] <= piece[:-1])
                 canonical = bool(np.all(indptr[np.searchsorted(indptr, turns)] == turns))
         return canonical
@@ -66,12 +66,12 @@ def check_indices(
 
 
 def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str, looks: Looks = ALONE) -> None:
-    """Refuse NaN and infinity, naming the first row and column where one is; ``looks``: who looks."""
+    """Raise an error for NaN and infinity that names the first row and column; ``looks``: the shared scan."""
     values = matrix if isinstance(matrix, np.ndarray) else matrix.data
-    rows_a_piece = max(1, _PIECE // max(1, values.shape[1])) if values.ndim == 2 else _PIECE
+    rows_per_piece = max(1, _PIECE // max(1, values.shape[1])) if values.ndim == 2 else _PIECE
 
     def look(part: int, parts: int) -> None:
-        for start, piece in _pieces(values, part, parts, length=rows_a_piece):
+        for start, piece in _pieces(values, part, parts, length=rows_per_piece):
             wrong = ~np.isfinite(piece)
             if wrong.any():
                 place = tuple(int(axis[0]) for axis in np.nonzero(wrong))
@@ -96,14 +96,14 @@ def _position(matrix: csr_matrix | csc_matrix | np.ndarray, start: int, place: t
 
 
 def _line_of(indptr: np.ndarray, entry: int) -> int:
-    """The row (CSR) or column (CSC) that an entry belongs to."""
+    """Return the row (CSR) or column (CSC) of an entry."""
     return int(np.searchsorted(indptr, entry, side="right")) - 1
 
 
 def _pieces(
     array: np.ndarray, part: int = 0, parts: int = 1, *, length: int = _PIECE, overlap: int = 0
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """A part of the array in pieces, each with where it starts; ``overlap`` more entries that the next has again."""
+    """Yield a part of the array in pieces with their starts; the next piece repeats ``overlap`` entries."""
     size = len(array) if array.size else 0
     begin, end = (size * bound // parts for bound in (part, part + 1))
     for start in range(begin, end, length):

@@ -1,4 +1,4 @@
-"""Texts, one per line: a file that is mapped, and where each line begins."""
+"""Texts in a mapped file, one per line."""
 
 import logging
 import mmap
@@ -18,7 +18,7 @@ _PIECE = 1 << 22
 _HEAD = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 
-# How files begin that are no text, and what they are.
+# The first bytes of files that are not texts, their kind, and the fix.
 _NO_TEXTS = {
     b"\x1f\x8b": ("a gzip file", "unpack it first (gunzip)"),
     **{b"BZh%d1AY&SY" % level: ("a bzip2 file", "unpack it first (bunzip2)") for level in range(1, 10)},
@@ -36,11 +36,11 @@ _NO_TEXTS = {
 
 
 class TextFile:
-    r"""The documents of a text file, one per line, without holding them in memory.
+    r"""The documents of a text file, one per line, without loading them into memory.
 
-    Lines end in ``\n`` or ``\r\n``; the last may lack its end. An empty line is an empty document. Bytes that
-    are no UTF-8 become U+FFFD, the replacement character, when a document is given as `str`; `check` counts
-    the documents that hold such. A byte order mark at the beginning is no part of the first document.
+    Lines end in ``\n`` or ``\r\n``; the last line end is optional. An empty line is an empty document. Bytes that are
+    not UTF-8 become U+FFFD, the replacement character, when a document is returned as `str`; `check` counts such
+    documents. A byte order mark at the beginning is not part of the first document.
 
     Example:
         >>> texts = TextFile("X.trn.txt")
@@ -51,7 +51,7 @@ class TextFile:
 
     Args:
         path: the file.
-        name: what it is for, for the messages.
+        name: its name in messages.
     """
 
     def __init__(self, path: str | Path, *, name: str = "texts") -> None:
@@ -72,7 +72,7 @@ class TextFile:
                 )  # fmt: skip
         if name == "texts":
             refuse_table(self.path, self._bytes[:_HEAD], name)
-        # Line i is the bytes from offsets[i] to the one before offsets[i + 1], which is its line end.
+        # Line i is the bytes from offsets[i] to just before offsets[i + 1], including its line end.
         self._offsets = _offsets(self._bytes, f"reading {self.path.name}")
         if head.startswith(_BOM):
             self._offsets[0] = len(_BOM)
@@ -109,38 +109,38 @@ class TextFile:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Bytes of each document, the line end's one or two included."""
+        """The number of bytes of each document, including its line end."""
         return np.diff(self._offsets)
 
     def lines(self, start: int = 0, stop: int | None = None) -> list[bytes]:
-        """The documents from ``start`` up to ``stop``, as bytes without their line ends."""
+        """Return the documents from ``start`` up to ``stop`` as bytes without line ends."""
         stop = len(self) if stop is None else min(stop, len(self))
         start = max(start, 0)
         if start >= stop:
             return []
         block = self._bytes[self._offsets[start] : self._offsets[stop] - 1]
         lines = block.split(b"\n")
-        # Splitting bytes at once is several times as fast as cutting line by line out of the mapping.
+        # Splitting a block is several times as fast as slicing the mapping line by line.
         return [line.removesuffix(b"\r") for line in lines] if b"\r" in block else lines
 
     def batches(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[list[bytes]]:
-        """The documents in lists of ``size``, the last one shorter where they do not divide evenly."""
+        """Yield the documents in lists of ``size``; the last one may be shorter."""
         stop = len(self) if stop is None else min(stop, len(self))
         for first in range(max(start, 0), stop, size):
             yield self.lines(first, min(first + size, stop))
 
     def check(self) -> int:
-        """Counts documents that are not UTF-8 and warns of them, and tells of empty ones.
+        """Count documents that are not UTF-8 and empty ones; warn about the former, log the latter.
 
         Returns:
-            How many documents hold bytes that are no UTF-8.
+            The number of documents that are not UTF-8.
         """
         wrong: list[int] = []
         empty = 0
         with Progress(f"checking {self.path.name}", len(self), "documents") as progress:
             first = 0
             while first < len(self):
-                # So many lines as make a piece: lines may be long.
+                # As many lines as fill a piece, because lines may be long.
                 stop = int(np.searchsorted(self._offsets, self._offsets[first] + _PIECE))
                 lines = self.lines(first, max(stop, first + 1))
                 empty += lines.count(b"")
@@ -150,8 +150,8 @@ class TextFile:
                 first += len(lines)
         if wrong:
             _LOG.warning(
-                "%s: %s: %s of %s lines are not UTF-8, the first is line %s; what cannot be read in them "
-                "becomes U+FFFD. If the file has another encoding, convert it with iconv",
+                "%s: %s: %s of %s lines are not UTF-8, the first is line %s; unreadable characters "
+                "become U+FFFD. If the file has another encoding, convert it with iconv",
                 self.name, self.path, f"{len(wrong):,}", f"{len(self):,}", f"{wrong[0] + 1:,}",
             )  # fmt: skip
         if empty:
@@ -164,7 +164,7 @@ class TextFile:
 
 
 def _offsets(data: mmap.mmap, title: str) -> np.ndarray:
-    """Where each line begins, and after the last where the next one would: read once, in pieces."""
+    """Return where each line begins, and after the last where the next one would, in one pass over the file."""
     array = np.frombuffer(data, dtype=np.uint8)
     found = [np.zeros(1, dtype=np.int64)]
     with Progress(title, len(array) >> 20, "MB") as progress:
@@ -172,7 +172,7 @@ def _offsets(data: mmap.mmap, title: str) -> np.ndarray:
             found.append(np.flatnonzero(array[start : start + _PIECE] == ord("\n")) + (start + 1))
             progress.add(_PIECE >> 20)
     offsets = np.concatenate(found)
-    if offsets[-1] != len(array):  # the last line has no end: as if it had one
+    if offsets[-1] != len(array):  # add a virtual line end to the last line
         offsets = np.append(offsets, len(array) + 1)
     return offsets
 

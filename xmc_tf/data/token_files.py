@@ -1,8 +1,8 @@
-"""Tokenized documents as files: one stream of ids and the length of each document.
+"""Files of tokenized documents: all token ids, and the length of each document.
 
-A folder holds ``ids.bin`` (the documents' ids one after another, two bytes each where they fit), ``lengths.npy`` and
-``store.json``, which has their sizes and checksums: what was cut or changed is said when the store is opened, and not
-found out by poor predictions. All ranks of a host map the same file, so its pages are in memory once.
+A folder contains ``ids.bin`` (the ids of all documents, two bytes each if they fit), ``lengths.npy`` and ``store.json``
+with sizes and checksums, so that opening a truncated or changed store raises an error instead of giving poor
+predictions. All ranks of a host map the same file, so its pages are in memory once.
 """
 
 import hashlib
@@ -27,14 +27,14 @@ TOKENS = FolderKind(
     recognises=lambda header: header.get("format") == _FORMAT,
     parts={r"store\.json|ids\.bin|lengths\.npy": None},
 )
-_PIECE = 1 << 22  # ids that are read at once where a whole file has to be gone through
+_PIECE = 1 << 22  # number of ids read at a time in a pass over a file
 _NARROW: np.dtype = np.dtype("<u2")
 _WIDE: np.dtype = np.dtype("<i4")
-_AGAIN = "copy the whole folder again, or tokenize again"
+_FIX = "copy the whole folder again, or tokenize again"
 
 
 class TokenWriter:
-    """Takes documents in order; made by ``TokenStore.create``."""
+    """A writer of documents in order; created by ``TokenStore.create``."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._dtype = file, _NARROW
@@ -45,8 +45,8 @@ class TokenWriter:
         """Append documents.
 
         Args:
-            documents: the ids of each, lists or arrays of whole numbers; some may be empty. Best some thousands at
-                once.
+            documents: the ids of each, lists or arrays of whole numbers, possibly empty; preferably some thousands per
+                call.
         """
         parts = [np.asarray(document) for document in documents]
         for part in parts:
@@ -63,13 +63,13 @@ class TokenWriter:
             raise InputError("a token id is out of range", expected="0 to 2,147,483,647", received=str(wrong))
         if ids.size and ids.max() > np.iinfo(_NARROW).max:
             self._widen()
-        # The fingerprint does not depend on how wide the ids are on disk, nor on how they came.
+        # The fingerprint does not depend on the type of the ids on disk or as passed.
         self._digest.update(ids.astype(_WIDE).tobytes())
         self._lengths.append(lengths)
         self._append(ids.astype(self._dtype).tobytes())
 
     def finish(self, folder: Path, about: dict[str, Any]) -> None:
-        """Write what belongs to the ids."""
+        """Write the files that belong to the ids."""
         self._file.flush()
         lengths = np.concatenate(self._lengths or [np.empty(0, np.int32)])
         buffer = io.BytesIO()
@@ -95,13 +95,13 @@ class TokenWriter:
         self._crc = zlib.crc32(content, self._crc)
 
     def _widen(self) -> None:
-        """Make four bytes of two for what has been written: an id came that does not fit."""
+        """Convert the written ids from two bytes to four, because a new id does not fit."""
         if self._dtype == _WIDE:
             return
         self._dtype, self._crc = _WIDE, 0
         self._file.flush()
         total = self._file.tell() // _NARROW.itemsize
-        # From the end, so that nothing is overwritten before it has been read.
+        # From the end, so that nothing is overwritten before it is read.
         for start in range((total - 1) // _PIECE * _PIECE, -1, -_PIECE):
             self._file.seek(start * _NARROW.itemsize)
             piece = np.frombuffer(self._file.read(min(_PIECE, total - start) * _NARROW.itemsize), _NARROW)
@@ -113,11 +113,11 @@ class TokenWriter:
 
 
 def open_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-    """Read and checks what a writer has finished.
+    """Read and check a finished store.
 
     Args:
-        folder: where it lies.
-        verify: whether to compare the ids' checksum too, for which all of them are read.
+        folder: the folder.
+        verify: whether to compare the ids' checksum, which reads them all.
 
     Returns:
         The ids, mapped; the lengths; the header.
@@ -126,20 +126,20 @@ def open_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, dict
     lengths = _read_lengths(folder, header)
     ids = _map_ids(folder, header, verify)
     if int(lengths.sum(dtype=np.int64)) != len(ids):
-        raise _at_odds(folder / "lengths.npy", f"lengths that add up to {len(ids):,} tokens")
+        raise _unexpected(folder / "lengths.npy", f"lengths that add up to {len(ids):,} tokens")
     return ids, lengths, header
 
 
 def _header(folder: Path) -> dict[str, Any]:
     path = folder / "store.json"
-    header = read_header(path, _FORMAT, _VERSION, of="a token store", fix=_AGAIN)
+    header = read_header(path, _FORMAT, _VERSION, of="a token store", fix=_FIX)
     if not _is_whole(header):
-        raise _at_odds(path, "the type of the ids, and sizes and checksums of ids.bin and lengths.npy")
+        raise _unexpected(path, "the type of the ids, and sizes and checksums of ids.bin and lengths.npy")
     return header
 
 
 def _is_whole(header: dict[str, Any]) -> bool:
-    """Whether a header has all that is needed to read the other files."""
+    """Return whether a header has everything that is needed to read the other files."""
     files = header.get("files")
     if not isinstance(files, dict):
         return False
@@ -153,21 +153,21 @@ def _is_whole(header: dict[str, Any]) -> bool:
 
 
 def _is_entry(entry: object) -> bool:
-    """Whether this says a file's size and checksum."""
+    """Return whether an entry has a file's size and checksum."""
     return isinstance(entry, dict) and all(isinstance(entry.get(key), int) for key in ("bytes", "crc32"))
 
 
 def _check_size(path: Path, header: dict[str, Any]) -> dict[str, int]:
-    """The file's entry in the header, its size being right."""
+    """Return the file's entry in the header, after a check of its size."""
     entry = header["files"][path.name]
     if not path.is_file():
-        raise InputError(f"{path} is missing", expected=f"a file of {entry['bytes']:,} bytes", fix=_AGAIN)
+        raise InputError(f"{path} is missing", expected=f"a file of {entry['bytes']:,} bytes", fix=_FIX)
     if path.stat().st_size != entry["bytes"]:
         raise InputError(
             f"{path} has a different size than when it was saved",
             expected=f"{entry['bytes']:,} bytes",
             received=f"{path.stat().st_size:,}",
-            fix=_AGAIN,
+            fix=_FIX,
         )
     return entry
 
@@ -181,11 +181,11 @@ def _read_lengths(folder: Path, header: dict[str, Any]) -> np.ndarray:
     try:
         lengths = np.load(io.BytesIO(content), allow_pickle=False)
     except (ValueError, EOFError):
-        raise _at_odds(path, "an array of int32") from None
+        raise _unexpected(path, "an array of int32") from None
     if not isinstance(lengths, np.ndarray) or lengths.dtype != np.int32 or lengths.shape != (header["documents"],):
-        raise _at_odds(path, f"int32 of {header['documents']:,} documents")
+        raise _unexpected(path, f"int32 of {header['documents']:,} documents")
     if len(lengths) and lengths.min() < 0:
-        raise _at_odds(path, "no length below 0")
+        raise _unexpected(path, "no length below 0")
     return lengths
 
 
@@ -201,17 +201,17 @@ def _map_ids(folder: Path, header: dict[str, Any], verify: bool) -> np.ndarray:
             raise _changed(path)
     dtype = np.dtype(header["dtype"]).newbyteorder("<")
     if entry["bytes"] % dtype.itemsize:
-        raise _at_odds(path, f"whole numbers of {dtype.itemsize} bytes")
+        raise _unexpected(path, f"whole numbers of {dtype.itemsize} bytes")
     if not entry["bytes"]:
-        return np.empty(0, dtype)  # nothing cannot be mapped
+        return np.empty(0, dtype)  # empty arrays cannot be mapped
     return np.asarray(np.memmap(path, dtype, mode="r"))
 
 
 def _changed(path: Path) -> InputError:
     return InputError(
-        f"{path} has changed since it was saved", expected="the bytes with that checksum", received="others", fix=_AGAIN
+        f"{path} has changed since it was saved", expected="the bytes with that checksum", received="others", fix=_FIX
     )
 
 
-def _at_odds(path: Path, expected: str) -> InputError:
-    return InputError(f"{path} has unexpected content", expected=expected, fix=_AGAIN)
+def _unexpected(path: Path, expected: str) -> InputError:
+    return InputError(f"{path} has unexpected content", expected=expected, fix=_FIX)

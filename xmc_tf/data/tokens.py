@@ -1,4 +1,4 @@
-"""Tokenized documents, mapped into memory: any of them as one padded rectangle, at once."""
+"""Tokenized documents, mapped into memory and returned as padded arrays."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,9 +24,9 @@ class TokenStore:
 
     Attributes:
         lengths: int32, the number of tokens of each document.
-        fingerprint: of the tokens; two stores with the same documents have the same one.
-        about: what the writer noted (tokenizer, longest document…).
-        folder: where it lies.
+        fingerprint: hash of the tokens; equal for stores with the same documents.
+        about: the writer's description (tokenizer, longest document…).
+        folder: the folder.
     """
 
     def __init__(self, ids: np.ndarray, lengths: np.ndarray, header: dict[str, Any], folder: Path) -> None:
@@ -40,9 +40,9 @@ class TokenStore:
         return len(self.lengths)
 
     def __getitem__(self, row: int) -> np.ndarray:
-        """The ids of one document, int32."""
+        """Return the ids of one document, int32."""
         if not 0 <= row < len(self):
-            raise IndexError(f"document {row} of {len(self)}")  # which also ends a loop over the store
+            raise IndexError(f"document {row} of {len(self)}")  # also ends a loop over the store
         return self._ids[self._starts[row] : self._starts[row + 1]].astype(np.int32)
 
     def __repr__(self) -> str:
@@ -50,18 +50,18 @@ class TokenStore:
 
     @property
     def dtype(self) -> np.dtype:
-        """The type of the ids on disk: uint16 where they fit, else int32."""
+        """The type of the ids on disk: uint16 if they fit, else int32."""
         return self._ids.dtype
 
     def padded(
         self, rows: np.ndarray | Sequence[int], *, pad_id: int, to: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Documents as one rectangle, padded on the right.
+        """Return documents as one array, padded on the right.
 
         Args:
-            rows: which documents.
-            pad_id: what stands behind their ends.
-            to: the width; None for the longest of them.
+            rows: the documents.
+            pad_id: the padding id.
+            to: the width; None: the length of the longest document.
 
         Returns:
             Ids and mask (1 for a token, 0 for padding), both int32 [documents, width].
@@ -79,7 +79,7 @@ class TokenStore:
                 fix="tokenize again with a smaller maximum length; truncation here would remove the last token",
             )
         inside = np.arange(width) < lengths[:, None]
-        # Where each token stands in the file: consecutive within a document, jumping between two.
+        # The position of each token in the file: consecutive within a document, with jumps between documents.
         ends = np.cumsum(lengths)
         places = np.arange(int(lengths.sum())) + np.repeat(self._starts[rows] - (ends - lengths), lengths)
         ids = np.full(inside.shape, pad_id, np.int32)
@@ -96,11 +96,11 @@ class TokenStore:
     @staticmethod
     @contextmanager
     def create(folder: str | Path, about: dict[str, Any] | None = None) -> Iterator[TokenWriter]:
-        """Yield a writer; the store appears, or replaces an older one, only when the block ends well.
+        """Yield a writer; the store is placed, replacing an older one, only if the block ends without an error.
 
         Args:
-            folder: where the store shall lie.
-            about: what to note in it, as JSON: what the tokens were made of and how.
+            folder: the folder of the store.
+            about: a description of the tokens as JSON: their origin and settings.
         """
         with placed_folder(folder, TOKENS) as part, (part / "ids.bin").open("w+b") as file:
             writer = TokenWriter(file)
@@ -112,10 +112,11 @@ class TokenStore:
         """Map a store into memory.
 
         Args:
-            folder: what ``create`` wrote.
-            verify: read all of it once and compare checksums (about a second a gigabyte); sizes are always compared.
+            folder: a folder written by ``create``.
+            verify: whether to read all ids and compare checksums (about a second per gigabyte); sizes are always
+                compared.
 
         Raises:
-            InputError: naming the file that is missing, cut short, changed, or inconsistent with the others.
+            InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
         """
         return cls(*open_files(Path(folder), verify), Path(folder))

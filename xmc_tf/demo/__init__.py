@@ -1,1 +1,1 @@
-"""A data set that every installation can build from itself, and a demonstration on it."""
+"""A data set built from every installation itself, and a demonstration on it."""

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.demo``: from raw texts to label names, on data that every installation has."""
+"""``python -m xmc_tf.demo``: from raw texts to label names, with data from the installed packages."""
 
 import argparse
 import logging
@@ -24,7 +24,7 @@ from xmc_tf.models.xtransformer import XTransformer
 
 _KS = (1, 3, 5)
 _SHOWN = 6
-_LENGTH = 64  # tokens of a text that the encoder reads
+_LENGTH = 64  # maximum number of tokens per text
 _WELL_KNOWN = ("tensorflow", "keras", "transformers", "numpy", "scipy", "numba")
 _TEXTS = (
     "Computes the gradient of the loss with respect to the weights of a layer.",
@@ -34,7 +34,7 @@ _TEXTS = (
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's options."""
+    """Return the parser of the command line."""
     parser = cli.make_parser(
         "xmc_tf.demo",
         "Build a data set from the documentation of the installed packages, train models on it,\n"
@@ -51,9 +51,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The whole demonstration."""
+    """Run the demonstration."""
     args = parser().parse_args(argv)
-    # Warnings still show; the steps' own log lines would only repeat what the demo says.
+    # Warnings are shown; the stages' log lines would only repeat the demo's.
     logging.getLogger("xmc_tf").setLevel(logging.WARNING)
     work = Path(args.work)
     data, linear, model = work / "data", work / "xr-linear", work / "xr-transformer"
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     _fine_tune(data, model, work / "tiny-encoder")
     _measure(data, {"XR-Linear": linear, "XR-Transformer": model})
     loaded = XTransformer.load(model)
-    # The first text loads what reads texts, seconds that nobody should wait for after typing.
+    # The first text loads the model, which takes seconds that users should not wait for after typing.
     loaded.best(list(_TEXTS[:1]))
     _examples(data, _prediction(model))
     _try(loaded, sys.stdin.isatty() if args.ask is None else args.ask)
@@ -103,7 +103,7 @@ def _train(data: Path, model: Path) -> None:
 def _fine_tune(data: Path, model: Path, tiny: Path) -> None:
     screen.heading(3, "XR-Transformer")
     screen.paragraph(
-        "An encoder that reads the texts, fine-tuned to the labels, and rankers that see its vectors beside TF-IDF."
+        "An encoder that reads the texts, fine-tuned to the labels, and rankers that use its embeddings beside TF-IDF."
     )
     encoder = pretrained_folder()
     if encoder is None:
@@ -144,7 +144,7 @@ def _measure(data: Path, models: dict[str, Path]) -> None:
 
 
 def most_frequent(training: smat.csr_matrix, documents: int, k: int) -> smat.csr_matrix:
-    """The prediction that gives every document the ``k`` labels that training texts have most often."""
+    """Return a prediction that gives every document the ``k`` most frequent training labels."""
     frequency = np.bincount(training.tocsr().indices, minlength=training.shape[1])
     best = np.argsort(-frequency, kind="stable")[:k]
     indices = np.tile(best, documents)
@@ -160,7 +160,7 @@ def _examples(data: Path, path: Path) -> None:
     texts = TextFile(data / "X.tst.txt")
     truth = _rows(data / "Y.tst.npz", "test labels")
     prediction = smat.csr_matrix(load_prediction(path))
-    for number in telling_rows(texts):
+    for number in readable_rows(texts):
         true = [names[label] for label in truth[number].indices]
         row = prediction[number]
         best = np.argsort(-row.data, kind="stable")[:_SHOWN]
@@ -172,8 +172,8 @@ def _examples(data: Path, path: Path) -> None:
         print()
 
 
-def telling_rows(texts: Sequence[str] | TextFile, count: int = 3) -> list[int]:
-    """Rows to show, spread over the file: in each part the next one of a length that is easy to read."""
+def readable_rows(texts: Sequence[str] | TextFile, count: int = 3) -> list[int]:
+    """Return rows to show, spread over the file: in each part the next one of readable length."""
     rows = []
     for part in range(count):
         begin, end = ((2 * part + 1) * len(texts) // (2 * count), (part + 1) * len(texts) // count)
@@ -229,7 +229,7 @@ def _rows(path: Path, name: str) -> smat.csr_matrix:
 
 
 def _call(module: str, arguments: list[str]) -> None:
-    """Show a command line, runs it, and says how long it took; where it fails, so does the demo."""
+    """Show a command line, run it, and print its duration; if it fails, so does the demo."""
     print()
     screen.block(screen.styled(screen.folded(f"$ {_python()} -m {module} {shlex.join(arguments)}"), "soft"))
     start = time.monotonic()
@@ -240,7 +240,7 @@ def _call(module: str, arguments: list[str]) -> None:
 
 
 def _python() -> str:
-    """How the user can call this Python: relative to where they are, where it lies below."""
+    """Return the path of this Python, relative to the current folder if it is inside it."""
     relative = os.path.relpath(sys.executable)
     return sys.executable if relative.startswith("..") else relative
 

@@ -1,19 +1,19 @@
-"""Texts that are copies of each other, or nearly so."""
+"""Detection of texts that are copies of each other, or nearly so."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-_RUN = 4  # words that stand in the same order
+_RUN = 4  # number of consecutive words that are compared
 
 
 def originals(texts: Sequence[Sequence[str]], overlap: float = 0.5) -> list[int]:
-    """The texts left when each that is a near copy of an earlier one is dropped.
+    """Return the texts that are not near copies of an earlier text.
 
-    Two texts are near copies where they share ``overlap`` of the shorter one's runs of four words.
+    Two texts are near copies if they share ``overlap`` of the shorter one's runs of four words.
 
     Args:
         texts: the words of each text.
-        overlap: the share of common runs from which on a text is a copy.
+        overlap: the minimum share of common runs of a copy.
 
     Returns:
         Numbers of texts, ascending.

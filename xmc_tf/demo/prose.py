@@ -1,4 +1,4 @@
-"""From a docstring to what a person would read in it: summary and description, without code and sections."""
+"""Extraction of readable prose from docstrings: summary and description, without code and sections."""
 
 import inspect
 import re
@@ -18,7 +18,7 @@ _UNDERLINE = re.compile(r"([-=~^*#])\1{2,}")
 _FENCE = re.compile(r"```|~~~")
 _LISTED = re.compile(r"^(?:[-*+•]|\d+[.)])\s+")
 
-# :func:`name <target>` and :class:`~a.b.C` keep what a reader sees.
+# :func:`name <target>` and :class:`~a.b.C` keep the part that readers see.
 _ROLE = re.compile(r":[a-z:]+:`~?([^`<]*?)(?:\s*<[^`>]*>)?`")
 _FORMULA = re.compile(r":math:`[^`]*`|\$\$.+?\$\$|\$[^$\n]{1,200}\$|\\\\?\(.+?\\\\?\)")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -30,19 +30,19 @@ _SPACE = re.compile(r"\s+")
 
 
 def prose(docstring: str, hidden: tuple[str, ...] = (), packages: tuple[str, ...] = ()) -> str:
-    """The docstring's summary and description as one line.
+    """Return the docstring's summary and description as one line.
 
-    Sections, code, formulas and addresses are left out. So is what would give the labels away: the object's
-    own name where it is written as code, and the packages before other names, which say where they live.
+    Sections, code, formulas and addresses are left out. So is what would reveal the labels: the object's own name if it
+    is written as code, and the packages before other names, which reveal their place.
 
     Example:
         >>> prose("Sorts `a` by :func:`numpy.partition`.\\n\\nArgs:\\n  a: numbers", packages=("numpy",))
         'Sorts a by partition.'
 
     Args:
-        docstring: as it stands in the source.
+        docstring: the docstring in the source.
         hidden: names to leave out.
-        packages: in dotted names that begin with one of these only the last part stays.
+        packages: of dotted names that begin with one of these, only the last part stays.
     """
     text = _SPACE.sub(" ", " ".join(_lines(inspect.cleandoc(docstring)))).strip()
     text = _FORMULA.sub(" ", text)
@@ -59,12 +59,12 @@ def prose(docstring: str, hidden: tuple[str, ...] = (), packages: tuple[str, ...
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in small letters, without marks and digits: what two copies of a text share."""
+    """Return the words of a text in lower case, without punctuation and digits, which copies of a text share."""
     return re.findall(r"[a-z]+", text.lower())
 
 
 def _lines(text: str) -> list[str]:
-    """The lines before the first section, without code."""
+    """Return the lines before the first section, without code."""
     lines = text.splitlines()
     kept: list[str] = []
     fenced = code = False
@@ -77,7 +77,7 @@ def _lines(text: str) -> list[str]:
         elif not fenced:
             if _FIELD.match(bare) or (kept and _begins_section(bare, following)):
                 break
-            # A directive and a doctest go on to the next empty line; an indented paragraph is code.
+            # A directive and a doctest continue to the next empty line; an indented paragraph is code.
             if not before:
                 code = bare.startswith("..") or (line.startswith("   ") and not _LISTED.match(bare))
             code = code or bare.startswith(">>>")
@@ -104,7 +104,7 @@ def _without_names(text: str, hidden: tuple[str, ...], packages: tuple[str, ...]
             continue
         plain = re.escape(name)
         if name.isalpha() and name in (name.lower(), name.capitalize()):
-            # A word of the language: gone where it is code, kept where the text speaks of the thing.
+            # An ordinary word is removed where it is code, and kept where the text uses it as a word.
             text = re.sub(rf"`+{plain}(?:\([^`]*\))?`+|\b{plain}\([^()]*\)|\.{plain}\b", " ", text)
         else:
             text = re.sub(rf"`*\b{plain}\b(?:\([^()]*\))?`*", " ", text)

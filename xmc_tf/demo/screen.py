@@ -1,4 +1,4 @@
-"""How the demo looks on a screen."""
+"""The formatting of the demo's output."""
 
 import os
 import re
@@ -11,27 +11,27 @@ _STYLES = {"title": "1;36", "bold": "1", "soft": "2", "good": "32"}
 
 
 def styled(text: str, style: str) -> str:
-    """The text in a colour or weight, where standard output is a terminal that may show it."""
+    """Return the text in a colour or weight if standard output is a terminal that supports it."""
     if not sys.stdout.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
         return text
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
 
 def heading(number: int, text: str) -> None:
-    """Begin a part."""
+    """Print the heading of a part."""
     print(f"\n{styled(f'{number}  {text}', 'title')}\n", flush=True)
 
 
-def paragraph(text: str, indent: str = "   ", most_lines: int | None = None) -> None:
-    """Wrap a text, and cuts it where it is longer than ``most_lines``."""
+def paragraph(text: str, indent: str = "   ", max_lines: int | None = None) -> None:
+    """Print a wrapped text, truncated to ``max_lines`` lines."""
     lines = textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
-    if most_lines is not None and len(lines) > most_lines:
-        lines = [*lines[: most_lines - 1], lines[most_lines - 1][: _WIDTH - 2] + " …"]
+    if max_lines is not None and len(lines) > max_lines:
+        lines = [*lines[: max_lines - 1], lines[max_lines - 1][: _WIDTH - 2] + " …"]
     print("\n".join(lines), flush=True)
 
 
 def folded(command: str) -> str:
-    """A command line in lines that fit the screen, broken before an option, to be copied as they are."""
+    """Return a command line broken before options into lines that fit the screen and can be copied."""
     lines = [""]
     for part in re.split(r" (?=-)", command):
         if lines[-1] and len(lines[-1]) + len(part) > _WIDTH - 8:
@@ -41,12 +41,12 @@ def folded(command: str) -> str:
 
 
 def block(text: str, indent: str = "   ") -> None:
-    """Print lines as they are, moved to the right."""
+    """Print lines unchanged with an indent."""
     print(textwrap.indent(text, indent), flush=True)
 
 
 def ranking(found: Sequence[tuple[str, float]], true: Sequence[str] | None = None) -> None:
-    """Label names with their scores, best first; those that are true get a mark."""
+    """Print label names with their scores, best first; true labels are marked."""
     if not found:
         paragraph("No label: none of the words occurs in the training texts.", "     ")
     wide = max((len(name) for name, _ in found), default=0)

@@ -1,4 +1,4 @@
-"""The documented objects in Python source files, found by parsing alone: nothing is imported or run."""
+"""The documented objects in Python source files, found by parsing; nothing is imported or run."""
 
 import ast
 import gc
@@ -11,11 +11,11 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 
-# What holds no documentation of its own: tests, and generated or kept copies of what stands elsewhere.
+# Folders without documentation of their own: tests, and generated or vendored code.
 _SKIPPED_FOLDERS = {
     "__pycache__", "_api", "_tf_keras", "_vendor", "api", "benchmarks", "compat", "test", "testing", "tests",
 }  # fmt: skip
-# Legacy copies of a package that is in the list itself, and boilerplate that repeats one text for each model.
+# Legacy copies of a listed package, and boilerplate that repeats one text for each model.
 _SKIPPED_PATHS = {"tensorflow/python/keras", "transformers/models"}
 _BLOCKS = (ast.If, ast.Try, ast.With)
 
@@ -25,14 +25,14 @@ class Entry:
     """One documented object.
 
     Args:
-        module: dotted name of the module as the file lies, "scipy.optimize._minimize".
-        name: the object's own name; for a module its last part.
-        owner: the class a method belongs to, else "".
+        module: dotted name of the module's file, "scipy.optimize._minimize".
+        name: the object's own name; the last part for a module.
+        owner: the class of a method, else "".
         kind: module, class, exception, function, method, property, class method, static method,
             abstract method, coroutine or context manager.
-        parameters: the names in the signature; for a class those of ``__init__``.
+        parameters: the names in the signature; those of ``__init__`` for a class.
         bases: names of the base classes, without their modules.
-        docstring: as it stands in the source.
+        docstring: the docstring in the source.
     """
 
     module: str
@@ -46,11 +46,11 @@ class Entry:
 
 @dataclass
 class Tally:
-    """What the reading came across.
+    """Statistics about reading sources.
 
     Args:
-        files: source files read.
-        unreadable: files that Python cannot parse or decode; they are passed over.
+        files: number of source files read.
+        unreadable: number of files that Python cannot parse or decode; they are skipped.
     """
 
     files: int = 0
@@ -58,7 +58,7 @@ class Tally:
 
 
 def package_folders(packages: Iterable[str]) -> dict[str, Path]:
-    """Where the packages are installed, without importing them."""
+    """Return the folders of installed packages, without importing them."""
     folders = {}
     for package in packages:
         spec = importlib.util.find_spec(package)
@@ -73,11 +73,11 @@ def package_folders(packages: Iterable[str]) -> dict[str, Path]:
 
 
 def read_entries(folders: dict[str, Path], tally: Tally | None = None) -> Iterator[Entry]:
-    """All documented public objects, in an order that depends on names alone.
+    """Yield all documented public objects, in an order that depends only on names.
 
     Args:
         folders: package → its folder.
-        tally: counts files, for a report.
+        tally: counts the files.
     """
     tally = tally if tally is not None else Tally()
     for package in sorted(folders):
@@ -97,7 +97,7 @@ def read_entries(folders: dict[str, Path], tally: Tally | None = None) -> Iterat
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Parsing makes millions of objects without cycles; looking for cycles among them doubles its time."""
+    """Turn off garbage collection, which doubles the time of parsing although there are no cycles."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -108,7 +108,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _source_files(folder: Path, package: str) -> Iterator[tuple[Path, str]]:
-    """Source files and their modules' dotted names, sorted."""
+    """Yield source files and the dotted names of their modules, sorted."""
     for place, folders, files in os.walk(folder):
         inside = Path(place).relative_to(folder).parts
         folders[:] = sorted(
@@ -177,14 +177,14 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...]
 
 
 def _last_name(node: ast.expr) -> str:
-    """``Layer`` of ``keras.layers.Layer``; "" for what is no plain name."""
+    """Return the last name, such as ``Layer`` of ``keras.layers.Layer``; "" if it is not a plain name."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a body, also those under its conditions."""
+    """Yield the statements of a body, including those under its conditions."""
     for node in body:
         if isinstance(node, _BLOCKS):
             inner = [*node.body, *getattr(node, "orelse", []), *getattr(node, "finalbody", [])]

@@ -1,4 +1,4 @@
-"""How good predictions are: ranking measures, propensities, buckets of label frequency, ensembles, a report.
+"""Measures of predictions: ranking metrics, propensities, buckets of label frequency, ensembles, a report.
 
 Example:
     >>> from xmc_tf.metrics import measure

@@ -1,4 +1,4 @@
-"""Labels grouped by how often they occur: where a system is good, at the head or at the tail."""
+"""Buckets of labels by frequency, to measure frequent and rare labels separately."""
 
 import itertools
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from xmc_tf.common.errors import InputError
 
 @dataclass(frozen=True)
 class Buckets:
-    """Every label in one bucket of frequency; the first holds the labels that do not occur at all.
+    """An assignment of each label to a bucket of frequency; the first bucket has the labels that do not occur.
 
     Args:
-        names: what to call the buckets: "0", "1 to 10", "11 to 50", "over 50".
+        names: names of the buckets: "0", "1 to 10", "11 to 50", "over 50".
         of_label: the bucket of each label.
     """
 
@@ -23,15 +23,15 @@ class Buckets:
 
     @classmethod
     def by_frequency(cls, frequency: np.ndarray, bounds: Sequence[int]) -> "Buckets":
-        """Put each label into the first bucket whose upper bound its frequency does not exceed.
+        """Put each label into the first bucket whose upper bound is at least its frequency.
 
         Example:
             >>> Buckets.by_frequency(np.array([0, 3, 11]), [10, 50]).of_label
             array([0, 1, 2], dtype=int32)
 
         Args:
-            frequency: how often each label occurs.
-            bounds: upper bounds, included, ascending.
+            frequency: number of occurrences of each label.
+            bounds: upper bounds (inclusive), ascending.
         """
         if not bounds or min(bounds) < 1 or any(b <= a for a, b in itertools.pairwise(bounds)):
             raise InputError(

@@ -24,7 +24,7 @@ from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.metrics.report import REPORT_NAME, write_report
 from xmc_tf.params import add_layout
 
-_LONGEST_RANGE = 10_000  # cut-offs of one table
+_MAX_CUT_OFFS = 10_000  # maximum number of cut-offs of one table
 
 
 def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
@@ -148,7 +148,7 @@ def evaluation_parser(module: str, description: str, epilog: str, layout: str) -
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """File names, with as many folders before them as it takes to tell them apart.
+    """Return file names, with as many of their folders as are needed to distinguish them.
 
     Example:
         >>> short_names(["run1/pred.npz", "run2/pred.npz"])
@@ -163,7 +163,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def _print_pecos(systems: Sequence[tuple[str, Any]], truth: Any, topk: int) -> None:
-    """Print one block per prediction; only where there are several, a line with the name precedes each."""
+    """Print one block per prediction; if there are several, a line with the name precedes each."""
     for name, matrix in systems:
         if len(systems) > 1:
             print(f"{name}:")
@@ -174,10 +174,10 @@ def _cut_offs(text: str) -> tuple[int, ...]:
     numbers = check_ks(_numbers(text, "-k/--topk"))
     if "," in text:
         return numbers
-    if numbers[0] > _LONGEST_RANGE:
+    if numbers[0] > _MAX_CUT_OFFS:
         raise InputError(
             "-k/--topk is out of range",
-            expected=f"at most {_LONGEST_RANGE:,} cut-offs; '{numbers[0]},' for that one alone",
+            expected=f"at most {_MAX_CUT_OFFS:,} cut-offs; '{numbers[0]},' for that one only",
             received=f"{numbers[0]:,}",
         )
     return tuple(range(1, numbers[0] + 1))

@@ -1,4 +1,4 @@
-"""Several systems measured on the same truth, side by side, as a text or as JSON."""
+"""Comparison of several systems on the same truth, as text or as JSON."""
 
 import math
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ from xmc_tf.metrics.measures import MEASURES, Measures, measure
 from xmc_tf.metrics.ranking import LabelCounts, as_truth, count_labels, mark_hits, top_labels
 from xmc_tf.metrics.table import format_table, percent
 
-# Which measures share a table.
-_FAMILIES = (("P", "R", "nDCG"), ("PSP", "PSnDCG"), ("micro-F1", "macro-F1"))
+# Measures that share a table.
+_TABLES = (("P", "R", "nDCG"), ("PSP", "PSnDCG"), ("micro-F1", "macro-F1"))
 
 
 @dataclass(frozen=True)
 class System:
-    """One system's measures.
+    """The measures of one system.
 
     Args:
-        name: what to call it.
-        overall: over all labels.
-        buckets: over each bucket of label frequency that has true labels.
-        counts: each label's counts at the largest k; only where they were asked for.
+        name: its name.
+        overall: the measures over all labels.
+        buckets: the measures over each bucket of label frequency that has true labels.
+        counts: each label's counts at the largest k, only if requested.
     """
 
     name: str
@@ -39,12 +39,12 @@ class Comparison:
     """Systems measured on the same documents.
 
     Args:
-        ks: the cut-offs to show; the systems may have been measured at more.
-        documents: how many documents.
-        labels: how many labels there are.
-        labels_per_document: the mean number of true labels.
-        occurs_in: where the frequency of the buckets was counted: "training" or "test".
-        frequency: how often each label occurs there.
+        ks: the cut-offs to show; the systems may be measured at more.
+        documents: number of documents.
+        labels: number of labels.
+        labels_per_document: mean number of true labels.
+        occurs_in: where label frequencies were counted: "training" or "test".
+        frequency: number of occurrences of each label there.
         systems: in the order given.
     """
 
@@ -58,17 +58,17 @@ class Comparison:
 
     @property
     def measures(self) -> list[str]:
-        """The measures there are, in the order of ``MEASURES``."""
+        """The measures in the order of ``MEASURES``."""
         return [name for name in MEASURES if name in self.systems[0].overall.values]
 
     def to_text(self, width: int = 100) -> str:
-        """Tables for a terminal ``width`` characters wide."""
+        """Return tables for a terminal ``width`` characters wide."""
         parts = [
             f"{self.documents:,} documents, {self.labels:,} labels, "
-            f"{self.labels_per_document:.2f} true labels a document; all figures in percent"
+            f"{self.labels_per_document:.2f} true labels per document; all figures in percent"
         ]
-        for family in _FAMILIES:
-            columns = [(name, k) for name in self.measures if name in family for k in self.ks]
+        for table in _TABLES:
+            columns = [(name, k) for name in self.measures if name in table for k in self.ks]
             header = ["", *(f"{name}@{k}" for name, k in columns)]
             rows = [[s.name, *(percent(s.overall.at(*column)) for column in columns)] for s in self.systems]
             if columns:
@@ -80,18 +80,18 @@ class Comparison:
     def _bucket_text(self, width: int) -> str:
         k = self.ks[-1]
         rows = []
-        # Bucket by bucket, so that the systems' figures to compare stand under each other.
+        # Sorted by bucket, so that the values to compare are below each other.
         for number, first in enumerate(self.systems[0].buckets):
             for place, system in enumerate(self.systems):
                 about = [first.bucket, f"{first.labels:,}"] if place == 0 else ["", ""]
                 values = [percent(system.buckets[number].at(name, k)) for name in self.measures]
                 rows.append([*about, system.name, *values])
         header = ["occurs", "labels", "", *(f"{name}@{k}" for name in self.measures)]
-        title = f"By how often a label occurs in the {self.occurs_in} documents:"
+        title = f"By frequency of the label in the {self.occurs_in} documents:"
         return title + "\n\n" + format_table(header, rows, left=3, width=width)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as an object; every figure is a share from 0 to 1, null where there is none."""
+        """Return the same as an object; values are shares from 0 to 1, null for undefined ones."""
         return {
             "documents": self.documents,
             "labels": self.labels,
@@ -135,12 +135,12 @@ def compare(
 
     Args:
         truth: documents × labels.
-        predictions: the systems' names and scores.
+        predictions: the names and scores of the systems.
         ks: the cut-offs to show.
-        bounds: upper bounds of the frequency buckets; empty for none.
-        training_frequency: how often each label occurs in training; without it the truth is counted.
+        bounds: upper bounds of the frequency buckets; empty: no buckets.
+        training_frequency: number of occurrences of each label in training; by default the truth is counted.
         gains: the inverse propensity of each label, for PSP and PSnDCG.
-        details: measure at every k from 1, and count each label, for a report.
+        details: whether to measure at every k from 1 and count each label, for a report.
     """
     true = as_truth(truth)
     occurs = np.bincount(true.indices, minlength=true.shape[1])

@@ -1,4 +1,4 @@
-"""Several predictions made into one; the methods and their names are those of PECOS's CsrEnsembler."""
+"""Ensembles of predictions, with the methods and names of PECOS's CsrEnsembler."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,15 +11,15 @@ from xmc_tf.metrics.measures import check_shapes
 
 
 def ensemble(way: str, predictions: Sequence[smat.spmatrix | np.ndarray]) -> smat.csr_matrix:
-    """One prediction out of several, over all labels that any of them has.
+    """Combine several predictions into one over all labels that any of them contains.
 
-    - ``average``: the mean score; a label that a prediction does not have counts as 0 there.
-    - ``rank_average``: the mean of points for the rank: as many for the first as the longest list is long,
-      one less for each further.
+    - ``average``: the mean score; a label missing in a prediction counts as 0 there.
+    - ``rank_average``: the mean of points for the rank: the first label gets the length of the longest list, each
+      further label one less.
     - ``sigmoid_average``, ``softmax_average``: the mean after a sigmoid, or a softmax over a document's list.
     - ``round_robin``: the first of every prediction in turn, then the second of every one, and so on.
 
-    ``average`` wants scores of one scale that are not negative, since what is missing counts as 0.
+    ``average`` needs scores of the same scale that are not negative, because missing labels count as 0.
 
     Args:
         way: one of ``ENSEMBLES``.
@@ -38,7 +38,7 @@ def ensemble(way: str, predictions: Sequence[smat.spmatrix | np.ndarray]) -> sma
 
 
 def _average(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
-    # Not by scipy's +, which drops a score that comes out as 0: a label predicted with 0 is predicted.
+    # Not with scipy's +, which drops scores of 0: a label predicted with score 0 is a prediction.
     total = _stacked(predictions)
     total.sum_duplicates()
     total.data /= len(predictions)
@@ -50,22 +50,24 @@ def _rank_average(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
 
 
 def _sigmoid_average(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
-    # By tanh, which cannot overflow.
-    return _average([_with(p, 0.5 * (1.0 + np.tanh(0.5 * p.data))) for p in predictions])
+    # With tanh, which cannot overflow.
+    return _average([_with_scores(p, 0.5 * (1.0 + np.tanh(0.5 * p.data))) for p in predictions])
 
 
 def _softmax_average(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
-    return _average([_with(p, _softmax(p)) for p in predictions])
+    return _average([_with_scores(p, _softmax(p)) for p in predictions])
 
 
 def _round_robin(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
-    # The earlier prediction wins a rank by a bonus below one point, so the ranks never mix.
+    # On equal ranks the earlier prediction wins by a bonus below one point, so the ranks never mix.
     count = len(predictions)
-    points = [_with(p, p.data + (count - number) / (count + 1.0)) for number, p in enumerate(_points(predictions))]
+    points = [
+        _with_scores(p, p.data + (count - number) / (count + 1.0)) for number, p in enumerate(_points(predictions))
+    ]
     best = points[0]
     for other in points[1:]:
         best = best.maximum(other)
-    return _with(best, best.data / count)
+    return _with_scores(best, best.data / count)
 
 
 ENSEMBLES: dict[str, Callable[[list[smat.csr_matrix]], smat.csr_matrix]] = {
@@ -75,17 +77,17 @@ ENSEMBLES: dict[str, Callable[[list[smat.csr_matrix]], smat.csr_matrix]] = {
     "softmax_average": _softmax_average,
     "round_robin": _round_robin,
 }
-"""The ways to make one prediction out of several."""
+"""The methods to combine predictions."""
 
 
 def _points(predictions: list[smat.csr_matrix]) -> list[smat.csr_matrix]:
-    """Points for the rank: the length of the longest list for the first, one less for each further."""
+    """Return points for the rank: the length of the longest list for the first label, one less for each further."""
     longest = max(int(np.diff(p.indptr).max(initial=0)) for p in predictions)
-    return [_with(p, longest - _ranks(p)) for p in predictions]
+    return [_with_scores(p, longest - _ranks(p)) for p in predictions]
 
 
 def _ranks(prediction: smat.csr_matrix) -> np.ndarray:
-    """The place of every entry in its row, from 0."""
+    """Return the position of each entry in its row, from 0."""
     return np.arange(prediction.nnz) - np.repeat(prediction.indptr[:-1], np.diff(prediction.indptr))
 
 
@@ -101,7 +103,7 @@ def _softmax(prediction: smat.csr_matrix) -> np.ndarray:
 
 
 def _sorted(prediction: smat.csr_matrix) -> smat.csr_matrix:
-    """A float64 copy with duplicates added up and each row by descending score, ties by label id."""
+    """Return a float64 copy with duplicates summed and each row by descending score, ties by label id."""
     rows = smat.csr_matrix(
         (prediction.data.astype(np.float64), prediction.indices, prediction.indptr),
         shape=prediction.shape,
@@ -115,7 +117,7 @@ def _sorted(prediction: smat.csr_matrix) -> smat.csr_matrix:
 
 @njit(cache=True, nogil=True)
 def _sort_rows(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
-    """Sort each row by descending score, in place; labels come ascending, and a tie leaves them so."""
+    """Sort each row by descending score in place; the sort is stable, so that ties keep their ascending labels."""
     for row in range(len(indptr) - 1):
         begin, end = indptr[row], indptr[row + 1]
         order = np.argsort(-data[begin:end], kind="mergesort")
@@ -123,15 +125,15 @@ def _sort_rows(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Non
         data[begin:end] = data[begin:end][order]
 
 
-def _with(matrix: smat.csr_matrix, data: np.ndarray) -> smat.csr_matrix:
-    """The same entries with other scores."""
+def _with_scores(matrix: smat.csr_matrix, data: np.ndarray) -> smat.csr_matrix:
+    """Return the same entries with other scores."""
     return smat.csr_matrix((np.asarray(data, np.float64), matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
 
 
 def _stacked(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
-    """All entries of all predictions, so that a label stands in a row as often as it was predicted."""
+    """Return all entries of all predictions; a label appears in a row as often as it was predicted."""
     row = np.concatenate([np.repeat(np.arange(p.shape[0]), np.diff(p.indptr)) for p in predictions])
     column = np.concatenate([p.indices for p in predictions])
     data = np.concatenate([p.data for p in predictions])
-    # coo → csr adds duplicates up and keeps zeros.
+    # The conversion from coo to csr sums duplicates and keeps zeros.
     return smat.coo_matrix((data, (row, column)), shape=predictions[0].shape).tocsr()

@@ -1,4 +1,4 @@
-"""One function that measures predictions, with the propensities of the training labels where these are given."""
+"""Evaluation of predictions in one function, with propensity-scored metrics if training labels are given."""
 
 from collections.abc import Sequence
 
@@ -27,10 +27,11 @@ def evaluate(
         >>> print(metrics)
 
     Args:
-        truth: documents × labels; every entry that is not zero is a label.
+        truth: documents × labels; every nonzero entry is a label.
         predictions: documents × labels, the scores.
         ks: the cut-offs.
-        training_labels: documents × labels of the training data; adds PSP and PSnDCG, in which rare labels weigh more.
+        training_labels: documents × labels of the training data; adds PSP and PSnDCG, which give rare labels more
+            weight.
 
     Returns:
         Precision, recall, nDCG and F1 at each cut-off, from 0 to 1.

@@ -1,4 +1,4 @@
-"""Predictions from disk."""
+"""Loading of predictions."""
 
 import logging
 from pathlib import Path
@@ -10,13 +10,13 @@ from xmc_tf.data import load_matrix
 
 
 def load_prediction(path: str | Path, name: str = "the prediction") -> smat.spmatrix | np.ndarray:
-    """Read a prediction as ``load_matrix`` reads a matrix.
+    """Load a prediction with ``load_matrix``.
 
-    The rows of a prediction lie sorted by score, and that their labels are not sorted is worth no remark.
+    Rows of predictions are sorted by score, so there is no warning about unsorted labels.
 
     Args:
         path: documents × labels, .npz or .npy.
-        name: what it is, for the messages.
+        name: its name in messages.
     """
     logger = logging.getLogger("xmc_tf.data")
     level = logger.level

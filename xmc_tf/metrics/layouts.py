@@ -1,4 +1,4 @@
-"""How precision and recall are printed: as a table, or exactly as PECOS prints them."""
+"""Layouts of precision and recall: a table, or the exact lines of PECOS."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from xmc_tf.metrics.ranking import as_truth, mark_hits, top_labels
 from xmc_tf.metrics.table import format_table, percent
 
 PECOS_TOPK = 10
-_DOCUMENTS = 1 << 16  # per block, so that the memory needed is bounded
+_DOCUMENTS = 1 << 16  # documents per block, to bound memory
 
 
 def precision_and_recall(predicted: smat.csr_matrix, truth: Any, layout: str = "table") -> str:
@@ -37,7 +37,7 @@ def pecos_lines(
 ) -> str:
     """Return precision and recall at 1 to ``topk`` in the three lines that PECOS prints.
 
-    The numbers are added and divided in PECOS's order, so that the last digit rounds as it does there.
+    Numbers are added and divided in PECOS's order, so that the last digit is rounded as in PECOS.
 
     Example:
         >>> print(pecos_lines(predicted, truth, topk=3))
@@ -52,7 +52,7 @@ def pecos_lines(
     recall = np.zeros(topk)
     for begin in range(0, len(hits), _DOCUMENTS):
         rows = slice(begin, begin + _DOCUMENTS)
-        # Document by document, from the sum so far: numpy's sum would add in pairs.
+        # Document by document, because numpy's pairwise sum would round differently.
         recall = np.add.accumulate(np.vstack([recall, hits[rows] / labels[rows]]), axis=0)[-1]
     precision = hits.sum(axis=0) / true.shape[0] / np.arange(1, topk + 1)
     lines = [

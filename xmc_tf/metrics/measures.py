@@ -1,10 +1,10 @@
 """P, R, nDCG, PSP, PSnDCG and F1 at k, over all labels and over each bucket of label frequency.
 
-Over a bucket, the truth is cut to the bucket's labels while the system's top k stays as it is:
+Over a bucket, the truth is restricted to the bucket's labels, while the system's top k stays the same:
 
-- P counts the hits that are of the bucket, over all documents, so that the buckets add up to the whole;
-- R, nDCG, PSP and PSnDCG go over the documents that have a label of the bucket;
-- F1 goes over the bucket's labels.
+- P counts the hits with labels of the bucket over all documents, so that the buckets add up to the total;
+- R, nDCG, PSP and PSnDCG are means over the documents that have a label of the bucket;
+- F1 is computed over the bucket's labels.
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ class Measures:
     """All measures of one prediction over one set of labels.
 
     Args:
-        bucket: "" over all labels, else the bucket's name.
-        documents: how many documents there are with at least one of the labels.
-        labels: how many of the labels are true somewhere.
-        ks: at which k ``values`` are given.
-        values: measure → one number (0 to 1) a k; NaN where nothing can be found.
+        bucket: the bucket's name; "" for all labels.
+        documents: number of documents with at least one of the labels.
+        labels: number of labels that are true for at least one document.
+        ks: the cut-offs of ``values``.
+        values: measure → one number (0 to 1) per k; NaN if undefined.
     """
 
     bucket: str
@@ -41,7 +41,7 @@ class Measures:
     values: dict[str, np.ndarray]
 
     def at(self, measure: str, k: int) -> float:
-        """The value of ``measure`` at ``k``."""
+        """Return the value of ``measure`` at ``k``."""
         return float(self.values[measure][self.ks.index(k)])
 
     def __str__(self) -> str:
@@ -59,18 +59,18 @@ def measure(
     gains: np.ndarray | None = None,
     name: str = "the prediction",
 ) -> list[Measures]:
-    """Measure one prediction.
+    """Measure one prediction against the truth.
 
-    A document without true labels counts as 0 in P, R and nDCG. Macro F1 is the mean over the labels that are
-    true somewhere, so that its denominator is the same for every system.
+    A document without true labels counts as 0 in P, R and nDCG. Macro F1 is the mean over the labels that are true
+    for at least one document, so that its denominator is the same for every system.
 
     Args:
-        truth: documents × labels; what is not zero is a label.
+        truth: documents × labels; nonzero entries are labels.
         prediction: documents × labels, the scores, in any order.
         ks: the cut-offs.
-        buckets: groups of labels to measure one by one as well.
-        gains: the inverse propensity of each label; PSP and PSnDCG are left out without it.
-        name: what to call the prediction in an error.
+        buckets: buckets of labels to measure separately as well.
+        gains: the inverse propensity of each label; without it, PSP and PSnDCG are left out.
+        name: name of the prediction in errors.
 
     Returns:
         The measures over all labels, then those over each bucket.
@@ -89,7 +89,7 @@ def measure(
     label_f1 = np.stack([count.f1 for count in counts])
 
     def of(bucket: str, sums: Sums, labels: np.ndarray, documents: int) -> Measures:
-        """The measures over the documents that count and the labels that occur."""
+        """Return the measures over ``documents`` documents and the labels that occur."""
         values = _values(sums, documents, true.shape[0], int(counts[0].true[labels].sum()), ks)
         values["macro-F1"] = label_f1[:, labels].mean(axis=1) if labels.any() else np.full(len(ks), np.nan)
         if gains is None:
@@ -104,7 +104,7 @@ def measure(
 
 
 def check_ks(ks: Sequence[int]) -> tuple[int, ...]:
-    """The cut-offs in ascending order, each once."""
+    """Return the cut-offs in ascending order without duplicates."""
     ks = tuple(sorted({int(k) for k in ks}))
     if not ks or ks[0] < 1:
         raise InputError(
@@ -116,31 +116,31 @@ def check_ks(ks: Sequence[int]) -> tuple[int, ...]:
 
 
 def check_shapes(truth: smat.spmatrix | np.ndarray, prediction: smat.spmatrix | np.ndarray, name: str) -> None:
-    """Raise where a prediction is not of the same documents and labels as the truth."""
+    """Raise an error if a prediction has other documents or labels than the truth."""
     if truth.shape != prediction.shape:
         raise InputError(
             f"{name} does not fit the truth",
-            expected=_said(truth) + ", as the truth has",
-            received=_said(prediction),
+            expected=_shape_text(truth) + ", as the truth has",
+            received=_shape_text(prediction),
             fix="check that both belong to the same test set and the same list of labels",
         )
     if truth.shape[0] == 0:
-        raise InputError("there are no documents to measure", expected="at least one", received=_said(truth))
+        raise InputError("there are no documents to measure", expected="at least one", received=_shape_text(truth))
 
 
-def _said(matrix: smat.spmatrix | np.ndarray) -> str:
+def _shape_text(matrix: smat.spmatrix | np.ndarray) -> str:
     if len(matrix.shape) != 2:
         return f"an array of {len(matrix.shape)} dimensions"
     return f"{matrix.shape[0]:,} documents × {matrix.shape[1]:,} labels"
 
 
 def _values(sums: Sums, documents: int, all_documents: int, true: int, ks: Sequence[int]) -> dict[str, np.ndarray]:
-    """From the sums of one group of labels to its measures, macro F1 left out.
+    """Return the measures of one bucket of labels except macro F1, given its sums.
 
     Args:
-        sums: the group's sums.
-        documents: the documents that recall and nDCG are means over.
-        all_documents: the documents that precision is a mean over.
+        sums: the bucket's sums.
+        documents: number of documents over which recall and nDCG are means.
+        all_documents: number of documents over which precision is a mean.
         true: the number of true labels in all documents.
         ks: the cut-offs.
     """

@@ -1,4 +1,4 @@
-"""From scores to ranks: the best k labels of every document, and which of them are true."""
+"""Ranking of scores: the best k labels of every document, and the hits among them."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,17 @@ from xmc_tf.common.compiled import njit
 from xmc_tf.common.errors import InputError
 
 NO_LABEL = -1
-"""Fills the ranks of a document that has fewer predictions than ranks."""
+"""The label at ranks beyond a document's predictions."""
 
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """What the top k hold of every label.
+    """Counts of each label in the truth and in the top k.
 
     Args:
-        true: in how many documents the label is true.
-        predicted: in how many top k it stands.
-        found: in how many top k it stands rightly.
+        true: number of documents for which the label is true.
+        predicted: number of documents with the label in the top k.
+        found: number of documents with the label in both.
     """
 
     true: np.ndarray
@@ -28,20 +28,20 @@ class LabelCounts:
 
     @property
     def f1(self) -> np.ndarray:
-        """F1 of every label; 0 for one that is neither true nor predicted anywhere."""
+        """The F1 of every label; 0 for labels that are neither true nor predicted."""
         both = self.true + self.predicted
         return np.divide(2.0 * self.found, both, out=np.zeros(len(both)), where=both > 0)
 
 
 def as_truth(matrix: smat.spmatrix | np.ndarray, name: str = "the truth") -> smat.csr_matrix:
-    """The truth as a 0/1 CSR matrix with sorted labels: whatever is not zero is a label.
+    """Return the truth as a 0/1 CSR matrix with sorted labels; nonzero entries are labels.
 
     Args:
         matrix: documents × labels, of any type.
-        name: what to call it in an error.
+        name: its name in errors.
 
     Returns:
-        A matrix of its own, without explicit zeros and duplicates.
+        A new matrix without explicit zeros and duplicates.
     """
     truth = _canonical(matrix, name)
     truth.data = (truth.data != 0).astype(np.float32)
@@ -50,18 +50,18 @@ def as_truth(matrix: smat.spmatrix | np.ndarray, name: str = "the truth") -> sma
 
 
 def top_labels(prediction: smat.spmatrix | np.ndarray, k: int, name: str = "the prediction") -> np.ndarray:
-    """The best ``k`` labels of every document, best first; equal scores in the order of the label ids.
+    """Return the best ``k`` labels of every document, best first; ties in the order of the label ids.
 
-    The entries of a row may stand in any order. An explicit zero is a prediction with the score 0, and the
-    scores of an entry that is stored twice are added, as scipy does. What is not stored is not predicted.
+    Entries may be in any order. An explicit zero is a prediction with score 0; scores of duplicate entries are added,
+    as scipy does. Entries that are not stored are not predicted.
 
     Args:
         prediction: documents × labels, the scores.
-        k: how many labels to keep.
-        name: what to call the prediction in an error.
+        k: number of labels to keep.
+        name: name of the prediction in errors.
 
     Returns:
-        int32 array (documents, k); ``NO_LABEL`` where a document has fewer predictions.
+        int32 array (documents, k); ``NO_LABEL`` if a document has fewer predictions.
     """
     if k < 1:
         raise InputError("k is too small", expected="at least 1", received=str(k))
@@ -80,11 +80,11 @@ def top_labels(prediction: smat.spmatrix | np.ndarray, k: int, name: str = "the 
 
 
 def mark_hits(truth: smat.csr_matrix, top: np.ndarray) -> np.ndarray:
-    """Which of the top labels are true: a bool array of the shape of ``top``.
+    """Return which of the top labels are true, as a bool array of the shape of ``top``.
 
     Args:
-        truth: what ``as_truth`` gave.
-        top: what ``top_labels`` gave.
+        truth: the result of ``as_truth``.
+        top: the result of ``top_labels``.
     """
     hits = np.zeros(top.shape, dtype=np.bool_)
     _mark(*_arrays(truth), top, hits)
@@ -92,7 +92,7 @@ def mark_hits(truth: smat.csr_matrix, top: np.ndarray) -> np.ndarray:
 
 
 def count_labels(truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray) -> LabelCounts:
-    """Counts, for every label, where it is true, predicted, and both."""
+    """Count for every label where it is true, predicted, and both."""
     labels = truth.shape[1]
     return LabelCounts(
         true=np.bincount(truth.indices, minlength=labels),
@@ -102,7 +102,7 @@ def count_labels(truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray) -> L
 
 
 def _canonical(matrix: smat.spmatrix | np.ndarray, name: str) -> smat.csr_matrix:
-    """A CSR copy with sorted indices and without duplicates; the caller may write to it."""
+    """Return a CSR copy with sorted indices and without duplicates, to which the caller may write."""
     if isinstance(matrix, np.ndarray) and matrix.ndim != 2:
         raise InputError(
             f"{name} is not a matrix",
@@ -110,14 +110,14 @@ def _canonical(matrix: smat.spmatrix | np.ndarray, name: str) -> smat.csr_matrix
             received=f"an array of shape {matrix.shape}",
         )
     rows = smat.csr_matrix(matrix, copy=True)
-    # Built again because scipy trusts flags that a caller may have set on the original.
+    # Built again, because scipy trusts flags that a caller may have set on the original.
     rows = smat.csr_matrix((rows.data, rows.indices, rows.indptr), shape=rows.shape)
     rows.sum_duplicates()
     return rows
 
 
 def _arrays(matrix: smat.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
-    """indptr and indices in the one type each that the kernels are compiled for."""
+    """Return indptr and indices in the types for which the kernels are compiled."""
     return (
         np.require(matrix.indptr, np.int64, ["C", "W"]),
         np.require(matrix.indices, np.int32, ["C", "W"]),
@@ -126,7 +126,7 @@ def _arrays(matrix: smat.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
 
 @njit(cache=True, nogil=True)
 def _select(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
-    """Keep the best of each row by insertion; rows come in label order, so that a tie keeps the lower id."""
+    """Keep the best of each row by insertion; rows are in label order, so that ties keep the lower id."""
     k = out.shape[1]
     best = np.empty(k, np.float64)
     for row in range(len(indptr) - 1):

@@ -1,4 +1,4 @@
-"""A report to look at in a browser: one HTML file with its pictures inside, no dependency, no network."""
+"""A report for the browser: one HTML file with its charts inside, without dependencies or network access."""
 
 from collections.abc import Sequence
 from html import escape
@@ -12,7 +12,7 @@ from xmc_tf.metrics.compare import Comparison, System
 from xmc_tf.metrics.table import percent
 
 _SHOWN_LABELS = 15
-_ENOUGH_TRUTHS = 3  # F1 of a label that is true once or twice is chance
+_ENOUGH_TRUTHS = 3  # F1 of rarer labels is random
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #888; }
@@ -35,18 +35,18 @@ def write_report(folder: str | Path, comparison: Comparison, label_names: Sequen
     """Write ``folder/index.html``.
 
     Args:
-        folder: made where it does not exist; other files in it stay.
-        comparison: measured with ``details=True``.
-        label_names: adds the best and the worst labels of every system.
+        folder: created if it does not exist; other files in it stay.
+        comparison: computed with ``details=True``.
+        label_names: the labels' names; adds the best and worst labels of every system.
 
     Returns:
-        The file's path.
+        The path of the file.
     """
     k = comparison.ks[-1]
     parts = [
-        "<h1>How good the predictions are</h1>",
+        "<h1>Evaluation of predictions</h1>",
         f"<p>{comparison.documents:,} documents, {comparison.labels:,} labels, "
-        f"{comparison.labels_per_document:.2f} true labels a document. All figures in percent.</p>",
+        f"{comparison.labels_per_document:.2f} true labels per document. All figures in percent.</p>",
         _overall_table(comparison),
         "<h2>Precision at k</h2>",
         svg.curves(
@@ -60,8 +60,8 @@ def write_report(folder: str | Path, comparison: Comparison, label_names: Sequen
         bars = [(s.name, [100 * b.at("R", k) for b in s.buckets]) for s in comparison.systems]
         parts += [
             "<h2>Frequent and rare labels</h2>",
-            f"<p>R@{k}: the share of a document's labels of each group that stand among the first {k}. "
-            f"The groups are made by how often a label occurs in the {comparison.occurs_in} documents.</p>",
+            f"<p>R@{k}: the share of a document's labels of each group that are among the first {k}. "
+            f"Groups are based on the frequency of a label in the {comparison.occurs_in} documents.</p>",
             svg.bars(names, bars, y_title=f"R@{k}, %"),
             _bucket_table(comparison),
         ]
@@ -93,7 +93,7 @@ def _bucket_table(comparison: Comparison) -> str:
         for bucket in system.buckets:
             names.append(f"{system.name}: {bucket.bucket}")
             values.append([bucket.at(name, k) for name in comparison.measures])
-    header = ["system: how often the labels occur", *(f"{name}@{k}" for name in comparison.measures)]
+    header = ["system: frequency of the labels", *(f"{name}@{k}" for name in comparison.measures)]
     return _table(header, names, np.array(values), mark_best=False)
 
 
@@ -118,7 +118,7 @@ def _labels_of(system: System, comparison: Comparison, names: Sequence[str]) -> 
         raise ValueError("the comparison was computed without details")
     f1 = counts.f1
     often = np.flatnonzero(counts.true >= _ENOUGH_TRUTHS)
-    # More truths first among equals: a perfect or hopeless frequent label says more.
+    # On ties labels with more true documents come first, because they are more informative.
     best = often[np.lexsort((-counts.true[often], -f1[often]))][:_SHOWN_LABELS]
     worst = often[np.lexsort((-counts.true[often], f1[often]))][:_SHOWN_LABELS]
     k = comparison.ks[-1]

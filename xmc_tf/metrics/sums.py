@@ -1,4 +1,4 @@
-"""The one pass over all documents and ranks that every measure is made from."""
+"""One pass over all documents and ranks, from which every measure is computed."""
 
 from dataclasses import dataclass
 
@@ -12,18 +12,18 @@ _HITS, _RECALL, _NDCG, _GAIN, _BEST_GAIN, _PSNDCG, _BEST_PSNDCG, _PREDICTED = ra
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over the documents for one group of labels; every array holds one number a cut-off, k = 1, 2, ….
+    """Sums over the documents for one bucket of labels; each array has one number per cut-off k = 1, 2, ….
 
     Args:
-        documents: documents with at least one true label of the group.
-        hits: true labels among the top k.
-        predicted: labels of the group among the top k.
-        recall: found / true of a document.
-        ndcg: discounted hits / the best they could be.
-        gain: gains of the labels found.
-        best_gain: the most they could be.
-        gain_ndcg: discounted gains / what 0/1 gains could be at best.
-        best_gain_ndcg: the most they could be.
+        documents: number of documents with at least one true label of the bucket.
+        hits: number of true labels among the top k.
+        predicted: number of labels of the bucket among the top k.
+        recall: sum of found / true labels.
+        ndcg: sum of discounted hits / their maximum.
+        gain: sum of the gains of the labels found.
+        best_gain: the maximum of ``gain``.
+        gain_ndcg: sum of discounted gains / the maximum for 0/1 gains.
+        best_gain_ndcg: the maximum of ``gain_ndcg``.
     """
 
     documents: int
@@ -45,15 +45,15 @@ def sum_over_documents(
     groups: int,
     gains: np.ndarray | None,
 ) -> list[Sums]:
-    """Sum for each group of labels and, last, for all labels together.
+    """Return the sums for each bucket of labels and, last, for all labels.
 
     Args:
-        truth: what ``as_truth`` gave.
-        top: what ``top_labels`` gave.
-        hits: what ``mark_hits`` gave.
-        group: the group of each label.
-        groups: how many groups there are.
-        gains: what finding each label is worth; 1 without.
+        truth: the result of ``as_truth``.
+        top: the result of ``top_labels``.
+        hits: the result of ``mark_hits``.
+        group: the bucket of each label.
+        groups: number of buckets.
+        gains: the gain of finding each label; 1 by default.
     """
     sums = np.zeros((groups + 1, 8, top.shape[1]))
     documents = np.zeros(groups + 1, np.int64)
@@ -102,7 +102,7 @@ def _accumulate(
     for row in range(top.shape[0]):
         true[:] = 0
         begin, end = indptr[row], indptr[row + 1]
-        # Best gains first: the r-th label of a group in this order is what an ideal system has at rank r.
+        # Best gains first: an ideal system has the r-th label of a bucket in this order at rank r.
         for position in np.argsort(-gains[indices[begin:end]]):
             label = indices[begin + position]
             for both in range(2):

@@ -1,4 +1,4 @@
-"""The two pictures of a report, curves and grouped bars, written as SVG by hand."""
+"""The two charts of a report, curves and grouped bars, as SVG."""
 
 import math
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 14, 44
 
 
 def curves(lines: Sequence[tuple[str, Sequence[int], np.ndarray]], *, x_title: str, y_title: str) -> str:
-    """One line a system over whole numbers.
+    """Return a chart with one curve per system.
 
     Args:
         lines: name, x values, y values.
-        x_title: below the horizontal axis.
-        y_title: above the vertical axis.
+        x_title: title of the horizontal axis.
+        y_title: title of the vertical axis.
     """
     xs = lines[0][1]
     low, high = xs[0], max(xs[-1], xs[0] + 1)
@@ -47,12 +47,12 @@ def curves(lines: Sequence[tuple[str, Sequence[int], np.ndarray]], *, x_title: s
 
 
 def bars(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], *, y_title: str) -> str:
-    """Group of bars, one bar a system in each.
+    """Return a chart with one bar per system in each group.
 
     Args:
-        groups: the groups' names.
-        series: a system's name and its value for each group.
-        y_title: above the vertical axis.
+        groups: names of the groups.
+        series: name and values of each system, one value per group.
+        y_title: title of the vertical axis.
     """
     top = _round_up(max((v for _, values in series for v in values if not math.isnan(v)), default=0))
     space = (_WIDTH - _LEFT - _RIGHT) / max(len(groups), 1)
@@ -76,7 +76,7 @@ def bars(groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], *
 
 
 def _picture(parts: Sequence[str], names: Sequence[str]) -> str:
-    """The picture with a legend of the systems below it, one per line so that long names fit."""
+    """Return the chart with a legend below it, one line per system so that long names fit."""
     legend = []
     for number, name in enumerate(names):
         y = _HEIGHT + 8 + 20 * number
@@ -108,7 +108,7 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
 
 
 def _round_up(value: float) -> float:
-    """The axis's end: the next of 1, 2, 4, 6, 8, 10, 20, 40, … that holds the value."""
+    """Return the end of the axis: the next of 1, 2, 4, 6, 8, 10, 20, 40, … that is not below the value."""
     if value <= 0:
         return 1
     power = 10 ** math.floor(math.log10(value))

@@ -1,17 +1,17 @@
-"""Tables for a terminal: aligned columns, folded into several tables where they are too wide."""
+"""Tables for a terminal: aligned columns, split into several tables if they are too wide."""
 
 from collections.abc import Sequence
 
 
 def percent(value: float) -> str:
-    """A share as a percentage with two decimals; a dash where there is none."""
+    """Return a share as a percentage with two decimals; a dash for NaN."""
     return "–" if value != value else f"{100 * value:.2f}"
 
 
 def format_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, width: int = 100, indent: str = ""
 ) -> str:
-    """Align the columns; where they exceed ``width``, further tables below repeat the left columns.
+    """Align the columns; columns beyond ``width`` go into further tables that repeat the left columns.
 
     Example:
         >>> print(format_table(["system", "P@1", "P@3"], [["ours", "42.91", "33.10"]]))
@@ -21,10 +21,10 @@ def format_table(
 
     Args:
         header: the columns' names.
-        rows: the cells, as texts.
-        left: so many first columns are names: aligned to the left and repeated.
-        width: the width of the screen.
-        indent: put before every line.
+        rows: the cells as strings.
+        left: number of first columns with names, which are left-aligned and repeated.
+        width: width of the screen.
+        indent: prefix of every line.
     """
     wide = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
     fixed = sum(wide[:left]) + 2 * left + len(indent)

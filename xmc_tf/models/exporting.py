@@ -5,9 +5,9 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import POOL, head_post_processor
-from xmc_tf.serving.encoder_vectors import EncoderVectors
+from xmc_tf.serving.encoder_embeddings import EncoderEmbeddings
 from xmc_tf.serving.export import ModelParts
-from xmc_tf.serving.label_head import LabelHeadPart
+from xmc_tf.serving.label_head import LabelHeadParts
 
 
 def parts_of(model: Parts) -> ModelParts:
@@ -29,11 +29,11 @@ def parts_of(model: Parts) -> ModelParts:
             received=str(ranker.nr_dense),
         )
     length = float(model.facts["embedding_weight"])
-    vectors = EncoderVectors(model.encoder, model.tokenizer, int(model.facts["truncate_length"]), length)
+    vectors = EncoderEmbeddings(model.encoder, model.tokenizer, int(model.facts["truncate_length"]), length)
     return ModelParts(ranker, model.names, model.tfidf if "features" in model.parts else None, vectors, head)
 
 
-def _head_of(model: Parts) -> LabelHeadPart | None:
+def _head_of(model: Parts) -> LabelHeadParts | None:
     """The label head, where the model's answer is the mean of its scores and the rankers'."""
     method = str(model.facts["ensemble_method"])
     if method == "concat-only":
@@ -52,4 +52,4 @@ def _head_of(model: Parts) -> LabelHeadPart | None:
     assert labels is not None  # or there would be no mean
     by_label = np.empty_like(rows)
     by_label[labels] = rows
-    return LabelHeadPart(by_label, heads[0].scaling.factor, head_post_processor(model, method), POOL)
+    return LabelHeadParts(by_label, heads[0].scaling.factor, head_post_processor(model, method), POOL)

@@ -1,1 +1,1 @@
-"""A local page to try an exported model: text in, labels out, with the way through the tree to each."""
+"""A local page to try an exported model: enter a text, get labels and their paths through the tree."""

@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     answering = Answering(arguments.model)
     try:
         answering.model()
-    except InputError as error:  # the page says so too, and tries again when it is asked to
+    except InputError as error:  # the page shows the error too, with a button to retry
         _LOG.warning("%s", error)
     try:
         server = PageServer(answering, arguments.port)
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError(
             f"port {arguments.port} cannot be used: {error}", fix="choose another port; --port 0 takes any free one"
         ) from None
-    print(f"{server.url}   (Ctrl-C ends it)", flush=True)
+    print(f"{server.url}   (press Ctrl-C to stop)", flush=True)
     if arguments.open:
         webbrowser.open(server.url)
     with server:

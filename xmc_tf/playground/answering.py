@@ -1,4 +1,4 @@
-"""What the page is told: the model's answers in JSON, or what is wrong with its folder."""
+"""The content of the page as JSON: the model's answers, or an error about its folder."""
 
 import threading
 import time
@@ -9,11 +9,11 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.serving.local import LocalModel
 from xmc_tf.serving.warmup import warmup_texts
 
-_MOST_EXAMPLES, _LONGEST_EXAMPLE = 3, 2000
+_MAX_EXAMPLES, _MAX_EXAMPLE_LENGTH = 3, 2000
 
 
 class Answering:
-    """Loads the model when it is first needed, and again on request after that has failed.
+    """A model that is loaded on first use, and again on request if loading failed.
 
     Example:
         >>> Answering("served").ask("gradient of a sparse matrix")["labels"][0]["name"]
@@ -32,7 +32,7 @@ class Answering:
         """The model.
 
         Raises:
-            InputError: when there is none, or one that reads no text.
+            InputError: the folder has no model, or one that cannot read texts.
         """
         with self._lock:
             if self._model is None:
@@ -47,7 +47,7 @@ class Answering:
             return self._model
 
     def about(self) -> dict[str, Any]:
-        """What the page shows of the model, and how scores are to be drawn."""
+        """Return what the page shows about the model, and the scale of its scores."""
         model = self.model()
         post = str(model.about["post_processors"][-1])
         if self._examples is None:
@@ -63,15 +63,15 @@ class Answering:
         }
 
     def ask(self, text: str, k: int | None = None) -> dict[str, Any]:
-        """The best labels of a text, each with its path.
+        """Return the best labels of a text, each with its path.
 
         Args:
             text: the document.
-            k: number of labels, at most as many as the model was exported with; None for so many.
+            k: number of labels, at most as many as the model was exported with; None: the maximum.
 
         Returns:
-            ``labels``: number, name and score, and ``path``: of each node from the top down its level, number, score
-            and names of some labels below it. ``milliseconds``: what the model took.
+            ``labels``: number, name, score and ``path`` of each. A path lists the nodes from the top down, each with
+            its level, number, score and names of some labels below it. ``milliseconds``: the time the model took.
         """
         model = self.model()
         most = int(model.about["k"])
@@ -83,7 +83,7 @@ class Answering:
                 fix="for more labels, export the model with a larger -k",
             )
         began = time.perf_counter()
-        # Lone surrogates, which JSON can carry and UTF-8 cannot, become question marks.
+        # Lone surrogates, which JSON can contain and UTF-8 cannot, become question marks.
         out = model.ask([text.encode("utf-8", errors="replace")], "paths")
         took = time.perf_counter() - began
         labels = []
@@ -112,17 +112,17 @@ class Answering:
 
 
 def _examples(model: LocalModel) -> list[str]:
-    """Texts to try: those of the warm-up requests, which are real ones; without them, names of labels."""
-    texts = [text for text in dict.fromkeys(warmup_texts(model.folder, 16)) if text.strip()][:_MOST_EXAMPLES]
+    """Return texts to try: those of the warm-up requests; without them, names of labels."""
+    texts = [text for text in dict.fromkeys(warmup_texts(model.folder, 16)) if text.strip()][:_MAX_EXAMPLES]
     if not texts:
-        # The best labels of an empty text are those that most documents have.
+        # The best labels of an empty text are the most frequent ones.
         names = model.ask([b""], "paths")["names"][0]
-        texts = [name.decode(errors="replace") for name in names if name][:_MOST_EXAMPLES]
-    return [text[:_LONGEST_EXAMPLE] for text in texts]
+        texts = [name.decode(errors="replace") for name in names if name][:_MAX_EXAMPLES]
+    return [text[:_MAX_EXAMPLE_LENGTH] for text in texts]
 
 
 def _meaning(post: str) -> str:
-    """What a score says, by the post-processor that made it."""
+    """Return an explanation of scores, given the post-processor."""
     rank = "Higher is better; compare the scores of one text only."
     if post == "noop":
         return f"The score is the raw output of the label's classifier, without those of the clusters above. {rank}"

@@ -1,4 +1,4 @@
-"""A trained model as one SavedModel, from raw text to label names, and what belongs to serving it.
+"""Export of a trained model as one SavedModel, from raw text to label names, and a client for it.
 
-Nothing is loaded here: the client runs on machines that have no TensorFlow.
+This package imports nothing itself, because the client runs on machines without TensorFlow.
 """

@@ -1,4 +1,4 @@
-"""What an exported model is worth beside the one that it was made of: precision on documents with known labels."""
+"""Comparison of an exported model with the original: precision on documents with known labels."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,12 +10,12 @@ from xmc_tf.metrics import format_table, measure, percent
 
 
 class Agreement(NamedTuple):
-    """Two predictions of the same documents, measured.
+    """Two measured predictions of the same documents.
 
     Attributes:
         ks: the cut-offs.
-        model: precision of the model at each.
-        exported: precision of the exported one.
+        model: precision of the original model at each cut-off.
+        exported: precision of the exported model.
         same_first: the share of documents with the same best label.
     """
 
@@ -25,7 +25,7 @@ class Agreement(NamedTuple):
     same_first: float
 
     def table(self) -> str:
-        """For a terminal; the loss in points."""
+        """Return a table for a terminal; the loss is in percentage points."""
         rows = [
             ["model", *map(percent, self.model)],
             ["exported", *map(percent, self.exported)],
@@ -47,9 +47,9 @@ def compare(truth: csr_matrix, model: csr_matrix, exported: csr_matrix, ks: Sequ
 
     Args:
         truth: documents × labels.
-        model: what the model predicts.
-        exported: what the exported one does.
-        ks: cut-offs; those beyond what is predicted are left out.
+        model: the prediction of the original model.
+        exported: the prediction of the exported model.
+        ks: the cut-offs; those beyond the number of predicted labels are left out.
     """
     most = int(max(np.diff(model.indptr).max(initial=1), np.diff(exported.indptr).max(initial=1)))
     ks = [k for k in ks if k <= most]
@@ -58,7 +58,7 @@ def compare(truth: csr_matrix, model: csr_matrix, exported: csr_matrix, ks: Sequ
 
 
 def _first(predicted: csr_matrix) -> np.ndarray:
-    """The best label of each document, -1 where there is none."""
+    """Return the best label of each document, -1 if there is none."""
     some = np.diff(predicted.indptr) > 0
     out = np.full(predicted.shape[0], -1, np.int64)
     out[some] = predicted.indices[predicted.indptr[:-1][some]]

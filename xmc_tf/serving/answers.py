@@ -1,4 +1,4 @@
-"""From beams to what a request is answered with: labels, scores, names, and the paths through the tree."""
+"""Conversion of beams to the outputs of a signature: labels, scores, names, and paths through the tree."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,14 @@ from xmc_tf.serving.search import Beam
 
 
 class Answers:
-    """Turns the beams of a search into the outputs of signatures.
+    """The conversion of a search's beams to the outputs of signatures.
 
-    Where fewer labels were found than asked for, label -1 with score 0 and an empty name fills up.
+    If fewer labels are found than requested, the rest is label -1 with score 0 and an empty name.
 
     Args:
-        names: string [labels], or None: a label goes by its number.
+        names: string [labels], or None to use the labels' numbers.
         parents: int32 [nodes] of each level: the parents.
-        examples: int32 [nodes, m] of each level but the last: some labels below the node, -1 fills up.
+        examples: int32 [nodes, m] of each level but the last: some labels below the node, padded with -1.
         threshold: labels with a lower score are left out.
     """
 
@@ -32,24 +32,24 @@ class Answers:
         self._threshold = threshold
 
     def labels(self, beam: Beam, k: int) -> dict[str, tf.Tensor]:
-        """The best ``k`` labels, ``k`` columns whatever was found."""
+        """Return the best ``k`` labels, always in ``k`` columns."""
         lacking = max(0, k - beam.nodes.shape[1])
         nodes = tf.pad(beam.nodes, [[0, 0], [0, lacking]], constant_values=-1)
         scores = tf.pad(beam.scores, [[0, 0], [0, lacking]])
         return self._filled(nodes, scores, nodes >= 0)
 
     def first(self, beam: Beam, k: int, wanted: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Of the best ``k`` labels as many for each document as ``wanted`` (int32 [n]) says."""
+        """Return of the best ``k`` labels the first ``wanted`` (int32 [n]) of each document."""
         width = tf.reduce_max(tf.concat([wanted, [0]], axis=0))
         out = self.labels(beam, k)
         labels, scores = out["labels"][:, :width], out["scores"][:, :width]
         return self._filled(labels, scores, (tf.range(width) < wanted[:, None]) & (labels >= 0))
 
     def paths(self, beams: Sequence[Beam], k: int) -> dict[str, tf.Tensor]:
-        """The best ``k`` labels, and for each the nodes above it from the top, with the score at each.
+        """Return the best ``k`` labels, and the nodes above each from the top, with their scores.
 
         Returns:
-            Beside the labels: ``nodes`` and ``node_scores`` [n, k, levels above the labels], and
+            Besides the labels: ``nodes`` and ``node_scores`` [n, k, levels above the labels], and
             ``node_examples`` [n, k, levels, m]: names of some labels below each node.
         """
         out = self.labels(beams[-1], k)

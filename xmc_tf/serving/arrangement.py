@@ -1,12 +1,12 @@
-"""How one level's weights lie in the served graph: by rows of features that siblings share.
+"""The layout of one level's weights in the served graph: rows of features that siblings share.
 
-A query knows some tens of features, a group of sibling nodes knows thousands. All weights that a group has on one
-feature are one row, found by one search for the key ``group * features + feature``, so that the search is paid once a
-group and not once a node. The children of one parent are a group; where the beam holds every parent of a level anyway,
-the whole level is one. A row is kept in one of two ways:
+A query has tens of features, a group of sibling nodes thousands. All weights of a group for one feature form one row,
+found by one search for the key ``group * features + feature``. So the search is done once per group, not once per node.
+The children of one parent are a group; if the beam contains every parent of a level, the whole level is one group. A
+row has one of two forms:
 
-blocks   a number for every sibling: adds fastest, and wastes memory where few of them have a weight
-pairs    the weights that are there, each with its place among the siblings
+blocks   a number for every sibling: fastest to add, wastes memory if few siblings have a weight
+pairs    the existing weights, each with its place among the siblings
 """
 
 from collections.abc import Iterator
@@ -20,28 +20,28 @@ from scipy.sparse import csc_matrix
 from xmc_tf.common.errors import InputError
 
 PRECISIONS = ("fp32", "fp16", "int8")
-# A block adds about as fast as half as many pairs; more memory than this for it would not pay.
+# A block is added about as fast as half as many pairs; using more memory than this would not pay off.
 MOST_WASTE = 1.5
-# Weights that are sorted at a time; each takes some 100 bytes while that goes on.
+# Number of weights that are sorted at a time, with about 100 bytes of memory each.
 _BATCH = 1 << 21
 
 
 @dataclass(eq=False)
 class Arrangement:
-    """One level's weights as the graph reads them.
+    """The weights of one level in the form that the graph reads.
 
     Args:
-        nr_nodes: nodes of the level.
-        nr_parents: nodes of the level above.
-        widest: most nodes of a group.
-        most_children: most children of a parent.
+        nr_nodes: number of nodes of the level.
+        nr_parents: number of nodes of the level above.
+        widest: maximum number of nodes of a group.
+        most_children: maximum number of children of a parent.
         whole: whether the level is one group.
         form: "blocks" or "pairs".
-        stride: what groups are apart in the keys: the number of sparse features.
-        nr_dense: dense features.
-        nr_weights: how many weights there are.
-        density: the share of places in the rows that hold a weight.
-        arrays: what becomes variables, by name.
+        stride: the distance of groups in the keys: the number of sparse features.
+        nr_dense: number of dense features.
+        nr_weights: number of weights.
+        density: the share of places in the rows that have a weight.
+        arrays: the arrays that become variables, by name.
         bytes: the memory of all arrays.
     """
 
@@ -63,12 +63,12 @@ class Arrangement:
         self.bytes = self.bytes or sum(array.nbytes for array in self.arrays.values())
 
     def without_arrays(self) -> "Arrangement":
-        """The same, the arrays let go of."""
+        """Return the same object without its arrays, to free their memory."""
         return replace(self, arrays={})
 
     @property
     def name(self) -> str:
-        """The form in words, for the table that an export shows."""
+        """The form in words, for the table of an export."""
         if self.form == "blocks":
             return "dense" if self.whole else "blocks of siblings"
         return "rows of the level" if self.whole else "rows of siblings"
@@ -85,17 +85,17 @@ def arrange(
     precision: str = "fp32",
     form: str | None = None,
 ) -> Arrangement:
-    """Arrange a level.
+    """Return the layout of a level.
 
     Args:
         weights: (features, then the bias if there is one) × nodes.
         clusters: nodes × parents.
         bias: value of the constant feature.
-        nr_sparse: features that are sparse: the first ones.
-        nr_dense: features that are dense: those after them.
-        beam: how many parents a query arrives with.
-        precision: how weights are kept: "fp32", "fp16", or "int8" with a scale for each node.
-        form: "blocks" or "pairs"; None: what the density of the rows makes cheaper.
+        nr_sparse: number of sparse features, which come first.
+        nr_dense: number of dense features, which follow.
+        beam: number of parents in the beam of a query.
+        precision: number format of the weights: "fp32", "fp16", or "int8" with a scale for each node.
+        form: "blocks" or "pairs"; None: the cheaper one for the density of the rows.
     """
     if precision not in PRECISIONS:
         raise InputError(
@@ -141,7 +141,7 @@ def arrange(
 
 
 def _scales(weights: csc_matrix, order: np.ndarray, groups: np.ndarray, nr_sparse: int) -> np.ndarray:
-    """Of each node what one step of its weights is worth: a 127th of the largest."""
+    """Return the value of one integer step of each node's weights: a 127th of the largest weight."""
     largest = np.zeros(int(groups[-1]), np.float32)
     for _, feature, place, value in _entries(weights, order, groups):
         np.maximum.at(largest, place[feature < nr_sparse], np.abs(value[feature < nr_sparse]))
@@ -149,7 +149,7 @@ def _scales(weights: csc_matrix, order: np.ndarray, groups: np.ndarray, nr_spars
 
 
 class _Rows:
-    """Collects rows in the order of their keys."""
+    """A collection of rows in the order of their keys."""
 
     def __init__(self, groups: np.ndarray, stride: int) -> None:
         self._groups = groups
@@ -157,10 +157,10 @@ class _Rows:
         self._parts: dict[str, list[np.ndarray]] = {"keys": [], "sizes": [], "places": [], "values": []}
 
     def add(self, first: int, feature: np.ndarray, place: np.ndarray, value: np.ndarray) -> None:
-        """Add the weights of some whole groups, ``first`` and those after it."""
+        """Add the weights of complete groups, beginning with group ``first``."""
         group = first + np.searchsorted(self._groups[first + 1 :], place, side="right")
         keys = group * self._stride + feature
-        order = np.argsort(keys, kind="stable")  # within a row the siblings stay in their order
+        order = np.argsort(keys, kind="stable")  # stable: within a row the siblings stay in order
         found, sizes = np.unique(keys[order], return_counts=True)
         widest = int(np.diff(self._groups).max(initial=1))
         small = np.uint8 if widest <= 1 << 8 else np.uint16 if widest <= 1 << 16 else np.int32
@@ -173,7 +173,7 @@ class _Rows:
             self._parts[name].append(part)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All of it, the parts let go of one after the other."""
+        """Return all arrays, freeing the parts one after the other."""
         out: dict[str, np.ndarray] = {}
         for name in list(self._parts):
             out[name] = np.concatenate(self._parts.pop(name))
@@ -183,16 +183,16 @@ class _Rows:
         return out | {"starts": _small(starts)}
 
     def _key_type(self) -> Any:
-        # The smaller the keys, the more of them lie in the cache while one is searched.
+        # Smaller keys, so that more of them fit the cache during a search.
         return np.int32 if (len(self._groups) - 1) * self._stride < 2**31 else np.int64
 
 
 def _entries(
     weights: csc_matrix, order: np.ndarray, groups: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-    """All weights in batches: their first group, and of each weight feature, place of its node, and value.
+    """Yield all weights in batches: the first group, and the feature, node place and value of each weight.
 
-    A batch holds whole groups, or of a group that is larger some of the features, ascending.
+    A batch contains complete groups, or a range of features of a group that is larger than a batch.
     """
     before = np.concatenate([[0], np.cumsum(np.diff(weights.indptr)[order], dtype=np.int64)])
     first, nr_groups = 0, len(groups) - 1
@@ -214,13 +214,13 @@ def _entries(
 
 
 def _columns(weights: csc_matrix, order: np.ndarray, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Feature, place and value of all weights of the nodes at some places."""
+    """Return feature, place and value of all weights of the nodes at some places."""
     nodes = order[low:high]
     start = np.asarray(weights.indptr, np.int64)[nodes]
     counts = np.asarray(weights.indptr, np.int64)[nodes + 1] - start
     own = np.concatenate([[0], np.cumsum(counts)[:-1]])
     at = np.repeat(start - own, counts) + np.arange(counts.sum())
-    # The matrix may be mapped from the file; only this part of it is read.
+    # The matrix may be mapped from a file; only this part of it is read.
     places = np.repeat(np.arange(low, high), counts)
     return weights.indices[at].astype(np.int64), places, weights.data[at].astype(np.float32)
 
@@ -228,7 +228,7 @@ def _columns(weights: csc_matrix, order: np.ndarray, low: int, high: int) -> tup
 def _pieces(
     weights: csc_matrix, order: np.ndarray, before: np.ndarray, low: int, high: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The same, some nodes at a time."""
+    """Yield the same for some nodes at a time."""
     while low < high:
         end = max(low + 1, int(np.searchsorted(before, before[low] + _BATCH, side="right")) - 1)
         end = min(end, high)
@@ -237,7 +237,7 @@ def _pieces(
 
 
 def _cuts(weights: csc_matrix, order: np.ndarray, before: np.ndarray, low: int, high: int) -> np.ndarray:
-    """Bounds of ranges of features that have about as many weights as a batch holds."""
+    """Return bounds of ranges of features with about as many weights as a batch."""
     counts = np.zeros(weights.shape[0], np.int64)
     for features, _, _ in _pieces(weights, order, before, low, high):
         counts += np.bincount(features, minlength=len(counts))
@@ -266,7 +266,7 @@ def _pairs_to_blocks(arrays: dict[str, np.ndarray], widest: int) -> None:
     places, values, starts = arrays.pop("places"), arrays["values"], arrays.pop("starts")
     blocks = np.zeros((arrays["keys"].size, widest), values.dtype)
     step = max(1, _BATCH // widest)
-    for low in range(0, len(blocks), step):  # the rows' numbers would take more than the weights
+    for low in range(0, len(blocks), step):  # in steps, because the row numbers take more memory than the weights
         part = starts[low : low + step + 1]
         rows = np.repeat(np.arange(low, low + len(part) - 1), np.diff(part))
         blocks[rows, places[part[0] : part[-1]]] = values[part[0] : part[-1]]
@@ -282,5 +282,5 @@ def _pair_bytes(arrays: dict[str, np.ndarray]) -> int:
 
 
 def _small(numbers: np.ndarray) -> np.ndarray:
-    """In half the memory where they fit."""
+    """Return the numbers in half the memory if they fit."""
     return numbers.astype(np.int32) if numbers[-1] < 2**31 else numbers

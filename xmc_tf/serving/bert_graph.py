@@ -1,11 +1,11 @@
-"""BERT as a served graph has it: the same numbers as the class that trains it, of less than half the operations.
+"""BERT as a compact served graph: the same numbers as the training class, with less than half the operations.
 
-What makes it quicker, one text at a time and many:
+Two changes make it faster for single texts and batches:
 
-- tokens of all texts are the rows of one matrix, without the padding; only attention lays them out by text. So every
-  layer is a plain product of two matrices, which TensorFlow makes one operation with what is added and the activation,
-  and a batch of texts of different lengths computes for its tokens alone (rounded up a little, see ``sizes.py``);
-- query, key and value are one product, and the queries' scale lies in its weights.
+- The tokens of all texts are the rows of one matrix, without padding; only attention arranges them by text. So every
+  layer is a product of two matrices, which TensorFlow fuses with the bias and the activation, and a batch of texts of
+  different lengths computes only its tokens (rounded up, see ``sizes.py``).
+- Query, key and value are one product, and the scale of the queries is part of its weights.
 """
 
 from collections.abc import Sequence
@@ -18,20 +18,20 @@ from xmc_tf.encoder import Encoder
 from xmc_tf.encoder.pooling import pool
 from xmc_tf.serving.sizes import rounded_up
 
-# What transformers adds to the scores of tokens that are not there.
+# The number that transformers adds to the attention scores of padding.
 _ABSENT = -10_000.0
 _CLOSE = 1e-4
 
 
 class BertGraph:
-    """An encoder of BERT's kind as a compact graph.
+    """A BERT encoder as a compact graph.
 
     Example:
         >>> graph = BertGraph.of(encoder)
-        >>> vectors = graph(ids, mask) if graph else encoder(ids, mask)
+        >>> embeddings = graph(ids, mask) if graph else encoder(ids, mask)
 
     Attributes:
-        variables: its weights, those of query, key and value put together.
+        variables: its weights, with those of query, key and value concatenated.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -40,7 +40,7 @@ class BertGraph:
         self._heads, self._epsilon = int(config.num_attention_heads), float(config.layer_norm_eps)
         embeddings = bert.embeddings
         self._words, self._places = embeddings.weight, embeddings.position_embeddings
-        # Served texts are all of the first type.
+        # Served texts always have token type 0.
         self._kind = _variable(embeddings.token_type_embeddings[0], "kind")
         self._norm = _norm(embeddings.LayerNorm)
         self._layers = [_Layer(layer, self._heads) for layer in bert.encoder.layer]
@@ -53,7 +53,7 @@ class BertGraph:
 
     @classmethod
     def of(cls, encoder: Encoder) -> "BertGraph | None":
-        """The graph of an encoder, None where it is of another kind or would give other numbers."""
+        """Return the graph of an encoder; None if it is not BERT or the graph would give other numbers."""
         config = encoder.config
         usual = (
             config.model_type == "bert"
@@ -68,13 +68,13 @@ class BertGraph:
         return made if made._agrees() else None
 
     def __call__(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """The texts' vectors, as the encoder gives them.
+        """Return the embeddings of texts, equal to the encoder's.
 
         Args:
             ids: int32 [n, t].
             mask: int32 [n, t], 1 for a token.
         """
-        # A text has one token at least, so that there is something to compute.
+        # The first token always counts, so that there is something to compute.
         first = tf.one_hot(tf.zeros(tf.shape(mask)[:1], tf.int32), tf.shape(mask)[1], True, False)
         layout = _Layout((mask > 0) | first, mask)
         words = tf.where(mask > 0, ids, int(self._encoder.config.pad_token_id or 0))
@@ -105,34 +105,34 @@ class BertGraph:
 
 
 class _Layout:
-    """Where tokens lie: as rows of one matrix, and by text.
+    """The places of tokens: as rows of one matrix, and by text.
 
     Args:
-        here: bool [n, t]: what is computed.
-        mask: int32 [n, t]: what is attended to.
+        here: bool [n, t]: the tokens to compute.
+        mask: int32 [n, t]: the tokens to attend to.
     """
 
     def __init__(self, here: tf.Tensor, mask: tf.Tensor) -> None:
-        # Some rows more, of no text: places 0, which nothing looks at afterwards.
+        # Additional rows of no text point to place 0 and are ignored later.
         flat = tf.where(tf.reshape(here, [-1]))[:, 0]
         more = rounded_up(tf.size(flat)) - tf.size(flat)
         self.tokens = tf.pad(tf.where(here), [[0, more], [0, 0]])
         self.flat = tf.pad(flat, [[0, more]])
         flat = tf.reshape(tf.cast(here, tf.int32), [-1])
-        # Of each place by text its row; of one that is padding some row, which is not looked at.
+        # The row of each place by text; any row for padding, because it is ignored.
         self.rows = tf.reshape(tf.maximum(tf.cumsum(flat) - 1, 0), tf.shape(mask))
         self.absent = ((1.0 - tf.cast(mask, tf.float32)) * _ABSENT)[:, None, None, :]
 
 
 class _Layer:
-    """One layer's weights."""
+    """The weights of one layer."""
 
     def __init__(self, layer: Any, heads: int) -> None:
         own = layer.attention.self_attention
         self._heads = heads
         scale = np.float32(1 / np.sqrt(own.attention_head_size))
         parts = [(own.query, scale), (own.key, np.float32(1)), (own.value, np.float32(1))]
-        # One after the other and not together, so that each part's heads stay together.
+        # Concatenated, not interleaved, so that the heads of each part stay together.
         self.all = (
             _variable(
                 np.concatenate([part.kernel.numpy() * factor for part, factor in parts], axis=1), "query_key_value"
@@ -147,7 +147,7 @@ class _Layer:
         self.variables = [*self.all, *self.out, *self.out_norm, *self.wide, *self.narrow, *self.narrow_norm]
 
     def attention(self, x: tf.Tensor, layout: _Layout) -> tf.Tensor:
-        """What each token gathers from the others of its text; rows as they came."""
+        """Return the output of attention for each token, in the order of the rows."""
         width = x.shape[1]
         together = tf.nn.bias_add(tf.matmul(x, self.all[0]), self.all[1])
         by_text = tf.gather(together, layout.rows)

@@ -1,4 +1,4 @@
-"""Asking a TensorFlow Serving that serves an exported model, over REST or gRPC."""
+"""A client of TensorFlow Serving for exported models, over REST or gRPC."""
 
 import base64
 import json
@@ -16,22 +16,22 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.progress import Progress
 
-# Far more than answers take, and what gRPC allows.
-_LARGEST_MESSAGE = 1 << 30
-_LONGEST_ERROR = 1 << 20
+# Far larger than answers are, and allowed by gRPC.
+_MAX_MESSAGE = 1 << 30
+_MAX_ERROR = 1 << 20
 
 
 class ServerError(OSError):
-    """The server did not answer, or said that something went wrong on its side."""
+    """The server did not answer, or reported an error on its side."""
 
 
 class Answer(NamedTuple):
-    """The best labels of some texts, best first; where fewer were found, label -1 with an empty name fills up.
+    """The best labels of some texts, best first; missing ones are label -1 with an empty name.
 
     Attributes:
         labels: int64 [texts, k].
         scores: float32 [texts, k].
-        names: the labels' names, lists of the same form.
+        names: the labels' names, lists of the same shape.
     """
 
     labels: np.ndarray
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """Asks a server.
+    """A client of one server.
 
     Example:
         >>> client = Client("http://localhost:8501")            # REST; "grpc://localhost:8500" for gRPC
@@ -48,9 +48,9 @@ class Client:
         [['scipy.sparse', …]]
 
     Args:
-        url: http://, https:// (REST) or grpc:// with host and port; a path or a ``/name`` behind it names the model.
-        model: the name under which the server has it, where the URL does not say.
-        timeout: seconds that an answer may take.
+        url: http://, https:// (REST) or grpc:// with host and port; a path or ``/name`` after it names the model.
+        model: the model's name on the server, if it is not in the URL.
+        timeout: time limit of an answer in seconds.
     """
 
     def __init__(self, url: str, model: str = "xmc", timeout: float = 60) -> None:
@@ -69,15 +69,15 @@ class Client:
             self._wire = _Rest(f"{parts.scheme}://{parts.netloc}/v1/models/{name}", timeout)
 
     def best(self, texts: Sequence[str] | Sequence[bytes], k: int | None = None) -> Answer:
-        """The best labels of some texts.
+        """Return the best labels of some texts.
 
         Args:
-            texts: in UTF-8 where they are bytes.
-            k: how many labels; None: as many as the model was exported with.
+            texts: the texts; bytes are UTF-8.
+            k: number of labels; None: the number that the model was exported with.
 
         Raises:
-            InputError: the server refuses the request; the message is its own.
-            ServerError: it cannot be reached, or fails.
+            InputError: the server rejects the request; the message is the server's.
+            ServerError: the server cannot be reached, or fails.
         """
         encoded = [text.encode() if isinstance(text, str) else text for text in texts]
         if k is None:
@@ -93,7 +93,7 @@ class Client:
         )
 
     def about(self) -> dict[str, int]:
-        """How many labels the model has (``nr_labels``), gives (``k``), and gives at the most (``most``)."""
+        """Return the model's number of labels (``nr_labels``), default ``k``, and maximum k (``most``)."""
         return {name: int(np.asarray(value)[0]) for name, value in self._wire.ask("about", {"text": [b""]}).items()}
 
     def predict(
@@ -103,16 +103,16 @@ class Client:
         batch: int = 64,
         names: dict[int, str] | None = None,
     ) -> csr_matrix:
-        """The best labels of many texts.
+        """Return the best labels of many texts.
 
         Args:
             texts: the texts.
-            k: how many labels.
-            batch: texts in a request.
-            names: filled with the names of the labels that come.
+            k: number of labels; None: the number that the model was exported with.
+            batch: number of texts per request.
+            names: receives the names of the returned labels.
 
         Returns:
-            (texts × labels) scores, descending within a row, as a model's own ``predict`` gives them.
+            (texts × labels) scores, descending within a row, as from a model's own ``predict``.
         """
         about = self.about()
         indptr, labels, scores = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
@@ -125,10 +125,10 @@ class Client:
                 scores.append(answer.scores[there])
                 progress.add(len(there))
                 if names is not None:
-                    for row, theirs in zip(answer.labels.tolist(), answer.names, strict=True):
-                        names.update(zip(row, theirs, strict=True))
+                    for row, row_names in zip(answer.labels.tolist(), answer.names, strict=True):
+                        names.update(zip(row, row_names, strict=True))
         result = csr_matrix((len(texts), about["nr_labels"]), dtype=np.float32)
-        # Set directly: scipy would sort the rows by label.
+        # Set directly, because scipy would sort the rows by label.
         result.indptr = np.concatenate(indptr)
         result.indices, result.data = np.concatenate(labels), np.concatenate(scores)
         return result
@@ -137,7 +137,7 @@ class Client:
 def predict_from_server(
     url: str, texts: Sequence[str] | Sequence[bytes], *, only_topk: int | None = None, batch: int = 64
 ) -> csr_matrix:
-    """What ``xmc_tf.predict --server URL`` gives: the matrix that the model itself would."""
+    """Return the matrix that ``xmc_tf.predict --server URL`` writes, equal to the model's own prediction."""
     return Client(url).predict(texts, only_topk, batch)
 
 
@@ -146,7 +146,7 @@ class _Wire(Protocol):
 
 
 class _Rest:
-    """The REST interface; texts go as base64, so that any bytes arrive as they are."""
+    """The REST interface; texts are sent as base64, which preserves any bytes."""
 
     def __init__(self, url: str, timeout: float) -> None:
         self._url = url
@@ -158,16 +158,16 @@ class _Rest:
         request = urllib.request.Request(f"{self._url}:predict", body, {"Content-Type": "application/json"})
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as reply:
-                content = reply.read(_LARGEST_MESSAGE + 1)
+                content = reply.read(_MAX_MESSAGE + 1)
         except urllib.error.HTTPError as error:
-            message = _rest_message(error.read(_LONGEST_ERROR))
+            message = _rest_message(error.read(_MAX_ERROR))
             if error.code == 400:
-                raise InputError(f"{self._url} refuses the request: {_in_words(message)}") from None
+                raise InputError(f"{self._url} rejects the request: {_plain_message(message)}") from None
             raise ServerError(f"{self._url}: {error.code} {message}") from None
         except (urllib.error.URLError, TimeoutError) as error:
             raise ServerError(f"{self._url} does not answer: {getattr(error, 'reason', error)}") from None
         try:
-            answer = parse_json(content, of=self._url, limit=_LARGEST_MESSAGE, top=None, foreign=True)
+            answer = parse_json(content, of=self._url, limit=_MAX_MESSAGE, top=None, foreign=True)
         except InputError as error:
             raise ServerError(f"{self._url} does not answer in JSON: {error}") from None
         if not isinstance(answer, dict) or not isinstance(answer.get("outputs"), dict):
@@ -191,7 +191,7 @@ class _Grpc:
             ) from None
         self._grpc, self._predict_pb2 = grpc, predict_pb2
         self._target, self._name, self._timeout = target, name, timeout
-        sizes = [(f"grpc.max_{way}_message_length", _LARGEST_MESSAGE) for way in ("send", "receive")]
+        sizes = [(f"grpc.max_{way}_message_length", _MAX_MESSAGE) for way in ("send", "receive")]
         self._stub = prediction_service_pb2_grpc.PredictionServiceStub(grpc.insecure_channel(target, sizes))
 
     def ask(self, signature: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -207,7 +207,7 @@ class _Grpc:
         except self._grpc.RpcError as error:
             where = f"{self._target}, model {self._name!r}"
             if error.code() == self._grpc.StatusCode.INVALID_ARGUMENT:
-                raise InputError(f"{where} refuses the request: {_in_words(error.details())}") from None
+                raise InputError(f"{where} rejects the request: {_plain_message(error.details())}") from None
             raise ServerError(f"{where}: {error.code().name}: {error.details()}") from None
         return {name: tf.make_ndarray(tensor) for name, tensor in reply.outputs.items()}
 
@@ -219,13 +219,13 @@ def _as_json(values: Any) -> list[Any]:
 
 
 def _as_text(name: Any) -> str:
-    if isinstance(name, Mapping):  # what is no UTF-8 comes back as base64
+    if isinstance(name, Mapping):  # invalid UTF-8 is returned as base64
         name = base64.b64decode(name["b64"])
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
 
-def _in_words(message: str) -> str:
-    """What an exported model says, without what TensorFlow puts around it."""
+def _plain_message(message: str) -> str:
+    """Return the exported model's message without TensorFlow's text around it."""
     found = re.search(r"assertion failed: \[(.*?)\]\s*(\n|$)", message, re.DOTALL)
     return found.group(1) if found else message
 

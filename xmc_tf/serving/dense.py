@@ -1,4 +1,4 @@
-"""Where dense features of a document come from: the seam through which an encoder enters the served graph."""
+"""The interface for dense features of documents, through which an encoder enters the served graph."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -7,14 +7,14 @@ import tensorflow as tf
 
 
 class DenseFeatures(Protocol):
-    """What puts a vector beside the TF-IDF features of each document.
+    """Dense features that are appended to the TF-IDF features of each document.
 
     Attributes:
-        dim: how many numbers a vector has.
-        length: what vectors of length 1 are multiplied by before the rankers see them.
-        reads_text: whether it makes vectors of raw text.
-        inputs: what a caller gives who brings text in another form: names, shapes and types.
-        tracked: what the SavedModel has to hold for it: variables, lookup tables, modules.
+        dim: number of dense features.
+        length: the norm of a document's dense features as the rankers expect it.
+        reads_text: whether it computes the features from raw text.
+        inputs: the inputs of callers that send something other than text: names, shapes and types.
+        tracked: variables, lookup tables and modules that the SavedModel must contain.
     """
 
     dim: int
@@ -24,19 +24,19 @@ class DenseFeatures(Protocol):
     tracked: list[Any]
 
     def of_text(self, text: tf.Tensor) -> tf.Tensor:
-        """Vectors of texts: strings [n] to float32 [n, dim]."""
+        """Return the features of texts: strings [n] to float32 [n, dim]."""
         ...
 
     def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Vectors of what ``inputs`` describes: float32 [n, dim]."""
+        """Return the features of other inputs, as described by ``inputs``: float32 [n, dim]."""
         ...
 
 
-class GivenVectors:
-    """Vectors that the caller makes: for rankers that were trained on features of another program.
+class CallerEmbeddings:
+    """Embeddings computed by the caller, for rankers trained on features of another program.
 
     Args:
-        dim: how many numbers each has.
+        dim: length of an embedding.
     """
 
     length = 1.0
@@ -48,9 +48,9 @@ class GivenVectors:
         self.tracked: list[Any] = []
 
     def of_text(self, text: tf.Tensor) -> tf.Tensor:
-        """None: there is nothing that reads text."""
+        """Raise an error, because only the caller can compute these embeddings."""
         raise NotImplementedError("these embeddings are computed by the caller")
 
     def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """The vectors as they came."""
+        """Return the caller's embeddings."""
         return inputs["vectors"]

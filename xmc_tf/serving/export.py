@@ -1,4 +1,4 @@
-"""Writes a model as a SavedModel: plain TensorFlow and TensorFlow Serving load it, without this package."""
+"""Export of a model as a SavedModel that TensorFlow and TensorFlow Serving load without this package."""
 
 import json
 import logging
@@ -28,27 +28,27 @@ from xmc_tf.metrics import format_table
 from xmc_tf.params import POST_PROCESSORS
 from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.arrangement import PRECISIONS, Arrangement, arrange
-from xmc_tf.serving.dense import DenseFeatures, GivenVectors
-from xmc_tf.serving.label_head import BlendedSearch, LabelHeadPart
+from xmc_tf.serving.dense import CallerEmbeddings, DenseFeatures
+from xmc_tf.serving.label_head import BlendedSearch, LabelHeadParts
 from xmc_tf.serving.search import LevelSearch, TreeSearch
 from xmc_tf.serving.signatures import Signatures
-from xmc_tf.serving.slimming import forget_shapes
+from xmc_tf.serving.slimming import remove_shapes
 from xmc_tf.serving.streamed import StreamedVariables
 from xmc_tf.serving.warmup import check_warmup, write_warmup
 
-_EXAMPLES = 3  # names of labels below a node, so that a person sees what it is about
+_EXAMPLES = 3  # number of labels named per node to describe it
 
 
 @dataclass(frozen=True)
 class ExportSettings:
-    """How an exported model answers.
+    """Settings of an exported model.
 
     Args:
-        only_topk: labels that are given; None: what the model says.
-        beam_size: nodes kept at each level above the labels; None: what the model says.
-        post_processor: of the scores; None: what the model says.
+        only_topk: number of returned labels; None: the model's.
+        beam_size: number of nodes kept at each level above the labels; None: the model's.
+        post_processor: conversion of raw scores; None: the model's.
         threshold: labels with a lower score are left out.
-        precision: how weights are kept: "fp32", "fp16", or "int8" with a scale for each node.
+        precision: number format of the weights: "fp32", "fp16", or "int8" with a scale for each node.
     """
 
     only_topk: int | None = None
@@ -70,11 +70,11 @@ class ExportSettings:
 
 
 class Exported(NamedTuple):
-    """What was written.
+    """The result of an export.
 
     Attributes:
-        folder: where.
-        levels: how each level's weights lie there (without the weights).
+        folder: the folder.
+        levels: the layout of each level's weights (without the weights).
         bytes: the memory of all variables.
     """
 
@@ -83,7 +83,7 @@ class Exported(NamedTuple):
     bytes: int
 
     def table(self) -> str:
-        """The form of each level, for a terminal."""
+        """Return the form of each level as a table for a terminal."""
         rows = [
             [
                 str(number), f"{level.nr_nodes:,}", f"{level.nr_weights:,}", f"{level.density:.1%}", level.name,
@@ -95,25 +95,25 @@ class Exported(NamedTuple):
 
 
 class ModelParts(NamedTuple):
-    """What is exported.
+    """The parts of a model to export.
 
     Attributes:
         ranker: the linear rankers.
-        names: of the labels, or None: they go by their numbers.
-        tfidf: what makes the sparse features of text; None: rankers without any, or features of another program.
-        dense: what makes the dense features; None: rankers without any, or the caller does.
-        head: of a model that answers by the mean of rankers and label head; needs ``dense``.
+        names: the labels' names, or None to use their numbers.
+        tfidf: the sparse features of text; None: none, or those of another program.
+        dense: the dense features; None: none.
+        head: the label head of a model that averages rankers and label head; needs ``dense``.
     """
 
     ranker: XLinear
     names: list[str] | None
     tfidf: Tfidf | None
     dense: DenseFeatures | None = None
-    head: LabelHeadPart | None = None
+    head: LabelHeadParts | None = None
 
     @property
     def reads_text(self) -> bool:
-        """Whether the exported model can be asked with text; otherwise only with features."""
+        """Whether the exported model accepts texts; if not, it accepts features only."""
         if self.tfidf is None and self.ranker.nr_sparse:
             return False
         return not self.ranker.nr_dense if self.dense is None else self.dense.reads_text
@@ -123,8 +123,8 @@ class Warmup(NamedTuple):
     """Warm-up requests for TensorFlow Serving.
 
     Args:
-        texts: real texts, such as those of the training.
-        nr_texts: number of texts to send; they are spread over all of them.
+        texts: real texts, such as the training texts.
+        nr_texts: number of texts to send, spread evenly over all of them.
     """
 
     texts: Sequence[str] | Sequence[bytes]
@@ -134,7 +134,7 @@ class Warmup(NamedTuple):
 def export_model(
     parts: ModelParts, folder: str | Path, settings: ExportSettings | None = None, warmup: Warmup | None = None
 ) -> Exported:
-    """Export a model with all that leads from text to label names.
+    """Export a model with all steps from text to label names.
 
     One level of the tree is in memory at a time.
 
@@ -146,13 +146,13 @@ def export_model(
 
     Args:
         parts: the model.
-        folder: where to: for TensorFlow Serving a number, the version, in a folder of the model's own; an older
-            export there is replaced when the new one is complete, other files stay.
-        settings: how it answers.
-        warmup: requests that a server runs before it takes any other.
+        folder: the output folder. TensorFlow Serving needs a version number in a folder of the model, such as served/1.
+            An older export is replaced atomically, other files stay.
+        settings: the settings of the exported model.
+        warmup: requests that a server runs before it accepts others.
 
     Raises:
-        InputError: when the parts do not fit, or something else is in the folder.
+        InputError: the parts do not fit, or the folder contains something else.
     """
     settings, folder = settings or ExportSettings(), Path(folder)
     if warmup is not None:
@@ -165,7 +165,7 @@ def export_model(
             )
     ranker, tfidf, dense = parts.ranker, parts.tfidf, parts.dense
     if dense is None and ranker.nr_dense:
-        dense = GivenVectors(ranker.nr_dense)
+        dense = CallerEmbeddings(ranker.nr_dense)
     if (0 if dense is None else dense.dim) != ranker.nr_dense:
         raise InputError(
             "the dense features do not fit the rankers",
@@ -216,7 +216,7 @@ def export_model(
 
 
 def _beams(ranker: XLinear, settings: ExportSettings) -> list[int]:
-    """How many nodes are kept at each level: as the rankers' own search has it."""
+    """Return the number of nodes kept at each level, as in the rankers' own search."""
     beams = [level.pred_params.only_topk for level in ranker.levels]
     if settings.beam_size is not None:
         beams[:-1] = [settings.beam_size] * (len(beams) - 1)
@@ -232,7 +232,7 @@ def _post_processors(ranker: XLinear, settings: ExportSettings) -> list[str]:
 def _stream_levels(
     ranker: XLinear, beams: Sequence[int], settings: ExportSettings, store: StreamedVariables
 ) -> tuple[list[Arrangement], list[LevelSearch]]:
-    """Arrange and writes one level after the other."""
+    """Arrange and write one level after the other."""
     levels, searches = [], []
     arriving = ranker.levels[0].clusters.shape[1]
     with Progress("arranging the weights", ranker.nr_weights, "weights") as progress:
@@ -242,7 +242,7 @@ def _stream_levels(
                 nr_dense=ranker.nr_dense, beam=arriving, precision=settings.precision,
             )  # fmt: skip
             variables = store.add_all(f"level_{number}", arranged.arrays)
-            arranged = arranged.without_arrays()  # before the next level is made
+            arranged = arranged.without_arrays()  # frees memory before the next level
             searches.append(LevelSearch(arranged, variables, post))
             levels.append(arranged)
             arriving = min(beams[number], arriving * arranged.most_children)
@@ -251,7 +251,7 @@ def _stream_levels(
 
 
 def _stream_tree(levels: Sequence[Level], store: StreamedVariables) -> tuple[list[Any], list[Any]]:
-    """Of each node its parent, and of each node above the labels some labels below it."""
+    """Write the parent of each node, and some labels below each node above the labels."""
     parents: list[Any] = []
     examples: list[Any] = []
     below: np.ndarray | None = None
@@ -267,7 +267,7 @@ def _stream_tree(levels: Sequence[Level], store: StreamedVariables) -> tuple[lis
 
 
 def _examples(clusters: csc_matrix, below: np.ndarray | None) -> np.ndarray:
-    """Labels under each parent, taken from its first, middle and last child; -1 where it has none."""
+    """Return labels below each parent, from its first, middle and last child; -1 for missing ones."""
     first, last = clusters.indptr[:-1].astype(np.int64), clusters.indptr[1:].astype(np.int64)
     out = np.full((clusters.shape[1], _EXAMPLES), -1, np.int32)
     some = last > first
@@ -276,7 +276,7 @@ def _examples(clusters: csc_matrix, below: np.ndarray | None) -> np.ndarray:
         child = clusters.indices[at[some]]
         out[some, column] = child if below is None else below[child, column]
         if below is None and column:
-            # Fewer children than examples: each label once.
+            # With fewer children than examples, each label appears once.
             out[some, column] = np.where((out[some, :column] == child[:, None]).any(axis=1), -1, child)
     return out
 
@@ -294,15 +294,15 @@ def _save(
     servable.tfidf = _own_variables(tfidf)
     servable.dense = [] if dense is None else dense.tracked
     servable.names = names
-    for name in ("absl", "tensorflow"):  # what they tell of names in the graph is of no use to a user
+    for name in ("absl", "tensorflow"):  # their warnings about names in the graph do not help users
         logging.getLogger(name).setLevel(logging.WARNING)
     tf.saved_model.save(servable, str(part), signatures=signatures)
-    forget_shapes(part)
+    remove_shapes(part)
     store.merge_into(part)
 
 
 def _bytes(tracked: Sequence[Any]) -> int:
-    """The memory of variables, and of those that modules hold."""
+    """Return the memory of variables, including those of modules."""
     variables = {
         id(variable): variable
         for one in tracked

@@ -1,4 +1,4 @@
-"""A fine-tuned label head in the served graph: its scores and the rankers' made into one answer."""
+"""A fine-tuned label head in the served graph, and the mean of its scores and the rankers'."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,14 +11,15 @@ from xmc_tf.serving.scores import chained, rank, unrank
 from xmc_tf.serving.search import Beam, TreeSearch
 
 
-class LabelHeadPart(NamedTuple):
-    """What a head is made of.
+class LabelHeadParts(NamedTuple):
+    """The parts of a label head.
 
     Attributes:
         rows: float32 [labels, dim + 1]: weights, and the bias last.
-        scale: what vectors of length 1 are multiplied by.
-        post_processor: what becomes of raw scores.
-        pool: of so many labels of each of the two the mean is taken; what one of them does not have counts as 0 there.
+        scale: the factor applied to embeddings of length 1.
+        post_processor: conversion of raw scores.
+        pool: number of best labels of rankers and head that are averaged; a label missing in one of them counts as 0
+            there.
     """
 
     rows: np.ndarray
@@ -28,16 +29,16 @@ class LabelHeadPart(NamedTuple):
 
 
 class BlendedSearch:
-    """The rankers' search whose last beam is the mean of the rankers' scores and a label head's.
+    """A search whose last beam is the mean of the rankers' scores and a label head's.
 
     Args:
-        search: the rankers'.
-        head: the label head; its rows are not looked at.
-        rows: the rows, as a variable.
-        length: of the vectors in a query.
+        search: the rankers' search.
+        head: the label head; its ``rows`` are not used.
+        rows: the rows as a variable.
+        length: the norm of the embeddings in a query.
     """
 
-    def __init__(self, search: TreeSearch, head: LabelHeadPart, rows: tf.Variable, length: float) -> None:
+    def __init__(self, search: TreeSearch, head: LabelHeadParts, rows: tf.Variable, length: float) -> None:
         self._search, self._head, self._rows = search, head, rows
         self._factor = head.scale / length
 
@@ -51,7 +52,7 @@ class BlendedSearch:
 
     def _best_of_head(self, query: Query, most: int) -> Beam:
         assert query.dense is not None
-        rows = self._rows.value()  # read once, or it would be copied more than once
+        rows = self._rows.value()  # read once, because each read copies it
         raw = tf.matmul(query.dense * self._factor, rows[:, :-1], transpose_b=True) + rows[:, -1]
         scores = chained(self._head.post_processor, raw, tf.ones([]))
         nodes = tf.broadcast_to(tf.range(rows.shape[0]), tf.shape(scores))
@@ -61,7 +62,7 @@ class BlendedSearch:
 
 
 def _mean(beams: Sequence[Beam], most: int, rows: tf.Variable) -> Beam:
-    """The best labels by the mean score over the beams."""
+    """Return the best labels by the mean score over the beams."""
     count = tf.shape(beams[0].nodes)[0]
     shape = [count, rows.shape[0]]
     total, there = tf.zeros(shape), tf.zeros(shape, tf.int32)

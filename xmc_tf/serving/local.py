@@ -1,4 +1,4 @@
-"""An exported model in this process: for trying it, and for measuring what it gives."""
+"""An exported model loaded in this process, to try and to measure it."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,17 +17,17 @@ from xmc_tf.common.progress import Progress
 
 
 class LocalModel:
-    """A SavedModel that this package exported, as plain TensorFlow loads it.
+    """A SavedModel of this package, loaded with plain TensorFlow.
 
     Example:
         >>> model = LocalModel("served/1")
         >>> model.ask(["gradient of a sparse matrix"])["names"]
 
     Args:
-        folder: the version's folder, with saved_model.pb; or the one above it, whose highest version is taken.
+        folder: the version's folder with saved_model.pb, or the folder above it to load the highest version.
 
     Raises:
-        InputError: when there is not an exported model.
+        InputError: the folder has no exported model.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -52,17 +52,17 @@ class LocalModel:
 
     @property
     def signatures(self) -> list[str]:
-        """The ways to call it."""
+        """The names of the signatures."""
         return sorted(self._model.signatures)
 
     def ask(
         self, texts: Sequence[str] | Sequence[bytes], signature: str = "serving_default", **more: Any
     ) -> dict[str, np.ndarray]:
-        """The answer to one request, as a server would give it.
+        """Return the answer to one request, as from a server.
 
         Args:
             texts: the texts.
-            signature: which way to call it.
+            signature: the name of the signature.
             more: further inputs, as arrays.
         """
         check_not_forked("an exported model")
@@ -75,7 +75,7 @@ class LocalModel:
         return {name: value.numpy() for name, value in self._model.signatures[signature](**inputs).items()}
 
     def predict(self, texts: Sequence[str] | Sequence[bytes], batch: int = 64) -> csr_matrix:
-        """The best labels of many texts; (texts × labels), the scores of a row descending."""
+        """Return the best labels of many texts: (texts × labels), the scores of a row descending."""
         answers = []
         with Progress("asking the exported model", len(texts), "documents") as progress:
             for part in _parts(texts, batch):
@@ -88,7 +88,7 @@ class LocalModel:
 
 
 def as_matrix(labels: np.ndarray, scores: np.ndarray, nr_labels: int) -> csr_matrix:
-    """Answer as a matrix whose rows are in order of score; label -1 is none."""
+    """Return an answer as a matrix with rows in order of score; label -1 means none."""
     there = labels >= 0
     result = csr_matrix((len(labels), nr_labels), dtype=np.float32)
     result.indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int32)
@@ -98,7 +98,7 @@ def as_matrix(labels: np.ndarray, scores: np.ndarray, nr_labels: int) -> csr_mat
 
 
 def find_version(folder: str | Path) -> Path:
-    """The folder that holds ``saved_model.pb``: the given one, or its highest version."""
+    """Return the folder with ``saved_model.pb``: the given one, or its highest version."""
     folder = Path(folder)
     if (folder / "saved_model.pb").is_file():
         return folder

@@ -1,4 +1,4 @@
-"""What is asked: sparse features by rows, and dense ones where the model has them."""
+"""The input of a search: sparse features in rows, and dense features if the model has them."""
 
 from typing import NamedTuple, Self
 
@@ -13,7 +13,7 @@ class Query(NamedTuple):
         features: int32 [entries]: ascending within a document.
         values: float32 [entries].
         dense: float32 [documents, dense features], or None.
-        count: int32: how many documents.
+        count: int32: number of documents.
     """
 
     rows: tf.Tensor
@@ -24,14 +24,14 @@ class Query(NamedTuple):
 
     @classmethod
     def from_rows(cls, row_splits: tf.Tensor, features: tf.Tensor, values: tf.Tensor, dense: tf.Tensor | None) -> Self:
-        """From where each document's features begin."""
+        """Return a query from the row splits of the documents' features."""
         places = tf.range(tf.size(features, out_type=row_splits.dtype))
         rows = tf.searchsorted(row_splits[1:], places, side="right")
         return cls(rows, features, values, dense, tf.size(row_splits) - 1)
 
     @classmethod
     def from_padded(cls, features: tf.Tensor, values: tf.Tensor, dense: tf.Tensor | None) -> Self:
-        """From rows of one length; what has weight 0 fills up."""
+        """Return a query from padded rows, where padding has weight 0."""
         there = tf.where(tf.not_equal(values, 0.0))
         return cls(
             tf.cast(there[:, 0], tf.int32), tf.gather_nd(features, there), tf.gather_nd(values, there), dense,

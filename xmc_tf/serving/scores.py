@@ -1,32 +1,32 @@
-"""What becomes of raw scores, and the best of them, as TensorFlow ops: the same as in the rankers' own search."""
+"""Post-processing and ranking of raw scores as TensorFlow ops, equal to the rankers' own search."""
 
 import tensorflow as tf
 
 from xmc_tf.linear.postprocess import post_processor_code
 
 _LARGEST_NODE = 2**31 - 1
-# Below every score: no candidate.
+# Below every score: not a candidate.
 NOTHING = -(2**63)
 
 
 def additive(name: str) -> bool:
-    """Whether scores add along the path, as logarithms do."""
+    """Return whether scores add along the path, as logarithms do."""
     return name.startswith("log-")
 
 
 def chained(name: str, raw: tf.Tensor, parent: tf.Tensor) -> tf.Tensor:
-    """The score of nodes on their paths from the root.
+    """Return the scores of nodes along their paths from the root.
 
-    In double precision in between, as the compiled search does it: equal scores are frequent (a hinge makes all that
-    is beyond its margin 1), and are to be equal here too. Only scores below 1e-38 are 0 here: TensorFlow
-    computes without the numbers between.
+    Intermediate results are in double precision, as in the compiled search: equal scores are frequent (a hinge maps all
+    values beyond its margin to 1) and must be equal here too. Only scores below 1e-38 differ and are 0, because
+    TensorFlow flushes subnormal numbers.
 
     Args:
         name: the post-processor.
         raw: float32 raw scores.
-        parent: float32 the parents' scores, of a shape that broadcasts to theirs.
+        parent: float32 scores of the parents, with a shape that broadcasts to theirs.
     """
-    post_processor_code(name)  # refuses names that are none
+    post_processor_code(name)  # raises an error for unknown names
     if name == "noop":
         return raw
     raw, parent = tf.cast(raw, tf.float64), tf.cast(parent, tf.float64)
@@ -44,23 +44,23 @@ def chained(name: str, raw: tf.Tensor, parent: tf.Tensor) -> tf.Tensor:
 
 
 def rank(scores: tf.Tensor, nodes: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
-    """One number for a node and its score: the better the node the larger, of equal scores the lower node first.
+    """Return a sort key for nodes and scores: higher scores are larger; on equal scores, lower nodes are larger.
 
     Args:
         scores: float32.
         nodes: int32, of the same shape.
-        there: whether it is a candidate at all.
+        there: whether the node is a candidate at all.
     """
     bits = tf.bitcast(scores, tf.int32)
-    bits = tf.where(tf.equal(bits, -(2**31)), 0, bits)  # of the two zeros
-    # The bits of negative numbers ascend as these fall.
+    bits = tf.where(tf.equal(bits, -(2**31)), 0, bits)  # -0.0 becomes 0.0
+    # The bits of negative numbers rise as the numbers fall.
     ascending = tf.where(bits < 0, tf.bitwise.bitwise_xor(bits, _LARGEST_NODE), bits)
     keys = tf.bitwise.left_shift(tf.cast(ascending, tf.int64), tf.constant(32, tf.int64))
     return tf.where(there, keys + tf.cast(_LARGEST_NODE - nodes, tf.int64), NOTHING)
 
 
 def unrank(keys: tf.Tensor) -> tf.Tensor:
-    """Score and node of what :func:`rank` made; node -1 and score 0 for what is no candidate.
+    """Return the score and node of each key of :func:`rank`; node -1 and score 0 if it was not a candidate.
 
     Returns:
         float32 scores and int32 nodes.

@@ -1,4 +1,4 @@
-"""The beam search as a graph of TensorFlow's own ops: level by level, only the children of the best nodes so far."""
+"""Beam search as a graph of TensorFlow ops: at each level, only the children of the best nodes so far."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ class Beam(NamedTuple):
     """The best nodes of a level for each document.
 
     Attributes:
-        nodes: int32 [documents, beam], best first; -1 where there is none.
+        nodes: int32 [documents, beam], best first; -1 for missing ones.
         scores: float32 of the same shape.
     """
 
@@ -26,9 +26,9 @@ class LevelSearch:
     """One level of the search.
 
     Args:
-        arrangement: how its weights lie; its arrays are not looked at.
+        arrangement: the layout of its weights; its arrays are not used.
         variables: the arrays, as variables.
-        post_processor: what becomes of raw scores.
+        post_processor: conversion of raw scores.
     """
 
     def __init__(self, arrangement: Arrangement, variables: Mapping[str, tf.Variable], post_processor: str) -> None:
@@ -37,10 +37,10 @@ class LevelSearch:
         self._post_processor = post_processor
 
     def __call__(self, query: Query, beam: Beam, most: int) -> Beam:
-        """The best ``most`` children of the nodes in the beam."""
+        """Return the best ``most`` children of the nodes in the beam."""
         first = tf.gather(self._variables["splits"], tf.maximum(beam.nodes, 0))
         last = tf.gather(self._variables["splits"], tf.maximum(beam.nodes, 0) + 1)
-        # Of each node in the beam the children, as many places for each as the largest family needs.
+        # The children of each node in the beam, padded to the maximum number of children.
         places = first[..., None] + tf.range(self._level.most_children, dtype=first.dtype)
         there = (places < last[..., None]) & (beam.nodes >= 0)[..., None]
         places = tf.where(there, places, 0)
@@ -58,14 +58,14 @@ class LevelSearch:
         return Beam(which, best)
 
     def _sparse_scores(self, query: Query, beam: Beam, places: tf.Tensor) -> tf.Tensor:
-        """What the sparse features add to the raw scores; float32 [documents, beam, children]."""
-        # Read once: a variable that is looked up in as well is copied whenever it is read.
+        """Return the raw scores of the sparse features; float32 [documents, beam, children]."""
+        # Read once, because each read copies the variable.
         keys = self._variables["keys"].value()
         if keys.shape[0] == 0:  # no node has a weight on any sparse feature
             return tf.zeros(tf.shape(places), tf.float32)
         groups = tf.zeros_like(beam.nodes[:, :1]) if self._level.whole else beam.nodes
         each = groups.shape[1]
-        # For every feature of a document, every group it arrives at: one row of weights to find.
+        # One row of weights to look up for each feature of a document and each group in its beam.
         wanted = tf.cast(tf.gather(groups, query.rows), keys.dtype) * self._level.stride
         wanted = tf.reshape(wanted + tf.cast(query.features, keys.dtype)[:, None], [-1])
         at = tf.minimum(tf.searchsorted(keys, wanted), keys.shape[0] - 1)
@@ -95,7 +95,7 @@ class LevelSearch:
         start = tf.gather(self._variables["starts"], at)
         ends = tf.cumsum(tf.gather(self._variables["starts"], at + 1) - start)
         total = tf.reduce_max(tf.concat([ends, [0]], axis=0))
-        # Which row each pair is of: no row is empty, so that it grows by one wherever a row begins.
+        # The row of each pair: no row is empty, so the number rises by one wherever a row begins.
         of_row = tf.cumsum(tf.scatter_nd(ends[:-1, None], tf.ones_like(ends[1:], tf.int32), [total]))
         before = tf.concat([tf.zeros_like(ends[:1]), ends[:-1]], axis=0)
         pairs = tf.range(total) + tf.gather(start - before, of_row)
@@ -106,7 +106,7 @@ class LevelSearch:
         return tf.math.unsorted_segment_sum(amount, place, nr_targets * self._level.widest)
 
     def _dense_scores(self, query: Query, places: tf.Tensor) -> tf.Tensor:
-        """What the dense features add: of the children alone, or, where that is less, of all nodes of the level."""
+        """Return the raw scores of the dense features, for the children or, if faster, for the whole level."""
         assert query.dense is not None
         vectors, weights = query.dense, self._variables["dense"]
 
@@ -130,9 +130,9 @@ class TreeSearch:
     """The search over all levels.
 
     Args:
-        levels: the top first.
-        nr_roots: nodes that every search begins with.
-        beams: how many nodes are kept at each level; what the last is told at each search.
+        levels: the levels, from the top down.
+        nr_roots: number of nodes with which every search begins.
+        beams: number of nodes kept at each level; each call replaces the last number.
         first_post: the post-processor of the top level.
     """
 

@@ -1,4 +1,4 @@
-"""The ways in which a served model can be called."""
+"""The signatures of a served model."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,24 +16,24 @@ _TEXT = tf.TensorSpec([None], tf.string)
 
 
 class Signatures:
-    """Makes the signatures of a model.
+    """The signatures of a model, as traced functions.
 
-    serving_default   text → labels, scores, names; of a model that reads no text the same as ``features``
-    top_k             text and for each how many labels → the same
-    features          padded feature ids and weights, and what the dense features are made of → the same
-    paths             text → the same with the path through the tree to each label
+    serving_default   text → labels, scores, names; the same as ``features`` if the model cannot read texts
+    top_k             text and a number of labels for each text → the same
+    features          padded feature ids and weights, and the inputs of the dense features → the same
+    paths             text → the same, with the path through the tree to each label
     embed             text → the dense features
-    about             text → for each the same numbers: how many labels there are, are given, and may be asked for
+    about             text → the same numbers for each: the number of labels, the default k, and the maximum k
 
     Args:
-        tfidf: from text to sparse features, or None.
-        dense: where dense features come from, or None.
+        tfidf: the sparse features of text, or None.
+        dense: the dense features, or None.
         search: the beam search.
-        answers: what is made of its beams.
-        nr_sparse: how many sparse features there are; 0: none are asked for.
-        nr_labels: how many labels there are.
-        k: how many labels are given.
-        most: how many a caller may ask for.
+        answers: the conversion of its beams.
+        nr_sparse: number of sparse features; 0: none.
+        nr_labels: number of labels.
+        k: number of returned labels.
+        most: maximum number of labels that a caller may request.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Signatures:
     ) -> None:
         self._tfidf = tfidf
         self._dense = dense
-        # A graph of its own that the signatures share: a server holds several copies of all graphs of a model.
+        # One graph shared by the signatures, because a server holds several copies of each graph of a model.
         self._search = tf.function(search.__call__, autograph=False)
         self._answers = answers
         self._nr_sparse = nr_sparse
@@ -58,7 +58,7 @@ class Signatures:
         self._most = most
 
     def functions(self) -> dict[str, Any]:
-        """The traced functions by the signatures' names."""
+        """Return the traced functions by the names of the signatures."""
         reads_text = (self._tfidf is not None or not self._nr_sparse) and (
             self._dense is None or self._dense.reads_text
         )
@@ -82,9 +82,9 @@ class Signatures:
         text, k = inputs["text"], inputs["k"]
         with tf.control_dependencies(
             [
-                _demand(tf.equal(tf.size(k), tf.size(text)), "k must have one number for each text"),
-                _demand(tf.reduce_all(k >= 1), "k must be at least 1"),
-                _demand(
+                _require(tf.equal(tf.size(k), tf.size(text)), "k must have one number for each text"),
+                _require(tf.reduce_all(k >= 1), "k must be at least 1"),
+                _require(
                     tf.reduce_all(k <= self._most),
                     f"k may be at most {self._most} in this model: "
                     "it was exported with this beam; export it again with a larger -b for more",
@@ -101,11 +101,11 @@ class Signatures:
             ids, weights = inputs["feature_ids"], inputs["feature_weights"]
             with tf.control_dependencies(
                 [
-                    _demand(
+                    _require(
                         tf.reduce_all((ids >= 0) & (ids < self._nr_sparse)),
                         f"feature_ids must lie between 0 and {self._nr_sparse - 1}",
                     ),
-                    _demand(
+                    _require(
                         tf.reduce_all(tf.equal(tf.shape(ids), tf.shape(weights))),
                         "feature_ids and feature_weights must have the same shape",
                     ),
@@ -123,7 +123,7 @@ class Signatures:
         return self._answers.paths(self._search(self._query(inputs["text"]), self._k), self._k)
 
     def _about(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        # As long as the input, as all else, so that a server may put requests together.
+        # As long as the input, like all outputs, so that a server can batch requests.
         return {
             name: tf.fill(tf.shape(inputs["text"]), tf.constant(number, tf.int64))
             for name, number in self._numbers.items()
@@ -151,7 +151,7 @@ class Signatures:
 
 
 def _traced(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) -> Any:
-    """The function's graph; its inputs bear the names by which requests give them."""
+    """Return the function's graph, whose inputs have the names used in requests."""
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
 
     def call(inputs: Mapping[str, tf.Tensor]) -> Any:
@@ -161,13 +161,13 @@ def _traced(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) ->
 
 
 def _of_rank(given: tf.Tensor, shape: tf.TensorShape, name: str) -> tf.Tensor:
-    """Refuse an input of more or fewer dimensions, which a server lets through and the ops would take for a list."""
-    # Under this op the graph does not know the shape beforehand, or the check would be optimised away. The message
-    # names the op.
+    """Reject inputs of another number of dimensions, which servers accept and the ops would flatten."""
+    # Behind this op the static shape is unknown; otherwise the check would be optimized away. The message contains the
+    # name of the op.
     given = tf.raw_ops.PlaceholderWithDefault(input=given, shape=None, name=name)
     return tf.ensure_shape(given, shape)
 
 
-def _demand(condition: tf.Tensor, message: str) -> Any:
-    """End the request with the message where the condition does not hold."""
+def _require(condition: tf.Tensor, message: str) -> Any:
+    """Abort the request with the message unless the condition holds."""
     return tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)])

@@ -1,7 +1,7 @@
-"""Variables of a SavedModel that are written while they are made, so that only one level of a model is in memory.
+"""Variables of a SavedModel that are written one by one, so that only one level of a model is in memory.
 
-The graph is traced with stand-ins, variables that have a shape but no memory. Their values go into the checkpoint on
-their own, in blocks, and a merge of the indices makes one checkpoint of all.
+The graph is traced with placeholders: variables with a shape but without memory. Their values are written to a separate
+checkpoint in blocks, and merging the indices gives one checkpoint.
 """
 
 import shutil
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-# Private, but the only variable that can be made without its memory; tests/serving/test_export.py shows that what is
-# saved has the values, and tests/serving/test_memory.py that they were never all in memory.
+# Private, but the only variable without memory; tests/serving/test_export.py checks that the saved variables have the
+# values, and tests/serving/test_memory.py that they are never all in memory.
 from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 from tensorflow.python.saved_model.fingerprinting_utils import write_fingerprint
 
@@ -21,17 +21,17 @@ BLOCK_BYTES = 64 << 20
 
 
 class StreamedVariables:
-    """Writes arrays to a folder of their own and gives a variable for each.
+    """Arrays written to a folder, with a variable for each.
 
     Example:
         >>> store = StreamedVariables(part / "blocks")
-        >>> weights = store.add("level_0_bias", array)   # a stand-in; the array may be let go of
+        >>> weights = store.add("level_0_bias", array)   # a placeholder; the array may be freed
         >>> module.streamed = store.variables
         >>> tf.saved_model.save(module, str(part), signatures=signatures)
         >>> store.merge_into(part)
 
     Args:
-        folder: where blocks lie until they are merged; on the same disk as the SavedModel.
+        folder: the folder of the blocks until they are merged; on the same disk as the SavedModel.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,17 +44,17 @@ class StreamedVariables:
         """Write an array.
 
         Args:
-            name: letters, digits and underscores; each once.
-            array: of a type that TensorFlow has.
+            name: letters, digits and underscores; unique.
+            array: of a type that TensorFlow supports.
 
         Returns:
-            A variable of its shape and type, for graphs to be traced with; it cannot be run in this process.
+            A variable of its shape and type for tracing; it cannot be read in this process.
         """
         key = f"streamed/{name}/.ATTRIBUTES/VARIABLE_VALUE"
         rows = max(1, BLOCK_BYTES // max(array[:1].nbytes, 1))
         for low in range(0, max(len(array), 1), rows):
             block = array[low : low + rows]
-            # Which part of which whole, in the form that TensorFlow reads partitioned variables by.
+            # The position of the block in the whole, in TensorFlow's format for partitioned variables.
             rest = "".join(":-" for _ in array.shape[1:])
             where = f"{' '.join(map(str, array.shape))} {low},{len(block)}{rest}" if len(block) < len(array) else ""
             self._write(f"{name}-{low:015d}", key, where, block)
@@ -64,14 +64,14 @@ class StreamedVariables:
         return variable
 
     def add_all(self, prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, tf.Variable]:
-        """Write several; gives the variables by the arrays' names."""
+        """Write several arrays and return the variables by their names."""
         return {name: self.add(f"{prefix}_{name}", array) for name, array in arrays.items()}
 
     def merge_into(self, saved_model: Path) -> None:
-        """Make one checkpoint of what was saved with the graph and of all arrays."""
+        """Merge the checkpoint saved with the graph and all arrays into one checkpoint."""
         variables = saved_model / "variables"
         for file in list(variables.glob("variables.*")):
-            # A merge ends by deleting the indices it has read, which must not be the one it has written.
+            # A merge ends by deleting the indices that it has read; they must differ from the one that it writes.
             file.rename(self._folder / file.name)
         prefixes = sorted(str(index.with_suffix("")) for index in self._folder.glob("*.index"))
         try:
@@ -81,7 +81,7 @@ class StreamedVariables:
         except tf.errors.OpError as error:
             raise OSError(f"{variables}: {error.message}") from error
         shutil.rmtree(self._folder)
-        write_fingerprint(str(saved_model))  # of what is there now
+        write_fingerprint(str(saved_model))  # of the merged checkpoint
 
     def _write(self, name: str, key: str, where: str, block: Any) -> None:
         with tf.device("/cpu:0"):
@@ -90,5 +90,5 @@ class StreamedVariables:
                     prefix=str(self._folder / name), tensor_names=[key], shape_and_slices=[where],
                     tensors=[tf.constant(block)],
                 )  # fmt: skip
-            except tf.errors.OpError as error:  # a full disk, for one
+            except tf.errors.OpError as error:  # such as a full disk
                 raise OSError(f"{self._folder / name}: {error.message}") from error

@@ -14,9 +14,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 
 _LOG = logging.getLogger(__name__)
-# Where TensorFlow Serving looks, and how many it reads at the most.
+# Where TensorFlow Serving looks for requests, and how many it reads at most.
 WARMUP = "assets.extra/tf_serving_warmup_requests"
-MOST_REQUESTS = 1000
+MAX_REQUESTS = 1000
 _BATCH = 16
 
 # Numbers of the fields in prediction_log.proto, predict.proto and model.proto.
@@ -29,10 +29,10 @@ _MODEL_SPEC_SIGNATURE_NAME = 3
 
 def check_warmup(texts: Sequence[str] | Sequence[bytes], count: int) -> None:
     """Raise an ``InputError`` if ``write_warmup`` could not write ``count`` requests from these texts."""
-    if not 1 <= count <= MOST_REQUESTS - 3:
+    if not 1 <= count <= MAX_REQUESTS - 3:
         raise InputError(
             f"{count:,} warm-up requests cannot be written",
-            expected=f"1 to {MOST_REQUESTS - 3}: TensorFlow Serving reads no more (0 with --warmup for none)",
+            expected=f"1 to {MAX_REQUESTS - 3}: TensorFlow Serving reads no more (0 with --warmup for none)",
             received=f"{count:,}",
         )
     if not len(texts):
@@ -74,7 +74,7 @@ def write_warmup(folder: str | Path, texts: Sequence[str] | Sequence[bytes], cou
 
 
 def warmup_texts(folder: str | Path, count: int) -> list[str]:
-    """Return the texts of the first warm-up requests; none where the export has none that can be read."""
+    """Return the texts of the first warm-up requests; none if the export has no readable ones."""
     path = Path(folder) / WARMUP
     if not path.is_file():
         return []
@@ -90,7 +90,7 @@ def warmup_texts(folder: str | Path, count: int) -> list[str]:
                 if entry.get(1) == b"text":
                     tensor = tf.make_ndarray(TensorProto.FromString(entry[2]))
                     found += [text.decode("utf-8", "replace") for text in tensor.ravel()[:1]]
-    except Exception as error:  # noqa: BLE001  a file of anybody's; TensorFlow and protobuf have errors of their own
+    except Exception as error:  # noqa: BLE001  TensorFlow and protobuf raise their own errors
         _LOG.warning("%s: the warm-up requests cannot be read: %s", path, str(error)[:200])
     return found
 
@@ -108,7 +108,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """Decode a number, and say where the next byte is."""
+    """Decode a number and return it with the position of the next byte."""
     value = shift = 0
     while shift < 64:
         value |= (message[at] & 127) << shift

@@ -1,24 +1,24 @@
-"""CRC-32 of bytes that several have looked at, each at some of them.
+"""The CRC-32 of bytes from the CRC-32 of their parts.
 
-A CRC is the rest of a division of polynomials over bits: bytes that follow shift it, by a power of x for each bit of
-them, and powers of x multiply quickly.
+A CRC is the remainder of a division of polynomials over bits. Bytes that follow shift it by a power of x per bit, and
+powers of x can be multiplied quickly.
 """
 
 from collections.abc import Iterable
 
-_POLYNOMIAL = 0xEDB88320  # of zip archives, the highest power in the lowest bit
+_POLYNOMIAL = 0xEDB88320  # of zip archives, with the highest power in the lowest bit
 _ONE = 1 << 31
 
 
 def crc_of_all(parts: Iterable[tuple[int, int]]) -> int:
-    """The CRC-32 of bytes of which the parts' are known.
+    """Return the CRC-32 of the concatenation of parts.
 
     Example:
         >>> crc_of_all([(zlib.crc32(b"one"), 3), (zlib.crc32(b"two"), 3)]) == zlib.crc32(b"onetwo")
         True
 
     Args:
-        parts: in their order, the CRC-32 of each and how many bytes it has.
+        parts: the CRC-32 and the number of bytes of each part, in order.
     """
     total = 0
     for crc, length in parts:
@@ -27,7 +27,7 @@ def crc_of_all(parts: Iterable[tuple[int, int]]) -> int:
 
 
 def _product(a: int, b: int) -> int:
-    """The product of two polynomials, and its rest."""
+    """Return the product of two polynomials modulo the CRC's polynomial."""
     product = 0
     while a:
         if a & _ONE:

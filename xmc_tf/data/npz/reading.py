@@ -1,8 +1,8 @@
-"""Arrays from .npz and .npy files that somebody else made: mapped where possible, and never trusted.
+"""Reading of untrusted .npz and .npy files, mapped if possible.
 
-`numpy.load` reads the members of an .npz into memory, each process its own copy. A member that is stored
-without compression is an .npy file lying at some place of the archive, and can be mapped from there, so that
-all processes of a machine share one copy, which the system drops and reads again as it needs.
+`numpy.load` reads the members of an .npz into memory, with a copy per process. A member without compression is an .npy
+file at some place of the archive and can be mapped from there, so that all processes of a machine share one copy, which
+the system loads on demand.
 """
 
 import math
@@ -19,20 +19,20 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.data.npz.npy_head import Head, damaged, read_head
 
-# An archive that unfolds to more than this, and to more than so many times its own size, is taken for a bomb. Equal
-# values shrink a thousandfold, but the indices beside them do not: real matrices of labels shrink five to twentyfold.
+# An archive that expands to more than this, and by more than this factor, is considered a zip bomb. Equal values shrink
+# a thousandfold, but their indices do not: real matrices of labels shrink five to twentyfold.
 _BOMB_BYTES = 1 << 28
 _BOMB_RATIO = 100
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 
 
 def is_npy(path: str | Path) -> bool:
-    """Whether the file begins as an .npy file does, whatever its name is."""
+    """Return whether a file begins like an .npy file, regardless of its name."""
     return _begins(path, npy_format.MAGIC_PREFIX)
 
 
 def is_npz(path: str | Path) -> bool:
-    """Whether the file begins as a zip archive does, whatever its name is."""
+    """Return whether a file begins like a zip archive, regardless of its name."""
     return _begins(path, b"PK\x03\x04") or _begins(path, b"PK\x05\x06")
 
 
@@ -41,11 +41,11 @@ def read_npy(path: str | Path, *, name: str = "array", mmap: bool = True) -> np.
 
     Args:
         path: the file.
-        name: what it is for, for the messages.
-        mmap: map it (read-only) and do not read it.
+        name: name of the array in messages.
+        mmap: whether to map the array (read-only) instead of reading it.
 
     Raises:
-        InputError: the file is damaged, or holds pickled objects.
+        InputError: the file is damaged, or contains pickled objects.
     """
     path = existing_file(path, name)
     size = path.stat().st_size
@@ -68,15 +68,15 @@ def read_npz(
 
     Args:
         path: the file.
-        name: what it is for, for the messages.
-        wanted: the members to read, where they are there; None for all.
-        mmap: map (read-only) the members that are stored without compression, and do not read them.
+        name: name of the arrays in messages.
+        wanted: the members to read if they exist; None: all.
+        mmap: whether to map uncompressed members (read-only) instead of reading them.
 
     Returns:
         The arrays by the members' names.
 
     Raises:
-        InputError: the file is no archive or damaged, unfolds beyond reason, or holds pickled objects.
+        InputError: the file is damaged or not an archive, expands too much, or contains pickled objects.
     """
     path = existing_file(path, name)
     what = f"{name}: {path}"
@@ -132,7 +132,7 @@ def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, wh
 
 
 def _data_start(path: Path, info: zipfile.ZipInfo, what: str) -> int:
-    """Where a member's bytes begin: the local header may be longer than the central directory tells."""
+    """Return where a member's bytes begin: the local header may be longer than the central directory says."""
     with path.open("rb") as file:
         file.seek(info.header_offset)
         head = file.read(_LOCAL_HEADER.size)
@@ -143,21 +143,21 @@ def _data_start(path: Path, info: zipfile.ZipInfo, what: str) -> int:
 
 
 def _check_length(header: Head, available: int, what: str) -> None:
-    """Before anything is allocated: as many bytes as shape and type ask for, no more and no fewer."""
+    """Check, before memory is allocated, that the file has exactly the bytes that shape and type require."""
     if header.nbytes != available:
         raise damaged(
             what,
-            f"its head speaks of {header.nbytes:,} bytes ({header.shape} of {header.dtype}), "
-            f"and {max(available, 0):,} are there",
+            f"its header describes {header.nbytes:,} bytes ({header.shape} of {header.dtype}), "
+            f"and {max(available, 0):,} exist",
         )
 
 
 def _map(path: Path, start: int, header: Head) -> np.ndarray:
-    if header.nbytes == 0:  # nothing cannot be mapped
+    if header.nbytes == 0:  # empty arrays cannot be mapped
         return _read_only(np.empty(header.shape, header.dtype))
     order: Literal["C", "F"] = "F" if header.fortran else "C"
     mapped = np.memmap(path, header.dtype, "r", start + header.length, header.shape, order)
-    return np.asarray(mapped)  # a plain array over the mapping: the class of its own only makes slicing slower
+    return np.asarray(mapped)  # a plain array, because slicing np.memmap is slower
 
 
 def _read_data(file: IO[bytes], header: Head, what: str) -> np.ndarray:
@@ -169,7 +169,7 @@ def _read_data(file: IO[bytes], header: Head, what: str) -> np.ndarray:
             raise damaged(what, f"it ends after {done:,} of {len(room):,} bytes")
         room[done : done + len(piece)] = piece
         done += len(piece)
-    file.read(1)  # reaching the end is what makes zipfile compare the checksum
+    file.read(1)  # at the end, zipfile compares the checksum
     return flat.reshape(header.shape, order="F" if header.fortran else "C")
 
 
@@ -179,11 +179,11 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 
 def _refuse_bomb(members: list[zipfile.ZipInfo], size: int, what: str) -> None:
-    """Sum over all members, since one of equal values alone may shrink a thousandfold."""
+    """Raise an error for a zip bomb, by the sum over all members: one member may shrink a thousandfold."""
     unfolded = sum(info.file_size for info in members)
     if unfolded > _BOMB_BYTES and unfolded > _BOMB_RATIO * size:
         raise InputError(
-            f"{what} unfolds to {unfolded:,} bytes, {unfolded // max(size, 1):,} times its size",
+            f"{what} expands to {unfolded:,} bytes, {unfolded // max(size, 1):,} times its size",
             expected=f"at most {_BOMB_RATIO} times",
             received="probably a zip bomb",
             fix="if it is intended, save it without compression",

@@ -1,11 +1,11 @@
-"""An .npz (or .npy) that several processes write, each some ranges of its arrays, on a disk that they share.
+"""An .npz (or .npy) that several processes write to a shared disk, each some ranges of its arrays.
 
-Where everything lies follows from the arrays' types and lengths. So one lays the file out, everybody writes what is
-theirs in its place, and one puts heads and directory around it: byte for byte what ``write_npz`` writes.
+The layout follows from the arrays' types and lengths. One process creates the file, all write their ranges in place,
+and one adds headers and directory: byte for byte the file that ``write_npz`` writes.
 
-    file.create()                                        one
-    prints = file.fill("data", start, pieces)            everybody, for ranges as ``cuts`` gives them
-    file.finish({"data": [… everybody's prints, in order]})   one
+    file.create()                                        one process
+    sums = file.fill("data", start, pieces)              all processes, for ranges between ``cuts``
+    file.finish({"data": [… the checksums of all ranges, in order]})   one process
 """
 
 import zlib
@@ -22,7 +22,7 @@ from xmc_tf.common.wire.format import register
 from xmc_tf.data.npz.crc import crc_of_all
 from xmc_tf.data.npz.writing import padded_head
 
-# Two clients of a network disk may lose each other's bytes within one page of memory.
+# Two clients of a network disk may overwrite each other's bytes within one memory page.
 PAGE = 1 << 16
 
 
@@ -30,8 +30,8 @@ class Later(NamedTuple):
     """A flat array that is written in ranges.
 
     Args:
-        dtype: of its numbers.
-        length: how many there are.
+        dtype: type of its numbers.
+        length: number of its numbers.
     """
 
     dtype: np.dtype
@@ -39,8 +39,8 @@ class Later(NamedTuple):
 
 
 @register
-class Print(NamedTuple):
-    """What a range of bytes looks like."""
+class RangeChecksum(NamedTuple):
+    """The checksum of a range of bytes."""
 
     crc: int
     length: int
@@ -54,11 +54,11 @@ class _Place(NamedTuple):
 
 
 class SharedNpz:
-    """The file, laid out.
+    """A shared .npz file.
 
     Args:
         path: the file.
-        members: the arrays by name, in order; the same in all processes, but for the contents of what is small.
+        members: the arrays by name, in order; the same in all processes, except for the contents of small arrays.
     """
 
     def __init__(self, path: Path, members: Mapping[str, np.ndarray | Later]) -> None:
@@ -73,49 +73,50 @@ class SharedNpz:
         self._end = at
 
     def create(self) -> None:
-        """Make the file, empty and of its length."""
+        """Create the file with its final length."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("wb") as file:
             file.truncate(self._end)
 
     def cuts(self, name: str, inner: Sequence[int] | int) -> list[int]:
-        """Bounds of ranges of an array, so that no two of them share a page.
+        """Return bounds of ranges of an array, so that no two of them share a page.
 
         Args:
-            name: which array.
-            inner: where ranges should end, but for the last: they end at the next page. A number: so many even ranges.
+            name: name of the array.
+            inner: where ranges should end, except for the last; they end at the next page. A number: so many even
+                ranges.
         """
         array = self._members[name]
         assert isinstance(array, Later)
         return _cuts(self._places[name].data, array, inner)
 
-    def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> Print:
-        """Write a range of an array.
+    def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> RangeChecksum:
+        """Write a range of an array and return its checksum.
 
         Args:
-            name: which array.
+            name: name of the array.
             start: where the range begins.
             pieces: its numbers.
         """
         return _fill(self.path, self._places[name].data, self._members[name].dtype, start, pieces)
 
-    def finish(self, prints: Mapping[str, Sequence[Print]]) -> None:
-        """Write all but the ranges.
+    def finish(self, checksums: Mapping[str, Sequence[RangeChecksum]]) -> None:
+        """Write everything except the ranges.
 
         Args:
-            prints: for each array that was written in ranges, what ``fill`` gave, in the ranges' order.
+            checksums: for each array written in ranges, the results of ``fill`` in the order of the ranges.
         """
         infos = []
         with self.path.open("r+b") as file:
             for name, array in self._members.items():
                 place = self._places[name]
                 if isinstance(array, Later):
-                    body, told = b"", list(prints[name])
+                    body, told = b"", list(checksums[name])
                 else:
                     body, told = np.ascontiguousarray(array).tobytes(), []
-                    told.append(Print(zlib.crc32(body), len(body)))
+                    told.append(RangeChecksum(zlib.crc32(body), len(body)))
                 info = _info(name, place.begin)
-                info.CRC = crc_of_all([Print(zlib.crc32(place.head), len(place.head)), *told])
+                info.CRC = crc_of_all([RangeChecksum(zlib.crc32(place.head), len(place.head)), *told])
                 info.file_size = info.compress_size = len(place.head) + sum(one.length for one in told)
                 if place.data + sum(one.length for one in told) != place.end:
                     raise InputError(
@@ -125,42 +126,42 @@ class SharedNpz:
                 file.write(info.FileHeader(zip64=True) + place.head + body)
                 infos.append(info)
             file.seek(self._end)
-            with ZipFile(file, "w", ZIP_STORED) as archive:  # begins where the file stands: the directory alone
+            with ZipFile(file, "w", ZIP_STORED) as archive:  # begins at the current position: writes only the directory
                 archive.filelist.extend(infos)
 
 
 class SharedNpy:
-    """The same for a dense matrix in an .npy, which has no directory and no checksums.
+    """The same for a dense matrix in an .npy, which has neither a directory nor checksums.
 
     Args:
         path: the file.
-        dtype: of the matrix.
-        shape: of the matrix.
+        dtype: type of the matrix.
+        shape: shape of the matrix.
     """
 
-    NAME = "rows"  # of its only array, which is written as a flat one
+    NAME = "rows"  # of its only array, which is written flat
 
     def __init__(self, path: Path, dtype: np.dtype, shape: tuple[int, int]) -> None:
         self.path, self._head = path, padded_head(dtype, shape, 0)
         self._array = Later(dtype, shape[0] * shape[1])
 
     def create(self) -> None:
-        """Make the file, with its head and of its length."""
+        """Create the file with its header and its final length."""
         with self.path.open("wb") as file:
             file.write(self._head)
             file.truncate(len(self._head) + self._array.length * self._array.dtype.itemsize)
 
     def cuts(self, name: str, inner: Sequence[int] | int) -> list[int]:
-        """Bounds of ranges of the matrix's numbers, as those of ``SharedNpz``."""
+        """Return bounds of ranges of the matrix's numbers, as ``SharedNpz.cuts`` does."""
         return _cuts(len(self._head), self._array, inner)
 
-    def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> Print:
-        """Write a range of the matrix's numbers, row by row."""
+    def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> RangeChecksum:
+        """Write a range of the matrix's numbers, row by row, and return its checksum."""
         return _fill(self.path, len(self._head), self._array.dtype, start, pieces)
 
-    def finish(self, prints: Mapping[str, Sequence[Print]]) -> None:
-        """Sees to it that all was written."""
-        if sum(one.length for one in prints[self.NAME]) != self._array.length * self._array.dtype.itemsize:
+    def finish(self, checksums: Mapping[str, Sequence[RangeChecksum]]) -> None:
+        """Check that everything was written."""
+        if sum(one.length for one in checksums[self.NAME]) != self._array.length * self._array.dtype.itemsize:
             raise InputError(f"{self.path}: the ranges do not add up", fix="delete the work folder")
 
 
@@ -172,7 +173,7 @@ def _cuts(data: int, array: Later, inner: Sequence[int] | int) -> list[int]:
     return [0, *(min(cut, array.length) for cut in up), array.length]
 
 
-def _fill(path: Path, data: int, dtype: np.dtype, start: int, pieces: Iterable[np.ndarray]) -> Print:
+def _fill(path: Path, data: int, dtype: np.dtype, start: int, pieces: Iterable[np.ndarray]) -> RangeChecksum:
     crc, length = 0, 0
     with path.open("r+b", buffering=0) as file:
         begin = file.seek(data + start * dtype.itemsize)
@@ -180,11 +181,11 @@ def _fill(path: Path, data: int, dtype: np.dtype, start: int, pieces: Iterable[n
             flat = np.ascontiguousarray(piece, dtype).reshape(-1).view(np.uint8).data
             write_in_steps(file, flat, begin + length)
             crc, length = zlib.crc32(flat, crc), length + len(flat)
-    return Print(crc, length)
+    return RangeChecksum(crc, length)
 
 
 def _info(name: str, begin: int) -> ZipInfo:
-    """An array's entry in the archive, as ``ZipFile.open`` makes it."""
+    """Return an array's entry in the archive, as ``ZipFile.open`` creates it."""
     info = ZipInfo(f"{name}.npy")
     info.CRC, info.header_offset, info.external_attr = 0, begin, 0o600 << 16
     return info

@@ -1,4 +1,4 @@
-"""Matrices that a run has written for itself: mapped without being looked through."""
+"""Matrices that a run has written for itself, mapped without checks."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ from xmc_tf.data.npz.reading import read_npz
 
 
 def open_matrix(path: str | Path) -> csr_matrix | csc_matrix:
-    """A sparse matrix that ``save_matrix`` or ``stack_rows`` has written, mapped.
+    """Map a sparse matrix that ``save_matrix`` or ``stack_rows`` has written.
 
-    Nothing is checked that takes reading all of it: for what a user gives there is ``load_matrix``.
+    It skips the checks that read everything; for the user's files there is ``load_matrix``.
     """
     arrays = read_npz(path, name="work file")
     kind = csc_matrix if arrays["format"].tobytes() == b"csc" else csr_matrix
     matrix = kind(tuple(int(side) for side in arrays["shape"]), dtype=np.float32)
     matrix.data, matrix.indices, matrix.indptr = arrays["data"], arrays["indices"], arrays["indptr"]
-    if kind is csc_matrix:  # rows may be in order of score
+    if kind is csc_matrix:  # rows of CSR may be in order of score
         matrix.has_canonical_format = True
     return matrix

@@ -1,4 +1,4 @@
-"""Writing an .npz that can be mapped: uncompressed, aligned, and in pieces, so that it may be larger than memory."""
+"""Writing of .npz files that can be mapped: uncompressed, aligned, and in pieces that may exceed memory."""
 
 import math
 import zipfile
@@ -14,12 +14,12 @@ from xmc_tf.common.files.writing import write_in_steps
 
 
 class Stream(NamedTuple):
-    """An array that is made piece by piece while it is written.
+    """An array that is computed piece by piece while it is written.
 
     Args:
-        dtype: of its numbers.
-        length: how many there are.
-        pieces: gives them, in order, in flat arrays.
+        dtype: type of its numbers.
+        length: number of its numbers.
+        pieces: returns them in order, in flat arrays.
     """
 
     dtype: np.dtype
@@ -28,16 +28,16 @@ class Stream(NamedTuple):
 
 
 def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream]) -> None:
-    """Write an uncompressed .npz whose data begin at multiples of 64 bytes, other than numpy's.
+    """Write an uncompressed .npz whose data begin at multiples of 64 bytes, unlike numpy's.
 
-    Mapped, the arrays are then aligned, and compiled kernels need no second version for arrays that are not.
-    The head of an .npy may be padded with spaces: it takes the slack.
+    Mapped arrays are then aligned, so that compiled kernels need no second version for unaligned arrays. The header of
+    an .npy may be padded with spaces, which is used for the alignment.
 
     Example:
         >>> write_npz(path, {"data": Stream(np.dtype("f4"), 6, lambda: (block.weights for block in blocks))})
 
     Args:
-        path: the file; what is there is overwritten.
+        path: the file; an existing file is overwritten.
         members: the arrays by name, in the order in which they are written.
     """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
@@ -62,7 +62,7 @@ def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream]) -> None:
 
 
 def padded_head(dtype: np.dtype, shape: tuple[int, ...], start: int) -> bytes:
-    """The head of an .npy that begins ``start`` bytes into a file, so that its data are aligned there."""
+    """Return the header of an .npy that begins ``start`` bytes into a file, padded so that its data are aligned."""
     head = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     text = repr(head).encode("latin1")
     before = len(npy_format.MAGIC_PREFIX) + 2 + 2  # version and length

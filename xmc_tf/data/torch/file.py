@@ -1,6 +1,6 @@
-"""Files of ``torch.save``, read without PyTorch: the zip archive of today and the older sequence of pickles.
+"""Files of ``torch.save``, read without PyTorch: today's zip archive and the older sequence of pickles.
 
-Numbers stay in the file, mapped into memory, until an array is asked for.
+Numbers stay in the mapped file until an array is requested.
 """
 
 import io
@@ -19,7 +19,7 @@ _LONGEST_PICKLE = 1 << 26
 _OLD_MAGIC = 0x1950A86A20F9469CFC6C
 _OLD_PROTOCOL = 1001
 _OLD_HEAD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-_LOCAL_HEAD = 30  # bytes before the name of a file in a zip archive
+_LOCAL_HEAD = 30  # bytes before the file name in a local header of a zip archive
 
 
 class TorchFile:
@@ -34,17 +34,17 @@ class TorchFile:
         path: the file.
 
     Attributes:
-        content: what was saved: plain values, with a ``Tensor`` for each tensor and a ``Holder`` for each object.
+        content: the saved content: plain values, with a ``Tensor`` for each tensor and a ``Holder`` for each object.
 
     Raises:
-        InputError: if the file is damaged, claims more than it holds, or contains code.
+        InputError: the file is damaged or contains code.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not self.path.is_file():
             raise InputError(f"{self.path} is not a file", expected="a file that torch.save wrote")
-        self._where: dict[str, tuple[int, int]] = {}  # of each storage: its first byte, and how many bytes there are
+        self._where: dict[str, tuple[int, int]] = {}  # first byte and number of bytes of each storage
         with self.path.open("rb") as file:
             if self.path.stat().st_size == 0:
                 raise self._damaged("an empty file")
@@ -57,10 +57,10 @@ class TorchFile:
             raise self._damaged("neither a zip archive nor an older PyTorch file")
 
     def array(self, tensor: Tensor) -> np.ndarray:
-        """Return a tensor's numbers; they cannot be written to. bfloat16 becomes float32.
+        """Return a tensor's numbers as a read-only array; bfloat16 becomes float32.
 
         Raises:
-            InputError: if they would lie outside the file.
+            InputError: the numbers would be outside the file.
         """
         storage, (begin, size) = tensor.storage, self._place(tensor.storage)
         halved = storage.dtype == "bfloat16"
@@ -124,14 +124,14 @@ class TorchFile:
         return self._bytes[begin : begin + size]
 
     def _extent(self, entry: zipfile.ZipInfo) -> tuple[int, int]:
-        """The first byte of an entry and its length; PyTorch never compresses one."""
+        """Return the first byte of an entry and its length; PyTorch never compresses entries."""
         head = self._bytes[entry.header_offset : entry.header_offset + _LOCAL_HEAD]
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or len(head) < _LOCAL_HEAD:
             raise self._damaged(f"a compressed or damaged entry {entry.filename[:40]!r}")
         begin = entry.header_offset + _LOCAL_HEAD + int.from_bytes(head[26:28], "little")
         begin += int.from_bytes(head[28:30], "little")
         if head[:4] != b"PK\x03\x04" or begin + entry.file_size > len(self._bytes):
-            raise self._damaged(f"an entry {entry.filename[:40]!r} that ends behind the end of the file")
+            raise self._damaged(f"an entry {entry.filename[:40]!r} that ends after the end of the file")
         return begin, entry.file_size
 
     def _read_old(self) -> Any:
@@ -159,7 +159,7 @@ class TorchFile:
 
 
 def _storages(content: Any) -> list[Storage]:
-    """The storages of all tensors in a structure that may be deeply nested and refer to itself."""
+    """Return the storages of all tensors in a structure that may be deeply nested and refer to itself."""
     found: list[Storage] = []
     seen: set[int] = set()
     waiting = [content]

@@ -1,8 +1,8 @@
-"""The structure inside a PyTorch file, read without executing anything in it.
+"""Reading of the pickle in a PyTorch file, without executing anything in it.
 
 A pickle is a program. This module runs only the instructions that build numbers, strings, lists, dictionaries, tensors
-and objects of a few known classes. Tensors become descriptions of where their numbers lie, and objects plain attribute
-holders. Every other instruction and every other name is refused. Nothing is imported, and no code in the file is run.
+and objects of a few known classes. Tensors become descriptions of the location of their numbers, and objects plain
+attribute holders. All other instructions and names are rejected. Nothing is imported, and no code in the file is run.
 """
 
 import pickletools
@@ -13,10 +13,10 @@ from xmc_tf.common.errors import InputError
 
 _MOST_INSTRUCTIONS = 5_000_000  # a model of 1,000 tensors has about 50,000
 _MOST_DIMENSIONS = 8
-_SHOWN = 80  # characters of a name in a message
+_SHOWN = 80  # maximum number of characters of a name in messages
 _MARK = object()
 
-# PyTorch's names for the types of numbers; bfloat16 is no type of numpy's.
+# PyTorch's names for the types of numbers; numpy has no bfloat16.
 _NUMBERS = {
     "torch.FloatStorage": "<f4",
     "torch.DoubleStorage": "<f8",
@@ -33,19 +33,19 @@ _TENSORS = {"torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor"}
 _PARAMETER = "torch._utils._rebuild_parameter"
 _DICTIONARY = "collections.OrderedDict"
 _SETS = {"__builtin__.set", "builtins.set"}
-# Classes whose attributes are wanted: PECOS's label head and the layers in it.
+# Classes whose attributes are needed: PECOS's label head and its layers.
 _HOLDERS = {"pecos.xmc.xtransformer.network.TransformerLinearXMCHead", "torch.nn.modules.sparse.Embedding"}
 _KNOWN = {*_NUMBERS, *_TENSORS, _PARAMETER, _DICTIONARY, *_SETS, *_HOLDERS}
 
 
 @dataclass(frozen=True)
 class Storage:
-    """A run of numbers in the file.
+    """A range of numbers in the file.
 
     Attributes:
         key: its name in the file.
         dtype: numpy's name for the type of the numbers, or "bfloat16".
-        count: how many numbers there are.
+        count: number of numbers.
     """
 
     key: str
@@ -55,7 +55,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Tensor:
-    """Where the numbers of a tensor lie in its storage; offset and strides are counted in numbers."""
+    """The location of a tensor's numbers in its storage; offset and strides count numbers."""
 
     storage: Storage
     offset: int
@@ -73,20 +73,20 @@ class Holder:
 
 @dataclass(frozen=True)
 class _Name:
-    """A name that the file refers to."""
+    """A name to which the file refers."""
 
     name: str
 
 
 def read_pickle(stream: Any, file: str) -> Any:
-    """Return the object that a pickle describes, made of plain values, ``Tensor`` and ``Holder``.
+    """Return the object described by a pickle, made of plain values, ``Tensor`` and ``Holder``.
 
     Args:
-        stream: the bytes, such as ``io.BytesIO``; afterwards it is behind the pickle.
-        file: named in errors.
+        stream: the bytes, such as ``io.BytesIO``; it is then positioned after the pickle.
+        file: the file's name in errors.
 
     Raises:
-        InputError: if the pickle is damaged, or contains anything but tensors and plain values.
+        InputError: the pickle is damaged, or contains anything but tensors and plain values.
     """
     machine = _Machine(file)
     try:
@@ -102,7 +102,7 @@ def read_pickle(stream: Any, file: str) -> Any:
 
 
 class _Machine:
-    """The stack and the memory of one pickle."""
+    """The stack and the memo of one pickle."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -149,7 +149,7 @@ class _Machine:
         else:
             raise self.refused(f"the pickle instruction {instruction}")
 
-    # Taking from the stack.
+    # Removing objects from the stack.
 
     def _top(self) -> Any:
         if self._stack[-1] is _MARK:
@@ -167,7 +167,7 @@ class _Machine:
             items.append(top)
         return items[::-1]
 
-    # Instructions that put objects together.
+    # Instructions that assemble objects.
 
     def _tuple(self, _: Any) -> None:
         self._stack.append(tuple(self._pop_to_mark()))
@@ -191,7 +191,7 @@ class _Machine:
         items = self._pop_to_mark()
         self._list().extend(items)
 
-    _additems = _appends  # a set is read as a list: nothing here looks into one
+    _additems = _appends  # sets are read as lists, because their content is not used
 
     def _setitem(self, _: Any) -> None:
         value, key = self._pop(), self._pop()
@@ -208,7 +208,7 @@ class _Machine:
     def _put(self, items: list[Any]) -> None:
         target = self._top()
         keys, values = items[::2], items[1::2]
-        # Any other key could be nested so deep that taking its hash would exhaust the stack.
+        # Keys of other types could be nested so deeply that hashing them would exhaust the stack.
         if not isinstance(target, dict) or len(keys) != len(values) or any(type(key) not in (str, int) for key in keys):
             raise self.damaged("a dictionary whose keys are not strings or numbers")
         target.update(zip(keys, values, strict=True))
@@ -219,7 +219,7 @@ class _Machine:
     def _stack_global(self, _: Any) -> None:
         name, module = self._pop(), self._pop()
         if not (isinstance(name, str) and isinstance(module, str)):
-            raise self.damaged("a name that is no string")
+            raise self.damaged("a name that is not a string")
         self._name(f"{module}.{name}")
 
     def _name(self, name: str) -> None:
@@ -229,7 +229,7 @@ class _Machine:
 
     def _binpersid(self, _: Any) -> None:
         told = self._pop()
-        # Old files add a sixth entry: which part of another storage this one is.
+        # Old files have a sixth entry, for a view of another storage.
         if (
             not isinstance(told, tuple)
             or len(told) not in (5, 6)
@@ -281,13 +281,13 @@ class _Machine:
         state = self._pop()
         target = self._top()
         if isinstance(target, Holder) and isinstance(state, dict):
-            target.attributes = state  # not a copy: a file could ask for many copies of something large
-        elif not isinstance(target, dict):  # of a state dictionary it is the versions of its layers
+            target.attributes = state  # not a copy, because a file could request many large copies
+        elif not isinstance(target, dict):  # for a state dictionary, this is the version of its layers
             raise self.refused(f"a state for a {type(target).__name__}")
 
 
 def _whole(value: Any) -> bool:
-    """Whether a value is a whole number of at least 0 that an address can be."""
+    """Return whether a value is a whole number of at least 0 that fits an address."""
     return type(value) is int and 0 <= value < 1 << 62
 
 

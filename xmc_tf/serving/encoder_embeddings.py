@@ -1,4 +1,4 @@
-"""Dense features by an encoder: tokenizer, transformer and pooling in the served graph."""
+"""Dense features from an encoder: tokenizer, transformer and pooling in the served graph."""
 
 import logging
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ from xmc_tf.serving.sizes import rounded_up
 _LOG = logging.getLogger(__name__)
 
 
-class EncoderVectors:
-    """An encoder's vectors, scaled to length 1, as rankers are trained on them.
+class EncoderEmbeddings:
+    """Embeddings of an encoder, scaled to the length that the rankers were trained on.
 
-    A tokenizer that has no twin in the graph is left out: callers then bring token ids.
+    If the tokenizer cannot run in the graph, callers send token ids.
 
     Example:
-        >>> export_model(ModelParts(ranker, names, tfidf, EncoderVectors(encoder, tokenizer, 128)), "served/1")
+        >>> export_model(ModelParts(ranker, names, tfidf, EncoderEmbeddings(encoder, tokenizer, 128)), "served/1")
 
     Args:
         encoder: the encoder.
         tokenizer: its tokenizer.
-        max_length: most tokens of a text, as in training.
-        length: what the rankers' vectors are multiplied by.
+        max_length: maximum number of tokens of a text, as in training.
+        length: the norm of the rankers' embeddings.
     """
 
     def __init__(self, encoder: Encoder, tokenizer: TextTokenizer, max_length: int, length: float = 1.0) -> None:
@@ -40,23 +40,23 @@ class EncoderVectors:
         self.tracked: list[Any] = list((compact or encoder).variables)
         self._encoder = encoder
         self._max_length = max_length
-        # A graph of its own that the signatures share: a server holds several copies of all graphs of a model.
+        # One graph shared by the signatures, because a server holds several copies of each graph of a model.
         self._vectors = tf.function(self._unit_vectors, input_signature=list(self.inputs.values()), autograph=False)
         self._tokenizer: Any = None
         try:
             self._tokenizer = tokenizer.in_graph(max_length)
         except InputError as error:
-            _LOG.warning("the exported model takes token ids in place of text: %s", error.problem)
+            _LOG.warning("the exported model takes token ids instead of text: %s", error.problem)
         else:
             self.tracked += self._tokenizer.modules_to_save
         self.reads_text = self._tokenizer is not None
 
     def of_text(self, text: tf.Tensor) -> tf.Tensor:
-        """Vectors of texts."""
+        """Return the embeddings of texts."""
         return self._vectors(*self._tokenizer(text))
 
     def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Vectors of padded token ids with their mask."""
+        """Return the embeddings of padded token ids with their mask."""
         ids, mask = inputs["token_ids"], inputs["token_mask"]
         known = self._encoder.vocabulary_size
         with tf.control_dependencies([
@@ -74,7 +74,7 @@ class EncoderVectors:
 
     def _unit_vectors(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         count = tf.shape(ids)[0]
-        # Attention cannot be computed over no documents at all: then one is made up and left out again.
+        # Attention fails without documents, so an artificial one is added and removed again.
         made_up = tf.cast(tf.equal(count, 0), tf.int32)
         width = tf.shape(ids)[1]
         longer = tf.minimum(rounded_up(tf.maximum(width, 1)), self._max_length) - width
