@@ -122,7 +122,7 @@ def test_truncated_array(tmp_path):
     (tmp_path / "X.npy").write_bytes(content[:-5])
     message = message_of(tmp_path / "X.npy")
     assert "its header describes 1,200 bytes" in message
-    assert "1,195 are there" in message
+    assert "1,195 exist" in message
     (tmp_path / "X.npy").write_bytes(content[:20])
     assert "damaged, truncated" in message_of(tmp_path / "X.npy")
 
@@ -156,7 +156,7 @@ def test_header_that_promises_more_than_there_is(path):
             archive.writestr("data.npy", head.getvalue() + bytes(100))
         message = message_of(path)
         assert "its header describes 4,398,046,511,104 bytes" in message
-        assert "100 are there" in message
+        assert "100 exist" in message
 
 
 def test_header_that_is_a_program(path):

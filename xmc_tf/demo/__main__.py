@@ -164,7 +164,7 @@ def _examples(data: Path, path: Path) -> None:
         true = [names[label] for label in truth[number].indices]
         row = prediction[number]
         best = np.argsort(-row.data, kind="stable")[:_SHOWN]
-        screen.paragraph(f"“{texts[number]}”", most_lines=3)
+        screen.paragraph(f"“{texts[number]}”", max_lines=3)
         screen.ranking([(names[row.indices[i]], float(row.data[i])) for i in best], true)
         missed = [name for name in true if name not in {names[row.indices[i]] for i in best}]
         if missed:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.data.npz.shared import Print, SharedNpy, SharedNpz
+from xmc_tf.data.npz.shared import RangeChecksum, SharedNpy, SharedNpz
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
@@ -91,7 +91,7 @@ def _write(
     first, rank = communicator.rank == 0, communicator.rank
     run_on_all_ranks(communicator, lambda: file.create() if first else None)
 
-    def fill() -> dict[str, Print]:
+    def fill() -> dict[str, RangeChecksum]:
         prints = {}
         for name, (cuts, numbers) in parts.items():
             begin, end = cuts[rank : rank + 2]
