@@ -16,7 +16,7 @@ from xmc_tf.linear.distributed import plan as planning
 from xmc_tf.linear.distributed import solving
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.distributed.inputs import check_same_inputs
-from xmc_tf.linear.distributed.stage import rankers_over_ranks
+from xmc_tf.linear.distributed.stage import RankerData, rankers_over_ranks
 from xmc_tf.linear.distributed.training import train_over_ranks
 from xmc_tf.linear.distributed.work_folder import open_work_folder, work_path
 from xmc_tf.linear.levels import Levels
@@ -213,7 +213,7 @@ def test_the_stage_writes_the_folder_that_one_process_saves(tmp_path):
     def stage(communicator):
         folder = tmp_path / "many" / "ranker"
         return rankers_over_ranks(
-            communicator, folder, X, Y, tree, key="k" * 64, params=params, pred_params=PRED, threads=1
+            communicator, folder, RankerData(X, Y, tree), key="k" * 64, params=params, pred_params=PRED, threads=1
         )
 
     models = results_of(on_ranks(3, stage))

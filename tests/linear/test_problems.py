@@ -7,7 +7,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from tests.linear.cases import features, label_matrix, pred_params, random_chain, ranker_params
 from xmc_tf.common.errors import InputError
 from xmc_tf.linear import train_rankers
-from xmc_tf.linear.problems import cost_chain, label_chain, matched_instances, sorted_csc, user_matching
+from xmc_tf.linear.problems import cost_chain, label_chain, matched_documents, sorted_csc, user_matching
 
 # Four labels in two clusters, {0, 2} and {1, 3}; three documents.
 CHAIN = [
@@ -91,15 +91,15 @@ TEACHER, PREDICTED, USER = (
     ],
 )
 def test_negatives_are_sums_of_schemes(scheme, expected):
-    matched = matched_instances(scheme, TEACHER, PREDICTED.tocsr(), USER)
+    matched = matched_documents(scheme, TEACHER, PREDICTED.tocsr(), USER)
     assert (matched.toarray() != 0).tolist() == (np.array(expected) != 0).tolist()
     assert matched.has_sorted_indices
 
 
 def test_negatives_that_nobody_gave():
-    assert matched_instances("usn+man", TEACHER, None, None).nnz == 0
+    assert matched_documents("usn+man", TEACHER, None, None).nnz == 0
     with pytest.raises(InputError, match=r"negatives \(usn\).*\n.*3 documents × 2 nodes\n.*4 × 2"):
-        matched_instances("usn", TEACHER, None, csc_matrix((4, 2)))
+        matched_documents("usn", TEACHER, None, csc_matrix((4, 2)))
 
 
 def test_user_negatives_reach_the_parents_and_all_above():

@@ -1,4 +1,4 @@
-"""Arranging a model's weights for search; how they lie is told in ``kernels/layout.py``."""
+"""Arranging a model's weights for search, in the layout of ``kernels/layout.py``."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +13,13 @@ from xmc_tf.linear.level import Level
 
 
 def build_chunks(levels: Sequence[Level], nr_sparse: int, nr_dense: int, threads: int = 1) -> Chunks:
-    """Arranges the weights of all levels for search.
+    """Return the weights of all levels, arranged for search.
 
     Args:
         levels: the top first.
-        nr_sparse: how many of the features are sparse: the first ones.
-        nr_dense: how many are dense: those after them.
-        threads: how many to build with.
+        nr_sparse: number of sparse features, which come first.
+        nr_dense: number of dense features, which come after them.
+        threads: number of threads to use.
     """
     counts = [level.clusters.shape[1] for level in levels]
     level_start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -39,7 +39,7 @@ def build_chunks(levels: Sequence[Level], nr_sparse: int, nr_dense: int, threads
                 jobs.append(pool.submit(*job))
         for future in jobs:
             future.result()
-        # Two thirds full at the most: short probes, and little memory for the many small chunks.
+        # At most two thirds full: short probes, and little memory for the many small chunks.
         bits = np.ceil(np.log2(np.maximum(1.5 * rows, 2))).astype(np.int64)
         table_start = np.concatenate([[0], np.cumsum(1 << bits)])
         stream_start = np.concatenate([[0], np.cumsum(words)])

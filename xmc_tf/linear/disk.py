@@ -1,6 +1,6 @@
-"""Rankers on disk, in PECOS's XLinear format, which both sides read.
+"""Rankers on disk, in PECOS's XLinear format, which both packages read.
 
-param.json                      says it is an XLinear model
+param.json                      marks the folder as an XLinear model
 ranker/param.json               depth, numbers of features, codes, labels
 ranker/<level>.model/           param.json, W.npz (features + bias row × nodes), C.npz (nodes × parents)
 """
@@ -43,7 +43,7 @@ XLINEAR = FolderKind(
 
 
 def save_levels(levels: Sequence[Level], folder: str | Path) -> None:
-    """Write a folder of rankers, completely or not at all; older rankers there are replaced, other files stay."""
+    """Write a folder of rankers, completely or not at all; replace older rankers there, keep other files."""
     with placed_folder(folder, XLINEAR) as part:
         write_parameters(levels, part)
         for t, level in enumerate(levels):
@@ -51,7 +51,7 @@ def save_levels(levels: Sequence[Level], folder: str | Path) -> None:
 
 
 def level_folder(folder: Path, t: int) -> Path:
-    """Where a level lies in a model's folder."""
+    """Return the folder of a level in a model's folder."""
     return folder / "ranker" / f"{t}.model"
 
 
@@ -167,7 +167,7 @@ def _pred_params(param: dict[str, Any], place: Path) -> LinearLevelPredParams:
 
 
 def _check_parents(clusters: csc_matrix, path: Path) -> None:
-    """No node may have two parents, or it would be found twice. None at all is how models are pruned."""
+    """Raise an error if a node has two parents: it would be found twice. Pruned nodes have none."""
     if len(clusters.indices) and (parents := np.bincount(clusters.indices)).max() > 1:
         raise InputError(
             f"{path}: node {int(parents.argmax()):,} (row, counted from 0) has {parents.max():,} parents",

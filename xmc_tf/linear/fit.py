@@ -1,9 +1,9 @@
-"""Training rankers: every cluster of every level is a task, the longest first, over as many threads as there are.
+"""Training rankers in one process: every cluster of every level is a task, solved by a pool of threads.
 
-Levels whose negatives come from the labels alone do not wait for each other: their clusters share one queue, so that
-a top level with a single cluster does not leave the other threads idle. A level that learns from its parent's mistakes
-("man") starts a new queue. A cluster that is too wide for one thread is solved by all of them before the queue begins
-(``wide.py``). A task's result does not depend on the thread, nor on what ran beside it.
+Levels whose negatives come from the labels alone do not wait for each other: their clusters share one queue, the
+longest task first, so that a top level with a single cluster does not leave the other threads idle. A level that learns
+from its parent's mistakes ("man") starts a new queue. A cluster that is too wide for one thread is solved by all
+threads before the queue begins (``wide/``). A task's result does not depend on the thread, nor on other tasks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ def train_rankers(
     threads: int = -1,
     seed: int = 0,
 ) -> XLinear:
-    """Trains linear rankers for every node of a label tree.
+    """Train linear rankers for every node of a label tree.
 
     Example:
         >>> model = train_rankers(as_features(X), Y, tree.to_chain())
@@ -45,16 +45,16 @@ def train_rankers(
 
     Args:
         X: features of the training documents.
-        Y: (documents × labels); where it has entries, the label is positive.
-        chain: cluster matrices of the tree, the top first; None: one-versus-all, without a tree. Where the first has
-            several columns, levels are put above it, as ``params`` say.
+        Y: (documents × labels); an entry makes the label positive.
+        chain: cluster matrices of the tree, the top first; None: one-versus-all, without a tree. If the first has
+            several columns, levels are added above it by ``params``.
         R: relevance of the positives, for cost-sensitive training.
-        params: losses, negatives, thresholds, and which part of the tree is trained. A "ranker" predicts from the
-            ``codes`` that a matcher gives it.
-        pred_params: what the model uses where prediction is not told otherwise.
+        params: losses, negatives, thresholds, and the part of the tree that is trained. A "ranker" predicts from the
+            ``codes`` of a matcher.
+        pred_params: the model's default prediction parameters.
         user_negatives: see :func:`~xmc_tf.linear.problems.user_matching`.
-        threads: how many; -1: one per core. The model does not depend on it.
-        seed: of the orders in which the solvers visit the instances.
+        threads: number of threads; -1: one per core. The model does not depend on it.
+        seed: seed of the orders in which the solvers visit the documents.
     """
     check_pair(X, Y)
     params, pred_params = params or RankerParams(), pred_params or RankerPredParams()
@@ -62,14 +62,14 @@ def train_rankers(
     level_pred: Sequence[LinearLevelPredParams] = per_level(pred_params.hlm_args.model_chain, levels.depth)
     instances = Instances(X)
     model = XLinear([], X.nr_sparse, X.nr_dense)
-    for run in levels.together():
+    for run in levels.runs():
         predicted = model.predict(X, threads=threads) if levels.waits(run.start) else None
         problems = [levels.problem(t, predicted) for t in run]
-        _train_together(instances, problems, level_pred, model, threads, seed)
+        _train_run(instances, problems, level_pred, model, threads, seed)
     return model
 
 
-def _train_together(
+def _train_run(
     instances: Instances,
     problems: Sequence[LevelProblem],
     level_pred: Sequence[LinearLevelPredParams],
@@ -77,7 +77,7 @@ def _train_together(
     threads: int,
     seed: int,
 ) -> None:
-    """Trains levels that do not wait for each other and adds them to the model."""
+    """Train levels that do not wait for each other, and add them to the model."""
     first = len(model.levels)
     plans = [level_tasks(instances, problem) for problem in problems]
     tasks = [(t, i) for t, plan in enumerate(plans) for i in range(len(plan.work))]
@@ -108,7 +108,7 @@ def _train_together(
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-        futures.clear()  # they hold the weights too
+        futures.clear()  # they refer to the weights
     for t, problem in enumerate(problems):
         bias = max(problem.params.bias, 0.0)
         weights = _assemble(done[t], instances.nr_sparse + instances.dense.shape[1] + (bias > 0), problem)
@@ -117,7 +117,7 @@ def _train_together(
 
 
 def _assemble(parts: list[Columns], nr_rows: int, problem: LevelProblem) -> csc_matrix:
-    """One level's W from its tasks' columns."""
+    """Return a level's W, assembled from its tasks' columns."""
     nr_labels = problem.clusters.shape[0]
     sizes = np.zeros(nr_labels + 1, np.int64)
     for part in parts:
@@ -125,7 +125,7 @@ def _assemble(parts: list[Columns], nr_rows: int, problem: LevelProblem) -> csc_
     indptr = np.cumsum(sizes)
     indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
     while parts:
-        part = parts.pop()  # freed as it is copied
+        part = parts.pop()  # free each part once it is copied
         for j, label in enumerate(part.labels):
             begin, end = part.indptr[j], part.indptr[j + 1]
             at = indptr[label]

@@ -14,8 +14,8 @@ class Level:
     Args:
         weights: (features, then the bias if there is one) × nodes, CSC.
         clusters: nodes × parents, CSC.
-        bias: value of the constant feature, 0 for none.
-        pred_params: the defaults of prediction.
+        bias: value of the constant feature; 0 for none.
+        pred_params: default prediction parameters.
     """
 
     weights: csc_matrix

@@ -1,4 +1,4 @@
-"""The levels of one training: their labels, costs, clusters and parameters, made once, problem by problem."""
+"""The levels of one training: their labels, costs, clusters and parameters."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from xmc_tf.linear.problems import (
     LevelProblem,
     cost_chain,
     label_chain,
-    matched_instances,
+    matched_documents,
     sorted_csc,
     user_matching,
 )
@@ -17,13 +17,13 @@ from xmc_tf.params import LinearLevelParams, RankerParams, per_level
 
 
 class Levels:
-    """What the levels of a tree are trained on, the top first.
+    """The training problems of a tree's levels, the top first.
 
     Args:
         Y: (documents × labels).
-        chain: cluster matrices of the tree, as ``train_rankers`` takes them.
+        chain: cluster matrices of the tree, as in ``train_rankers``.
         R: relevance of the positives, or None.
-        params: how the levels are trained, and which of them.
+        params: training parameters; they also choose the levels that are trained.
         user_negatives: see :func:`~xmc_tf.linear.problems.user_matching`.
     """
 
@@ -46,29 +46,29 @@ class Levels:
 
     @property
     def depth(self) -> int:
-        """How many levels are trained."""
+        """Number of levels that are trained."""
         return len(self.clusters)
 
     def waits(self, t: int) -> bool:
-        """Whether level ``t`` learns from the mistakes of those above, which have to be trained first."""
+        """Return whether level ``t`` learns from mistakes of the levels above, which are then trained first."""
         return t > 0 and "man" in self.schemes[t]
 
-    def together(self) -> list[range]:
-        """The levels in runs that can be trained at the same time."""
+    def runs(self) -> list[range]:
+        """Return the levels as runs of neighbours that can be trained at the same time."""
         starts = [t for t in range(self.depth) if t == 0 or self.waits(t)]
         return [range(a, b) for a, b in zip(starts, [*starts[1:], self.depth], strict=True)]
 
     def problem(self, t: int, predicted: spmatrix | None = None) -> LevelProblem:
-        """What level ``t`` is trained on.
+        """Return the training problem of level ``t``.
 
         Args:
             t: the level.
-            predicted: what the levels above it predict, where it waits for them.
+            predicted: predictions of the levels above, if level ``t`` waits for them.
         """
         matched = None
         if self.clusters[t].shape[1] > 1:
-            # The first level of a ranker has several parents, and no labels of theirs yet.
+            # The first level of a ranker has several parents, but no level above with their labels.
             teacher = self.labels[t - 1] if t > 0 else sorted_csc(self.labels[0] @ self.clusters[0])
-            matched = matched_instances(self.schemes[t], teacher, predicted, self.users[t])
+            matched = matched_documents(self.schemes[t], teacher, predicted, self.users[t])
         covered = matched is None or "tfn" in self.schemes[t]
         return LevelProblem(self.labels[t], self.clusters[t], matched, self.costs[t], covered, self.params[t])

@@ -1,4 +1,4 @@
-"""Which levels of a tree are trained: all, those above a cut (a matcher), or those below it (a ranker)."""
+"""The levels of a tree that are trained: all, those above a cut (a matcher), or those below it (a ranker)."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from xmc_tf.tree.grouping import upper_splits
 
 
 def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: RankerParams) -> list[csc_matrix]:
-    """The cluster matrices from a single root down.
+    """Return the cluster matrices from a single root down.
 
     Args:
-        chain: matrices of a tree, the top first. Where the first has several columns, the levels above are made: each
-            ``nr_splits`` neighbours get one parent, until ``min_codes`` are left (``shallow``: at once) for the root.
-            None: all labels are the root's children.
-        nr_labels: columns of Y.
-        params: how a tree is completed.
+        chain: matrices of a tree, the top first. If the first has several columns, levels are added above: each
+            ``nr_splits`` neighbours get one parent, until at most ``min_codes`` nodes are left, which become the
+            root's children (with ``shallow``, immediately). None: all labels are the root's children.
+        nr_labels: number of columns of Y.
+        params: ``nr_splits``, ``min_codes`` and ``shallow``.
     """
     if not chain:
         return [_grouped(np.array([0, nr_labels]))]
@@ -45,11 +45,11 @@ def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: Ranker
 
 
 def trained_levels(params: RankerParams, depth: int) -> slice:
-    """The levels that ``mode`` and ``ranker_level`` choose.
+    """Return the levels that ``mode`` and ``ranker_level`` choose.
 
     Args:
-        params: "full-model", "matcher" (all but the last ``ranker_level`` levels) or "ranker" (those alone).
-        depth: how many levels the tree has.
+        params: mode "full-model", "matcher" (all but the last ``ranker_level`` levels) or "ranker" (only those).
+        depth: number of levels of the tree.
     """
     if params.mode == "full-model":
         return slice(0, depth)
@@ -88,7 +88,7 @@ def level_pred_params(
 
 
 def _grouped(splits: np.ndarray) -> csc_matrix:
-    """The matrix child × parent of neighbours with one parent."""
+    """Return the matrix child × parent of a level whose nodes are in the order of their parents."""
     children = np.arange(splits[-1], dtype=np.int32)
     return csc_matrix(
         (np.ones(len(children), np.float32), children, splits.astype(np.int32)), shape=(len(children), len(splits) - 1)

@@ -1,4 +1,4 @@
-"""The paths from the root to chosen labels, in the form that scoring walks them."""
+"""The paths from the root to selected labels, in the order in which they are scored."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,14 +12,14 @@ from xmc_tf.linear.level import Level
 
 
 class Paths(NamedTuple):
-    """Nodes of all levels that lie on the way to the chosen labels; those of the top level first.
+    """The nodes of all levels on the paths to the selected labels; those of the top level first.
 
     Attributes:
-        indptr: (levels, queries + 1): where each query's nodes of a level begin in the arrays below.
+        indptr: (levels, queries + 1): position of each query's first node of a level in the arrays below.
         node: number of the node within its level.
-        chunk: chunk it is scored in.
-        child: its position in that chunk.
-        parent: position of its parent in these arrays, -1 for the root.
+        chunk: chunk that contains the node's weights.
+        child: position of the node in that chunk.
+        parent: position of the node's parent in these arrays; -1 for the root.
     """
 
     indptr: np.ndarray
@@ -30,7 +30,7 @@ class Paths(NamedTuple):
 
 
 def selected_paths(levels: Sequence[Level], chunks: Chunks, selected: csr_matrix) -> Paths:
-    """Collects the ancestors of the selected labels of every query, each node once."""
+    """Return the ancestors of the selected labels of every query, each node once."""
     nr_queries = selected.shape[0]
     query = np.repeat(np.arange(nr_queries), np.diff(selected.indptr))
     keys = np.unique(query * np.int64(selected.shape[1]) + selected.indices)
@@ -70,7 +70,7 @@ def selected_paths(levels: Sequence[Level], chunks: Chunks, selected: csr_matrix
 
 
 def _places(level: Level) -> tuple[np.ndarray, np.ndarray]:
-    """Of each node of a level: its parent, and its position among its siblings; -1 for one outside the tree."""
+    """Return each node's parent and its position among its siblings; -1 for nodes outside the tree."""
     clusters = level.clusters
     parent = np.full(clusters.shape[0], -1, np.int64)
     child = np.full(clusters.shape[0], -1, np.int64)

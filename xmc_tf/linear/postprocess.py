@@ -1,4 +1,4 @@
-"""Post-processors by the names that users know them by."""
+"""The names of post-processors, and their numbers in kernels."""
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.linear.kernels.postprocess import HINGE, LOG_HINGE, LOG_SIGMOID, NOOP, SIGMOID
@@ -6,7 +6,7 @@ from xmc_tf.params import POST_PROCESSORS
 
 
 def post_processor_code(name: str) -> int:
-    """The number by which kernels know a post-processor; hinges carry their power in the last digit."""
+    """Return a post-processor's number in kernels; the last digit of a hinge's number is its power."""
     if name not in POST_PROCESSORS:
         raise InputError(f"unknown post-processor {name!r}", expected=", ".join(POST_PROCESSORS), received=name)
     if name.endswith("-hinge"):

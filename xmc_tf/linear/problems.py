@@ -1,10 +1,10 @@
-"""Level by level: which instances a cluster's labels are trained on, and what each positive costs.
+"""The training problem of each level: labels, the documents matched to each cluster, and costs of positives.
 
 Data flow, for a tree with cluster matrices C_0 … C_D and labels Y (all CSC):
 
-* labels of level t:     Y_t = Y_{t+1} C_{t+1}         a node is positive where one of its labels is
-* matched instances:     M_t = tfn: Y_{t-1}, man: the upper levels' predictions, usn: the user's, or a sum of them
-* costs of positives:    R_t = R_{t+1} C_{t+1}, scaled per document; none where relevance is disabled
+* labels of level t:     Y_t = Y_{t+1} C_{t+1}         a node is positive if one of its labels is
+* matched documents:     M_t = tfn: Y_{t-1}, man: the upper levels' predictions, usn: the user's, or a sum of them
+* costs of positives:    R_t = R_{t+1} C_{t+1}, scaled per document; none if relevance is disabled
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,20 +16,21 @@ from scipy.sparse import csc_matrix, csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.kernels import kernel_view
+from xmc_tf.linear.kernels.task import Positives
 from xmc_tf.params import LinearLevelParams
 
 
 @dataclass(frozen=True, eq=False)
 class LevelProblem:
-    """What one level of rankers is trained on.
+    """The training problem of one level of rankers.
 
     Args:
-        labels: (instances × nodes of the level) CSC; only where entries are counts.
+        labels: (documents × nodes of the level) CSC; the values of the entries are ignored.
         clusters: (nodes of the level × parents) CSC.
-        matched: (instances × parents) CSC: negatives of a parent's children; None: all instances, one parent.
-        costs: same entries as ``labels``, the cost of each positive; None for 1.
-        covered: whether every positive is among its parent's matched instances.
-        params: how it is trained.
+        matched: (documents × parents) CSC: negatives of a parent's children; None: all documents, one parent.
+        costs: cost of each positive, with the entries of ``labels``; None: all are 1.
+        covered: whether every positive is among its parent's matched documents.
+        params: training parameters.
     """
 
     labels: csc_matrix
@@ -40,9 +41,9 @@ class LevelProblem:
     params: LinearLevelParams
 
     @cached_property
-    def kernel_labels(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pointers and instances of the labels, and the costs (or nothing), as kernels read them."""
-        return (
+    def positives(self) -> Positives:
+        """The labels and costs in the form that kernels read."""
+        return Positives(
             kernel_view(self.labels.indptr, np.int64),
             kernel_view(self.labels.indices, np.int32),
             np.zeros(0, np.float32) if self.costs is None else kernel_view(self.costs.data, np.float32),
@@ -50,7 +51,7 @@ class LevelProblem:
 
 
 def label_chain(Y: spmatrix, chain: Sequence[csc_matrix]) -> list[csc_matrix]:
-    """Labels of every level of the tree, the top first: sums of what is below, sorted and without zeros."""
+    """Return the labels of every level of the tree, the top first, sorted and without zeros."""
     below = sorted_csc(Y)
     levels = [below]
     for clusters in reversed(chain[1:]):
@@ -62,14 +63,14 @@ def label_chain(Y: spmatrix, chain: Sequence[csc_matrix]) -> list[csc_matrix]:
 def cost_chain(
     Y: spmatrix, R: spmatrix | None, chain: Sequence[csc_matrix], mode: str, norm: str
 ) -> list[csc_matrix | None]:
-    """Costs of every level's positives by ``rel_mode`` and ``rel_norm``.
+    """Return the costs of every level's positives by ``rel_mode`` and ``rel_norm``.
 
     Args:
         Y: labels.
-        R: relevance of each positive label, same entries as ``Y``; None: every positive counts 1 before the sums.
+        R: relevance of each positive label, with the entries of ``Y``; None: 1 for every positive.
         chain: cluster matrices, the top first.
-        mode: disable, induce (sum relevance up the tree) or ranker-only (the last level's alone).
-        norm: l1, l2, max or no-norm, per document.
+        mode: disable, induce (sum relevance up the tree) or ranker-only (use it at the last level only).
+        norm: scaling of each document's costs: l1, l2, max or no-norm.
     """
     if mode == "disable" or (mode == "ranker-only" and R is None):
         return [None] * len(chain)
@@ -84,21 +85,21 @@ def cost_chain(
     return costs
 
 
-def matched_instances(
+def matched_documents(
     scheme: str,
     teacher: csc_matrix,
     predicted: spmatrix | None,
     user: spmatrix | None,
 ) -> csc_matrix:
-    """The instances matched to each parent by a sum of negative-sampling schemes.
+    """Return the documents matched to each parent by a sum of negative-sampling schemes.
 
     Args:
-        scheme: "tfn", "man", "usn" or any of them joined by "+".
+        scheme: "tfn", "man", "usn" or some of them joined by "+".
         teacher: labels of the parents' level.
         predicted: predictions of the parents' level, for "man".
-        user: the user's own matching for this level, for "usn"; None where there is none.
+        user: the user's matching for this level, for "usn"; None if there is none.
     """
-    if scheme == "tfn":  # most often; the labels' own pattern
+    if scheme == "tfn":  # the most frequent scheme: the pattern of the labels
         pattern = sorted_csc(teacher)
         ones = csc_matrix((np.ones(pattern.nnz, np.float32), pattern.indices, pattern.indptr), pattern.shape)
         ones.has_canonical_format = True
@@ -120,24 +121,24 @@ def matched_instances(
 
 
 def user_matching(user: Mapping[int, spmatrix] | None, chain: Sequence[csc_matrix]) -> list[csc_matrix | None]:
-    """The user's negatives for each level's parents.
+    """Return the user's negatives for each level's parents.
 
     Args:
-        user: keyed by how many levels above the labels the nodes of the matrix are: 0 for labels themselves,
-            1 for leaf clusters. What is given for a level also marks its ancestors.
+        user: matrices of negatives by the number of levels between their nodes and the labels: 0 for labels, 1 for
+            leaf clusters. The negatives of a level also mark its ancestors.
         chain: cluster matrices, the top first.
 
     Returns:
-        For each level (documents × parents of the level), None where nothing is known.
+        For each level, documents × parents of the level; None if there are no negatives.
     """
     depth = len(chain)
-    given = {height: matrix for height, matrix in (user or {}).items() if matrix is not None}
+    matrices = {height: matrix for height, matrix in (user or {}).items() if matrix is not None}
     widths = [chain[-1].shape[0], *(clusters.shape[1] for clusters in reversed(chain))]
-    _check_user_negatives(given, widths)
+    _check_user_negatives(matrices, widths)
     levels: list[csc_matrix | None] = [None] * depth
-    below = _binary(given.get(0))
+    below = _binary(matrices.get(0))
     for height in range(1, depth + 1):
-        here = _binary(given.get(height))
+        here = _binary(matrices.get(height))
         if below is not None:
             marked = sorted_csc(below @ chain[depth - height])
             here = marked if here is None else sorted_csc(marked + here)
@@ -145,8 +146,8 @@ def user_matching(user: Mapping[int, spmatrix] | None, chain: Sequence[csc_matri
     return levels
 
 
-def _check_user_negatives(given: Mapping[int, spmatrix], widths: Sequence[int]) -> None:
-    for height, matrix in given.items():
+def _check_user_negatives(user: Mapping[int, spmatrix], widths: Sequence[int]) -> None:
+    for height, matrix in user.items():
         if not 0 <= height < len(widths):
             raise InputError(
                 f"the user's negatives are for {height} levels above the labels, where there is none",
@@ -159,7 +160,7 @@ def _check_user_negatives(given: Mapping[int, spmatrix], widths: Sequence[int]) 
                 expected=f"{widths[height]:,} columns",
                 received=f"{matrix.shape[1]:,} columns",
             )
-    if len(rows := {matrix.shape[0] for matrix in given.values()}) > 1:
+    if len(rows := {matrix.shape[0] for matrix in user.values()}) > 1:
         raise InputError(
             "the user's negatives are not of the same documents",
             expected="as many rows in each matrix",
@@ -168,7 +169,7 @@ def _check_user_negatives(given: Mapping[int, spmatrix], widths: Sequence[int]) 
 
 
 def _binary(matrix: spmatrix | None) -> csc_matrix | None:
-    """1 where the matrix has an entry, so that sums cannot cancel."""
+    """Return 1 for each entry of the matrix, so that sums cannot cancel."""
     if matrix is None:
         return None
     ones = sorted_csc(matrix).astype(np.float32, copy=True)
@@ -177,7 +178,7 @@ def _binary(matrix: spmatrix | None) -> csc_matrix | None:
 
 
 def sorted_csc(matrix: spmatrix) -> csc_matrix:
-    """The same matrix as CSC with sorted rows, no duplicates and no stored zeros; not copied where it is so."""
+    """Return the matrix as CSC with sorted rows, without duplicates and zeros; copied only if it has to change."""
     out = csc_matrix(matrix)
     if not out.has_canonical_format:
         out = out.copy()
@@ -189,7 +190,7 @@ def sorted_csc(matrix: spmatrix) -> csc_matrix:
 
 
 def _scaled(matrix: csc_matrix, norm: str) -> csc_matrix:
-    """Each document's entries divided by their l1, l2 or largest."""
+    """Return each document's entries divided by their l1 norm, l2 norm or maximum."""
     if norm == "no-norm":
         return matrix
     size = np.zeros(matrix.shape[0], np.float32)
@@ -206,7 +207,7 @@ def _scaled(matrix: csc_matrix, norm: str) -> csc_matrix:
 
 
 def check_relevance(R: csc_matrix, Y: csc_matrix) -> None:
-    """Refuses relevance that does not fit the labels; both as :func:`sorted_csc` gives them."""
+    """Raise an error if relevance does not fit the labels; both are results of :func:`sorted_csc`."""
     same = R.shape == Y.shape and np.array_equal(R.indptr, Y.indptr) and np.array_equal(R.indices, Y.indices)
     if not same:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Parts of a model: the paths to given labels alone, the sub-tree below a node, and a model put together from those."""
+"""Parts of a model: the paths to some labels, the sub-tree below a node, and a model joined from sub-models."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -16,29 +16,29 @@ def checked_labels(labels: Iterable[int], nr_labels: int) -> np.ndarray:
     Raises:
         InputError: if there are none, or one is not the number of a label.
     """
-    given = np.asarray(labels if isinstance(labels, np.ndarray) else list(labels))
-    if given.size == 0:
+    numbers = np.asarray(labels if isinstance(labels, np.ndarray) else list(labels))
+    if numbers.size == 0:
         raise InputError("no labels are given to predict", expected="at least one label number")
-    if given.ndim != 1 or given.dtype.kind not in "iu":
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise InputError(
             "the labels to predict are not label numbers",
             expected="a list of whole numbers",
-            received=f"an array of {given.dtype}, shape {given.shape}",
+            received=f"an array of {numbers.dtype}, shape {numbers.shape}",
         )
-    if given.min() < 0 or given.max() >= nr_labels:
-        wrong = given[(given < 0) | (given >= nr_labels)][0]
+    if numbers.min() < 0 or numbers.max() >= nr_labels:
+        wrong = numbers[(numbers < 0) | (numbers >= nr_labels)][0]
         raise InputError(
             f"label {wrong} does not exist in this model",
             expected=f"label numbers from 0 to {nr_labels - 1:,}",
             received=str(wrong),
         )
-    return np.unique(given).astype(np.int64)
+    return np.unique(numbers).astype(np.int64)
 
 
 def restricted(levels: Sequence[Level], labels: np.ndarray) -> list[Level]:
     """Return the levels with only the nodes that lead to ``labels``; the numbers of nodes and labels stay.
 
-    The weights are shared with the given levels.
+    The result shares its weights with ``levels``.
     """
     kept = np.zeros(levels[-1].clusters.shape[0], bool)
     kept[labels] = True

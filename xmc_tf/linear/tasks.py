@@ -1,8 +1,8 @@
-"""The smallest pieces of training: some sibling labels of one cluster, with the instances matched to it.
+"""Tasks, the smallest pieces of training: some sibling labels of one cluster, with the documents matched to it.
 
-A piece's result depends on nothing but the piece: not on the thread or the rank that solves it, nor on what runs beside
-it. Which labels share a piece does matter (they share the order in which the instances are visited), so every way to
-train takes the same pieces.
+The result of a task depends on the task alone: not on the thread or rank that solves it, nor on other tasks. It does
+depend on which labels share the task (they share the order in which documents are visited), so every way to train uses
+the same tasks.
 """
 
 from threading import local
@@ -12,20 +12,21 @@ import numpy as np
 
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data import Features
-from xmc_tf.linear.kernels.dual import HINGE, LOGISTIC, SQUARED_HINGE, solve_dual
+from xmc_tf.linear.kernels.dual import HINGE, LOGISTIC, SQUARED_HINGE, DualScratch, solve_dual
 from xmc_tf.linear.kernels.emit import Columns
 from xmc_tf.linear.kernels.gather import gather
 from xmc_tf.linear.kernels.lanes import WIDTH, aligned_zeros
 from xmc_tf.linear.kernels.primal import solve_primal
+from xmc_tf.linear.kernels.task import SolverSettings
 from xmc_tf.linear.problems import LevelProblem
 
-# A cluster with more entries than these (a minute of one thread) may be solved by a team, its documents dealt into
-# parts of about so many; but only with so many documents a feature: with few of them a team's way costs several times
-# the work (docs/explanation/rankers-over-ranks.md, "How far it goes"). It depends on the problem, and never on who will
-# solve it.
+# A cluster with more than WIDE_ENTRIES entries (a minute of one thread) is solved by the team's method, its documents
+# split into parts of about PART_ENTRIES; but only with at least so many documents per feature: with fewer, the team's
+# method costs several times the work (docs/explanation/rankers-over-ranks.md, "How far it goes"). The choice depends on
+# the problem alone, never on the number of threads or ranks, because the weights of the two methods differ slightly.
 WIDE_ENTRIES, PART_ENTRIES, MOST_PARTS = 200_000_000, 100_000_000, 64
 WIDE_DOCUMENTS_A_FEATURE = 12
-LABELS_PER_TASK = 64  # enough that the gathered instances and the lanes are well used, few enough to share out
+LABELS_PER_TASK = 64  # enough to use gathered documents and lanes well, few enough to distribute
 _LOSSES = {"L2R_L2LOSS_SVC_DUAL": SQUARED_HINGE, "L2R_L1LOSS_SVC_DUAL": HINGE, "L2R_LR_DUAL": LOGISTIC}
 _NOTHING = np.zeros(0, np.float32)
 
@@ -34,11 +35,11 @@ class LevelTasks(NamedTuple):
     """The tasks of a level, in the order of its clusters.
 
     Args:
-        cluster: the cluster of each task.
-        begin: its first label, counted within the cluster, the most frequent label first.
-        end: the one behind its last label.
-        work: how many entries of the features it will touch in one pass, for all its labels.
-        parts: into how many its documents are dealt for a team (see ``wide.py``); 0: it is one thread's.
+        cluster: cluster of each task.
+        begin: position of its first label within the cluster, the most frequent label first.
+        end: position after its last label.
+        work: number of feature entries that one pass over all its labels reads.
+        parts: number of parts of its documents, for a team (see ``wide/``); 0: one thread solves it.
     """
 
     cluster: np.ndarray
@@ -52,7 +53,7 @@ class Instances:
     """The training features in the form that kernels read, shared by all threads.
 
     Args:
-        X: the features; what is mapped into memory stays so.
+        X: the features; memory-mapped arrays stay mapped.
     """
 
     def __init__(self, X: Features) -> None:
@@ -70,18 +71,18 @@ class Instances:
 
     @property
     def entries(self) -> np.ndarray:
-        """How many numbers each instance has."""
+        """Number of values of each document."""
         return np.diff(self.indptr) + self.dense.shape[1] + 1
 
     def slot(self) -> np.ndarray:
-        """This thread's zeroed scratch over all sparse features."""
+        """Return this thread's zeroed scratch memory over all sparse features."""
         if not hasattr(self._scratch, "slot"):
             self._scratch.slot = np.zeros(self.nr_sparse, np.int32)
         return self._scratch.slot
 
 
 def level_tasks(instances: Instances, problem: LevelProblem) -> LevelTasks:
-    """A level's clusters as tasks, wide ones cut into pieces."""
+    """Return the tasks of a level: its clusters, those with many labels in several tasks."""
     smooth = problem.params.solver_type.startswith("L2R_L2LOSS")
     documents = np.full(problem.clusters.shape[1], instances.nr_rows)
     if problem.matched is not None:
@@ -94,20 +95,20 @@ def level_tasks(instances: Instances, problem: LevelProblem) -> LevelTasks:
 def cut_clusters(
     children: np.ndarray, entries: np.ndarray, documents_a_feature: np.ndarray, smooth: bool = True
 ) -> LevelTasks:
-    """Clusters as tasks.
+    """Return the tasks of clusters.
 
     Args:
-        children: how many labels each cluster has.
-        entries: how many numbers the instances matched to it have.
-        documents_a_feature: how many of these instances there are, by the number of all features.
-        smooth: whether the loss is one that a team can minimise.
+        children: number of labels of each cluster.
+        entries: number of values of the documents matched to it.
+        documents_a_feature: number of these documents, divided by the number of all features.
+        smooth: whether a team can minimize the loss.
     """
     children = children.astype(np.int64)
     pieces = -(-children // LABELS_PER_TASK)
     cluster = np.repeat(np.arange(len(children)), pieces)
     begin = LABELS_PER_TASK * (np.arange(len(cluster)) - np.repeat(np.cumsum(pieces) - pieces, pieces))
     end = np.minimum(begin + LABELS_PER_TASK, children[cluster])
-    # One pass gathers the instances, then one goes over them for each register of labels.
+    # One pass gathers the documents, then there is one for each register of labels.
     work = entries[cluster].astype(np.int64) * (1 + -(-(end - begin) // WIDTH))
     wide = (entries > WIDE_ENTRIES) & (documents_a_feature >= WIDE_DOCUMENTS_A_FEATURE) & smooth
     parts = np.where(wide, _power_of_two(entries / PART_ENTRIES), 0)
@@ -115,12 +116,12 @@ def cut_clusters(
 
 
 def _power_of_two(wanted: np.ndarray) -> np.ndarray:
-    """The next power of two, from 2 to the most parts: teams of any size get even shares, or nearly."""
+    """Return the next power of two, from 2 to MOST_PARTS, so that teams of any size get nearly even shares."""
     return (1 << np.ceil(np.log2(np.clip(wanted, 2, MOST_PARTS))).astype(np.int64)).astype(np.int64)
 
 
 def task_labels(problem: LevelProblem, cluster: int, begin: int, end: int) -> np.ndarray:
-    """The labels of a task: those that take many passes start early, so that the lanes empty together."""
+    """Return the labels of a task, the most frequent first: they take most passes, and lanes should end together."""
     span = slice(problem.clusters.indptr[cluster], problem.clusters.indptr[cluster + 1])
     labels = problem.clusters.indices[span].astype(np.int64)
     indptr = problem.labels.indptr
@@ -129,46 +130,51 @@ def task_labels(problem: LevelProblem, cluster: int, begin: int, end: int) -> np
 
 
 def solve_task(instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray, seed: int) -> Columns:
-    """Gathers the instances of one task and solves it.
+    """Solve one task.
 
     Args:
         instances: the training features.
         problem: the task's level.
         cluster: the task's cluster.
-        labels: the task's labels, as :func:`task_labels` gives them.
-        seed: of the orders in which the solvers visit the instances.
+        labels: the task's labels, in the order of :func:`task_labels`.
+        seed: seed of the orders in which the solvers visit the documents.
     """
     params = problem.params
     rows, in_match = matched_rows(instances, problem, cluster, labels)
     primal = params.solver_type == "L2R_L2LOSS_SVC_PRIMAL"
-    bias = max(params.bias, 0.0)
+    settings = SolverSettings(
+        cp=params.Cp,
+        cn=params.Cn,
+        bias=max(params.bias, 0.0),
+        eps=params.newton_eps if primal else params.eps,
+        max_iter=params.max_iter,
+        threshold=params.threshold,
+        max_nonzeros=params.nonzeros_limit or 0,
+    )
     gathered = gather(
         instances.indptr, instances.indices, instances.data, rows, instances.slot(), not primal,
-        instances.dense_square, bias,
+        instances.dense_square, settings.bias,
     )  # fmt: skip
     n, size = len(rows), len(gathered.names) + 1 + instances.dense.shape[1]
     signs = np.zeros((n, WIDTH), np.int8)
-    # The kernels take a single row for "no costs", so a single instance with one gets a row more.
+    # For kernels, a single row means that all costs are 1, so a single document with costs gets one more row.
     cost = aligned_zeros(1 if problem.costs is None else max(n, 2))
-    y_indptr, y_indices, y_cost = problem.kernel_labels
-    limit = params.nonzeros_limit or 0
     if primal:
         columns, _ = solve_primal(
-            gathered, in_match, instances.nr_sparse, instances.dense, labels, y_indptr, y_indices, y_cost,
-            signs, cost, params.Cp, params.Cn, bias, params.newton_eps, params.max_iter, params.threshold, limit,
-        )  # fmt: skip
+            gathered, in_match, instances.nr_sparse, instances.dense, labels, problem.positives, signs, cost, settings
+        )
     else:
+        scratch = DualScratch(aligned_zeros(size), aligned_zeros(n), signs, cost)
         columns, _ = solve_dual(
-            gathered, in_match, instances.nr_sparse, instances.dense, labels, y_indptr, y_indices, y_cost,
-            aligned_zeros(size), aligned_zeros(n), signs, cost, _LOSSES[params.solver_type], params.Cp, params.Cn,
-            bias, params.eps, params.max_iter, params.threshold, limit, seed,
+            gathered, in_match, instances.nr_sparse, instances.dense, labels, problem.positives, scratch,
+            _LOSSES[params.solver_type], settings, seed,
         )  # fmt: skip
     used = int(columns.indptr[columns.filled[0]])
     return columns._replace(features=columns.features[:used].copy(), weights=columns.weights[:used].copy())
 
 
 def _matched_entries(instances: Instances, problem: LevelProblem) -> np.ndarray:
-    """How many numbers the instances matched to each cluster have."""
+    """Return the number of values of the documents matched to each cluster."""
     entries = instances.entries
     if problem.matched is None:
         return np.full(problem.clusters.shape[1], entries.sum())
@@ -179,7 +185,7 @@ def _matched_entries(instances: Instances, problem: LevelProblem) -> np.ndarray:
 def matched_rows(
     instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted instances of a task, and which of them are negatives for all its labels."""
+    """Return the sorted documents of a task, and a mask of those that are negatives for all its labels."""
     if problem.matched is None:
         return np.arange(instances.nr_rows, dtype=np.int32), np.ones(instances.nr_rows, np.bool_)
     matched = problem.matched
@@ -188,5 +194,5 @@ def matched_rows(
         return rows, np.ones(len(rows), np.bool_)
     Y = problem.labels
     positives = [Y.indices[Y.indptr[label] : Y.indptr[label + 1]] for label in labels]
-    everyone = np.unique(np.concatenate([rows, *positives])).astype(np.int32)
-    return everyone, np.isin(everyone, rows, assume_unique=True)
+    documents = np.unique(np.concatenate([rows, *positives])).astype(np.int32)
+    return documents, np.isin(documents, rows, assume_unique=True)

@@ -25,8 +25,8 @@ from xmc_tf.linear.postprocess import post_processor_code
 from xmc_tf.linear.sub_models import checked_labels, joined, restricted, split_at, sub_model
 
 _LOG = logging.getLogger(__name__)
-_BLOCK = 8192  # queries that go through a level together
-_BLOCK_NODES = 1 << 20  # and at most so many nodes in their beams
+_BLOCK = 8192  # queries searched level by level at the same time
+_BLOCK_NODES = 1 << 20  # maximum number of nodes in their beams
 _NO_CODES = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 
@@ -40,8 +40,8 @@ class XLinear:
 
     Args:
         levels: the top first.
-        nr_sparse: how many of the features are sparse: the first ones.
-        nr_dense: how many are dense: the rest.
+        nr_sparse: number of sparse features, which come first.
+        nr_dense: number of dense features, which come after them.
     """
 
     levels: list[Level]
@@ -55,27 +55,27 @@ class XLinear:
         return f"XLinear({self.nr_labels:,} labels, {self.depth} levels, {self.nr_features:,} features)"
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: the weights, and not their arrangement for the search, which is made again."""
+        """Return the state to pickle: without the weights' arrangement for search, which is made again."""
         return {**vars(self), "_chunks": None, "_chunks_of": (0, 0, 0)}
 
     @property
     def depth(self) -> int:
-        """How many levels there are."""
+        """Number of levels."""
         return len(self.levels)
 
     @property
     def nr_labels(self) -> int:
-        """How many labels can be predicted."""
+        """Number of labels that can be predicted."""
         return int(self.levels[-1].clusters.shape[0])
 
     @property
     def nr_features(self) -> int:
-        """How many features a document must have."""
+        """Number of features of a document."""
         return self.nr_sparse + self.nr_dense
 
     @property
     def nr_weights(self) -> int:
-        """How many weights are kept, over all levels."""
+        """Number of weights of all levels."""
         return sum(int(level.weights.nnz) for level in self.levels)
 
     def most_labels(self, beam_size: int | None = None) -> int:
@@ -92,7 +92,7 @@ class XLinear:
         return found
 
     def warn_if_out_of_reach(self, only_topk: int | None, beam_size: int | None) -> None:
-        """Warn if a search with this beam cannot return as many labels as are wanted."""
+        """Warn if a search with this beam cannot return ``only_topk`` labels."""
         most = self.most_labels(beam_size)
         if only_topk is None or only_topk <= most:
             return
@@ -106,7 +106,7 @@ class XLinear:
         )  # fmt: skip
 
     def chunks(self, nr_dense: int, threads: int = 1) -> Chunks:
-        """The weights arranged for search, with the last ``nr_dense`` features dense."""
+        """Return the weights arranged for search, with the last ``nr_dense`` features dense."""
         key = (self.depth, self.nr_features - nr_dense, nr_dense)
         if self._chunks is None or self._chunks_of != key:
             self._chunks = build_chunks(self.levels, key[1], nr_dense, threads)
@@ -174,15 +174,16 @@ class XLinear:
         codes: csr_matrix | None = None,
         threads: int = -1,
     ) -> csr_matrix:
-        """The best labels of each document, by beam search.
+        """Return the best labels of each document, by beam search.
 
         Args:
             X: the documents.
-            beam_size: nodes kept at each level above the labels; None: what the model says.
-            only_topk: labels kept; None: what the model says.
-            post_processor: of all levels; None: what the model says.
-            codes: (documents × parents of the first level): where to start from; None: everywhere.
-            threads: how many; -1: one per core.
+            beam_size: number of nodes kept at each level above the labels. Default: the model's. Larger beams find
+                better labels and take longer.
+            only_topk: number of labels per document. Default: the model's.
+            post_processor: post-processor of all levels. Default: the model's.
+            codes: (documents × parents of the first level): parents to start from, with scores. Default: all.
+            threads: number of threads; -1: one per core.
 
         Returns:
             (documents × labels) scores, descending within a row.
@@ -209,7 +210,7 @@ class XLinear:
         if count == 1 or n < 2 * count:
             search(*arguments, 0, n, block, nodes, scores, found)
         else:
-            # More pieces than threads, since some texts are long; whole blocks where there are enough.
+            # More pieces than threads, since some texts are long; whole blocks if there are enough.
             step = min(block, max(1, math.ceil(n / (4 * count))))
             with ThreadPoolExecutor(count) as pool:
                 calls: list[tuple[Any, ...]] = [
@@ -220,12 +221,12 @@ class XLinear:
         return _ranked_csr(nodes, scores, found, self.nr_labels)
 
     def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
-        """Scores of chosen labels only: as a beam search would give that never dropped their ancestors.
+        """Return the scores of selected labels: those of a beam search that keeps all their ancestors.
 
         Args:
             X: the documents.
-            selected: (documents × labels); where it has entries, a score is wanted.
-            post_processor: of all levels; None: what the model says.
+            selected: (documents × labels), with an entry for each score to compute.
+            post_processor: post-processor of all levels. Default: the model's.
         """
         self._check(X)
         if selected.shape != (X.nr_rows, self.nr_labels):
@@ -250,16 +251,16 @@ class XLinear:
         return result
 
     def save(self, folder: str | Path) -> None:
-        """Writes the model as PECOS's XLinear folder."""
+        """Save the model as an XLinear folder of PECOS."""
         save_levels(self.levels, folder)
 
     @classmethod
     def load(cls, folder: str | Path, nr_dense: int = 0) -> "XLinear":
-        """Reads an XLinear folder, ours or PECOS's.
+        """Load an XLinear folder, of this package or of PECOS.
 
         Args:
-            folder: holds ``param.json`` and ``ranker/``.
-            nr_dense: how many of the features, the last ones, are dense; what is not told comes with the queries.
+            folder: the folder with ``param.json`` and ``ranker/``.
+            nr_dense: number of dense features, which come last. Default: 0; the queries then decide.
         """
         levels = load_levels(folder)
         return cls(levels, levels[0].nr_features - nr_dense, nr_dense)
@@ -279,7 +280,7 @@ class XLinear:
 
 
 def _kernel_form(X: Features) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Sparse rows and dense rows as the kernels take them."""
+    """Return sparse and dense features in the form that kernels read."""
     n = X.nr_rows
     dense = np.zeros((n, 0), np.float32) if X.dense is None else kernel_view(X.dense, np.float32)
     if X.sparse is None:
@@ -303,7 +304,7 @@ def _code_arrays(codes: spmatrix, shape: tuple[int, int]) -> tuple[np.ndarray, n
 
 
 def _ranked_csr(nodes: np.ndarray, scores: np.ndarray, found: np.ndarray, nr_labels: int) -> csr_matrix:
-    """A CSR matrix whose rows are in order of score, not of label."""
+    """Return a CSR matrix whose rows are in the order of scores, not of labels."""
     n, k = nodes.shape
     if n and found.min() == k:
         indptr = np.arange(0, n * k + 1, k) if k else np.zeros(n + 1, np.int64)
@@ -313,7 +314,7 @@ def _ranked_csr(nodes: np.ndarray, scores: np.ndarray, found: np.ndarray, nr_lab
         indptr = np.concatenate([[0], np.cumsum(found)])
         indices, data = nodes[keep], scores[keep]
     result = csr_matrix((n, nr_labels), dtype=np.float32)
-    # Set directly: scipy's checks of a fresh triple would cost more than the search of one query.
+    # Set directly: scipy's checks would take longer than the search of one query.
     result.indptr = indptr.astype(np.int32) if indptr[-1] < 2**31 else indptr
     result.indices, result.data = indices, data
     return result

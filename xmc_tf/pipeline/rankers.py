@@ -7,7 +7,7 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.data import Features
 from xmc_tf.linear.distributed.reporting import reported
-from xmc_tf.linear.distributed.stage import rankers_over_ranks
+from xmc_tf.linear.distributed.stage import RankerData, rankers_over_ranks
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.params import RankerParams, RankerPredParams
 from xmc_tf.ranks.communicator import Communicator
@@ -48,8 +48,8 @@ def rankers_of(
     if communicator.size > 1:
         # The stage's folder is of these inputs alone, and so is what an interrupted run has left in it.
         model = rankers_over_ranks(
-            communicator, folder / "ranker", X, Y, tree, key="rankers", params=params, pred_params=pred_params,
-            threads=threads, seed=seed, logdir=logdir,
+            communicator, folder / "ranker", RankerData(X, Y, tree), key="rankers", params=params,
+            pred_params=pred_params, threads=threads, seed=seed, logdir=logdir,
         )  # fmt: skip
     else:
         with reported(logdir, communicator):

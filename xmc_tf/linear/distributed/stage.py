@@ -1,7 +1,8 @@
-"""The rankers' stage as one call, for programs that have features, labels and a tree already."""
+"""The training of rankers over ranks as one call, for programs that have features, labels and a tree."""
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from scipy.sparse import spmatrix
@@ -24,56 +25,73 @@ from xmc_tf.tree import LabelTree
 _LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, eq=False)
+class RankerData:
+    """The documents, labels and tree that rankers are trained on.
+
+    Args:
+        X: documents × features, the same on all ranks; best memory-mapped from the same files.
+        Y: documents × labels; an entry makes the label positive.
+        tree: tree over the labels.
+        R: relevance of the positives, for cost-sensitive training. Only rank 0's is read.
+        user_negatives: see :func:`~xmc_tf.linear.problems.user_matching`. Only rank 0's are read.
+    """
+
+    X: Features
+    Y: spmatrix
+    tree: LabelTree
+    R: spmatrix | None = None
+    user_negatives: Mapping[int, spmatrix] | None = None
+
+    def levels(self, params: RankerParams) -> Levels:
+        """Return the training problems of the levels."""
+        return Levels(self.Y, self.tree.to_chain(), self.R, params, self.user_negatives)
+
+
 def rankers_over_ranks(
     communicator: Communicator,
     folder: Path,
-    X: Features,
-    Y: spmatrix,
-    tree: LabelTree,
+    data: RankerData,
     *,
     key: str,
     params: RankerParams | None = None,
     pred_params: RankerPredParams | None = None,
-    R: spmatrix | None = None,
-    user_negatives: Mapping[int, spmatrix] | None = None,
     threads: int = -1,
     seed: int = 0,
     logdir: str | None = None,
 ) -> XLinear:
-    """Trains rankers with all ranks into a folder in PECOS's form; all ranks call it together.
+    """Train rankers on all ranks into a folder in PECOS's format. Call it on all ranks.
 
-    The same bytes as ``train_rankers(…).save(folder)`` writes, on any number of ranks. What is done lies in
-    ``<folder>.work`` until the end, where a later call with the same ``key`` finds it.
+    The files are those of ``train_rankers(…).save(folder)``, byte for byte, on any number of ranks. Until the end,
+    intermediate results are in ``<folder>.work``, from which a later call with the same ``key`` resumes.
 
     Example:
-        >>> rankers_over_ranks(choose(), Path("model/ranker"), X, Y, tree, key=digest_of_the_inputs)
+        >>> data = RankerData(X, Y, tree)
+        >>> rankers_over_ranks(choose(), Path("model/ranker"), data, key=digest_of_the_inputs)
 
     Args:
         communicator: the ranks.
-        folder: where the rankers go; on a disk that all ranks share.
-        X: documents × features, the same on all ranks, best mapped from the same files.
-        Y: documents × labels.
-        tree: over the labels.
-        key: stands for all that decides what the rankers will be: inputs, parameters, seed.
-        params: of the training.
-        pred_params: how they predict where they are not told otherwise.
-        R: relevance of the positives; only rank 0's is looked at, as with the negatives.
-        user_negatives: see :func:`~xmc_tf.linear.problems.user_matching`.
-        threads: of each rank; -1: its share of the host's cores.
-        seed: of the orders in which the solvers visit the instances.
-        logdir: TensorBoard's, for curves of what each rank does; see ``reporting.reported``.
+        folder: the model's folder, on a disk that all ranks share.
+        data: features, labels and tree.
+        key: identifies everything that the rankers depend on: inputs, parameters, seed.
+        params: training parameters.
+        pred_params: default prediction parameters.
+        threads: number of threads per rank; -1: the rank's share of the host's cores.
+        seed: seed of the orders in which the solvers visit the documents.
+        logdir: TensorBoard's folder, for curves of each rank's work; see ``reporting.reported``.
 
     Returns:
         The rankers, mapped from the folder's files.
     """
-    check_pair(X, Y)
+    X = data.X
+    check_pair(X, data.Y)
     params, pred_params = params or RankerParams(), pred_params or RankerPredParams()
     run_on_all_ranks(communicator, lambda: XLINEAR.check_place(folder))
     work = open_work_folder(communicator, folder, key)
     account = Account(threads=threads_of_rank(communicator, threads))
     with reported(logdir, communicator, account):
         model = train_over_ranks(
-            account.watching(communicator), work, X, lambda: Levels(Y, tree.to_chain(), R, params, user_negatives),
+            account.watching(communicator), work, X, lambda: data.levels(params),
             pred_params=pred_params, account=account, seed=seed,
         )  # fmt: skip
     nr_dense = X.nr_dense

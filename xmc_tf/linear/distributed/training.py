@@ -1,7 +1,7 @@
-"""Training rankers over ranks: from features, labels and a tree to one file of weights a level."""
+"""Training rankers over ranks: from features, labels and a tree to one file of weights per level."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from xmc_tf.linear.distributed.blocks import block_name
 from xmc_tf.linear.distributed.joining import join_blocks
 from xmc_tf.linear.distributed.plan import SubProblem, cut_into_sub_problems
 from xmc_tf.linear.distributed.predicting import predict_over_ranks
-from xmc_tf.linear.distributed.solving import solve_over_ranks
+from xmc_tf.linear.distributed.solving import SolvingJob, solve_over_ranks
 from xmc_tf.linear.distributed.stored import is_stored, open_problem, open_tasks, save_problem
 from xmc_tf.linear.distributed.work_folder import WorkFolder
 from xmc_tf.linear.level import Level
@@ -30,8 +30,8 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 
 @register
-class _Course(NamedTuple):
-    """What all ranks know of the levels; the levels themselves are rank 0's, until they are on disk."""
+class _Order(NamedTuple):
+    """The order of the levels, which all ranks know; the levels themselves are rank 0's until they are on disk."""
 
     runs: list[range]
     waits: list[bool]
@@ -47,36 +47,36 @@ def train_over_ranks(
     account: Account,
     seed: int = 0,
 ) -> XLinear:
-    """Trains the rankers of every level into the work folder.
+    """Train the rankers of every level into the work folder.
 
     Args:
         communicator: the ranks.
-        work: theirs.
-        X: the training features, best mapped: every rank has them.
-        make_levels: called on rank 0.
-        pred_params: what the model uses where prediction is not told otherwise.
-        account: receives what this rank does; says how many threads it has.
-        seed: of the orders in which the solvers visit the instances.
+        work: the ranks' work folder.
+        X: the training features; best memory-mapped, because every rank has them.
+        make_levels: returns the levels; called on rank 0.
+        pred_params: the model's default prediction parameters.
+        account: records the work of this rank; contains its number of threads.
+        seed: seed of the orders in which the solvers visit the documents.
 
     Returns:
-        The model, its weights mapped; bit for bit what ``train_rankers`` gives.
+        The model, its weights mapped; bit for bit the result of ``train_rankers``.
     """
     levels = run_on_all_ranks(communicator, lambda: make_levels() if communicator.rank == 0 else None)
-    course = _Course([], [])
+    order = _Order([], [])
     if levels is not None:
-        course = _Course(levels.together(), [levels.waits(t) for t in range(levels.depth)])
-    course = communicator.broadcast(course)
-    level_pred: Sequence[LinearLevelPredParams] = per_level(pred_params.hlm_args.model_chain, len(course.waits))
+        order = _Order(levels.runs(), [levels.waits(t) for t in range(levels.depth)])
+    order = communicator.broadcast(order)
+    level_pred: Sequence[LinearLevelPredParams] = per_level(pred_params.hlm_args.model_chain, len(order.waits))
     instances = Instances(X)
     model = XLinear([], X.nr_sparse, X.nr_dense)
-    for run in course.runs:
+    for run in order.runs:
         predicted = None
-        if course.waits[run.start]:
+        if order.waits[run.start]:
             predicted = work.file(f"predicted-{run.start}.npz")
             predict_over_ranks(communicator, model, X, predicted, account)
         run_on_all_ranks(communicator, partial(_store, work, levels, run, predicted, instances))
-        if run == course.runs[-1]:
-            levels = None  # rank 0 alone has held them; from here on all have the same
+        if run == order.runs[-1]:
+            levels = None  # free rank 0's copy: from here on, all ranks map the problems from disk
         _train_run(communicator, work, run, instances, account, seed)
         for t in run:
             problem = open_problem(work.level(t))
@@ -86,7 +86,7 @@ def train_over_ranks(
 
 
 def _store(work: WorkFolder, levels: Levels | None, run: range, predicted: Path | None, instances: Instances) -> None:
-    """Leaves the problems of some levels on disk, on the rank that has the levels."""
+    """Save the problems of some levels, on the rank that has the levels."""
     if levels is None:
         return
     for t in run:
@@ -99,51 +99,46 @@ def _store(work: WorkFolder, levels: Levels | None, run: range, predicted: Path 
 def _train_run(
     communicator: Communicator, work: WorkFolder, run: range, instances: Instances, account: Account, seed: int
 ) -> None:
-    """Trains levels that do not wait for each other; their weights are on disk on return."""
+    """Train levels that do not wait for each other; on return, their weights are on disk."""
     joined = communicator.broadcast([t for t in run if work.weights(t).exists()])
     if len(joined) == len(run):
         return
     levels = {t: (open_problem(work.level(t)), open_tasks(work.level(t))) for t in run}
-    # Cut as if nothing were done yet: what an earlier run has solved is found by the same cuts.
+    # The cuts ignore what is solved already, so that the blocks of an earlier run fit.
     plan: list[SubProblem] = []
     if communicator.rank == 0:
         plan = cut_into_sub_problems({t: tasks.work for t, (_, tasks) in levels.items()})
     plan = [sub for sub in communicator.broadcast(plan) if sub.level not in joined]
     title = f"rankers, level {run.start + 1}" if len(run) == 1 else f"rankers, levels {run.start + 1} to {run.stop}"
     name = communicator.broadcast(f"{os.getpid()}-{run.start}")
-    solve_over_ranks(communicator, work, plan, levels, instances, run=name, title=title, account=account, seed=seed)
-    _join(communicator, work, plan, levels, instances, account)
+    job = SolvingJob(plan, levels, instances, seed)
+    solve_over_ranks(communicator, work, job, run=name, title=title, account=account)
+    _join(communicator, work, job, account)
 
 
-def _join(
-    communicator: Communicator,
-    work: WorkFolder,
-    plan: Sequence[SubProblem],
-    levels: Mapping,
-    instances: Instances,
-    account: Account,
-) -> None:
-    """Joins the blocks level by level, each rank a part of every level."""
-    give_back_freed()  # the solvers' scratch: the files that are now written are as large
-    for t in sorted({sub.level for sub in plan}):
-        problem, _ = levels[t]
+def _join(communicator: Communicator, work: WorkFolder, job: SolvingJob, account: Account) -> None:
+    """Join the blocks level by level; each rank writes a part of every level."""
+    give_back_freed()  # the solvers' scratch memory: the files that are written now are as large
+    instances = job.instances
+    for t in sorted({sub.level for sub in job.plan}):
+        problem, _ = job.levels[t]
         nr_rows = instances.nr_sparse + instances.dense.shape[1] + (problem.params.bias > 0)
-        paths = [work.blocks / block_name(sub, work.key) for sub in plan if sub.level == t]
+        paths = [work.blocks / block_name(sub, work.key) for sub in job.plan if sub.level == t]
         with account.busy(1.0):
             join_blocks(communicator, paths, (int(nr_rows), int(problem.clusters.shape[0])), work.weights(t))
         remove_from_all_ranks(communicator, paths[communicator.rank :: communicator.size])
 
 
 def threads_of_rank(communicator: Communicator, threads: int) -> int:
-    """How many threads a rank takes: what it is told, else its share of the host's cores.
+    """Return the number of threads of a rank.
 
     Args:
         communicator: the ranks.
-        threads: -1: a share of the cores.
+        threads: the number to use; -1: the rank's share of the host's cores.
     """
-    mine = os.sched_getaffinity(0)
-    everyone = communicator.allgather((communicator.host, mine))
+    own = os.sched_getaffinity(0)
+    all_ranks = communicator.allgather((communicator.host, own))
     if threads >= 1:
         return threads
-    here = [cores for host, cores in everyone if host == communicator.host]
+    here = [cores for host, cores in all_ranks if host == communicator.host]
     return max(1, min(thread_count(threads), len(set().union(*here)) // len(here)))

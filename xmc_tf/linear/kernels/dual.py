@@ -1,11 +1,11 @@
 """Dual coordinate descent for sixteen sibling labels at once (L2-regularised hinge, squared hinge, logistic loss).
 
-The labels of a cluster are trained on the same instances. One visit to an instance serves the sixteen labels in the
+The labels of a cluster are trained on the same documents. One visit to a document serves the sixteen labels in the
 lanes: its entries are read once, and the weights of a feature for all sixteen are one cache line. A label that has
 converged leaves its lane to the next in the queue, so that no lane waits for the slowest one.
 
-Every pass visits the instances in a fresh random order, which is not a detail: with one fixed order the same problems
-need 3 to 6 times as many passes.
+Every pass visits the documents in a new random order. This matters: with one fixed order, the same problems need 3 to 6
+times as many passes.
 
 References:
     Hsieh et al., A dual coordinate descent method for large-scale linear SVM, ICML 2008.
@@ -13,6 +13,7 @@ References:
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,19 +33,19 @@ from xmc_tf.linear.kernels.lanes import (
     store,
     where_positive,
 )
+from xmc_tf.linear.kernels.task import open_lane
 
 SQUARED_HINGE, HINGE, LOGISTIC = 0, 1, 2
 
-# Above this many bytes of weights and instances a visit waits for memory more than it computes: then ask ahead.
+# With more bytes of weights and documents than this, a visit waits for memory more than it computes: then prefetch.
 _NEAR_BYTES = 1 << 20
-# How many visits ahead: to where an instance's entries begin; to the entries, one visit before what they point to.
+# Number of visits ahead: for the position of a document's entries; for the entries, one visit before the weights.
 _AHEAD_OWN, _AHEAD_ENTRIES = 6, 3
-_TINY = np.float32(1e-8)
 
 
 @njit(cache=True, nogil=True)
 def _shuffle(order, state):
-    """Fisher-Yates with a splitmix64 generator; returns the generator's next state."""
+    """Shuffle by Fisher-Yates with a splitmix64 generator; return the generator's next state."""
     for i in range(len(order) - 1, 0, -1):
         state += np.uint64(0x9E3779B97F4A7C15)
         z = state
@@ -58,13 +59,13 @@ def _shuffle(order, state):
 
 @njit(cache=True, nogil=True)
 def _logistic_root(start, square, margin, upper, tolerance):
-    """Minimises z log z + (C-z) log(C-z) + a/2 (z-start)² + margin (z-start) over 0 < z < C by Newton's method.
+    """Minimize z log z + (C-z) log(C-z) + a/2 (z-start)² + margin (z-start) over 0 < z < C by Newton's method.
 
-    Returns the new z and the size of the gradient before the step.
+    Return the new z and the size of the gradient before the step.
     """
     z = start
     sign = 1.0
-    if 0.5 * square * (upper - 2.0 * start) + margin < 0:  # then the mirror image is the one closer to zero
+    if 0.5 * square * (upper - 2.0 * start) + margin < 0:  # then the mirror image is closer to zero
         z = upper - start
         sign = -1.0
     old = z
@@ -83,50 +84,47 @@ def _logistic_root(start, square, margin, upper, tolerance):
     return (z if sign > 0 else upper - z), first
 
 
-@njit(cache=True, nogil=True)
-def _open_lane(lane, label, y_indptr, y_indices, y_cost, rows, in_match, signs, cost):
-    """Sets the labels' signs in one lane: +1 on its positives, -1 on the other matched instances, 0 elsewhere."""
-    for i in range(len(rows)):
-        signs[i, lane] = -1 if in_match[i] else 0
-        if len(cost) > 1:
-            cost[i, lane] = 1.0
-    i = 0
-    for p in range(y_indptr[label], y_indptr[label + 1]):
-        while i < len(rows) and rows[i] < y_indices[p]:
-            i += 1
-        if i < len(rows) and rows[i] == y_indices[p]:
-            signs[i, lane] = 1
-            if len(cost) > 1:
-                cost[i, lane] = max(y_cost[p], _TINY)
+class DualScratch(NamedTuple):
+    """Zeroed memory of the dual solver, sixteen columns each.
+
+    Attributes:
+        w: weights: a row for each shared feature, for the bias, and for each dense feature.
+        alpha: dual variables, a row for each document.
+        signs: int8, signs of the labels, a row for each document.
+        cost: costs of the positives, a row for each document; a single row if all costs are 1.
+    """
+
+    w: np.ndarray
+    alpha: np.ndarray
+    signs: np.ndarray
+    cost: np.ndarray
 
 
 @njit(cache=True, nogil=True)
 def solve_dual(
-    problem, in_match, nr_sparse_columns, dense, labels, y_indptr, y_indices, y_cost, w, alpha, signs, cost,
-    loss, cp, cn, bias, eps, max_iter, threshold, max_nonzeros, seed,
+    problem, in_match, nr_sparse_columns, dense, labels, positives, scratch, loss, settings, seed
 ):  # fmt: skip
-    """Trains ``labels`` (a queue) on one cluster's instances.
+    """Train ``labels`` (a queue) on the documents of one cluster.
 
     Args:
         problem: the gathered :class:`~xmc_tf.linear.kernels.gather.ClusterProblem`.
-        in_match: per instance, whether it is a negative for every label (otherwise only where it is positive).
-        nr_sparse_columns: how many sparse columns the full matrix has.
-        dense: (all instances, dense features) float32; its columns come after the sparse ones.
+        in_match: mask of the documents that are negatives for every label; the others count where they are positive.
+        nr_sparse_columns: number of sparse columns of the full matrix.
+        dense: (all documents, dense features) float32; its columns come after the sparse ones.
         labels: columns of Y to train.
-        y_indptr, y_indices, y_cost: Y as CSC, with the cost of each positive (or an empty array for 1).
-        w, alpha, signs, cost: zeroed scratch of sixteen columns; ``cost`` has one row where there are no costs.
+        positives: :class:`~xmc_tf.linear.kernels.task.Positives` of all labels of the level.
+        scratch: a new :class:`DualScratch`.
         loss: SQUARED_HINGE, HINGE or LOGISTIC.
-        cp, cn: penalty of positives and negatives.
-        bias: value of the constant feature, 0 for none.
-        eps: a label is done when its largest and smallest projected gradient are no further apart.
-        max_iter: most passes over the instances.
-        threshold: weights below it are dropped.
-        max_nonzeros: at most that many weights a label are kept; 0 for all.
-        seed: of the visiting orders.
+        settings: :class:`~xmc_tf.linear.kernels.task.SolverSettings`; ``eps`` is the distance between the largest and
+            the smallest projected gradient at which a label is done.
+        seed: seed of the orders in which documents are visited.
 
     Returns:
-        :class:`~xmc_tf.linear.kernels.emit.Columns`, in the order of ``labels``' completion, and the passes of each.
+        :class:`~xmc_tf.linear.kernels.emit.Columns`, in the order in which the labels were completed, and the number of
+        passes of each.
     """
+    w, alpha, signs, cost = scratch
+    cp, cn, bias, eps, max_iter, threshold, max_nonzeros = settings
     n, nr_sparse, nr_dense = len(problem.rows), len(problem.names), dense.shape[1]
     bias_row, dense_row = nr_sparse, nr_sparse + 1
     far = (len(problem.values) * 8 + (nr_sparse + 2 * n) * WIDTH * 4 + n * nr_dense * 4) > _NEAR_BYTES
@@ -142,7 +140,7 @@ def solve_dual(
     for lane in range(WIDTH):
         if queued < len(labels):
             lane_label[lane] = labels[queued]
-            _open_lane(lane, labels[queued], y_indptr, y_indices, y_cost, problem.rows, in_match, signs, cost)
+            open_lane(lane, labels[queued], positives, problem.rows, in_match, signs, cost)
             queued += 1
 
     zero, minus_one = splat(0.0), splat(-1.0)
@@ -153,13 +151,13 @@ def solve_dual(
     finished = 0
     while finished < len(labels):
         state = _shuffle(order, state)
-        # The logistic gradients are sizes, of which the largest decides.
+        # Logistic gradients are absolute values: the largest decides.
         highest, lowest = splat(-1e30), splat(0.0 if loss == LOGISTIC else 1e30)
         bias_weight = load(w, bias_row)
         for s in range(n):
             if far:
-                # Each thing is asked for once its address is near. The processor cannot guess a random order, and a
-                # visit would wait for one address after the other: a third of all time in a large cluster.
+                # Prefetch each array once its address is in the cache. The processor cannot predict a random order, and
+                # a visit would wait for one address after the other: a third of all time in a large cluster.
                 if s + _AHEAD_OWN < n:
                     i = order[s + _AHEAD_OWN]
                     prefetch(alpha, i)
@@ -187,7 +185,7 @@ def solve_dual(
                 margin = fma(splat(at(problem.values, p)), load(w, at(problem.features, p)), margin)
             first = np.int64(problem.rows[i]) * nr_dense
             if nr_dense > 0:
-                margin_3, margin_4 = zero, zero  # four chains of additions hide the latency of one
+                margin_3, margin_4 = zero, zero  # four chains of additions hide each other's latency
                 whole = nr_dense - nr_dense % 4
                 for j in range(0, whole, 4):
                     margin = fma(splat(at(dense, first + j)), load(w, dense_row + j), margin)
@@ -222,7 +220,7 @@ def solve_dual(
                 upper = unbounded if loss == SQUARED_HINGE else c
                 gradient = fma(sign, margin, fma(old, diagonal + splat(problem.own[i]), minus_one))
                 new = minimum(maximum(old - gradient / (splat(problem.square[i]) + diagonal), zero), upper)
-                # Projected: at a bound, only what pulls inwards counts.
+                # Projected gradient: at a bound, only the part that points inwards counts.
                 gradient = where_positive(old, gradient, minimum(gradient, zero))
                 gradient = where_positive(upper - old, gradient, maximum(gradient, zero))
             gradient = gradient * (sign * sign)
@@ -256,7 +254,7 @@ def solve_dual(
                 alpha[i, lane] = 0.0
             if queued < len(labels):
                 lane_label[lane] = labels[queued]
-                _open_lane(lane, labels[queued], y_indptr, y_indices, y_cost, problem.rows, in_match, signs, cost)
+                open_lane(lane, labels[queued], positives, problem.rows, in_match, signs, cost)
                 queued += 1
             else:
                 for i in range(n):

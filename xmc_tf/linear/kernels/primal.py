@@ -1,7 +1,7 @@
 """Truncated Newton for sixteen sibling labels at once (L2-regularised squared hinge, in the primal).
 
-Each lane minimises f(w) = |w|²/2 + sum C max(0, 1 - y w·x)² by Newton steps whose directions conjugate gradients find
-and whose lengths a backtracking line search sets. Lanes walk in step; one that is done stands still.
+Each lane minimizes f(w) = |w|²/2 + sum C max(0, 1 - y w·x)² by Newton steps: conjugate gradients compute the direction,
+a backtracking line search the length. The lanes take their steps together; one that is done no longer moves.
 
 Reference:
     Lin, Weng, Keerthi, Trust region Newton method for large-scale logistic regression, JMLR 2008.
@@ -10,7 +10,6 @@ Reference:
 import numpy as np
 
 from xmc_tf.common.compiled import njit
-from xmc_tf.linear.kernels.dual import _open_lane
 from xmc_tf.linear.kernels.emit import emit_column, new_columns
 from xmc_tf.linear.kernels.lanes import (
     WIDTH,
@@ -23,15 +22,16 @@ from xmc_tf.linear.kernels.lanes import (
     store,
     where_positive,
 )
+from xmc_tf.linear.kernels.task import open_lane
 
-_CG_REDUCTION = 0.1  # conjugate gradients stop when the residual has shrunk to this share
+_CG_REDUCTION = 0.1  # conjugate gradients stop when the residual is this share of the first
 _CG_MOST = 50
-_SUFFICIENT = 0.01  # share of the promised decrease that a step must bring
+_SUFFICIENT = 0.01  # share of the predicted decrease that a step must reach
 
 
 @njit(cache=True, nogil=True)
 def _forward(problem, dense, bias, v, out):
-    """out = X v, for all lanes."""
+    """Set out = X v, for all lanes."""
     shared, nr_dense = len(problem.names), dense.shape[1]
     for i in range(len(problem.rows)):
         total = splat(bias) * load(v, shared)
@@ -44,7 +44,7 @@ def _forward(problem, dense, bias, v, out):
 
 @njit(cache=True, nogil=True)
 def _backward(problem, dense, bias, z, out):
-    """out += X' z, for all lanes."""
+    """Add X' z to ``out``, for all lanes."""
     shared, nr_dense = len(problem.names), dense.shape[1]
     for i in range(len(problem.rows)):
         step = load(z, i)
@@ -59,7 +59,7 @@ def _backward(problem, dense, bias, z, out):
 
 @njit(cache=True, nogil=True)
 def _dot(a, b, out):
-    """out[0] = the scalar product of each lane's columns of ``a`` and ``b``."""
+    """Set ``out[0]`` to the scalar product of each lane's columns of ``a`` and ``b``."""
     total = splat(0.0)
     for r in range(len(a)):
         total = fma(load(a, r), load(b, r), total)
@@ -68,7 +68,7 @@ def _dot(a, b, out):
 
 @njit(cache=True, nogil=True)
 def _loss(problem, signs, margins, move, length, penalty, out):
-    """out[0] = each lane's sum of C max(0, 1 - y (margin + length * move))²."""
+    """Set ``out[0]`` to each lane's sum of C max(0, 1 - y (margin + length * move))²."""
     total, zero, one = splat(0.0), splat(0.0), splat(1.0)
     t = load(length, 0)
     for i in range(len(problem.rows)):
@@ -79,10 +79,14 @@ def _loss(problem, signs, margins, move, length, penalty, out):
 
 @njit(cache=True, nogil=True)
 def solve_primal(
-    problem, in_match, nr_sparse_columns, dense, labels, y_indptr, y_indices, y_cost, signs, cost,
-    cp, cn, bias, newton_eps, max_iter, threshold, max_nonzeros,
+    problem, in_match, nr_sparse_columns, dense, labels, positives, signs, cost, settings
 ):  # fmt: skip
-    """Trains ``labels`` on one cluster's instances, sixteen at a time; arguments as for ``solve_dual``."""
+    """Train ``labels`` on the documents of one cluster, sixteen at a time.
+
+    The arguments are those of ``solve_dual``, with ``signs`` and ``cost`` as in ``DualScratch``. A label is done when
+    the length of its gradient is ``eps`` times that of its first gradient.
+    """
+    cp, cn, bias, newton_eps, max_iter, threshold, max_nonzeros = settings
     n = len(problem.rows)
     size = len(problem.names) + 1 + dense.shape[1]
     columns = new_columns(len(labels))
@@ -95,14 +99,14 @@ def solve_primal(
         aligned_in_kernel(n), aligned_in_kernel(n), aligned_in_kernel(n), aligned_in_kernel(n)
     )  # fmt: skip
     no_alpha = aligned_in_kernel(n)
-    s = np.zeros((12, WIDTH), np.float32)  # scalars, a lane each: rows are named where they are used
+    s = np.zeros((12, WIDTH), np.float32)  # scalars of the lanes; each row is explained where it is used
     zero, one, two = splat(0.0), splat(1.0), splat(2.0)
 
     for begin in range(0, len(labels), WIDTH):
         here = labels[begin : begin + WIDTH]
         signs[:] = 0
         for lane in range(len(here)):
-            _open_lane(lane, here[lane], y_indptr, y_indices, y_cost, problem.rows, in_match, signs, cost)
+            open_lane(lane, here[lane], positives, problem.rows, in_match, signs, cost)
         for i in range(n):
             sign = load_signs(signs, i)
             c = where_positive(sign, splat(cp), splat(cn)) * sign * sign
@@ -127,7 +131,7 @@ def solve_primal(
                     active[lane] = s[1, lane] > newton_eps * newton_eps * s[2, lane] and s[1, lane] > 1e-12
             if not active.any():
                 break
-            # Conjugate gradients for H d = -g, H = I + 2 X' D X over the instances inside the margin.
+            # Conjugate gradients for H d = -g, H = I + 2 X' D X over the documents inside the margin.
             direction[:] = 0.0
             for r in range(size):
                 store(residual, r, zero - load(gradient, r))
@@ -158,7 +162,7 @@ def solve_primal(
                 factor = load(s, 7)
                 for r in range(size):
                     store(search, r, fma(factor, load(search, r), load(residual, r)))
-            # Line search: halve the step until the decrease is a fair share of the promised one.
+            # Line search: halve the step until the decrease is a sufficient share of the predicted one.
             _forward(problem, dense, bias, direction, move)
             _dot(gradient, direction, s[4:5])
             _dot(w, direction, s[5:6])

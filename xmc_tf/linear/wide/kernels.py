@@ -1,12 +1,11 @@
 """Sums over the documents of one part of a wide problem (L2-regularised squared hinge, sixteen labels at once).
 
-What ``linear/wide/solver.py`` needs of the documents is sums over them, which may be spread over threads and machines.
+The solver in ``linear/wide/solver.py`` needs only these sums, so the parts may be on several threads and machines.
 """
 
 import numpy as np
 
 from xmc_tf.common.compiled import njit
-from xmc_tf.linear.kernels.dual import _open_lane
 from xmc_tf.linear.kernels.lanes import (
     WIDTH,
     fma,
@@ -18,16 +17,17 @@ from xmc_tf.linear.kernels.lanes import (
     store,
     where_positive,
 )
+from xmc_tf.linear.kernels.task import open_lane
 
-_BLOCK = 256  # so many numbers are added in single precision before their sum goes into double
+_BLOCK = 256  # sums of this many numbers are in single precision; they are added in double precision
 
 
 @njit(cache=True, nogil=True)
-def open_lanes(problem, in_match, labels, y_indptr, y_indices, y_cost, signs, cost, cp, cn, penalty):
-    """Sets signs and penalties of up to sixteen labels; ``cost`` has one row where there are no costs."""
+def open_lanes(problem, in_match, labels, positives, signs, cost, cp, cn, penalty):
+    """Set signs and penalties of up to sixteen labels; ``cost`` has a single row if all costs are 1."""
     signs[:] = 0
     for lane in range(len(labels)):
-        _open_lane(lane, labels[lane], y_indptr, y_indices, y_cost, problem.rows, in_match, signs, cost)
+        open_lane(lane, labels[lane], positives, problem.rows, in_match, signs, cost)
     for i in range(len(problem.rows)):
         sign = load_signs(signs, i)
         c = where_positive(sign, splat(cp), splat(cn)) * sign * sign
@@ -36,7 +36,7 @@ def open_lanes(problem, in_match, labels, y_indptr, y_indices, y_cost, signs, co
 
 @njit(cache=True, nogil=True)
 def _margin(problem, dense, bias_lanes, i, w):
-    """x · w of one document, for all lanes."""
+    """Return x · w of one document, for all lanes."""
     shared = len(problem.names)
     total = bias_lanes * load(w, shared)
     for p in range(problem.indptr[i], problem.indptr[i + 1]):
@@ -48,7 +48,7 @@ def _margin(problem, dense, bias_lanes, i, w):
 
 @njit(cache=True, nogil=True)
 def _add(problem, dense, bias_lanes, i, step, out):
-    """out += step x, for all lanes."""
+    """Add step * x to ``out``, for all lanes."""
     shared = len(problem.names)
     for p in range(problem.indptr[i], problem.indptr[i + 1]):
         feature = problem.features[p]
@@ -60,8 +60,8 @@ def _add(problem, dense, bias_lanes, i, step, out):
 
 
 @njit(cache=True, nogil=True)
-def _ask_ahead(problem, i, w, out):
-    """Brings near what document ``i`` will need."""
+def _prefetch_document(problem, i, w, out):
+    """Prefetch the rows that document ``i`` will need."""
     if i < len(problem.rows):
         for p in range(problem.indptr[i], problem.indptr[i + 1]):
             prefetch(w, problem.features[p])
@@ -70,9 +70,16 @@ def _ask_ahead(problem, i, w, out):
 
 @njit(cache=True, nogil=True)
 def gradient(problem, dense, bias, signs, penalty, w, out, inside, margins, total):
-    """out += the loss's gradient at ``w``.
+    """Add the loss's gradient at ``w`` to ``out``.
 
     Args:
+        problem: documents of the part, a :class:`~xmc_tf.linear.kernels.gather.ClusterProblem`.
+        dense: dense features of all documents.
+        bias: value of the constant feature.
+        signs: signs of the labels.
+        penalty: penalty of each document.
+        w: weights.
+        out: receives the sum.
         inside: receives the penalty of each document inside its margin, 0 for others.
         margins: receives x · w.
         total: (1, 16) float64; receives the loss.
@@ -80,7 +87,7 @@ def gradient(problem, dense, bias, signs, penalty, w, out, inside, margins, tota
     bias_lanes, one, zero = splat(bias), splat(1.0), splat(0.0)
     part = np.zeros((1, WIDTH), np.float32)
     for i in range(len(problem.rows)):
-        _ask_ahead(problem, i + 1, w, out)
+        _prefetch_document(problem, i + 1, w, out)
         sign, c = load_signs(signs, i), load(penalty, i)
         margin = _margin(problem, dense, bias_lanes, i, w)
         slack = maximum(one - sign * margin, zero)
@@ -97,21 +104,21 @@ def gradient(problem, dense, bias, signs, penalty, w, out, inside, margins, tota
 
 @njit(cache=True, nogil=True)
 def curve(problem, dense, bias, inside, every, first, v, out):
-    """out += (second derivative of the loss) v, by every so many documents, each counted so often."""
+    """Add (second derivative of the loss) v to ``out``, from every ``every``-th document, multiplied by ``every``."""
     bias_lanes, two = splat(bias), splat(2.0 * every)
     for i in range(first, len(problem.rows), every):
-        _ask_ahead(problem, i + every, v, out)
+        _prefetch_document(problem, i + every, v, out)
         step = two * load(inside, i) * _margin(problem, dense, bias_lanes, i, v)
         _add(problem, dense, bias_lanes, i, step, out)
 
 
 @njit(cache=True, nogil=True)
 def along(problem, dense, bias, signs, penalty, margins, direction, lengths, totals):
-    """totals[k] = the loss at margins + lengths[k] * (x · direction)."""
+    """Set ``totals[k]`` to the loss at margins + lengths[k] * (x · direction)."""
     bias_lanes, one, zero = splat(bias), splat(1.0), splat(0.0)
     part = np.zeros((len(lengths), WIDTH), np.float32)
     for i in range(len(problem.rows)):
-        _ask_ahead(problem, i + 1, direction, direction)
+        _prefetch_document(problem, i + 1, direction, direction)
         move, here = _margin(problem, dense, bias_lanes, i, direction), load(margins, i)
         sign, c = load_signs(signs, i), load(penalty, i)
         for k in range(len(lengths)):
@@ -125,7 +132,7 @@ def along(problem, dense, bias, signs, penalty, margins, direction, lengths, tot
 
 @njit(cache=True, nogil=True)
 def squares(problem, dense, out):
-    """out += the sum of squares of each sparse and dense column."""
+    """Add the sum of squares of each sparse and dense column to ``out``."""
     shared = len(problem.names)
     for i in range(len(problem.rows)):
         for p in range(problem.indptr[i], problem.indptr[i + 1]):
@@ -136,7 +143,7 @@ def squares(problem, dense, out):
 
 @njit(cache=True, nogil=True)
 def products(a, b):
-    """The scalar product of each lane's columns, in double precision."""
+    """Return the scalar product of each lane's columns, in double precision."""
     out, part = np.zeros(WIDTH), np.zeros((1, WIDTH), np.float32)
     for r in range(len(a)):
         store(part, 0, fma(load(a, r), load(b, r), load(part, 0)))
@@ -148,7 +155,7 @@ def products(a, b):
 
 @njit(cache=True, nogil=True)
 def combine(a, x, y, out):
-    """out = a x + y, a factor a lane."""
+    """Set out = a x + y, with a factor per lane."""
     factor = np.zeros((1, WIDTH), np.float32)
     factor[0] = a
     lanes = load(factor, 0)
@@ -158,7 +165,7 @@ def combine(a, x, y, out):
 
 @njit(cache=True, nogil=True)
 def precondition(r, diagonal, share, out):
-    """out = r / (1 + share * diagonal), a share a lane."""
+    """Set out = r / (1 + share * diagonal), with a share per lane."""
     factor = np.zeros((1, WIDTH), np.float32)
     factor[0] = share
     lanes, one = load(factor, 0), splat(1.0)

@@ -120,10 +120,10 @@ class PartSums:
         """Puts labels into the lanes."""
         self._lanes = len(labels)
         self._whole[:] = 0  # what the labels before had in lanes that are not in use now
-        params, (indptr, indices, cost) = self._level.params, self._level.kernel_labels
+        params = self._level.params
         for one in self._parts:
             kernels.open_lanes(
-                one.problem, one.in_match, labels, indptr, indices, cost, one.signs, one.cost, params.Cp, params.Cn,
+                one.problem, one.in_match, labels, self._level.positives, one.signs, one.cost, params.Cp, params.Cn,
                 one.penalty,
             )  # fmt: skip
 

@@ -1,0 +1,65 @@
+"""The inputs of the solvers: labels with their positives, and settings."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from xmc_tf.common.compiled import njit
+
+_TINY = np.float32(1e-8)  # smallest cost of a positive
+
+
+class Positives(NamedTuple):
+    """The positives of a level's labels, as CSC.
+
+    Attributes:
+        indptr: int64, position of each label's first positive.
+        documents: int32, documents of each label, ascending.
+        costs: float32, cost of each positive; empty if all are 1.
+    """
+
+    indptr: np.ndarray
+    documents: np.ndarray
+    costs: np.ndarray
+
+
+class SolverSettings(NamedTuple):
+    """The settings of a solver.
+
+    Attributes:
+        cp: penalty of positives.
+        cn: penalty of negatives.
+        bias: value of the constant feature; 0 for none.
+        eps: tolerance at which a label is done; smaller values take more passes.
+        max_iter: maximum number of passes over the documents, or of Newton steps.
+        threshold: weights closer to 0 are dropped.
+        max_nonzeros: maximum number of weights kept per label; 0 for all.
+    """
+
+    cp: float
+    cn: float
+    bias: float
+    eps: float
+    max_iter: int
+    threshold: float
+    max_nonzeros: int
+
+
+@njit(cache=True, nogil=True)
+def open_lane(lane, label, positives, rows, in_match, signs, cost):
+    """Set the signs of a label in one lane: +1 for positives, -1 for the other matched documents, 0 elsewhere.
+
+    ``cost`` has a single row if all costs are 1.
+    """
+    for i in range(len(rows)):
+        signs[i, lane] = -1 if in_match[i] else 0
+        if len(cost) > 1:
+            cost[i, lane] = 1.0
+    i = 0
+    for p in range(positives.indptr[label], positives.indptr[label + 1]):
+        while i < len(rows) and rows[i] < positives.documents[p]:
+            i += 1
+        if i < len(rows) and rows[i] == positives.documents[p]:
+            signs[i, lane] = 1
+            if len(cost) > 1:
+                cost[i, lane] = max(positives.costs[p], _TINY)
