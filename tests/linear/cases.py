@@ -10,7 +10,7 @@ from xmc_tf.params import LinearLevelParams, LinearLevelPredParams, RankerParams
 
 
 def sparse_rows(rows, columns=30, density=0.2, seed=0):
-    """Rows of unit length, some features much more frequent than others; the third row is empty."""
+    """Return random rows of unit length; some features are much more frequent than others, the third row is empty."""
     rng = np.random.default_rng(seed)
     share = np.minimum(1.0, density * columns / np.arange(1, columns + 1) ** 0.7)
     full = np.where(rng.random((rows, columns)) < share, rng.normal(size=(rows, columns)), 0)
@@ -20,7 +20,7 @@ def sparse_rows(rows, columns=30, density=0.2, seed=0):
 
 
 def with_private(X, seed=0):
-    """The same rows with features more that one row alone has."""
+    """Return the rows with additional features that only one row has."""
     values = np.random.default_rng(seed).random(X.shape[0]).astype(np.float32)
     own = identity(X.shape[0], np.float32, "csr")[:, ::2].multiply(values[:, None])
     both = csr_matrix(hstack([X, own]), dtype=np.float32)
@@ -35,7 +35,7 @@ def dense_rows(rows, columns=7, seed=0):
 
 
 def features(kind, rows, seed=0):
-    """Features of one of four kinds."""
+    """Return features of one of four kinds."""
     X = sparse_rows(rows, seed=seed)
     return {
         "sparse": lambda: as_features(X),
@@ -46,13 +46,13 @@ def features(kind, rows, seed=0):
 
 
 def full_matrix(X):
-    """Features as one dense matrix in double precision."""
+    """Return features as one dense matrix in double precision."""
     parts = [] if X.sparse is None else [X.sparse.toarray()]
     return np.hstack(parts + ([] if X.dense is None else [X.dense])).astype(np.float64)
 
 
 def label_matrix(rows, labels, per_row=2.0, seed=0):
-    """Random labels; the first has no positive, the second (of three or more) is positive everywhere."""
+    """Return random labels; the first has no positives, the second (of three or more) no negatives."""
     rng = np.random.default_rng(seed + 1)
     full = rng.random((rows, labels)) < min(0.5, per_row / labels)
     full[:, 0] = labels == 1
@@ -63,7 +63,7 @@ def label_matrix(rows, labels, per_row=2.0, seed=0):
 
 
 def random_chain(nr_labels, widths, seed=0):
-    """Cluster matrices from the root down; children lie anywhere, and nodes may be without any."""
+    """Return random cluster matrices from the root down; the children's order is random, and nodes may have none."""
     rng = np.random.default_rng(seed + 2)
     chain, above = [], 1
     for width in [*widths, nr_labels]:
@@ -76,7 +76,7 @@ def random_chain(nr_labels, widths, seed=0):
 
 
 def ranker_params(schemes="tfn", rel_mode="disable", rel_norm="no-norm", mode="full-model", ranker_level=1, **level):
-    """Ranker parameters; further keywords go to every level."""
+    """Return ranker parameters; further keywords are for every level."""
     return RankerParams.from_json({
         "mode": mode,
         "ranker_level": ranker_level,
@@ -96,13 +96,13 @@ def pred_params(post_processor="l3-hinge", only_topk=20):
 
 
 def small_model(kind="both", rows=40, labels=23, widths=(3, 7), seed=0, **level):
-    """A trained model over a random tree, with its features and labels."""
+    """Return a trained model over a random tree, with its features and labels."""
     X, Y, chain = features(kind, rows, seed), label_matrix(rows, labels, seed=seed), random_chain(labels, widths, seed)
     return train_rankers(X, Y, chain, params=ranker_params(**level), threads=1), X, Y
 
 
 def random_model(chain, nr_sparse, nr_dense=0, bias=1.0, density=0.3, posts="l3-hinge", seed=0):
-    """A model of random weights, some of them on features that no sibling has."""
+    """Return a model of random weights, some of them for features that no sibling has."""
     rng = np.random.default_rng(seed + 3)
     posts = [posts] * len(chain) if isinstance(posts, str) else posts
     levels = []

@@ -1,4 +1,4 @@
-"""A small corpus on disk, and command lines run on it."""
+"""A small corpus on disk, and functions that run command lines on it."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ TOPICS = ["library", "kitchen", "harbour", "forest", "theatre", "station"]
 
 
 def write_corpus(folder: Path, documents=90):
-    """Texts on six topics, features, labels, names, a tree; a label's documents are those of its topic."""
+    """Write texts on six topics, features, labels, names and a tree; each label belongs to one topic."""
     rng = np.random.default_rng(0)
     topics = rng.integers(0, 6, documents)
     words = [f"word{i}" for i in range(40)]
@@ -46,7 +46,7 @@ def run_predict(*flags):
 
 
 def shell(verb, *flags):
-    """A command line as the user runs it: exit code, standard output, standard error."""
+    """Run a command line in a new process; return exit code, standard output and standard error."""
     command = [sys.executable, "-m", f"xmc_tf.linear.{verb}", *map(str, flags)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, done.stdout, done.stderr

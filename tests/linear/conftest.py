@@ -1,4 +1,4 @@
-"""What the tests of the command lines share."""
+"""Fixtures of the command lines' tests."""
 
 import pytest
 

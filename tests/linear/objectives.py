@@ -1,4 +1,4 @@
-"""What the solvers minimise, and its least value by other people's optimisers, in double precision."""
+"""The solvers' objectives, and their minima by SciPy and scikit-learn, in double precision."""
 
 import numpy as np
 from scipy.optimize import minimize
@@ -12,7 +12,7 @@ LOSSES = {
 
 
 def objective(w, X, signs, costs, loss):
-    """|w|²/2 and the loss of every row."""
+    """Return |w|²/2 plus the loss of every row."""
     margins = signs * (X @ w)
     losses = {
         "squared hinge": lambda: np.maximum(1 - margins, 0) ** 2,
@@ -23,14 +23,14 @@ def objective(w, X, signs, costs, loss):
 
 
 def smooth_gradient(w, X, signs, costs, loss):
-    """The gradient of a smooth objective."""
+    """Return the gradient of a smooth objective."""
     margins = signs * (X @ w)
     slope = -2 * np.maximum(1 - margins, 0) if loss == "squared hinge" else -1 / (1 + np.exp(margins))
     return w + X.T @ (costs * signs * slope)
 
 
 def least(X, signs, costs, loss):
-    """The least value of the objective, by L-BFGS on the primal, or on the dual where the primal has kinks."""
+    """Return the minimum of the objective by L-BFGS: on the primal, or on the dual if the primal is not smooth."""
     options = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-14, "gtol": 1e-9}
     if loss != "hinge":
         found = minimize(
@@ -48,7 +48,7 @@ def least(X, signs, costs, loss):
 
 
 def by_sklearn(X, signs, costs, loss):
-    """The objective at scikit-learn's (liblinear's) solution."""
+    """Return the objective at scikit-learn's (liblinear's) solution."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
 

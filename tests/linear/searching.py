@@ -1,10 +1,10 @@
-"""Beam search as its definition reads, in plain Python and double precision."""
+"""Beam search by its definition, in plain Python and double precision."""
 
 import numpy as np
 
 
 def own_score(post, raw):
-    """A node's score by itself."""
+    """Return a node's score without its parent's."""
     if post == "noop":
         return raw
     if post.endswith("sigmoid"):
@@ -14,7 +14,7 @@ def own_score(post, raw):
 
 
 def chained(post, raw, parent):
-    """A node's score on its path; ``parent`` is None for the root's children."""
+    """Return a node's score, combined with its parent's; ``parent`` is None for the root's children."""
     own = own_score(post, raw)
     if post == "noop" or parent is None:
         return own
@@ -22,7 +22,7 @@ def chained(post, raw, parent):
 
 
 def raw_scores(model, x):
-    """Every node's raw score, level by level."""
+    """Return the raw scores of all nodes, level by level."""
     out = []
     for level in model.levels:
         weights = level.weights.toarray().astype(np.float64)
@@ -31,7 +31,7 @@ def raw_scores(model, x):
 
 
 def beam_search(model, x, beam, top, post=None, codes=None):
-    """The best labels and scores of one document: a list of (label, score), ties by label number."""
+    """Return the best labels of one document as a list of (label, score); equal scores by label number."""
     raw = raw_scores(model, x)
     parents = dict.fromkeys(range(model.levels[0].clusters.shape[1])) if codes is None else codes
     for t, level in enumerate(model.levels):
@@ -49,7 +49,7 @@ def beam_search(model, x, beam, top, post=None, codes=None):
 
 
 def rows_of(predicted):
-    """A prediction's rows as lists of (label, score)."""
+    """Return a prediction's rows as lists of (label, score)."""
     return [
         list(zip(predicted.indices[a:b].tolist(), predicted.data[a:b].tolist(), strict=True))
         for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True)
@@ -57,7 +57,7 @@ def rows_of(predicted):
 
 
 def assert_same_ranking(ours, expected, tolerance=2e-5):
-    """The same labels in the same order, but for scores that rounding cannot tell apart."""
+    """Assert the same labels in the same order; scores that differ only by rounding may change places."""
     assert len(ours) == len(expected)
     ours_scores, expected_scores = (np.array([score for _, score in row]) for row in (ours, expected))
     np.testing.assert_allclose(ours_scores, expected_scores, rtol=tolerance, atol=tolerance)

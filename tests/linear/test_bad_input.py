@@ -1,4 +1,4 @@
-"""Bad input ends a command line with exit code 2 and a message that says what to do; read here message by message."""
+"""Bad input ends a command line with exit code 2 and a message with a fix; each message is compared."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from xmc_tf.linear import predict, train
 
 
 def message(capsys, main, *flags):
-    """What standard error says of a command that must exit with 2, and that nothing else is there."""
+    """Return the error message of a command that must exit with 2 and print nothing else."""
     with pytest.MonkeyPatch.context() as patch:
         # What succeeds ends its process at once: here that would be pytest's.
         patch.setattr(cli, "_end_at_once", lambda: pytest.fail("the command succeeded"))
@@ -43,7 +43,7 @@ def pickled(path):
 
 
 def bomb(path):
-    """A small archive that says to unfold to four gigabytes."""
+    """Write a small archive that would unpack to four gigabytes."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("data.npy", bytes(1 << 20))
         archive.filelist[0].file_size = (1 << 32) - 2
@@ -215,8 +215,8 @@ def test_features_side_by_side(files, words, corpus, tmp_path, capsys):
         assert word in said
 
 
-def test_texts_that_are_hard_and_not_bad(corpus, tmp_path, capsys):
-    """Empty lines, a line of a megabyte, broken UTF-8, documents and labels without each other."""
+def test_unusual_texts_are_accepted(corpus, tmp_path, capsys):
+    """Empty lines, a line of a megabyte, broken UTF-8, documents without labels, and labels without documents."""
     lines = (corpus / "X.txt").read_bytes().splitlines()
     lines[:4] = [b"", b"long " * 200_000, b"broken \xff\xc3 library", b"   \t"]
     text(tmp_path / "X.txt", b"\n".join(lines))
@@ -267,7 +267,7 @@ LEVELS = "ranker/ranker"  # PECOS's folder has one of that name within
 
 
 def without_records(m):
-    """As version 0.1 wrote models: no checksums, so that parts are compared with each other alone."""
+    """Remove the checksums, which models of version 0.1 do not have."""
     path = m / "params.json"
     facts = json.loads(path.read_text())
     path.write_text(json.dumps({k: v for k, v in facts.items() if k not in ("format", "version", "checksum", "files")}))
@@ -333,7 +333,7 @@ def two_level_text_model(corpus, tmp_path_factory):
     return folder
 
 
-def test_training_again_replaces_the_model_and_a_failure_leaves_it(corpus, tmp_path, monkeypatch):
+def test_training_replaces_the_model_and_a_failed_training_keeps_it(corpus, tmp_path, monkeypatch):
     flags = ["-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / "m"]
     run_train(*flags, "--labels", corpus / "labels.txt")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -350,7 +350,7 @@ def test_training_again_replaces_the_model_and_a_failure_leaves_it(corpus, tmp_p
     assert not (tmp_path / "m" / "labels.txt").exists()
 
 
-def test_a_full_disk_is_a_failure_and_not_the_users_input(corpus, tmp_path, capsys, monkeypatch):
+def test_a_full_disk_is_not_reported_as_bad_input(corpus, tmp_path, capsys, monkeypatch):
     def full_disk(*_):
         raise OSError(28, "No space left on device")
 

@@ -1,4 +1,4 @@
-"""A flipped byte in any file of a model is noticed, or changes no prediction."""
+"""A flipped byte in any file of a model raises an error, or changes no prediction."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ def flip(path, position, bits=1):
 
 @pytest.fixture(scope="module")
 def copy(model, tmp_path_factory):
-    """A copy of the model of features in which tests flip bytes and set them right again."""
+    """A copy of the model of features, in which tests flip bytes and restore them."""
     folder = tmp_path_factory.mktemp("copy") / "m"
     shutil.copytree(model, folder)
     return folder
@@ -38,7 +38,7 @@ def copy(model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def answers(copy, corpus):
-    """What the model answers: scores and names."""
+    """Return the model's predictions: scores and names."""
     X = load_features([corpus / "X.npz"])
 
     def ask():
@@ -66,7 +66,7 @@ def test_saving_a_loaded_model_writes_the_same_files(model, tmp_path):
 
 @contextlib.contextmanager
 def flipped(path, position, bits):
-    """One byte of a file is another; afterwards it is as it was."""
+    """Change one byte of a file within the ``with`` block."""
     before = path.read_bytes()
     flip(path, position, bits)
     try:
@@ -77,7 +77,7 @@ def flipped(path, position, bits):
 
 @settings(max_examples=120)
 @given(data=st.data())
-def test_every_flip_is_noticed_or_harmless(copy, answers, data):
+def test_every_flipped_byte_is_noticed_or_harmless(copy, answers, data):
     name = data.draw(st.sampled_from(files_of(copy)))
     size = (copy / name).stat().st_size
     with flipped(copy / name, data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, 255))):
@@ -112,7 +112,7 @@ def test_every_byte_of_weights_counts_however_they_are_loaded(copy, name):
 
 @pytest.mark.parametrize("position", [0.3, 0.6, 0.9])
 def test_rankers_without_records_have_the_checksums_of_their_archives(tmp_path, position):
-    """As PECOS and version 0.1 write them."""
+    """PECOS and version 0.1 write such rankers."""
     model = random_model(random_chain(300, [3]), 400, density=0.5)
     model.save(tmp_path / "m")
     assert XLinear.load(tmp_path / "m").nr_labels == 300

@@ -1,4 +1,4 @@
-"""PECOS's XLinear folder: what we write, what we read, and what damage is answered with."""
+"""PECOS's XLinear folder: writing, reading, and errors about damaged files."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ def saved(tmp_path):
     return tmp_path / "model"
 
 
-def test_what_the_parameter_files_say(saved):
+def test_content_of_the_parameter_files(saved):
     assert sorted(str(path.relative_to(saved)) for path in saved.rglob("*.*") if path.is_file()) == [
         "param.json",
         *(f"ranker/{t}.model/{name}" for t in (0, 1) for name in ("C.npz", "W.npz", "param.json")),
@@ -61,7 +61,7 @@ def test_what_the_parameter_files_say(saved):
 
 
 @pytest.mark.parametrize(("name", "shape"), [("W", (13, 9)), ("C", (9, 3))])
-def test_how_matrices_lie_in_their_files(saved, name, shape):
+def test_format_of_the_matrix_files(saved, name, shape):
     path = saved / "ranker" / "1.model" / f"{name}.npz"
     with zipfile.ZipFile(path) as archive:
         assert {member.compress_type for member in archive.infolist()} == {zipfile.ZIP_STORED}
@@ -78,7 +78,7 @@ def test_how_matrices_lie_in_their_files(saved, name, shape):
 
 
 def pecos_folder(folder, levels, bias, nr_features, compress=False):
-    """A folder as PECOS writes it, by numpy, scipy and json alone; levels of (W, C, post-processor)."""
+    """Write a folder of PECOS with numpy, scipy and json alone; levels are (W, C, post-processor)."""
 
     def write(path, **content):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def test_a_folder_written_by_hand(tmp_path, compress):
 
 
 @pytest.mark.parametrize("bias", [0, -1])
-def test_no_bias_is_no_row(tmp_path, bias):
+def test_without_bias_there_is_no_row_for_it(tmp_path, bias):
     pecos_folder(tmp_path / "model", [(np.eye(3, 2), np.ones((2, 1)), "noop")], bias=bias, nr_features=3)
     model = XLinear.load(tmp_path / "model")
     assert model.predict(as_features(sp.csr_matrix(np.array([[0, 3, 5]], np.float32)))).toarray().tolist() == [[0, 3]]
@@ -195,7 +195,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", list(DAMAGE))
-def test_damage_is_named(saved, damage):
+def test_damaged_files_are_named(saved, damage):
     harm, words = DAMAGE[damage]
     harm(saved)
     with pytest.raises(InputError) as caught:

@@ -1,4 +1,4 @@
-"""Rankers over ranks: whatever the ranks, the interruptions and the cuts, the bytes are those of one process.
+"""Rankers over ranks: whatever the ranks, interruptions and cuts, the bytes are those of one process.
 
 Ranks are threads of this process here; ``tests/distributed/test_linear_train.py`` starts real ones.
 """
@@ -37,7 +37,7 @@ def small_pieces(monkeypatch):
 
 
 def one_process(folder, X, params, **more):
-    """The files that one process's model would be saved as."""
+    """Return the content of the weight files of one process's model."""
     model = train_rankers(X, Y, CHAIN, params=params, pred_params=PRED, threads=1, **more)
     paths = [folder / f"{t}.npz" for t in range(model.depth)]
     for path, level in zip(paths, model.levels, strict=True):
@@ -46,7 +46,7 @@ def one_process(folder, X, params, **more):
 
 
 def over_ranks(folder, X, params, ranks, threads=2, key="k" * 64, **more):
-    """The files of weights that so many ranks leave in the work folder, and the ranks' accounts."""
+    """Return the content of the weight files of ``ranks`` ranks, and the ranks' accounts."""
 
     def work(communicator):
         account = Account(threads=threads)
@@ -88,7 +88,7 @@ def test_every_kind_of_training(params, tmp_path):
     assert over_ranks(tmp_path, X, params, 2, **user)[0] == one_process(tmp_path, X, params, **user)
 
 
-def test_what_is_solved_is_kept_and_the_rest_is_done_by_any_number_of_ranks(tmp_path, monkeypatch):
+def test_a_resumed_run_keeps_solved_blocks_on_any_number_of_ranks(tmp_path, monkeypatch):
     X, params = features("both", ROWS), ranker_params("tfn+man")
     expected = one_process(tmp_path, X, params)
     solved, solve_task = [], solving.solve_task
@@ -114,7 +114,7 @@ def test_what_is_solved_is_kept_and_the_rest_is_done_by_any_number_of_ranks(tmp_
 
 
 def test_a_level_that_is_joined_does_not_change_the_cuts_of_the_others(tmp_path, monkeypatch):
-    """Or what is solved of the others would not be found."""
+    """Otherwise, the solved blocks of the other levels would not be found."""
     X, params = features("sparse", ROWS), ranker_params()
     place = work_path(tmp_path / "model")
     kept = tmp_path / "kept"
@@ -145,7 +145,7 @@ def test_a_damaged_block_is_solved_again(tmp_path, monkeypatch):
     assert found == one_process(tmp_path, X, params)
 
 
-def test_another_training_begins_anew(tmp_path):
+def test_another_training_does_not_use_old_blocks(tmp_path):
     X = features("sparse", ROWS)
     over_ranks(tmp_path, X, ranker_params(), 1)
     other = ranker_params(Cp=2.0)
@@ -154,7 +154,7 @@ def test_another_training_begins_anew(tmp_path):
     assert found == one_process(tmp_path, X, other)
 
 
-def test_a_folder_of_the_users_is_left_alone(tmp_path):
+def test_a_folder_with_other_files_is_refused_and_kept(tmp_path):
     place = work_path(tmp_path / "model")
     place.mkdir()
     (place / "thesis.tex").write_text("years of work")
@@ -163,8 +163,8 @@ def test_a_folder_of_the_users_is_left_alone(tmp_path):
     assert (place / "thesis.tex").read_text() == "years of work"
 
 
-def test_ranks_that_share_no_folder_are_told_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmc_tf.linear.distributed.work_folder._look_for.__defaults__", (0.3,))
+def test_ranks_without_a_shared_folder_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("xmc_tf.linear.distributed.work_folder._wait_for.__defaults__", (0.3,))
     results = on_ranks(2, lambda one: open_work_folder(one, tmp_path / str(one.rank) / "model", "k" * 64))
     for error in results:
         assert isinstance(error, InputError)
@@ -172,7 +172,7 @@ def test_ranks_that_share_no_folder_are_told_so(tmp_path, monkeypatch):
         assert "shared disk" in str(error)
 
 
-def test_different_files_are_told_apart_with_the_hosts(tmp_path):
+def test_the_error_about_different_files_names_the_hosts(tmp_path):
     for rank, text in enumerate(["same length", "Same length", "other"]):
         (tmp_path / str(rank)).mkdir()
         (tmp_path / str(rank) / "X.npz").write_text(text)

@@ -27,7 +27,7 @@ def rebuilt(problem, shape):
 
 @pytest.mark.parametrize("fold", [True, False])
 @given(data=st.data())
-def test_rows_come_back_whole(fold, data):
+def test_gathered_rows_equal_the_matrix_rows(fold, data):
     X = with_private(sparse_rows(12, 15, seed=data.draw(st.integers(0, 50))))
     rows = sorted(data.draw(st.sets(st.integers(0, 11))))
     problem = gathered(X, rows, fold)

@@ -1,4 +1,4 @@
-"""Mapped, read-only and otherwise typed inputs: the same answer, no copies of the large arrays, no new compilation."""
+"""Mapped, read-only and differently typed inputs: same result, no copies of large arrays, no new compilation."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ X, DENSE, Y, CHAIN = sparse_rows(50), dense_rows(50), label_matrix(50, 30), rand
 
 
 def versions():
-    """How many versions of each kernel are compiled."""
+    """Return the number of compiled versions of each kernel."""
     return [len(kernel.signatures) for kernel in KERNELS]
 
 
@@ -107,7 +107,7 @@ def test_a_view_for_kernels_is_the_same_memory_and_keeps_it_alive():
     assert converted.dtype == np.int32
 
 
-def test_the_users_arrays_are_left_alone():
+def test_the_users_arrays_are_not_changed():
     given = [X.copy(), DENSE.copy(), Y.copy(), *[clusters.copy() for clusters in CHAIN]]
     answer(Features(given[0], given[1]), given[2], given[3:])
     for matrix, original in zip(given, [X, DENSE, Y, *CHAIN], strict=True):

@@ -1,4 +1,4 @@
-"""Every operation on lanes does to each of the sixteen numbers what numpy does."""
+"""Every operation on lanes equals numpy's on each of the sixteen numbers."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ from xmc_tf.linear.kernels.lanes import (
 
 @njit
 def apply_all(a, b, c, signs, row, number, out):
-    """Row by row of ``out``: the result of each operation on row ``row`` of the inputs."""
+    """Write the result of each operation on row ``row`` of the inputs to a row of ``out``."""
     x, y, z = load(a, row), load(b, row), load(c, row)
     prefetch(a, row)
     store(out, 0, x)

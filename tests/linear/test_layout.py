@@ -1,4 +1,4 @@
-"""Weights arranged for search are the weights of the model, each once."""
+"""The arrangement for search contains each weight of the model once."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from xmc_tf.linear.kernels.layout import FREE, HASH, WHOLE
 
 
 def row_of(chunks, chunk, feature):
-    """Where a chunk's row of a feature begins, found as the search finds it; None where there is none."""
+    """Return the position of a feature's row in a chunk, by the search's method; None if there is none."""
     shift, base = int(chunks.table_shift[chunk]), chunks.table_start[chunk]
     slot = ((int(feature) * int(HASH)) % 2**64) >> shift
     while (found := chunks.table[base + slot, 0]) != FREE:
@@ -22,7 +22,7 @@ def row_of(chunks, chunk, feature):
 
 
 def weights_of(chunks, t, level, nr_sparse, nr_dense):
-    """A level's W as its chunks have it, dense."""
+    """Return a level's W from its chunks, dense."""
     out = np.zeros((nr_sparse + nr_dense + 1, level.clusters.shape[0]), np.float32)
     whole_rows = 0
     for chunk in range(chunks.level_start[t], chunks.level_start[t + 1]):
@@ -62,7 +62,7 @@ def test_every_weight_is_there(chain, nr_sparse, nr_dense, threads, bias, densit
 
 
 @pytest.mark.parametrize(("density", "some_whole"), [(0.05, False), (1.0, True)])
-def test_rows_that_most_siblings_know_are_whole(density, some_whole):
+def test_rows_with_weights_of_most_siblings_are_stored_whole(density, some_whole):
     model = random_model(random_chain(64, [2]), 20, density=density)
     chunks = build_chunks(model.levels, 20, 0)
     whole = weights_of(chunks, 1, model.levels[1], 20, 0)[1]

@@ -1,4 +1,4 @@
-"""``-m``: which folders are accepted, what stays in them, and who may write them at a time."""
+"""``-m``: folders that are accepted, files that are kept in them, and the lock against a second training."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ def test_a_parameter_file_in_the_folder_is_not_taken_for_a_model(corpus, tmp_pat
 
 
 def test_a_log_that_is_written_into_the_folder_before_and_during_training_stays(data, tmp_path):
-    """PECOS's script makes the folder first and has ``tee`` write the training's log into it."""
+    """PECOS's script creates the folder first, and writes the training's log into it with ``tee``."""
     model = tmp_path / "model"
     model.mkdir()
     train = [sys.executable, "-m", "xmc_tf.linear.train", *map(str, data), "-m", str(model), "--verbose-level", "3"]

@@ -49,7 +49,7 @@ def test_one_after_the_other_they_predict_what_the_full_model_predicts():
 
 
 def test_a_rankers_first_level_has_no_predictions_to_learn_from():
-    """So "man" adds nothing there."""
+    """So "man" adds no negatives there."""
     assert_same_levels(trained("ranker", 1, "tfn+man").levels, trained("ranker", 1, "tfn").levels)
 
 
@@ -109,7 +109,7 @@ def test_matrices_that_do_not_fit():
 
 @pytest.mark.parametrize("mode", ["matcher", "ranker"])
 def test_folders_of_either(tmp_path, mode):
-    """A matcher predicts nodes, which have no names."""
+    """A matcher predicts nodes, so it saves no label names."""
     names = [f"name {i}" for i in range(40)]
     model = XRLinear.train(
         X, Y, names=names, tree=LabelTree.from_chain(CHAIN), params=XRLinearParams(ranker=ranker_params(mode=mode))

@@ -80,7 +80,7 @@ def test_refused(place, case, capsys, monkeypatch):
 
 
 def test_before_anything_is_read(place, monkeypatch, capsys):
-    """Not even a model that is damaged is looked at."""
+    """Outputs are checked even before a damaged model is noticed."""
     monkeypatch.chdir(place)
     shutil.copytree("m", "damaged")
     (place / "damaged" / "ranker" / "ranker" / "0.model" / "W.npz").write_bytes(b"x")

@@ -1,4 +1,4 @@
-"""Post-processors: their values, and that the short cut of the search drops nothing that should stay."""
+"""Post-processors: their values, and the search's short cut, which must drop no node of the beam."""
 
 import math
 
@@ -18,13 +18,13 @@ posts = pytest.mark.parametrize("post", POST_PROCESSORS)
 
 @njit
 def scored(code, raw, parent):
-    """As the search scores a node."""
+    """Return a node's score, computed as in the search."""
     return np.float32(chain(code, squash(code, raw), parent))
 
 
 @njit
 def dropped(code, raws, worst, parent):
-    """Which raw scores the search would not even look at."""
+    """Return a mask of the raw scores that the search skips."""
     return raws < least_raw(code, worst, parent)
 
 
@@ -46,8 +46,8 @@ def test_codes_differ():
 @posts
 @settings(max_examples=300)
 @given(data=st.data())
-def test_nothing_that_belongs_into_the_beam_is_dropped(post, data):
-    """For any parent, and the score of any node as the worst one so far; neighbours in float32 are where it hurts."""
+def test_the_short_cut_drops_no_node_of_the_beam(post, data):
+    """For any parent and any worst score so far; scores next to each other in float32 are the critical case."""
     code = post_processor_code(post)
     scale = data.draw(st.sampled_from([1e-3, 1.0, 20.0, 200.0]))
     centre = data.draw(st.floats(-3, 3)) * scale
@@ -63,7 +63,7 @@ def test_nothing_that_belongs_into_the_beam_is_dropped(post, data):
 
 
 @posts
-def test_the_short_cut_drops_most_of_what_is_worse(post):
+def test_the_short_cut_drops_most_worse_nodes(post):
     code = post_processor_code(post)
     parent = np.float32(neutral(code))
     raws = np.linspace(-3, 0.5, 200).astype(np.float32)

@@ -1,4 +1,4 @@
-"""``xmc_tf.linear.predict``: matrices, lines and names out of matrices and texts."""
+"""``xmc_tf.linear.predict``: predictions as matrices and lines, from features and texts."""
 
 import json
 import re
@@ -105,7 +105,7 @@ def test_the_shell(model, corpus, tmp_path):
 
 
 def test_features_need_no_tensorflow(model, corpus):
-    """Asked in a process of its own: here another test may have brought it."""
+    """Run in a new process, because another test may have imported TensorFlow here."""
     import subprocess
     import sys
 
@@ -130,7 +130,7 @@ def test_other_names_than_numbers_are_not_needed(corpus, tmp_path, capsys):
     assert first.split() == [f"{row[0][1]:.4f}", str(row[0][0])]
 
 
-def test_an_interrupted_answer_leaves_no_half_file(model, corpus, tmp_path, monkeypatch):
+def test_an_interrupted_prediction_leaves_no_partial_file(model, corpus, tmp_path, monkeypatch):
     def broken(*_):
         yield [("a", 1.0)]
         raise OSError(28, "No space left on device")
@@ -165,7 +165,7 @@ def test_precision_and_recall_in_pecos_layout(model, corpus, capsys):
 
 
 def test_only_some_labels(model, corpus, tmp_path):
-    """Labels of the file alone, and a narrow beam finds them where it would have lost them."""
+    """Only labels of the file are predicted, and a narrow beam finds those that it would have dropped."""
     names = (corpus / "labels.txt").read_text().splitlines()
     (tmp_path / "only.txt").write_text(f"{names[3]}\n7\n", encoding="utf-8")
     ours = predictions(model, corpus, tmp_path, "--only-labels", tmp_path / "only.txt", "-b", 2, "-k", 5)

@@ -1,4 +1,4 @@
-"""Which labels, negatives and costs each level is trained with, on examples worked out by hand."""
+"""Labels, negatives and costs of each level, compared with examples calculated by hand."""
 
 import numpy as np
 import pytest
@@ -96,14 +96,14 @@ def test_negatives_are_sums_of_schemes(scheme, expected):
     assert matched.has_sorted_indices
 
 
-def test_negatives_that_nobody_gave():
+def test_missing_user_negatives_and_those_of_another_shape():
     assert matched_documents("usn+man", TEACHER, None, None).nnz == 0
     with pytest.raises(InputError, match=r"negatives \(usn\).*\n.*3 documents × 2 nodes\n.*4 × 2"):
         matched_documents("usn", TEACHER, None, csc_matrix((4, 2)))
 
 
 def test_user_negatives_reach_the_parents_and_all_above():
-    """What is given for labels marks their clusters; what is given for clusters is theirs; both mark the root."""
+    """Negatives of labels mark the labels' clusters; negatives of clusters mark these; both mark the root."""
     for_labels = csr_matrix(np.array([[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]], np.float32))
     for_clusters = csr_matrix(np.array([[0, -1], [1, 0], [0, 0]], np.float32))
     assert user_matching(None, CHAIN) == [None, None]
@@ -161,7 +161,7 @@ def test_a_list_gives_each_level_its_own_negatives():
 
 
 def test_man_learns_from_what_the_upper_levels_predict():
-    """With a beam over all nodes every document is a negative everywhere; with one, as the predictions say."""
+    """With a beam over all nodes, every document is a negative everywhere; with a beam of one, as predicted."""
     X, labels = features("sparse", 40), label_matrix(40, 20)
     chain = random_chain(20, [5])
     everywhere = csc_matrix(np.ones((40, 5), np.float32))

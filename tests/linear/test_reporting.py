@@ -1,4 +1,4 @@
-"""Curves of what ranks do; ranks are threads of this process here."""
+"""TensorBoard curves of the ranks' work; ranks are threads of this process here."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The same model whatever the number of threads, and from one seed."""
+"""One seed gives one model, whatever the number of threads."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_seeds_change_the_order_and_not_the_optimum(solver):
 
 
 def test_tasks_may_be_cut_anywhere(monkeypatch):
-    """Which labels share the lanes changes the visiting order's start, and nothing beyond the solver's accuracy."""
+    """The labels that share a task change the visiting order, and the weights only within the solver's accuracy."""
     X, Y = features("both", 60), label_matrix(60, 40)
     params = ranker_params(threshold=0.0, eps=1e-6, max_iter=2000)
     whole = train_rankers(X, Y, params=params, threads=1).levels[0].weights.toarray()

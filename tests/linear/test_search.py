@@ -58,7 +58,7 @@ def test_each_level_may_have_a_post_processor_of_its_own(chain, data):
 @settings(max_examples=40)
 @given(chain=chains(), beam=st.integers(1, 5), top=st.integers(1, 8), post=st.sampled_from(POST_PROCESSORS))
 def test_ties_go_to_the_lower_number(chain, beam, top, post):
-    """Weights of whole numbers make scores that are exactly the same."""
+    """Whole-number weights give exactly equal scores."""
     X = as_features(csr_matrix(np.array([[1, 0, 1], [0, 1, 0], [0, 0, 0]], np.float32)))
     model = random_model(chain, 3, seed=top)
     for level in model.levels:
@@ -103,7 +103,7 @@ def test_queries_without_features_have_the_scores_of_the_bias():
     np.testing.assert_allclose(predicted.toarray()[1], model.levels[-1].weights[20].toarray()[0], rtol=1e-6)
 
 
-def test_features_that_no_label_knows_change_nothing():
+def test_features_without_weights_change_nothing():
     chain, X = random_chain(30, [5]), sparse_rows(10, 20)
     model = random_model(chain, 50)
     for level in model.levels:
@@ -147,7 +147,7 @@ def test_selected_outputs(post, chain, kind):
         )
 
 
-def test_codes_say_where_to_start_and_with_which_scores():
+def test_codes_set_the_first_beam_and_its_scores():
     X = features("sparse", 8)
     chain = random_chain(40, [6])[1:]
     model = model_for(X, chain)
@@ -180,7 +180,7 @@ def test_codes_in_any_form():
         ({"post_processor": "l5-hinge"}, ["unknown post-processor 'l5-hinge'", "log-l4-hinge"]),
     ],
 )
-def test_impossible_wishes(wishes, words):
+def test_impossible_settings_are_refused(wishes, words):
     X = features("sparse", 8)
     model = model_for(X, [*random_chain(40, [6, 10])[1:]])
     with pytest.raises(InputError) as caught:
@@ -199,8 +199,8 @@ def test_features_and_selected_outputs_that_do_not_fit():
         model.predict_selected(wide, csr_matrix((8, 41), dtype=np.float32))
 
 
-def test_selected_labels_that_the_tree_does_not_hold():
-    """A model that was pruned has labels without a parent: the search never meets them."""
+def test_selected_labels_outside_the_tree_are_refused():
+    """A pruned model has labels without a parent, which the search never reaches."""
     X, chain = features("sparse", 4), random_chain(12, [3])
     pruned = chain[1].tolil()
     pruned[5] = 0
@@ -222,7 +222,7 @@ def test_predictions_are_a_matrix_like_any_other():
     assert (predicted + sorted_by_label - 2 * predicted).nnz == 0
 
 
-def test_only_the_model_says_where_the_caller_does_not():
+def test_the_models_settings_are_the_defaults():
     X = features("sparse", 8)
     model = model_for(X, random_chain(40, [6]), posts="sigmoid")
     assert isinstance(model, XLinear)

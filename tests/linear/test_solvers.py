@@ -1,4 +1,4 @@
-"""Every solver reaches the least value of its objective, as scikit-learn and L-BFGS find it."""
+"""Every solver reaches the minimum of its objective that scikit-learn and L-BFGS find."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def with_bias(X, bias):
 
 
 def train_flat(X, Y, solver, **wishes):
-    """Weights of a model without a tree, (features and bias × labels)."""
+    """Return the weights of a model without a tree, (features and bias × labels)."""
     params = ranker_params(solver_type=solver, **{**TIGHT, **wishes})
     return train_rankers(X, Y, params=params, threads=2).levels[0].weights.toarray().astype(np.float64)
 
@@ -74,7 +74,7 @@ def test_more_labels_than_lanes(solver, labels):
 
 
 @solvers
-def test_labels_do_not_touch_one_another(solver):
+def test_labels_are_independent_of_each_other(solver):
     X, Y = features("both", 40), label_matrix(40, 20)
     together = train_flat(X, Y, solver, eps=1e-6)
     alone = np.hstack([train_flat(X, Y[:, [label]], solver, eps=1e-6) for label in range(20)])
@@ -110,7 +110,7 @@ def test_hinge_satisfies_its_optimality_conditions():
 
 @solvers
 def test_default_accuracy_is_near_the_optimum(solver):
-    """A hinge lets every margin just short of 1 cost, so its objective is the last to come down."""
+    """With a hinge, every margin a little below 1 has a cost, so its objective converges last."""
     X, Y = features("private", 80), label_matrix(80, 12)
     W = train_flat(X, Y, solver, eps=0.1, newton_eps=0.01, max_iter=100)
     full = with_bias(X, 1.0)
@@ -121,7 +121,7 @@ def test_default_accuracy_is_near_the_optimum(solver):
 
 
 @solvers
-def test_one_instance(solver):
+def test_one_document(solver):
     X, Y = features("both", 1), csc_matrix(np.array([[1, 0]], np.float32))
     W = train_flat(X, Y, solver)
     full = with_bias(X, 1.0)
@@ -134,7 +134,7 @@ def test_one_instance(solver):
 
 @solvers
 def test_an_empty_row_without_bias(solver):
-    """Its margin is 0 whatever the weights: it must neither stop the solver nor poison the others."""
+    """Its margin is always 0; it must neither stop the solver nor change the other documents."""
     X = as_features(features("sparse", 20).sparse)
     assert X.sparse[2].nnz == 0
     Y = label_matrix(20, 5)
@@ -146,8 +146,8 @@ def test_an_empty_row_without_bias(solver):
 
 @solvers
 @pytest.mark.parametrize("kind", ["private", "both"])
-def test_matched_instances_are_the_negatives(solver, kind):
-    """In a tree a label learns from the instances of its cluster alone."""
+def test_matched_documents_are_the_negatives(solver, kind):
+    """In a tree, a label learns only from the documents of its cluster."""
     X, Y, chain = features(kind, 60), label_matrix(60, 20), random_chain(20, [4])
     model = train_rankers(X, Y, chain, params=ranker_params(solver_type=solver, **TIGHT), threads=1)
     full, matched = with_bias(X, 1.0), (Y @ chain[1]).toarray() > 0
@@ -159,7 +159,7 @@ def test_matched_instances_are_the_negatives(solver, kind):
 
 
 @solvers
-def test_positives_outside_the_matched_instances_count_for_their_label_alone(solver):
+def test_positives_outside_the_matched_documents_count_for_their_label_alone(solver):
     rng = np.random.default_rng(5)
     X, Y, chain = features("private", 60), label_matrix(60, 20), random_chain(20, [4])
     # The last cluster has none.
@@ -194,7 +194,7 @@ def test_relevance_is_a_sample_weight(solver):
 
 
 @solvers
-def test_relevance_of_a_single_instance(solver):
+def test_relevance_of_a_single_document(solver):
     X, Y = features("dense", 1), csc_matrix(np.ones((1, 1), np.float32))
     params = ranker_params(rel_mode="ranker-only", solver_type=solver, **TIGHT)
     W = train_rankers(X, Y, R=0.05 * Y, params=params).levels[0].weights.toarray().astype(np.float64)
@@ -216,7 +216,7 @@ def test_threshold_and_most_weights(solver):
 
 
 def test_scikit_learn_and_lbfgs_agree():
-    """The yardsticks themselves."""
+    """The two references agree with each other."""
     X, Y = features("both", 30), label_matrix(30, 5)
     problem = problem_of(with_bias(X, 1.0), Y, 3, cp=2.0)
     for loss in set(LOSSES.values()):

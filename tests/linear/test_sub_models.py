@@ -1,4 +1,4 @@
-"""Predictions restricted to given labels, and models taken apart and put together again."""
+"""Predictions restricted to some labels, and models that are split and joined."""
 
 import numpy as np
 import pytest
@@ -20,8 +20,8 @@ def model_for(X, chain, **more):
 
 @settings(max_examples=40)
 @given(chain=chains(), data=st.data(), beam=st.integers(1, 5), post=st.sampled_from(POST_PROCESSORS))
-def test_the_search_goes_only_to_the_labels(chain, data, beam, post):
-    """As the definition finds them in a tree of only these labels: a narrow beam is spent on their nodes alone."""
+def test_the_search_visits_only_nodes_above_the_labels(chain, data, beam, post):
+    """The result is that of a tree of only these labels, even with a narrow beam."""
     X = features("both", 5, seed=beam)
     model = model_for(X, chain, posts=post, seed=beam)
     labels = data.draw(st.lists(st.integers(0, model.nr_labels - 1), min_size=1, unique=True))
@@ -82,7 +82,7 @@ def test_the_folder_stays_as_it_is_and_a_saved_model_stays_restricted(tmp_path):
         ([0.5], "whole numbers"),
     ],
 )
-def test_labels_that_cannot_be(labels, said):
+def test_impossible_labels_are_refused(labels, said):
     model, _, _ = small_model()
     with pytest.raises(InputError, match=said):
         model.set_output_constraint(labels)
@@ -97,7 +97,7 @@ def test_selected_outputs_keep_to_the_labels():
 
 @settings(max_examples=25)
 @given(chain=chains(), level=st.integers(1, 3))
-def test_taken_apart_and_joined_is_the_same_model(chain, level):
+def test_a_model_split_and_joined_is_the_same(chain, level):
     X = features("sparse", 6)
     model = model_for(X, chain, seed=level)
     empty = [(level.clusters.indptr[1:] == level.clusters.indptr[:-1]).any() for level in model.levels]
@@ -112,7 +112,7 @@ def test_taken_apart_and_joined_is_the_same_model(chain, level):
     assert rows_of(again.predict(X, beam_size=99, threads=1)) == whole
 
 
-def test_a_sub_model_predicts_what_lies_below_its_node():
+def test_a_sub_model_predicts_the_labels_below_its_node():
     X = features("both", 20)
     model = model_for(X, random_chain(40, [4, 9]), posts="sigmoid")
     top, children = model.split_at(1)

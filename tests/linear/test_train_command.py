@@ -1,4 +1,4 @@
-"""``xmc_tf.linear.train``: every way to say what is wanted."""
+"""``xmc_tf.linear.train``: all flags and parameter files."""
 
 import json
 
@@ -88,7 +88,7 @@ def test_flags_reach_the_parameters(basics, tmp_path):
 
 
 def test_a_tree_in_a_folder_and_in_one_matrix(basics, corpus, tmp_path):
-    """A folder may number its nodes as it likes; a matrix gets the levels above it."""
+    """A folder may number its nodes in any order; levels are added above a matrix."""
     chain = random_chain(12, [2, 5], seed=4)
     save_matrix(tmp_path / "leaves.npz", chain[-1])
     for t, clusters in enumerate(chain):
@@ -108,7 +108,7 @@ def test_a_tree_in_a_folder_and_in_one_matrix(basics, corpus, tmp_path):
 
 
 def test_negatives_of_clusters_are_those_of_the_trees_own_columns(basics, corpus, tmp_path):
-    """Reading a tree may number its clusters again; the user's columns go along."""
+    """Reading a tree may renumber its clusters; the user's columns are renumbered with them."""
     chain = random_chain(12, [2, 5], seed=4)
     save_chain(tmp_path / "tree", chain)  # by node, not by position
     for t, clusters in enumerate(chain):
@@ -143,8 +143,8 @@ def test_label_features_make_another_tree(basics, tmp_path):
     assert load_chain(tmp_path / "m" / "tree").nr_labels == 12
 
 
-def test_a_parameter_file_in_the_peers_form(basics, tmp_path):
-    """It replaces the flags for the blocks that it holds, and for no other."""
+def test_a_parameter_file_in_pecos_format(basics, tmp_path):
+    """It replaces the flags for the blocks that it contains, and no others."""
     level = {"__meta__": {"class_fullname": "pecos.xmc.base###MLModel.PredParams"}, "post_processor": "sigmoid"}
     (tmp_path / "p.json").write_text(
         json.dumps({

@@ -1,4 +1,4 @@
-"""Problems too wide for one thread: the minimum that others find, the same bits for any number of threads."""
+"""Problems too wide for one thread: the minimum of other solvers, the same bits for any number of threads."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ SOLVERS = ["L2R_L2LOSS_SVC_DUAL", "L2R_L2LOSS_SVC_PRIMAL"]
 
 @pytest.fixture
 def everything_wide(monkeypatch):
-    """Every cluster is dealt into parts, four documents at a time."""
+    """Split every cluster into parts, four documents at a time."""
     monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_ENTRIES", 0)
     monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_DOCUMENTS_A_FEATURE", 0)
     monkeypatch.setattr("xmc_tf.linear.tasks.PART_ENTRIES", 100)
@@ -65,7 +65,7 @@ def test_default_accuracy_is_that_of_the_serial_solver():
 
 @pytest.mark.usefixtures("everything_wide")
 @pytest.mark.parametrize("kind", ["private", "both"])
-def test_the_number_of_threads_changes_no_bit_and_neighbours_matter_not(kind):
+def test_the_result_does_not_depend_on_threads_or_other_tasks(kind):
     X, Y, chain = features(kind, 80), label_matrix(80, 40), random_chain(40, [3])
     one = weights(X, Y, 1, chain)
     for threads in (2, 3, 5):
@@ -75,8 +75,8 @@ def test_the_number_of_threads_changes_no_bit_and_neighbours_matter_not(kind):
 
 
 @pytest.mark.parametrize("share", [0, 1])
-def test_a_tree_of_wide_clusters_is_the_tree_of_narrow_ones(share, monkeypatch):
-    """Both where parts work on tables of all features and where they have small ones of their own."""
+def test_wide_clusters_get_the_weights_of_narrow_ones(share, monkeypatch):
+    """Parts with tables of all features, and parts with small tables of their own."""
     X, Y, chain = features("private", 80), label_matrix(80, 20), random_chain(20, [4])
     narrow = weights(X, Y, 2, chain, max_iter=3000)
     wide = {"tasks.WIDE_ENTRIES": 0, "tasks.WIDE_DOCUMENTS_A_FEATURE": 0, "tasks.PART_ENTRIES": 100}
@@ -88,7 +88,7 @@ def test_a_tree_of_wide_clusters_is_the_tree_of_narrow_ones(share, monkeypatch):
 
 
 @pytest.mark.usefixtures("everything_wide")
-def test_hinge_stays_with_the_solver_that_can():
+def test_the_hinge_is_solved_without_a_team():
     X, Y = features("sparse", 30), label_matrix(30, 5)
     (W,) = weights(X, Y, solver_type="L2R_L1LOSS_SVC_DUAL", max_iter=3000)
     assert isinstance(W, csc_matrix)
@@ -104,7 +104,7 @@ def test_which_clusters_are_wide_depends_on_their_size_alone():
 
 
 def test_documents_and_features_of_a_cluster_are_counted(monkeypatch):
-    """Those matched to it, and all features, dense ones too."""
+    """The documents matched to it, and all features, including dense ones."""
     monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_ENTRIES", 0)
     X, Y = features("both", 80), label_matrix(80, 20)
     instances = Instances(X)

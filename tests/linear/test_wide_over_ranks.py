@@ -1,4 +1,4 @@
-"""Wide problems over ranks: teams, connections, states taken up again; ranks are threads of this process here."""
+"""Wide problems over ranks: teams, connections, resumed states; ranks are threads of this process here."""
 
 import os
 import threading
@@ -26,7 +26,7 @@ X, Y, CHAIN, PRED = features("both", ROWS), label_matrix(ROWS, LABELS), random_c
 
 @pytest.fixture(autouse=True)
 def upper_levels_wide(monkeypatch):
-    """The root and the level below it, not the labels' own clusters."""
+    """Make the root and the level below it wide, but not the labels' clusters."""
     monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_ENTRIES", 1400)
     monkeypatch.setattr("xmc_tf.linear.tasks.WIDE_DOCUMENTS_A_FEATURE", 0)
     monkeypatch.setattr("xmc_tf.linear.tasks.PART_ENTRIES", 500)
@@ -37,7 +37,7 @@ def upper_levels_wide(monkeypatch):
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """The files of one process, made with the same thresholds."""
+    """The weight files of one process with the same thresholds."""
     folder = tmp_path_factory.mktemp("one")
     with pytest.MonkeyPatch.context() as patch:
         wide = {"tasks.WIDE_ENTRIES": 1400, "tasks.WIDE_DOCUMENTS_A_FEATURE": 0, "tasks.PART_ENTRIES": 500}
@@ -50,7 +50,7 @@ def expected(tmp_path_factory):
 
 
 def over_ranks(folder, ranks, threads):
-    """The files of weights that so many ranks leave in the work folder."""
+    """Return the content of the weight files of ``ranks`` ranks."""
 
     def work(communicator):
         place = open_work_folder(communicator, folder / "model", "k" * 64)
@@ -74,8 +74,8 @@ def test_the_bytes_of_one_process(ranks, threads, largest, expected, tmp_path, m
 
 
 @pytest.mark.parametrize(("ranks", "threads"), [(1, 2), (2, 1)])
-def test_a_course_that_was_broken_off_goes_on_from_its_last_step(ranks, threads, expected, tmp_path, monkeypatch):
-    """One member fails; the other does not wait for it for ever, on its rank or another."""
+def test_an_interrupted_team_resumes_from_its_last_step(ranks, threads, expected, tmp_path, monkeypatch):
+    """One member fails; the others stop waiting for it, on its rank and on others."""
     keep, resume = RankTeam.keep, RankTeam.resume
 
     def failing(self, name, state):

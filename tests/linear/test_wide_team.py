@@ -1,4 +1,4 @@
-"""How a team adds up and hands out: the same bits for any number of members, by threads and by connections of ranks."""
+"""Sums and gathered tables of a team: the same bits for any number of members, with threads and connections."""
 
 import socket
 import threading
@@ -20,14 +20,14 @@ from xmc_tf.ranks.channels.handshake import call, new_secret
 
 
 def by_threads(parts, members, course):
-    """What a course gives every member of a team of threads."""
+    """Return the results of every member of a team of threads."""
     meeting = _Meeting(members)
     with ThreadPoolExecutor(members) as pool:
         return list(pool.map(lambda number: course(_Member(meeting, parts, number)), range(members)))
 
 
 def by_connections(parts, members, course, folder, ranks=2):
-    """The same for threads of two ranks; the members are the last of them, in turn."""
+    """Return the results of threads of two ranks; the members are the last threads, of each rank in turn."""
 
     def work(communicator):
         mine = -(-members // ranks)
@@ -53,7 +53,7 @@ def by_connections(parts, members, course, folder, ranks=2):
 
 
 def tree(tables):
-    """The sum by the definition: the even ones, and the odd ones, each in the same way."""
+    """Return the sum by its definition: the sum of the even parts plus that of the odd parts, recursively."""
     return tables[0] if len(tables) == 1 else tree(tables[::2]) + tree(tables[1::2])
 
 
@@ -65,7 +65,7 @@ def in_order(tables):
 
 
 def course_of(parts, rows, lanes, seed):
-    """Adds tables and small sums, hands out a table; gives what a member has of each."""
+    """Add tables and small sums and gather a table; return a member's results."""
     rng = np.random.default_rng(seed)
     tables = (rng.standard_normal((parts, rows, lanes)) * 10 ** rng.uniform(-6, 6, (parts, 1, 1))).astype(np.float32)
     small = rng.standard_normal((parts, 3)) * 10 ** rng.uniform(-6, 6, (parts, 1))
@@ -79,7 +79,7 @@ def course_of(parts, rows, lanes, seed):
         team.gather(whole)
         share = range(team.number * parts // team.members, (team.number + 1) * parts // team.members)
         return (
-            whole, team.add_of_parts([small[part] for part in team.mine]),
+            whole, team.add_of_parts([small[part] for part in team.own_parts]),
             team.add_of_blocks([blocks[block] for block in share]), np.abs(own[:, lanes:]).sum(),
         )  # fmt: skip
 
@@ -101,20 +101,20 @@ def test_sums_have_the_same_bits_for_any_number_of_threads(parts, members, rows,
 @pytest.mark.parametrize(("parts", "members"), [(1, 1), (4, 2), (4, 4), (8, 8)])
 @pytest.mark.parametrize("rows", [3, 37, 60_001])
 def test_connections_give_the_bits_of_threads(parts, members, rows, tmp_path):
-    """The longest tables are larger than what a connection holds before somebody reads it."""
+    """The longest tables are larger than the buffers of a connection."""
     course, expected = course_of(parts, rows, 16, rows)
     for result in by_connections(parts, members, course, tmp_path):
         for found, wanted in zip(result, expected, strict=True):
             np.testing.assert_array_equal(found, wanted)
 
 
-def test_a_team_of_one_has_nobody_to_swap_with():
+def test_a_team_of_one_cannot_swap():
     course, expected = course_of(8, 20, 2, 0)
     for found, wanted in zip(course(Alone(8)), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_one_that_is_gone_is_named_by_those_who_wait_for_it():
+def test_the_error_about_a_lost_rank_names_it():
     def work(communicator):
         (connection,) = connect_threads(communicator, 1, lambda: False)
         array = np.zeros(3_000_000, np.float32)
@@ -134,7 +134,7 @@ def test_one_that_is_gone_is_named_by_those_who_wait_for_it():
 
 
 @pytest.mark.parametrize("has_called", [True, False])
-def test_nobody_waits_once_another_thread_has_failed(has_called):
+def test_waiting_ends_when_another_thread_has_failed(has_called):
     stop = threading.Event()
 
     def work(communicator):
@@ -155,11 +155,11 @@ def test_nobody_waits_once_another_thread_has_failed(has_called):
 
 
 def test_half_open_connections_do_not_delay_a_team():
-    """Before, each silent connection held up the thread that waited for its team for 10 s."""
+    """Earlier versions waited 10 s for each silent connection."""
 
     def work(communicator):
         (connection,) = connect_threads(communicator, 1, lambda: False)
-        address = connection._switchboard.everybody[0].endpoints[communicator.host]
+        address = connection._switchboard.addresses[0].endpoints[communicator.host]
         mine, theirs = np.full(2, communicator.rank, np.float32), np.zeros(2, np.float32)
         with ExitStack() as held:
             if communicator.rank == 1:
@@ -177,8 +177,8 @@ def test_half_open_connections_do_not_delay_a_team():
     assert time.monotonic() - begun < 20  # before, 30 s
 
 
-def test_a_stranger_is_not_taken_for_a_member():
-    """Neither with another secret, nor with the proof of another purpose, nor with numbers that no thread has."""
+def test_connections_of_strangers_are_refused():
+    """Connections with another secret, another purpose or invalid thread numbers are refused."""
     problems = []
 
     def work(communicator):
@@ -186,7 +186,7 @@ def test_a_stranger_is_not_taken_for_a_member():
         board = connection._switchboard
         mine, theirs = np.full(2, communicator.rank, np.float32), np.zeros(2, np.float32)
         if communicator.rank == 1:
-            address = board.everybody[0].endpoints[communicator.host]
+            address = board.addresses[0].endpoints[communicator.host]
             for secret, purpose in ((new_secret(), "wide"), (board.secret, "stalls")):
                 with pytest.raises(ConnectionResetError) as error:
                     call(address, secret, purpose, caller=1, called=0, patience_s=0.2)
@@ -204,7 +204,7 @@ def test_a_stranger_is_not_taken_for_a_member():
     assert len(problems) == 2
 
 
-def test_members_that_are_not_at_the_same_swap_notice():
+def test_members_at_different_swaps_raise_an_error():
     def work(communicator):
         (connection,) = connect_threads(communicator, 1, lambda: False)
         size = 4 if communicator.rank else 5

@@ -1,4 +1,4 @@
-"""The ranks' work folder, whenever a run is stopped: while it is begun, and while it is removed."""
+"""The ranks' work folder after an interruption of its creation or its removal."""
 
 import pytest
 
@@ -9,14 +9,14 @@ from xmc_tf.ranks.solo import Solo
 
 
 class Stopped(BaseException):
-    """What a kill is to a test in one process: nothing behind it is done."""
+    """An exception in place of a kill: no code after it runs."""
 
 
 def stop(*_arguments, **_options):
     raise Stopped
 
 
-def test_stopped_while_it_is_begun_it_can_be_opened_again(tmp_path, monkeypatch):
+def test_a_folder_whose_creation_was_interrupted_can_be_opened(tmp_path, monkeypatch):
     stopped = pytest.raises(Stopped)
     with monkeypatch.context() as patched, stopped:
         patched.setattr(work_folder.json, "dumps", stop)
@@ -29,7 +29,7 @@ def test_stopped_while_it_is_begun_it_can_be_opened_again(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("left", ["work.json", "blocks/0-1"])
-def test_stopped_while_it_is_removed_the_rest_is_not_taken_for_one(tmp_path, monkeypatch, left):
+def test_the_rest_of_an_interrupted_removal_is_not_a_work_folder(tmp_path, monkeypatch, left):
     work = open_work_folder(Solo(), tmp_path / "model", "key")
     (work.blocks / "0-1").write_text("solved")
 
@@ -48,7 +48,7 @@ def test_stopped_while_it_is_removed_the_rest_is_not_taken_for_one(tmp_path, mon
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_of_somebody_elses_stays_as_it_is(tmp_path):
+def test_a_folder_of_another_program_is_kept(tmp_path):
     path = work_path(tmp_path / "model")
     path.mkdir()
     (path / "letter.txt").write_text("dear")

@@ -1,4 +1,4 @@
-"""Training batches: the same on any number of workers, from any place on, ready ahead, and ended cleanly."""
+"""Training batches: the same on any number of ranks and from any start, prepared in advance, and closed cleanly."""
 
 import gc
 import threading
@@ -43,7 +43,7 @@ def threads():
 
 
 def wait_for(condition):
-    """Gives a background thread a few seconds."""
+    """Wait some seconds for a background thread."""
     end = time.monotonic() + 10
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
@@ -75,11 +75,11 @@ def test_an_epoch_has_every_document_once_and_the_next_another_order(store, samp
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("budget", [None, 40])
-def test_the_same_global_batches_on_any_number_of_workers(store, sampler, size, budget):
+def test_global_batches_are_the_same_on_any_number_of_ranks(store, sampler, size, budget):
     alone = batches_of(store, sampler, token_budget=budget)
-    workers = [batches_of(store, sampler, token_budget=budget, rank=rank, size=size) for rank in range(size)]
+    ranks = [batches_of(store, sampler, token_budget=budget, rank=rank, size=size) for rank in range(size)]
     for step in range(alone.steps_of(1)):
-        whole, parts = alone.make(1, step), [worker.make(1, step) for worker in workers]
+        whole, parts = alone.make(1, step), [rank.make(1, step) for rank in ranks]
         assert {part.global_count for part in parts} == {len(whole.documents)} == {whole.global_count}
         rows = {row: i for i, row in enumerate(whole.documents.tolist())}
         assert sorted(row for part in parts for row in part.documents.tolist()) == sorted(rows)
@@ -92,7 +92,7 @@ def test_the_same_global_batches_on_any_number_of_workers(store, sampler, size, 
                 assert part.ids[i, :length].tolist() == whole.ids[rows[row], :length].tolist()
 
 
-def test_a_worker_without_documents_gets_an_empty_batch(store, sampler):
+def test_a_rank_without_documents_gets_an_empty_batch(store, sampler):
     batch = batches_of(store, sampler, batch=2, rank=3, size=4).make(0, 0)
     assert batch.documents.shape == (0,)
     assert batch.ids.shape == batch.mask.shape == (0, 1)
@@ -102,7 +102,7 @@ def test_a_worker_without_documents_gets_an_empty_batch(store, sampler):
 
 
 @pytest.mark.parametrize("budget", [None, 40])
-def test_goes_on_from_any_place(store, sampler, budget):
+def test_a_stream_can_start_at_any_batch(store, sampler, budget):
     batches = batches_of(store, sampler, token_budget=budget)
     steps = batches.steps_of(0)
     assert steps == len(batches.plan(0))
@@ -115,7 +115,7 @@ def test_goes_on_from_any_place(store, sampler, budget):
         assert equal(next(stream), whole[steps + 2])
 
 
-def test_documents_that_are_held_out_never_come(store, sampler):
+def test_held_out_documents_are_in_no_batch(store, sampler):
     rows = np.arange(0, DOCUMENTS, 3)
     batches = batches_of(store, sampler, rows=rows)
     assert batches.steps_of(0) == 3
@@ -125,7 +125,7 @@ def test_documents_that_are_held_out_never_come(store, sampler):
     assert equal(batch[5:9], sampler.of(batch.documents, epoch=0))
 
 
-def test_batches_are_ready_before_they_are_asked_for_and_no_more_than_told(store, sampler):
+def test_the_thread_prepares_the_given_number_of_batches(store, sampler):
     with batches_of(store, sampler, ahead=3).stream() as stream:
         wait_for(lambda: stream.ready == 3)
         next(stream)
@@ -154,7 +154,7 @@ def test_a_closed_stream_has_no_thread_and_ends(store, sampler):
     stream.close()
 
 
-def test_a_forgotten_stream_takes_its_thread_along(store, sampler):
+def test_the_thread_of_an_unused_stream_ends(store, sampler):
     before = len(threads())
     stream = batches_of(store, sampler).stream()
     next(stream)
@@ -163,7 +163,7 @@ def test_a_forgotten_stream_takes_its_thread_along(store, sampler):
     wait_for(lambda: len(threads()) == before)
 
 
-def test_an_error_comes_where_the_batch_is_waited_for():
+def test_an_error_of_the_thread_is_raised_by_next():
     def breaking():
         yield 1
         raise InputError("row 5 is broken")

@@ -1,4 +1,4 @@
-"""First rows of a head: each method gives what its plain definition gives."""
+"""Initial rows of a head: each method equals its plain definition."""
 
 import numpy as np
 import pytest
@@ -48,8 +48,8 @@ def test_linear_is_the_ranker_over_the_whole_tree(problem, method):
         np.testing.assert_allclose(head.local(), whole.levels[number].weights.T.toarray(), rtol=1e-5, atol=1e-6)
 
 
-def test_linear_counts_only_the_documents_that_are_matched(problem):
-    """One parent alone has no level above it that would say who is matched to it."""
+def test_linear_uses_only_matched_documents(problem):
+    """Each parent's rows equal those of rankers trained on the parent's documents alone."""
     _, tasks, vectors = problem
     task = tasks[2]
     matched = parents_matched(task, "tfn", tasks[1].targets)
@@ -99,7 +99,7 @@ def test_centroids(problem, loss, normalize):
         assert seen[of_parent].mean(axis=0) @ row[:-1] + row[-1] == pytest.approx(wanted, abs=1e-4)
 
 
-def test_a_node_without_documents_has_a_row_all_the_same(problem):
+def test_a_node_without_documents_has_a_finite_row(problem):
     Y, _, vectors = problem
     emptied = Y.toarray()
     emptied[:, :2] = 0
@@ -129,7 +129,7 @@ def test_at_random(problem):
         assert not rows[:, -1].any()
 
 
-def test_what_is_missing_is_said(problem):
+def test_missing_arguments_are_named(problem):
     _, tasks, _ = problem
     with pytest.raises(InputError, match="centroid needs the embeddings of the documents"):
         bootstrap(head_of(tasks[0]), "centroid", task=tasks[0])

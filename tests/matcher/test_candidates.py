@@ -22,7 +22,7 @@ def two_levels():
 
 
 def per_document(candidates):
-    """What each document has: node -> (target, weight)."""
+    """Return the candidates of each document: node -> (target, weight)."""
     rows = []
     for first, last in zip(candidates.splits[:-1], candidates.splits[1:], strict=True):
         ids = candidates.ids[first:last].tolist()
@@ -33,7 +33,7 @@ def per_document(candidates):
 
 
 def brute(task, matched, document):
-    """All candidates of a document, by sets."""
+    """Return all candidates of a document, computed with sets."""
     labels = {node: (1.0, float(value)) for node, value in enumerate(task.targets[document].toarray()[0]) if value}
     parents = matched[document].indices
     children = [node for parent in parents for node in range(task.splits[parent], task.splits[parent + 1])]
@@ -41,7 +41,7 @@ def brute(task, matched, document):
 
 
 def world_of(world):
-    """A level of a random tree with random labels and parents, which need not agree."""
+    """Return a level of a random tree, with random labels and matched parents that need not fit them."""
     seed, depth, density = world
     tree = random_tree(seed, depth + 1)
     task = levels_of(tree, random_matrix(seed, 7, tree.nr_labels, density), max_match_clusters=10**9, weights=True)[-1]
@@ -68,7 +68,7 @@ def test_capped(world, cap, epoch):
 
 
 @given(world=worlds, cap=st.integers(1, 12), data=st.data())
-def test_a_document_draws_the_same_in_any_company(world, cap, data):
+def test_the_draws_of_a_document_do_not_depend_on_its_batch(world, cap, data):
     task, matched = world_of(world)
     sampler = CandidateSampler(task, matched, cap, seed=3)
     alone = [per_document(sampler.of(np.array([document]), epoch=2))[0] for document in range(7)]
@@ -104,7 +104,7 @@ def test_negatives_are_drawn_fairly_and_anew_each_epoch():
     assert abs(overlap - 5 * 0.25) < 0.1
 
 
-def test_where_labels_alone_are_too_many_they_are_drawn_fairly():
+def test_labels_are_drawn_fairly_if_there_are_more_than_the_cap():
     task, matched = one_document(nr_labels=8, nr_children=12)
     sampler = CandidateSampler(task, matched, cap=2, seed=0)
     draws = np.zeros((3000, 8))
@@ -113,7 +113,7 @@ def test_where_labels_alone_are_too_many_they_are_drawn_fairly():
     assert np.abs(draws.mean(axis=0) - 0.25).max() < 5 * np.sqrt(0.25 * 0.75 / len(draws))
 
 
-def test_seed_level_and_document_make_other_draws():
+def test_seed_level_and_document_change_the_draws():
     task, matched = one_document(nr_labels=2, nr_children=40)
     draw = CandidateSampler(task, matched, 12, seed=0).of(np.array([0, 1]), epoch=0)
     deeper = LevelTask(3, task.splits, task.targets)
@@ -192,7 +192,7 @@ def test_what_does_not_fit_is_said():
         CandidateSampler(labels, PREDICTED).of(np.array([0, 3]), epoch=0)
 
 
-def test_where_every_node_is_a_candidate_the_labels_are_told():
+def test_every_node_as_a_candidate_returns_the_labels():
     targets = csr_matrix(np.array([[0, 2, 0], [0, 0, 0], [1, 0, 3]], np.float32))
     told = EveryNode(LevelTask(1, np.array([0, 3]), targets)).of(np.array([2, 1, 0]), epoch=4)
     assert told.ids.tolist() == [0, 2, 1]

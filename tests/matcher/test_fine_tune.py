@@ -1,4 +1,4 @@
-"""One level of fine-tuning: it learns, is what plain Keras would do, stops, and resumes."""
+"""Fine-tuning of one level: it learns, equals plain Keras, stops, and resumes."""
 
 import dataclasses
 import logging
@@ -46,7 +46,7 @@ def world(tmp_path):
 
 
 class World:
-    """Documents, and everything made again for every training over them."""
+    """Documents, and the parts of a training, which are made again for each training."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -98,8 +98,8 @@ def test_it_learns(world):
     assert head.table.slots == {}
 
 
-def test_it_is_what_plain_keras_does(world):
-    """The same batches through one dense head, one AdamW for each part, and one clipping, written plainly."""
+def test_training_equals_plain_keras(world):
+    """The reference uses the same batches, a dense head, an AdamW for each part, and one clipping."""
     params = changed(weight_decay=0.1, max_grad_norm=0.3, max_steps=12, max_active_matching_labels=None)
     result, encoder, head = world.train(params)
 
@@ -139,8 +139,8 @@ def test_it_is_what_plain_keras_does(world):
     np.testing.assert_allclose(encoder.kernel.numpy(), plain.kernel.numpy(), rtol=1e-3, atol=3e-4)
 
 
-def test_accumulated_batches_are_one_step(world):
-    """Two batches of 8 make the step that their documents make together: the same sum of gradients, halved."""
+def test_accumulated_batches_make_one_step(world):
+    """Two batches of 8 make the same step as one with the documents of both: the mean of the gradients."""
     params = changed(batch_size=8, gradient_accumulation_steps=2, max_steps=6)
     result, _, head = world.train(params)
     assert result.steps == len(result.losses) == 6
@@ -168,11 +168,11 @@ def test_accumulated_batches_are_one_step(world):
 
 
 class StopError(Exception):
-    """What ends a run in the middle."""
+    """An error that interrupts a run."""
 
 
-def test_it_goes_on_inside_an_epoch_with_the_same_dropout(world, monkeypatch):
-    """Four batches an epoch and a checkpoint every ten steps: the second one lies in the middle of the sixth epoch."""
+def test_it_resumes_with_the_same_batches_and_dropout(world, monkeypatch):
+    """With four batches per epoch, the second checkpoint, at step 20, is at the end of the fifth epoch."""
     unbroken, encoder, head = world.train(dropout=0.4)
     without, _, _ = world.train(folder="without")
     assert not np.allclose(unbroken.losses[5:], without.losses[5:], rtol=1e-3)
@@ -196,7 +196,7 @@ def test_it_goes_on_inside_an_epoch_with_the_same_dropout(world, monkeypatch):
     assert (finished.first_step, finished.steps, finished.losses) == (24, 24, [])
 
 
-def test_epochs_make_the_number_of_steps(world):
+def test_epochs_determine_the_number_of_steps(world):
     result, _, _ = world.train(changed(max_steps=0, num_train_epochs=2))
     assert result.steps == 8  # four batches of 16 for 60 documents
     result, _, _ = world.train(changed(max_steps=0, num_train_epochs=2, gradient_accumulation_steps=3), "accumulated")
@@ -210,8 +210,8 @@ def test_a_token_budget_cuts_batches(world):
     assert 0 <= result.padding_share < 0.1
 
 
-def test_half_precision_leaves_out_what_overflows(world, monkeypatch):
-    """A scale with which gradients overflow: steps are left out until it has come down, and the data goes on."""
+def test_half_precision_skips_steps_that_overflow(world, monkeypatch):
+    """While the loss scale makes gradients overflow, steps are skipped; their batches are not repeated."""
     strategy, encoder, head = world.parts()
     real, made = strategy.optimizer, []
 
@@ -251,7 +251,7 @@ def test_half_precision_inside_the_encoder(world):
     np.testing.assert_allclose(losses["bf16"], losses["off"], rtol=0.05)
 
 
-def test_the_log_says_how_it_goes(world, caplog):
+def test_the_log_shows_the_figures_of_steps(world, caplog):
     with caplog.at_level(logging.INFO, logger="xmc_tf"):
         world.train(changed(max_steps=7))
     lines = [record.message for record in caplog.records if "loss" in record.message]
@@ -263,7 +263,7 @@ def test_the_log_says_how_it_goes(world, caplog):
     )
 
 
-def test_a_loss_that_is_no_number_ends_the_training(world):
+def test_a_loss_of_nan_ends_the_training(world):
     parts = world.parts()
     parts[1].bias.assign(np.full(DIM, np.nan, np.float32))
     with pytest.raises(InputError, match=r"the loss of step 1 is nan(.|\n)*learning_rate"):

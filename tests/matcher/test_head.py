@@ -1,4 +1,4 @@
-"""The head by itself: its rows over workers, what it scores, and what of it decays."""
+"""The label head: its rows on the ranks, its scores, its losses, and weight decay."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_clusters_stay_together(size):
 
 
 @pytest.mark.parametrize("splits", [None, np.array([0, 30])])
-def test_the_roots_children_may_be_parted(splits):
+def test_the_roots_children_may_be_cut_anywhere(splits):
     assert np.diff(shards(30, splits, 4).bounds).tolist() in ([7, 8, 7, 8], [8, 7, 8, 7], [7, 7, 8, 8], [8, 8, 7, 7])
 
 
@@ -44,7 +44,7 @@ def test_scores():
 
 @pytest.mark.parametrize("name", ["cross-entropy", "weighted-squared-hinge"])
 def test_all_nodes_as_candidates(name):
-    """The losses, and what they change, are those of candidates that are told one by one."""
+    """Losses and gradients equal those of explicit candidates."""
     rng = np.random.default_rng(1)
     rows, vectors = rng.normal(size=(6, 4)).astype(np.float32), rng.normal(size=(3, 3)).astype(np.float32)
     head, loss = head_of(rows, scaling=Scaling(True, 3.0)), head_loss(name)
@@ -76,7 +76,7 @@ def test_a_vector_of_zeros_has_a_gradient():
     assert np.isfinite(tape.gradient(loss, given)).all()
 
 
-def test_what_decays():
+def test_variables_with_weight_decay():
     def named(name, *shape):
         return tf.Variable(tf.zeros(shape), name=name)
 
@@ -88,7 +88,7 @@ def test_what_decays():
 
 
 def test_rates_of_encoder_and_head():
-    """One schedule for both, each to its own height; SGD-like steps tell, as Adam's first steps are the rate."""
+    """Both follow one schedule to their own peak rates; Adam's first steps have the length of the rate."""
     strategy = CollectiveStrategy(Solo())
     head = head_of(np.zeros((2, 2), np.float32))
     weight = tf.Variable([[0.0]], name="weight")

@@ -15,7 +15,7 @@ Y = csr_matrix([[1, 1, 0, 1, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]], dtype=np.flo
 
 
 def products(tree, values):
-    """The values of every level by multiplication, the top first; the last in the order of the tree."""
+    """Return the values of every level by multiplication, the top first; the last in the order of the tree."""
     levels = [values.tocsc()[:, tree.labels]]
     below = values
     for clusters in reversed(tree.to_chain()[1:]):
@@ -54,14 +54,14 @@ def test_by_hand():
     assert levels_of(TREE, Y, max_match_clusters=5)[0].targets.toarray().tolist() == [[1, 1], [1, 0], [0, 0]]
 
 
-def test_what_was_given_is_left_as_it_was():
+def test_inputs_are_not_changed():
     labels = Y * 3
     levels_of(TREE, labels, max_match_clusters=5)
     levels_of(TREE, labels, max_match_clusters=5, weights=labels)
     assert (labels != Y * 3).nnz == 0
 
 
-def test_zeros_and_duplicates_are_no_labels():
+def test_zeros_are_no_labels_and_duplicates_count_once():
     parts = np.array([0.0, 1.0, 1.0]), np.array([0, 1, 1]), np.array([0, 3, 3, 3])
     (top, labels) = levels_of(TREE, csr_matrix(parts, shape=(3, 5)), max_match_clusters=5, weights=True)
     assert top.targets.toarray().tolist() == [[1, 0], [0, 0], [0, 0]]

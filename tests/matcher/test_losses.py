@@ -1,4 +1,4 @@
-"""Losses of the head: numpy's own, and gradients by finite differences, through both routes of one worker."""
+"""Losses of the head compared with numpy, and gradients with finite differences, by both routes."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ SPLITS = np.array([0, 3, 3, 7, 8])  # of four documents, one without candidates
 
 
 def plain(name, scores, targets, weights):
-    """One document's loss."""
+    """Return the loss of one document."""
     if not len(scores):
         return 0.0
     if name == "cross-entropy":
@@ -84,6 +84,6 @@ def test_losses_and_their_gradients(name, route, normalize, scale):
         np.testing.assert_allclose(gradient, by_differences, rtol=1e-3, atol=1e-4)
 
 
-def test_a_loss_that_there_is_not():
+def test_an_unknown_loss_is_refused():
     with pytest.raises(InputError, match="loss_function"):
         head_loss("squared_hinge")

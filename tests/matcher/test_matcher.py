@@ -1,4 +1,4 @@
-"""All levels: trained, predicted by beam, saved and loaded, resumed after an interruption, seen in TensorBoard."""
+"""All levels: training, beam search, saving and loading, resuming after an interruption, TensorBoard."""
 
 import dataclasses
 
@@ -57,7 +57,7 @@ def data(tmp_path_factory):
 
 
 def train(data, folder, params=PARAMS, logdir=None, max_match_clusters=32768, **more_data):
-    """A matcher of a tiny encoder; ``more_data`` are further fields of ``MatcherData``."""
+    """Return a trained matcher with a tiny encoder; ``more_data`` are further fields of ``MatcherData``."""
     store, Y, _ = data
     return Matcher.train(
         CollectiveStrategy(Solo(), seed=1),
@@ -98,13 +98,13 @@ def test_with_all_nodes_as_candidates_the_last_level_is_trained_alone(data, tmp_
 
 
 def whole(matcher):
-    """Weights and biases of all levels."""
+    """Return weights and biases of all levels."""
     return [(head.local()[:, :-1], head.local()[:, -1]) for head in matcher.heads]
 
 
 @pytest.mark.parametrize("post_processor", ["noop", "sigmoid", "log-sigmoid", "l3-hinge"])
-def test_the_beam_is_the_rankers(data, trained, post_processor):
-    """The same weights as a linear model of PECOS's form give the same answers through its beam search."""
+def test_predictions_equal_those_of_rankers_with_the_same_weights(data, trained, post_processor):
+    """Beam search of linear rankers with the same weights returns the same scores."""
     store, Y, _ = data
     matcher, _ = trained
     vectors = encode(matcher.encoder, store, np.arange(N))
@@ -146,7 +146,7 @@ def test_scores_of_some_nodes_and_of_all(data, trained):
         matcher.scores(vectors, nodes[:3])
 
 
-def test_parents_that_somebody_else_has_found(data, trained):
+def test_predictions_from_given_parents(data, trained):
     store, _, _ = data
     matcher, _ = trained
     vectors = encode(matcher.encoder, store, np.arange(4))
@@ -160,7 +160,7 @@ def test_parents_that_somebody_else_has_found(data, trained):
         matcher.predict(vectors, parents=parents[:, :5])
 
 
-def test_nobody_has_documents(trained):
+def test_predictions_without_documents(trained):
     matcher, _ = trained
     nobody = np.zeros((0, DIM), np.float32)
     assert matcher.predict(nobody).shape == (0, LABELS)
@@ -168,7 +168,7 @@ def test_nobody_has_documents(trained):
     assert matcher.scores(nobody, csr_matrix((0, LABELS), dtype=np.float32)).shape == (0, LABELS)
 
 
-def test_it_is_saved_and_loaded(data, trained, tmp_path):
+def test_a_loaded_matcher_predicts_the_same(data, trained, tmp_path):
     store, _, _ = data
     matcher, _ = trained
     matcher.save(tmp_path / "head")
@@ -203,12 +203,12 @@ def test_only_the_upper_levels(data, tmp_path):
 
 
 class StopError(Exception):
-    """What ends a run in the middle."""
+    """An error that interrupts a run."""
 
 
 @pytest.mark.parametrize("saves", [1, 4])
-def test_an_interrupted_run_goes_on(data, trained, tmp_path, monkeypatch, saves):
-    """It ends as the unbroken one, whether it was stopped at the top or below it."""
+def test_an_interrupted_run_resumes(data, trained, tmp_path, monkeypatch, saves):
+    """The result is that of an uninterrupted run, whether it was interrupted at the top level or below."""
     unbroken, _ = trained
     real, made = fine_tune.save_training, []
 
@@ -228,8 +228,8 @@ def test_an_interrupted_run_goes_on(data, trained, tmp_path, monkeypatch, saves)
     assert sum(len(result.losses) for result in resumed.results) == 24 - 4 * saves
 
 
-def test_validation_keeps_the_best_and_stops_in_time(data, tmp_path):
-    """With a learning rate that ruins everything, what remains is the first validation's state."""
+def test_validation_restores_the_best_state_and_stops_early(data, tmp_path):
+    """With a learning rate that is far too high, a state of an early validation is the best and is restored."""
     params = dataclasses.replace(
         PARAMS, learning_rate=0.5, head_learning_rate=0.5, max_steps=80, max_no_improve_cnt=2, lr_schedule="constant"
     )
@@ -253,8 +253,8 @@ def mean_of(validation):
     return np.mean(list(validation[1].values()))
 
 
-def test_documents_that_are_held_out_change_nothing(data, tmp_path):
-    """Whatever the labels of documents that are not trained on."""
+def test_held_out_documents_do_not_change_the_training(data, tmp_path):
+    """The labels of documents that are not trained on have no effect."""
     store, Y, _ = data
     rows = np.arange(10, N)
     one = train(data, tmp_path / "one", rows=rows, max_match_clusters=3)
@@ -264,7 +264,7 @@ def test_documents_that_are_held_out_change_nothing(data, tmp_path):
     np.testing.assert_array_equal(one.scores(vectors), two.scores(vectors))
 
 
-def test_tensorboard_shows_the_course(trained):
+def test_tensorboard_shows_the_curves(trained):
     _, folder = trained
     events = EventAccumulator(str(folder / "logs"), size_guidance={"tensors": 0})
     events.Reload()
@@ -275,8 +275,8 @@ def test_tensorboard_shows_the_course(trained):
     assert [event.step for event in events.Tensors("level_2/learning_rate")] == [4, 5, 8, 10, 12]
 
 
-def test_a_level_in_pieces(monkeypatch):
-    """Documents and rows in blocks of a few give what one block gives."""
+def test_prediction_in_small_blocks(monkeypatch):
+    """Small blocks of documents and rows give the same result as one block."""
     from xmc_tf.matcher import predict_levels
 
     rng = np.random.default_rng(1)
@@ -300,7 +300,7 @@ def test_a_level_in_pieces(monkeypatch):
 
 @pytest.mark.parametrize("post", ["noop", "sigmoid", "l3-hinge"])
 def test_only_some_labels(post):
-    """Levels keep only nodes that lead to the labels, and a narrow beam is not spent on others."""
+    """The search keeps only nodes above the labels, even with a narrow beam."""
     rng = np.random.default_rng(2)
     splits = [np.array([0, 4]), np.array([0, 3, 3, 4, 9]), np.array([0, 2, 4, 6, 8, 10, 12, 14, 16, 18])]
     strategy = CollectiveStrategy(Solo())

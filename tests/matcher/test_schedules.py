@@ -1,4 +1,4 @@
-"""Learning rates: the formulas of transformers, in numbers worked out by hand and against its TensorFlow schedules."""
+"""Learning rates: compared with numbers calculated by hand, and with transformers' TensorFlow schedules."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_warmup_that_is_longer_than_the_training():
     assert [float(schedule(step)) for step in (0, 5, 9, 10)] == pytest.approx([0, 0.5, 0.9, 1.0])
 
 
-def test_keras_follows_it():
+def test_keras_uses_the_schedule():
     optimizer = tf_keras.optimizers.SGD(Schedule("linear", peak=1.0, warmup=2, total=4))
     variable = tf_keras.backend.variable(0.0)
     rates = []

@@ -1,4 +1,4 @@
-"""A world small enough to fine-tune in a second: a tree, documents that tell their labels, a tiny encoder."""
+"""A data set that is fine-tuned in a second: a tree, documents whose words determine their labels, a tiny encoder."""
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +14,7 @@ TREE = LabelTree(splits=([0, 3], [0, 2, 4, 6], [0, 2, 4, 6, 8, 10, 12]), labels=
 
 
 def documents(count, seed=0):
-    """Texts as token ids, and labels that their words give away: word ``3 + 3 * label + k``."""
+    """Return texts as token ids, and their labels: a text of a label contains the words ``3 + 3 * label + k``."""
     rng = np.random.default_rng(seed)
     texts, rows, columns = [], [], []
     for row in range(count):
@@ -34,7 +34,7 @@ def store_of(texts, folder):
 
 
 class TinyEncoder:
-    """The interface of an encoder: the mean of its words' vectors, once through a layer."""
+    """An encoder with one layer: it transforms the mean of the words' vectors."""
 
     def __init__(self, dim=DIM, seed=1, dropout=0.0):
         draw = np.random.default_rng(seed)
@@ -64,6 +64,6 @@ class TinyEncoder:
 
 
 def encode(encoder, store, rows):
-    """The vectors of some documents."""
+    """Return the embeddings of some documents."""
     ids, mask = store.padded(rows, pad_id=0)
     return encoder(tf.constant(ids), tf.constant(mask)).numpy()

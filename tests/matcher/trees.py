@@ -9,7 +9,7 @@ from xmc_tf.tree import LabelTree
 
 
 def random_tree(seed, depth=3, largest=6, empty=True):
-    """A tree of that depth in which a node has up to ``largest`` children, some perhaps none."""
+    """Return a random tree of this depth; a node has up to ``largest`` children, and with ``empty`` perhaps none."""
     chance = np.random.default_rng(seed)
     nodes, splits = 1, []
     for _ in range(depth):
@@ -24,7 +24,7 @@ def random_tree(seed, depth=3, largest=6, empty=True):
 
 
 def random_matrix(seed, rows, columns, density):
-    """Entries from 0.5 to 2.5, many rows without any."""
+    """Return a random matrix with entries from 0.5 to 2.5; many rows are empty."""
     chance = np.random.default_rng(seed)
     dense = chance.choice([0.5, 1.0, 1.5, 2.5], (rows, columns)) * (chance.random((rows, columns)) < density)
     return csr_matrix(dense.astype(np.float32))
@@ -34,7 +34,7 @@ worlds = st.tuples(st.integers(0, 10_000), st.integers(1, 4), st.sampled_from([0
 
 
 def store_of(folder, count, seed=0):
-    """Documents of random lengths whose ids tell which document they are of."""
+    """Return documents of random lengths; all token ids of document ``row`` are ``10 + row``."""
     chance = np.random.default_rng(seed)
     with TokenStore.create(folder) as writer:
         writer.write([np.full(chance.integers(1, 12), 10 + row) for row in range(count)])
