@@ -141,12 +141,12 @@ def _problem(
     # Append a parent without children: the solver would take a single parent for the root, which all documents match.
     starts = np.concatenate([task.splits[first : last + 1] - begin, [end - begin]])
     clusters = csc_matrix((np.ones(len(nodes), np.float32), nodes, starts), shape=(len(nodes), last - first + 1))
-    nobody = csc_matrix((matched.shape[0], 1), dtype=np.float32)
+    no_documents = csc_matrix((matched.shape[0], 1), dtype=np.float32)
     own = matched[:, first:last]
     return clusters, csc_matrix(
         (
-            np.concatenate([own.data, nobody.data]),
-            np.concatenate([own.indices, nobody.indices]),
+            np.concatenate([own.data, no_documents.data]),
+            np.concatenate([own.indices, no_documents.indices]),
             np.concatenate([own.indptr, own.indptr[-1:]]),
         ),
         shape=(matched.shape[0], last - first + 1),
@@ -163,14 +163,14 @@ def _centroids(
     """
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
-    everyone = np.arange(len(vectors))
+    every_document = np.arange(len(vectors))
     for begin, end, first, last in _own_blocks(head, task):
         for parent in range(first, last):
             low_child, high_child = max(begin, int(task.splits[parent])), min(end, int(task.splits[parent + 1]))
             if low_child == high_child:
                 continue
             of_nodes = targets[:, low_child:high_child]
-            own = everyone if of_parents is None else _rows_of(of_parents, parent)
+            own = every_document if of_parents is None else _rows_of(of_parents, parent)
             documents = np.union1d(own, of_nodes.indices)
             seen = _as_seen(head, vectors[documents])
             lengths = np.linalg.norm(seen, axis=1)

@@ -45,7 +45,7 @@ def load_pecos_head(path: Path, strategy: CollectiveStrategy, nr_labels: int, di
 
 
 def _embedding(file: TorchFile, name: str) -> np.ndarray:
-    """The numbers of one of the head's two embedding layers."""
+    """Return the weights of one of the head's two embedding layers."""
     found: Any = file.content
     for key in ("_modules", name, "_parameters", "weight"):
         inside = found.attributes if isinstance(found, Holder) else found

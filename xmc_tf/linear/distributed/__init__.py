@@ -1,14 +1,14 @@
-"""Rankers trained by many ranks: sub-problems handed out as ranks come free, results joined from disk.
+"""Rankers trained by many ranks: threads claim sub-problems as they become free; the results are joined from disk.
 
 Data flow, where every arrow is a file in the work folder, which all ranks share:
 
 * rank 0: labels, tree, relevance → for each level its problem (``stored.py``), cut into sub-problems (``plan.py``)
-* every rank's threads: claim the largest sub-problem left (``claims.py``), solve it into a block (``blocks.py``)
-* one rank per level: blocks → that level's W, streamed (``joining.py``)
-* levels that learn from mistakes ("man"): every rank predicts its range of the documents with the levels so far, mapped
+* every rank's threads: claim the largest unclaimed sub-problem (``claims.py``), solve it into a block (``blocks.py``)
+* all ranks: blocks → each level's W, streamed, each rank a part (``joining.py``)
+* levels that learn from mistakes ("man"): every rank predicts its range of the documents with the levels so far
   (``predicting.py``) → the next levels' problems
 * rank 0: levels → the model's folder (``placing.py``)
 
-What a file holds depends on the inputs alone, so that whatever is there after a failure is kept, and the number of
-ranks never shows in the model.
+The content of a file depends on the inputs alone. So a run resumes with the files of an interrupted one, and the model
+does not depend on the number of ranks.
 """

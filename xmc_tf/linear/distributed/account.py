@@ -1,4 +1,4 @@
-"""What each rank has done, and the table of it."""
+"""The work of each rank: seconds, sub-problems and memory, and a table of them."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -13,10 +13,17 @@ from xmc_tf.ranks.communicator import Communicator
 
 @dataclass
 class Account:
-    """One rank's work, added up by its threads.
+    """One rank's work, recorded by its threads.
 
     Args:
-        threads: how many the rank has.
+        threads: number of threads of the rank.
+        problems: number of solved sub-problems.
+        work: feature entries that one pass over their labels reads.
+        busy_s: seconds of work, as a share of all threads.
+        written: bytes of solved blocks.
+        peak_bytes: peak of the process's own memory.
+        waited_s: seconds in calls to other ranks.
+        started: time at which the account was opened.
     """
 
     threads: int = 1
@@ -31,10 +38,10 @@ class Account:
 
     @contextmanager
     def busy(self, share: float | None = None) -> Iterator[None]:
-        """Counts the time of the block as work.
+        """Count the time of the ``with`` block as work.
 
         Args:
-            share: of the rank's threads; None: that of one thread.
+            share: share of the rank's threads that work. Default: one thread.
         """
         begin, waited = time.monotonic(), self.waited_s
         try:
@@ -48,11 +55,11 @@ class Account:
                 self.peak_bytes = max(self.peak_bytes, own)
 
     def watching(self, communicator: Communicator) -> Communicator:
-        """The same ranks; the time that calls among them take is not counted as work."""
+        """Return the communicator with its calls timed, so that they are not counted as work."""
         return cast(Communicator, _Watched(communicator, self))
 
     def solved(self, work: int, written: int) -> None:
-        """Counts one sub-problem."""
+        """Count one solved sub-problem."""
         with self._lock:
             self.problems += 1
             self.work += work
@@ -64,7 +71,7 @@ class Account:
         return time.monotonic() - self.started
 
     def summary(self, host: str) -> dict[str, float | int | str]:
-        """The figures, as they travel to rank 0."""
+        """Return the figures that are sent to rank 0."""
         elapsed = self.elapsed_s
         return {
             "host": host, "threads": self.threads, "problems": self.problems, "work": self.work,
@@ -95,7 +102,7 @@ class _Watched:
 
 
 def own_memory() -> int:
-    """Bytes that this process holds for itself; files mapped into memory, which the system may drop, left out."""
+    """Return the bytes of this process's own memory, without memory-mapped files, which the system may drop."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
@@ -103,13 +110,13 @@ def own_memory() -> int:
 
 
 def accounts_table(communicator: Communicator, account: Account) -> str:
-    """What every rank has done, a line per rank; empty on all but rank 0."""
-    everyone = communicator.gather(account.summary(communicator.host))
-    return format_accounts(everyone) if communicator.rank == 0 else ""
+    """Return a table of every rank's work on rank 0, and an empty string on the others."""
+    summaries = communicator.gather(account.summary(communicator.host))
+    return format_accounts(summaries) if communicator.rank == 0 else ""
 
 
-def format_accounts(everyone: Sequence[dict[str, float | int | str]]) -> str:
-    """The table of the ranks' figures."""
+def format_accounts(summaries: Sequence[dict[str, float | int | str]]) -> str:
+    """Return the table of the ranks' figures, a line per rank."""
     heads = ["rank", "host", "threads", "sub-problems", "busy s", "waiting s", "own memory, peak", "weights"]
     rows = [
         [
@@ -117,7 +124,7 @@ def format_accounts(everyone: Sequence[dict[str, float | int | str]]) -> str:
             f"{one['waiting_s']:.1f}", f"{float(one['peak_bytes']) / 2**20:,.0f} MiB",
             f"{float(one['written']) / 2**20:,.1f} MiB",
         ]
-        for rank, one in enumerate(everyone)
+        for rank, one in enumerate(summaries)
     ]  # fmt: skip
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [heads, *rows]]

@@ -1,7 +1,7 @@
 """Solved sub-problems on disk: the weight columns of some labels, in the order in which they were solved.
 
-A training has thousands of them, and every rank opens all: so they are no archives, but a head (how many labels and how
-many weights) and four arrays behind each other: labels, how many weights each has, features, weights.
+A training has thousands of them, and every rank opens all. So they are not archives, but a header (numbers of labels
+and of weights) and four arrays: labels, number of weights of each label, features, weights.
 """
 
 import os
@@ -23,12 +23,12 @@ _LABEL_BYTES, _WEIGHT_BYTES = 16, 8
 
 
 class Block(NamedTuple):
-    """Some labels' columns.
+    """The weight columns of some labels in a file.
 
     Args:
         path: the file.
-        labels: whose they are.
-        counts: how many weights each has.
+        labels: label of each column.
+        counts: number of weights of each column.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class Block(NamedTuple):
     counts: np.ndarray
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """The features and the weights of all columns, one label's behind the other's; mapped."""
+        """Return the features and the weights of all columns, one label after the other; memory-mapped."""
         nr_weights = int(self.counts.sum())
         if nr_weights == 0:
             return np.zeros(0, np.int32), np.zeros(0, np.float32)
@@ -46,16 +46,16 @@ class Block(NamedTuple):
 
 
 def block_name(sub: SubProblem, key: str) -> str:
-    """The file's name: where the sub-problem is from, and the key of the inputs."""
+    """Return the file name of a sub-problem's block, which contains its position and the key of the inputs."""
     return f"{sub.level}.{sub.first}-{sub.last}.{key[:12]}.columns"
 
 
 def write_block(path: Path, parts: Sequence[Columns]) -> None:
-    """Writes the columns of a sub-problem's tasks, whole or not at all; nobody else may be at the same sub-problem."""
+    """Write the columns of a sub-problem's tasks, completely or not at all; only one thread may write each block."""
     labels = np.concatenate([part.labels for part in parts]).astype(np.int64)
     counts = np.concatenate([np.diff(part.indptr) for part in parts]).astype(np.int64)
     head = np.array([len(labels), counts.sum()], np.int64)
-    # There are thousands of them: with a name that need not be asked for, the file is there in half the calls.
+    # There are thousands of blocks: a fixed name needs half the system calls of a unique one.
     unfinished = f"{path.parent}/.{path.name}.part"
     try:
         with open(unfinished, "wb", buffering=0) as file:
@@ -76,10 +76,10 @@ def _as(dtype: type, arrays: Iterable[np.ndarray]) -> Iterable[np.ndarray]:
 
 
 def open_block(path: Path) -> Block:
-    """Reads whose columns a block has.
+    """Read the labels of a block.
 
     Raises:
-        InputError: the file is damaged.
+        InputError: if the file is damaged.
     """
     with path.open("rb") as file:
         head, size = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
@@ -94,7 +94,7 @@ def open_block(path: Path) -> Block:
 
 
 def is_solved(path: Path) -> bool:
-    """Whether a whole block is there; one that a failing disk has left damaged is removed."""
+    """Return whether a complete block exists; remove a damaged one."""
     if not path.exists():
         return False
     try:

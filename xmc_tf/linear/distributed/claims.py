@@ -1,8 +1,8 @@
-"""Who takes what: a claim is a file that only one can make.
+"""Claims of sub-problems: a claim is a file that only one thread can create.
 
-Files and not messages, because the ranks share a folder anyway, because every launcher's ranks can do it (Horovod has
-collective calls only, MPI's one-sided counters are MPI's alone), and because a rank that is deep in a solver need not
-answer anybody. Creating a file that must not exist (``O_EXCL``) is atomic on local disks and on NFS from version 3 on.
+Claims are files and not messages, because the ranks share a folder anyway, because files work with every launcher
+(Horovod has collective calls only, MPI's one-sided counters work with MPI only), and because a rank in a solver need
+not answer messages. Creating a file that must not exist (``O_EXCL``) is atomic on local disks and on NFS 3 and later.
 """
 
 import os
@@ -11,11 +11,11 @@ from threading import Lock
 
 
 class Claims:
-    """A list of things that many threads of many processes take from the front.
+    """A list of items that threads of all ranks take from the front.
 
     Args:
-        folder: shared by all; new for every run.
-        count: how many things there are.
+        folder: a folder that all ranks share, new for every run.
+        count: number of items.
     """
 
     def __init__(self, folder: Path, count: int) -> None:
@@ -24,14 +24,14 @@ class Claims:
         folder.mkdir(parents=True, exist_ok=True)
 
     def take(self) -> int | None:
-        """The number of the first thing that nobody has taken, from now on ours; None when all are taken."""
+        """Claim the first free item and return its number; None if all are taken."""
         with self._lock:
             at = self._first_free(self._next)
             while at < self._count:
                 self._next = at + 1
                 try:
                     os.close(os.open(self._folder / str(at), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-                except FileExistsError:  # somebody was quicker
+                except FileExistsError:  # another thread was faster
                     at = self._first_free(at + 1)
                 else:
                     return at
@@ -39,7 +39,7 @@ class Claims:
             return None
 
     def _first_free(self, start: int) -> int:
-        """Everybody takes the first that is free, so what is taken lies in front: a few looks find where it ends."""
+        """Return the first free item by binary search: all take from the front, so taken items precede free ones."""
         step, low = 1, start
         while low < self._count and self._taken(low):
             start, low, step = low + 1, low + step, 2 * step

@@ -1,4 +1,4 @@
-"""Whether all ranks were given the same: files by size and checksum, asked before any work begins."""
+"""A check that all ranks have the same inputs: files by size and checksum, settings by value."""
 
 import hashlib
 import json
@@ -15,12 +15,12 @@ from xmc_tf.data.npz.crc import crc_of_all
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
-_PIECE = 1 << 18  # stays in the processor's own cache between its copy and its checksum
+_PIECE = 1 << 18  # stays in the processor's cache between its copy and its checksum
 
 
 @register
 class Fingerprint(NamedTuple):
-    """What a file looks like to a rank."""
+    """Name, size and checksum of a file on one rank."""
 
     name: str
     size: int
@@ -31,15 +31,15 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fingerprint]:
-    """Size and CRC-32 of files' bytes; ranks of one host that see the very same files read a part of each.
+    """Return size and CRC-32 of files; ranks of one host that see the same files each read a part of them.
 
     Args:
         communicator: the ranks.
-        paths: this rank's files; other ranks may have others.
+        paths: this rank's files; they may differ between ranks.
     """
-    mine = (communicator.host, run_on_all_ranks(communicator, lambda: [_identity(path) for path in paths]))
-    others = communicator.allgather(mine)
-    here = [rank for rank, other in enumerate(others) if other == mine]
+    own = (communicator.host, run_on_all_ranks(communicator, lambda: [_identity(path) for path in paths]))
+    others = communicator.allgather(own)
+    here = [rank for rank, other in enumerate(others) if other == own]
     place, count = here.index(communicator.rank), len(here)
 
     def read() -> list[tuple[int, int]]:
@@ -47,8 +47,8 @@ def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fing
         spans = [(size * place // count, size * (place + 1) // count) for size in sizes]
         return [_crc(path, *span) for path, span in zip(paths, spans, strict=True)]
 
-    everyones = communicator.allgather(run_on_all_ranks(communicator, read))
-    parts = [everyones[rank] for rank in here]
+    checksums = communicator.allgather(run_on_all_ranks(communicator, read))
+    parts = [checksums[rank] for rank in here]
     return [
         Fingerprint(path.name, sum(length for _, length in each), crc_of_all(each))
         for path, each in zip(paths, zip(*parts, strict=True), strict=True)
@@ -56,13 +56,13 @@ def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fing
 
 
 def _identity(path: Path) -> tuple[int, int, int, int]:
-    """What two names of one file on one host have in common."""
+    """Return values that two names of one file on one host have in common."""
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _crc(path: Path, begin: int, end: int) -> tuple[int, int]:
-    """The CRC-32 of a range of a file, and how many bytes were there."""
+    """Return the CRC-32 of a range of a file, and the number of bytes read."""
     checksum, length, room = 0, 0, memoryview(bytearray(_PIECE))
     with path.open("rb", buffering=0) as file:
         file.seek(begin)
@@ -74,58 +74,58 @@ def _crc(path: Path, begin: int, end: int) -> tuple[int, int]:
 def check_same_inputs(
     communicator: Communicator, files: Mapping[str, Sequence[str | Path]], settings: Mapping[str, Any]
 ) -> str:
-    """Refuses ranks that were given different files or settings, and names both hosts.
+    """Raise an error if the ranks have different files or settings.
 
     Args:
         communicator: the ranks.
-        files: the paths by what they are for; a folder stands for its files.
-        settings: everything else that decides what the model will be, as JSON can hold it.
+        files: paths by their purpose; a folder means its files.
+        settings: everything else that the model depends on, as values that JSON can represent.
 
     Returns:
-        A key for what was given: the same inputs, the same key.
+        A key of the inputs, equal for equal inputs.
 
     Raises:
-        InputError: on all ranks, saying what differs where.
+        InputError: on all ranks, if inputs differ; names the difference and both hosts.
     """
     every = [(what, one) for what, paths in files.items() for one in paths]
     named = run_on_all_ranks(communicator, lambda: [(what, path) for what, one in every for path in _files(one, what)])
-    prints = fingerprints(communicator, [path for _, path in named])
+    found = fingerprints(communicator, [path for _, path in named])
     mine: dict[str, list[Fingerprint]] = {what: [] for what in files}
-    for (what, _), found in zip(named, prints, strict=True):
-        mine[what].append(found)
-    said = json.dumps(settings, sort_keys=True)
-    everyone = communicator.allgather((communicator.host, mine, said))
-    host, first, first_said = everyone[0]
-    for rank, (other_host, others, other_said) in enumerate(everyone):
+    for (what, _), one in zip(named, found, strict=True):
+        mine[what].append(one)
+    options = json.dumps(settings, sort_keys=True)
+    all_ranks = communicator.allgather((communicator.host, mine, options))
+    host, first, first_options = all_ranks[0]
+    for rank, (other_host, others, other_options) in enumerate(all_ranks):
         for what in first:
             if others[what] != first[what]:
                 raise InputError(
                     f"ranks received different {what}",
-                    expected=f"on every rank as on rank 0 on {host}: {_told(first[what])}",
-                    received=f"on rank {rank} on {other_host}: {_told(others[what])}",
+                    expected=f"on every rank as on rank 0 on {host}: {_listed(first[what])}",
+                    received=f"on rank {rank} on {other_host}: {_listed(others[what])}",
                     fix="put the files on a shared disk, or copy them to every host again",
                 )
-        if other_said != first_said:
+        if other_options != first_options:
             raise InputError(
                 "ranks were started with different options",
                 expected=f"on every rank as on rank 0 on {host}",
-                received=f"others on rank {rank} on {other_host}: {_first_difference(first_said, other_said)}",
+                received=f"others on rank {rank} on {other_host}: {_first_difference(first_options, other_options)}",
                 fix="use the same command line and version on all ranks",
             )
-    digest = hashlib.sha256(said.encode())
+    digest = hashlib.sha256(options.encode())
     digest.update(json.dumps([first, kernel_folder().name], sort_keys=True).encode())
     return digest.hexdigest()
 
 
-def _files(given: str | Path, what: str) -> list[Path]:
-    path = Path(given)
+def _files(named: str | Path, what: str) -> list[Path]:
+    path = Path(named)
     if path.is_dir():
         return sorted(entry for entry in path.iterdir() if entry.is_file())
     return [existing_file(path, what)]
 
 
-def _told(prints: Sequence[Fingerprint]) -> str:
-    return "; ".join(f"{one.name}: {one}" for one in prints[:4]) or "nothing"
+def _listed(files: Sequence[Fingerprint]) -> str:
+    return "; ".join(f"{one.name}: {one}" for one in files[:4]) or "nothing"
 
 
 def _first_difference(first: str, other: str) -> str:

@@ -1,4 +1,4 @@
-"""Blocks of columns become one level's W: each rank writes a part of it, and holds no more than a piece."""
+"""Joining blocks of columns into one level's W: each rank writes a part of the file, piece by piece."""
 
 import resource
 from collections.abc import Iterator, Sequence
@@ -15,12 +15,12 @@ from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.joint_files import unfinished_path, write_from_all_ranks
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
-_FIELDS = {"indices": 0, "data": 1}  # the matrix's arrays, and which of a block's columns they are made of
-_MOST_MAPPED = 4096  # blocks at a time, where the process may have so many files open
+_FIELDS = {"indices": 0, "data": 1}  # the matrix's arrays, and the index of their data in ``Block.columns``
+_MOST_MAPPED = 4096  # maximum number of blocks mapped at a time, if the process may open so many files
 
 
 class _Columns:
-    """Where each label's column lies."""
+    """The positions of the labels' columns in the blocks."""
 
     def __init__(self, blocks: Sequence[Block], nr_labels: int) -> None:
         may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -39,7 +39,7 @@ class _Columns:
         self.indptr = np.concatenate(([0], np.cumsum(counts)))
 
     def pieces(self, field: int, begin: int, end: int) -> Iterator[np.ndarray]:
-        """The entries ``begin`` to ``end`` of all columns in the order of the labels; each piece in the same memory."""
+        """Yield the entries ``begin`` to ``end`` of all columns by label, in pieces that share their memory."""
         room = np.empty(min(self._piece, end - begin), (np.int32, np.float32)[field])
         while begin < end:
             stop = min(end, begin + self._piece)
@@ -49,7 +49,7 @@ class _Columns:
             begin = stop
 
     def _runs(self, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-        """Ranges of entries that follow each other in one block: block, where in it, from, to; block by block."""
+        """Yield runs of entries that are contiguous in one block: block, position in it, begin, end; block by block."""
         a = int(np.searchsorted(self.indptr, begin, side="right")) - 1
         b = int(np.searchsorted(self.indptr, end, side="left"))
         filled = np.flatnonzero(np.diff(self.indptr[a : b + 1])) + a
@@ -64,25 +64,25 @@ class _Columns:
 
 
 def _piece_entries(nr_blocks: int) -> int:
-    """How many entries are copied at a time.
+    """Return the number of entries that are copied at a time.
 
-    Few stay in the processor's own cache from their checksum until they are written. But a piece may have labels of all
-    blocks, and where there are too many to stay open, each is opened again for every piece.
+    Small pieces stay in the processor's cache between their checksum and their writing. But a piece may have labels of
+    all blocks, and if these are too many to stay open, each is opened again for every piece.
     """
     return min(1 << 22, max(1 << 18, 512 * nr_blocks))
 
 
 def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[int, int], target: Path) -> int:
-    """Writes the matrix of all columns, as ``save_matrix`` would write it; all ranks together, each a part.
+    """Write the matrix of all columns, with the bytes of ``save_matrix``. Call it on all ranks; each writes a part.
 
     Args:
         communicator: the ranks.
-        paths: the blocks; together they hold every label at most once. A label in none has no weights.
+        paths: the blocks; each label is in at most one. A label in none has no weights.
         shape: rows and labels of the matrix.
-        target: the file, there whole or not at all.
+        target: the file, written completely or not at all.
 
     Returns:
-        How many weights there are.
+        The number of weights.
     """
     columns = run_on_all_ranks(communicator, lambda: _Columns([open_block(path) for path in paths], shape[1]))
     nr_entries = int(columns.indptr[-1])

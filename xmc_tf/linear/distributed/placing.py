@@ -1,4 +1,4 @@
-"""From the work folder to the model's folder, without anybody reading the weights."""
+"""Placing the weights of the work folder in the model's folder, without reading them."""
 
 import os
 import shutil
@@ -10,14 +10,14 @@ from xmc_tf.linear.xlinear import XLinear
 
 
 def place_rankers(part: Path, work: WorkFolder, model: XLinear) -> None:
-    """Fills a folder of rankers: parameters again, weights by a second name."""
+    """Fill a folder of rankers: write its parameters, and link its weights."""
     write_parameters(model.levels, part)
     for t in range(model.depth):
         _link(work.weights(t), level_folder(part, t) / "W.npz")
 
 
 def _link(source: Path, target: Path) -> None:
-    """A second name for a file; a copy on disks that have one name a file."""
+    """Link a file, or copy it on disks without hard links."""
     try:
         os.link(source, target)
     except OSError:

@@ -1,4 +1,4 @@
-"""How the work of a training is cut into sub-problems, which does not depend on who will do it."""
+"""The division of a training into sub-problems, which does not depend on the number of ranks or threads."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -7,12 +7,12 @@ import numpy as np
 
 from xmc_tf.common.wire.format import register
 
-# Enough to keep some thousand threads busy to the end; each costs a file and a claim.
+# Enough to keep some thousand threads busy until the end; each sub-problem costs a file and a claim.
 MOST_SUB_PROBLEMS = 8192
-# About a tenth of a second: less is not worth a file of its own.
+# About a tenth of a second: less is not worth a file.
 LEAST_WORK = 1_000_000
-# Where a team can be made, no thread does more than this part of an even share (less costs more sums than it gains),
-# and none has more work than this, of which half are entries that it holds: some 30 GB.
+# In a team, no thread gets more than this part of an even share (smaller parts cost more sums than they save), nor more
+# work than this: half of it are entries in its memory, some 30 GB.
 _TEAM_SHARE, _MEMBER_WORK = 0.5, 4_000_000_000
 
 
@@ -23,8 +23,8 @@ class SubProblem(NamedTuple):
     Args:
         level: the level.
         first: its first task.
-        last: the one behind its last task.
-        work: the entries that its tasks touch in one pass over their labels.
+        last: the task after its last one.
+        work: number of feature entries that one pass over its labels reads.
     """
 
     level: int
@@ -36,19 +36,19 @@ class SubProblem(NamedTuple):
 def cut_into_sub_problems(
     works: Mapping[int, np.ndarray], *, most: int | None = None, least_work: int | None = None
 ) -> list[SubProblem]:
-    """Cuts levels that can be trained at the same time into sub-problems of about the same work, the largest first.
+    """Return sub-problems of about the same work of levels that can be trained at the same time, the largest first.
 
-    A task is never cut, so that a level with one wide cluster over all documents gives few large ones: taken first,
-    they run beside all others.
+    A task is never cut, so a level with one wide cluster over all documents has few large sub-problems. They start
+    first and run beside all others.
 
     Example:
         >>> cut_into_sub_problems({0: np.array([9]), 1: np.array([4, 1, 1, 5])}, least_work=5)
         [SubProblem(level=0, first=0, last=1, work=9), SubProblem(level=1, first=0, last=2, work=5), …]
 
     Args:
-        works: the work of the tasks of each level.
-        most: about how many sub-problems there may be.
-        least_work: none is smaller than that without need.
+        works: work of the tasks of each level.
+        most: approximate maximum number of sub-problems.
+        least_work: sub-problems with less work are avoided.
     """
     total = sum(int(work.sum()) for work in works.values())
     target = max(1, LEAST_WORK if least_work is None else least_work, total // (most or MOST_SUB_PROBLEMS))
@@ -64,20 +64,20 @@ def cut_into_sub_problems(
 
 
 def teams(works: Sequence[int], parts: Sequence[int], total: int, threads: int) -> list[range]:
-    """Which threads of all ranks solve each wide sub-problem: as few as make it small beside an even share, in turn.
+    """Return the team of each wide sub-problem: as few threads as make it small compared with an even share, in turn.
 
     Example:
         >>> teams([40, 20, 9], [8, 8, 8], 200, 10)
         [range(0, 4), range(4, 6), range(6, 7)]
 
     Args:
-        works: of each, in the order of the plan.
-        parts: of each: no more can share it.
-        total: the work of all sub-problems.
-        threads: of all ranks.
+        works: work of each wide sub-problem, in the order of the plan.
+        parts: number of parts of each, the maximum size of its team.
+        total: work of all sub-problems.
+        threads: number of threads of all ranks.
 
     Returns:
-        Threads, to be taken modulo their number; a power of two of them each.
+        Ranges of threads, modulo the number of threads; the size of each is a power of two.
     """
     found, start, most_work = [], 0, min(_TEAM_SHARE * total / threads, _MEMBER_WORK)
     for work, most in zip(works, parts, strict=True):

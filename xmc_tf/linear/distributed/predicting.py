@@ -1,4 +1,4 @@
-"""What the levels so far predict for the training documents, each rank for a range of them."""
+"""Predictions of the levels so far for the training documents, each rank for a range of them."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -18,21 +18,21 @@ DOCUMENTS_A_PIECE = 100_000
 
 
 def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, target: Path, account: Account) -> None:
-    """Writes what ``model.predict(X)`` gives; the file is there on return, on all ranks.
+    """Write the result of ``model.predict(X)``; on return, all ranks see the file.
 
     Args:
         communicator: the ranks.
         model: the levels trained so far, their weights mapped.
         X: the training features, mapped.
-        target: the file; one that is there already is taken as it is.
-        account: receives the work.
+        target: the file; if it exists, nothing is done.
+        account: records the work.
     """
     if communicator.broadcast(target.exists()):
         return
     entries = np.ones(X.nr_rows) if X.sparse is None else np.diff(X.sparse.indptr) + 1 + X.nr_dense
     first, last = balanced(entries, communicator.size).range(communicator.rank)
     bounds = [*range(first, last, DOCUMENTS_A_PIECE), last] if first < last else [first, last]
-    # Every document's answer is its own: how they are cut does not show in it.
+    # Documents are predicted one by one, so the result does not depend on the cuts.
     pieces = [target.with_name(f"{target.stem}-{a}-{b}.npz") for a, b in pairwise(bounds)]
 
     def predict() -> None:

@@ -1,4 +1,4 @@
-"""What the ranks are doing, as curves in TensorBoard: a run for each rank, over the seconds since the start."""
+"""TensorBoard curves of the ranks' work: a run per rank, over the seconds since the start."""
 
 import time
 from collections.abc import Iterator
@@ -19,19 +19,19 @@ EVERY_S = 5.0
 def reported(
     logdir: str | Path | None, communicator: Communicator, account: Account | None = None, every_s: float | None = None
 ) -> Iterator[None]:
-    """Writes curves while the block runs, every few seconds and at its end; all ranks enter it together.
+    """Write curves while the ``with`` block runs, every few seconds and at its end. Enter it on all ranks.
 
     ==========================  ==================================================================================
     ``ranks/…``                 of each rank: sub-problems and work done, busy and waiting seconds, peak memory
-    ``done/<what>``             rank 0: how much of each piece of work is done, such as the tree or a level, in percent
-    ``seconds left/<what>``     rank 0: when it will end, as it looks
+    ``done/<what>``             rank 0: percentage done of each piece of work, such as the tree or a level
+    ``seconds left/<what>``     rank 0: estimate of the remaining seconds
     ==========================  ==================================================================================
 
     Args:
-        logdir: each rank writes to ``<logdir>/rank-<number>``; None: nothing is written.
+        logdir: each rank writes to ``<logdir>/rank-<number>``; None: write nothing.
         communicator: the ranks.
-        account: this rank's; without one its memory alone is shown.
-        every_s: seconds between two points.
+        account: this rank's work. Default: only its memory is written.
+        every_s: seconds between two points. Default: 5.
     """
     if logdir is None:
         yield

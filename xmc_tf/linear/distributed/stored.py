@@ -1,4 +1,4 @@
-"""Levels' problems on disk: made by one rank, mapped by all, so that a rank reads only the columns that it needs."""
+"""Levels' problems on disk: written by one rank, mapped by all, so that a rank reads only the columns it needs."""
 
 import json
 from pathlib import Path
@@ -16,11 +16,11 @@ from xmc_tf.linear.problems import LevelProblem
 from xmc_tf.linear.tasks import LevelTasks
 from xmc_tf.params import LinearLevelParams
 
-_FACTS, _TASKS = "problem.json", "tasks.npz"
+_PROBLEM, _TASKS = "problem.json", "tasks.npz"
 
 
 def save_problem(folder: Path, problem: LevelProblem, tasks: LevelTasks) -> None:
-    """Writes what a level is trained on, and its tasks; finished when ``problem.json`` is there."""
+    """Write a level's problem and tasks; ``problem.json`` comes last and marks them as complete."""
     folder.mkdir(parents=True, exist_ok=True)
     matrices = {
         "Y": problem.labels, "C": problem.clusters.astype(np.float32), "M": problem.matched, "R": problem.costs,
@@ -28,33 +28,33 @@ def save_problem(folder: Path, problem: LevelProblem, tasks: LevelTasks) -> None
     for name, matrix in matrices.items():
         if matrix is not None:
             save_matrix(folder / f"{name}.npz", matrix)
-    facts = {
+    content = {
         "covered": problem.covered,
         "params": problem.params.to_json(),
         "matrices": [name for name, matrix in matrices.items() if matrix is not None],
     }
     with atomic_file(folder / _TASKS) as part:
         write_npz(part, tasks._asdict())
-    with atomic_file(folder / _FACTS) as part:
-        part.write_text(json.dumps(facts), encoding="utf-8")
+    with atomic_file(folder / _PROBLEM) as part:
+        part.write_text(json.dumps(content), encoding="utf-8")
 
 
 def is_stored(folder: Path) -> bool:
-    """Whether a level's problem is there."""
-    return (folder / _FACTS).is_file()
+    """Return whether a level's problem is complete."""
+    return (folder / _PROBLEM).is_file()
 
 
 def open_problem(folder: Path) -> LevelProblem:
-    """What :func:`save_problem` has written, mapped into memory."""
-    facts = read_json(folder / _FACTS)
-    found = {name: open_matrix(folder / f"{name}.npz") for name in facts["matrices"]}
+    """Return a problem that :func:`save_problem` wrote, memory-mapped."""
+    content = read_json(folder / _PROBLEM)
+    found = {name: open_matrix(folder / f"{name}.npz") for name in content["matrices"]}
     return LevelProblem(
-        csc_matrix(found["Y"]), csc_matrix(found["C"]), found.get("M"), found.get("R"), facts["covered"],
-        LinearLevelParams.from_json(facts["params"]),
+        csc_matrix(found["Y"]), csc_matrix(found["C"]), found.get("M"), found.get("R"), content["covered"],
+        LinearLevelParams.from_json(content["params"]),
     )  # fmt: skip
 
 
 def open_tasks(folder: Path) -> LevelTasks:
-    """The tasks of a level, mapped: making them takes a look at all that is matched, which one rank does for all."""
+    """Return the tasks of a level, memory-mapped: computing them reads all matched documents, so one rank does it."""
     arrays = read_npz(folder / _TASKS, name="work file")
     return LevelTasks(*(arrays[name] for name in LevelTasks._fields))

@@ -1,4 +1,4 @@
-"""The work folder: where ranks put what they have done, beside the model that will come of it."""
+"""The work folder: intermediate results of all ranks, beside the model's folder."""
 
 import json
 import logging
@@ -15,15 +15,15 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 _LOG = logging.getLogger(__name__)
 _NAME = "work.json"
-_BEGINNING = ".work-"  # of the name that it has until it is whole
+_UNFINISHED = ".work-"  # prefix of the file's name until it is complete
 
 
 class WorkFolder:
-    """A folder of results that any later run with the same inputs takes up.
+    """A folder of intermediate results, from which a later run with the same inputs resumes.
 
     Args:
         path: the folder.
-        key: of the inputs, as :func:`~xmc_tf.linear.distributed.inputs.check_same_inputs` gives it.
+        key: key of the inputs; see :func:`~xmc_tf.linear.distributed.inputs.check_same_inputs`.
     """
 
     def __init__(self, path: Path, key: str) -> None:
@@ -31,55 +31,55 @@ class WorkFolder:
 
     @property
     def blocks(self) -> Path:
-        """Where the solved sub-problems lie."""
+        """Folder of the solved sub-problems."""
         return self.path / "blocks"
 
     @property
     def tree(self) -> Path:
-        """The label tree."""
+        """Folder of the label tree."""
         return self.path / "tree"
 
     @property
     def features(self) -> Path:
-        """The vectorizer, where the model is trained on texts."""
+        """Folder of the vectorizer, if the model is trained on texts."""
         return self.path / "features"
 
     def file(self, name: str) -> Path:
-        """A file at the folder's top."""
+        """Return the path of a file in this folder."""
         return self.path / name
 
     def level(self, t: int) -> Path:
-        """What belongs to one level: its problem, and its weights once they are joined."""
+        """Return the folder of a level, with its problem and, once they are joined, its weights."""
         return self.path / "levels" / str(t)
 
     def weights(self, t: int) -> Path:
-        """The joined weights of a level."""
+        """Return the path of a level's joined weights."""
         return self.level(t) / "W.npz"
 
     def remove(self) -> None:
-        """Removes it, under another name: if that is stopped, the rest must not be taken for one to go on with."""
+        """Rename and remove it: after an interruption, a later run must not resume from the rest."""
         _discard(self.path)
 
     def claims(self, run: str) -> Path:
-        """Where the ranks say what they have taken."""
+        """Return the folder of the ranks' claims."""
         return self.path / f"claims-{run}"
 
 
 def work_path(model: Path) -> Path:
-    """Where the work folder of a model lies."""
+    """Return the path of a model's work folder."""
     return model.with_name(f"{model.name}.work")
 
 
 def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkFolder:
-    """Takes up what an earlier run with the same inputs has left, or begins again.
+    """Open the work folder of an earlier run with the same inputs, or create an empty one.
 
     Args:
         communicator: the ranks.
-        model: the model's folder; the work folder lies beside it.
-        key: of the inputs.
+        model: the model's folder; the work folder is beside it.
+        key: key of the inputs.
 
     Raises:
-        InputError: something else lies there, or a rank does not see the folder.
+        InputError: if the place contains something else, or a rank does not see the folder.
     """
     path = work_path(model)
     run_on_all_ranks(communicator, lambda: _prepare(path, key) if communicator.rank == 0 else None)
@@ -90,14 +90,14 @@ def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkF
             (path / f"seen-{token}").touch()
 
     run_on_all_ranks(communicator, mark)
-    run_on_all_ranks(communicator, lambda: _look_for(path / f"seen-{token}"))
+    run_on_all_ranks(communicator, lambda: _wait_for(path / f"seen-{token}"))
     if communicator.rank == 0:
         (path / f"seen-{token}").unlink()
     return WorkFolder(path, key)
 
 
 def remove_discarded(model: Path) -> None:
-    """Removes what a run left that was killed while it removed its work folder; needs the model's lock."""
+    """Remove the rest of a work folder whose removal was interrupted; needs the model's lock."""
     gone = _discarded(work_path(model))
     if gone.exists():
         shutil.rmtree(gone)
@@ -113,13 +113,13 @@ def _discard(path: Path) -> None:
 
 
 def _discarded(path: Path) -> Path:
-    """The name that a work folder has while it is removed."""
+    """Return the name of a work folder during its removal."""
     return path.with_name(f".{path.name}.removed")
 
 
 def _prepare(path: Path, key: str) -> None:
-    # A run that was stopped while it wrote the file that says whose the folder is has left no more than its beginning.
-    if path.exists() and any(not entry.name.startswith(_BEGINNING) for entry in path.iterdir()):
+    # A run that was interrupted while it wrote ``work.json`` has left only that file's unfinished copy.
+    if path.exists() and any(not entry.name.startswith(_UNFINISHED) for entry in path.iterdir()):
         if not (path / _NAME).is_file():
             raise InputError(
                 f"{path} is needed for intermediate results, but contains other files",
@@ -140,8 +140,8 @@ def _prepare(path: Path, key: str) -> None:
     (path / "blocks").mkdir(exist_ok=True)
 
 
-def _look_for(mark: Path, patience_s: float = 10.0) -> None:
-    """A shared disk may show a new file only after some seconds."""
+def _wait_for(mark: Path, patience_s: float = 10.0) -> None:
+    """Wait for a file of another rank: a shared disk may show it only after some seconds."""
     end = time.monotonic() + patience_s
     while not mark.exists():
         if time.monotonic() > end:

@@ -1,1 +1,1 @@
-"""The compiled loops: solvers over sixteen labels at a time, and the beam search."""
+"""Compiled loops: solvers for sixteen labels at a time, and the beam search."""

@@ -1,4 +1,4 @@
-"""Solved weights leave the solver as sparse columns: thresholded, cut to a budget, sorted by feature."""
+"""The solvers' results as sparse columns: thresholded, limited to a budget, sorted by feature."""
 
 from typing import NamedTuple
 
@@ -11,11 +11,11 @@ class Columns(NamedTuple):
     """Sparse weight columns of some labels; only the first ``indptr[-1]`` entries are in use.
 
     Attributes:
-        labels: which label each column is.
-        indptr: where each column begins; ``indptr[filled[0]]`` is the end.
-        features: row of each weight in the level's W (the bias is the last one).
+        labels: label of each column.
+        indptr: position of each column's first weight; ``indptr[filled[0]]`` is the end.
+        features: row of each weight in the level's W (the bias is the last row).
         weights: the weights.
-        filled: in ``filled[0]``, how many columns there are.
+        filled: ``filled[0]`` is the number of columns.
     """
 
     labels: np.ndarray
@@ -27,7 +27,7 @@ class Columns(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def new_columns(capacity):
-    """Room for ``capacity`` columns."""
+    """Return empty columns, with room for ``capacity`` of them."""
     return Columns(
         np.empty(capacity, np.int64),
         np.zeros(capacity + 1, np.int64),
@@ -39,7 +39,7 @@ def new_columns(capacity):
 
 @njit(cache=True, nogil=True)
 def _with_room(columns, more):
-    """The same columns with room for ``more`` further weights."""
+    """Return the same columns with room for ``more`` further weights."""
     used = columns.indptr[columns.filled[0]]
     if used + more <= len(columns.weights):
         return columns
@@ -51,7 +51,7 @@ def _with_room(columns, more):
 
 @njit(cache=True, nogil=True)
 def emit_column(columns, label, lane, problem, nr_sparse, nr_dense, w, alpha, signs, has_bias, threshold, max_nonzeros):
-    """Appends one lane's weights as a column and zeroes them in ``w``; returns the columns, perhaps moved.
+    """Append one lane's weights as a column and zero them in ``w``; return the columns, whose arrays may be new.
 
     ``w`` holds the shared sparse features, then the bias, then the dense features; in the column the dense features
     follow all ``nr_sparse`` sparse ones and the bias comes last.
@@ -68,7 +68,7 @@ def emit_column(columns, label, lane, problem, nr_sparse, nr_dense, w, alpha, si
         if abs(value) >= threshold and value != 0.0:
             names[found], values[found] = problem.names[local], value
             found += 1
-    # What a private feature weighs follows from its instance's alpha (see gather.py).
+    # The weight of a private feature follows from its document's alpha (see gather.py).
     for i in range(len(problem.rows)):
         pull = alpha[i, lane] * signs[i, lane]
         if pull != 0.0:

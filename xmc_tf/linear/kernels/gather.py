@@ -1,12 +1,12 @@
-"""A cluster's own little problem: its instances side by side, their features renumbered.
+"""The problem of one cluster: its documents in consecutive memory, their features renumbered.
 
-A cluster sees a few thousand of millions of instances and a few thousand of hundreds of thousands of features. Solving
-works on a copy in which
+A cluster has a few thousand of millions of documents and a few thousand of hundreds of thousands of features. Solvers
+work on a copy in which
 
-* the instances follow each other, so that a pass streams through memory;
-* features are numbered from the most frequent one on, so that the weights in use lie together in the cache;
-* a feature that only one instance has (a quarter of all entries in leaf clusters of short texts) is taken out: its
-  weight is alpha * y * x whatever the others do, so its share of the margin is alpha * x², a term on the diagonal.
+* the documents follow each other, so that a pass streams through memory;
+* features are numbered from the most frequent one on, so that the weights in use are together in the cache;
+* a private feature, which only one document has (a quarter of all entries in leaf clusters of short texts), is removed:
+  its weight is always alpha * y * x, so its share of the margin is alpha * x², a term on the diagonal.
 """
 
 from typing import NamedTuple
@@ -17,17 +17,17 @@ from xmc_tf.common.compiled import njit
 
 
 class ClusterProblem(NamedTuple):
-    """The instances of one cluster, ready for the solvers.
+    """The documents of one cluster in the form that solvers read.
 
     Attributes:
-        rows: the instances' rows in the full matrix.
-        indptr: where each instance's entries begin.
+        rows: the documents' rows in the full matrix.
+        indptr: position of each document's first entry.
         features: local feature number of each entry.
         values: value of each entry.
-        own: sum of squares of each instance's private entries.
-        square: squared norm of each instance, dense part and bias included.
+        own: sum of squares of each document's private entries.
+        square: squared norm of each document, including dense part and bias.
         names: full-matrix column of each local feature.
-        private_indptr: where each instance's private entries begin.
+        private_indptr: position of each document's first private entry.
         private_names: full-matrix column of each private entry.
         private_values: value of each private entry.
     """
@@ -46,9 +46,9 @@ class ClusterProblem(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _rank_features(indptr, indices, rows, slot, rarest):
-    """Numbers the features of ``rows`` by falling frequency; those below ``rarest`` get no number (-1).
+    """Number the features of ``rows`` by descending frequency; those below ``rarest`` get no number (-1).
 
-    ``slot`` is a zeroed scratch array over all features; on return it holds each feature's local number.
+    ``slot`` is a zeroed scratch array over all features; on return, it contains each feature's local number.
     """
     entries = 0
     for row in rows:
@@ -62,7 +62,7 @@ def _rank_features(indptr, indices, rows, slot, rarest):
                 seen[found] = feature
                 found += 1
             slot[feature] += 1
-    first = np.zeros(len(rows) + 2, np.int64)  # first[c]: how many features are more frequent than c
+    first = np.zeros(len(rows) + 2, np.int64)  # first[c]: number of features more frequent than c
     for feature in seen[:found]:
         first[min(slot[feature], len(rows))] += 1
     total = 0
@@ -86,17 +86,17 @@ def _rank_features(indptr, indices, rows, slot, rarest):
 
 @njit(cache=True, nogil=True)
 def gather(indptr, indices, data, rows, slot, fold_private, square, bias):
-    """Copies ``rows`` of a CSR matrix into a :class:`ClusterProblem`.
+    """Copy ``rows`` of a CSR matrix into a :class:`ClusterProblem`.
 
     Args:
-        indptr: of the full matrix, int64.
-        indices: of the full matrix, int32.
-        data: of the full matrix, float32.
-        rows: sorted instances of the cluster.
-        slot: scratch, int32 zeros, one per feature of the full matrix; zero again on return.
-        fold_private: take features out that only one instance has.
-        square: squared norm of the dense part of every instance of the full matrix (or an empty array).
-        bias: value of the constant feature, 0 for none.
+        indptr: row pointers of the full matrix, int64.
+        indices: columns of the full matrix, int32.
+        data: values of the full matrix, float32.
+        rows: sorted documents of the cluster.
+        slot: scratch memory, int32 zeros, one per feature of the full matrix; zero again on return.
+        fold_private: whether to remove features that only one document has.
+        square: squared norm of the dense part of every document of the full matrix (or an empty array).
+        bias: value of the constant feature; 0 for none.
     """
     names, seen = _rank_features(indptr, indices, rows, slot, 2 if fold_private else 1)
     n = len(rows)

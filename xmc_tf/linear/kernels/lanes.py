@@ -1,15 +1,15 @@
-"""Sixteen floats at once inside Numba kernels: one lane a label.
+"""Registers of sixteen floats inside Numba kernels: one lane per label.
 
-Numba leaves vectorising to LLVM's loop pass, which gives up where arrays might overlap, as the solver's do. So the
-solver speaks of a register of ``WIDTH`` float32 directly: a Numba type for LLVM's ``<16 x float>`` (two AVX2 registers
-or one AVX-512 register), loaded from and stored to row ``r`` of a contiguous (rows, 16) array.
+Numba leaves vectorization to LLVM's loop pass, which gives up if arrays may overlap, as the solver's may. So the
+solver uses registers of ``WIDTH`` float32 directly: a Numba type for LLVM's ``<16 x float>`` (two AVX2 registers or one
+AVX-512 register), loaded from and stored to row ``r`` of a contiguous (rows, 16) array.
 
 Example:
     >>> @njit
     ... def axpy(w, row, v, step):
     ...     store(w, row, fma(splat(v), step, load(w, row)))
 
-Only what the kernels need is here: arithmetic by operators, ``fma``, ``maximum``, ``minimum``, ``where_positive``.
+There are arithmetic operators, ``fma``, ``maximum``, ``minimum`` and ``where_positive``, as the kernels need.
 """
 
 import operator
@@ -30,7 +30,7 @@ _VECTOR = ir.VectorType(_FLOAT, WIDTH)
 
 
 class LanesType(types.Type):
-    """Numba's name for sixteen float32 in registers."""
+    """The Numba type of sixteen float32 in registers."""
 
     def __init__(self) -> None:
         super().__init__(name="Lanes16xFloat32")
@@ -46,7 +46,7 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def aligned_zeros(rows: int) -> np.ndarray:
-    """A zeroed (rows, 16) float32 array whose rows begin on cache lines, so that no load straddles two."""
+    """Return a zeroed (rows, 16) float32 array whose rows begin on cache lines, so that no load crosses two."""
     raw = np.zeros(rows * WIDTH * 4 + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
     return raw[start : start + rows * WIDTH * 4].view(np.float32).reshape(rows, WIDTH)
@@ -54,28 +54,28 @@ def aligned_zeros(rows: int) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def aligned_in_kernel(rows):
-    """What :func:`aligned_zeros` gives, inside a kernel."""
+    """Return the same array as :func:`aligned_zeros`, inside a kernel."""
     raw = np.zeros((rows + 1) * WIDTH, np.float32)
     start = (-raw.ctypes.data % _ALIGNMENT) // 4
     return raw[start : start + rows * WIDTH].reshape((rows, WIDTH))
 
 
 def _element_pointer(context, builder, array_type, array, index_type, index, vector):
-    """Where element ``index`` of an array lies, as a pointer to a vector."""
+    """Return the address of element ``index`` of an array, as a pointer to a vector."""
     data = context.make_array(array_type)(context, builder, array).data
     offset = context.cast(builder, index, index_type, types.intp)
     return builder.bitcast(builder.gep(data, [offset]), vector.as_pointer())
 
 
 def _row_pointer(context, builder, array_type, array, row_type, row, vector=_VECTOR):
-    """Where row ``row`` of an array of sixteen columns lies."""
+    """Return the address of row ``row`` of an array of sixteen columns."""
     first = builder.mul(context.cast(builder, row, row_type, types.intp), ir.IntType(64)(WIDTH))
     return _element_pointer(context, builder, array_type, array, types.intp, first, vector)
 
 
 @intrinsic
 def load(typing, array, row):
-    """The lanes at row ``row`` of a contiguous float32 array of sixteen columns."""
+    """Return the lanes at row ``row`` of a contiguous float32 array of sixteen columns."""
 
     def codegen(context, builder, signature, args):
         pointer = _row_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1])
@@ -86,7 +86,7 @@ def load(typing, array, row):
 
 @intrinsic
 def load_signs(typing, array, row):
-    """The lanes at row ``row`` of a contiguous int8 array of sixteen columns, as floats."""
+    """Return the lanes at row ``row`` of a contiguous int8 array of sixteen columns, as floats."""
 
     def codegen(context, builder, signature, args):
         signs = ir.VectorType(ir.IntType(8), WIDTH)
@@ -98,7 +98,7 @@ def load_signs(typing, array, row):
 
 @intrinsic
 def store(typing, array, row, value):
-    """Writes the lanes to row ``row`` of a contiguous float32 array of sixteen columns."""
+    """Write the lanes to row ``row`` of a contiguous float32 array of sixteen columns."""
 
     def codegen(context, builder, signature, args):
         pointer = _row_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1])
@@ -110,7 +110,7 @@ def store(typing, array, row, value):
 
 @intrinsic
 def load_at(typing, array, offset):
-    """Sixteen neighbours from element ``offset`` of a contiguous float32 array on."""
+    """Return sixteen neighbours from element ``offset`` of a contiguous float32 array on."""
 
     def codegen(context, builder, signature, args):
         pointer = _element_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1], _VECTOR)
@@ -121,7 +121,7 @@ def load_at(typing, array, offset):
 
 @intrinsic
 def store_at(typing, array, offset, value):
-    """Writes sixteen neighbours from element ``offset`` of a contiguous float32 array on."""
+    """Write sixteen neighbours from element ``offset`` of a contiguous float32 array on."""
 
     def codegen(context, builder, signature, args):
         pointer = _element_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1], _VECTOR)
@@ -132,7 +132,7 @@ def store_at(typing, array, offset, value):
 
 
 def _emit_prefetch(builder, pointer, write):
-    """The processor's own instruction; it brings in nothing, and stops at nothing, where the address is no good."""
+    """Emit the processor's prefetch instruction, which ignores invalid addresses."""
     byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
@@ -141,7 +141,7 @@ def _emit_prefetch(builder, pointer, write):
 
 @intrinsic
 def prefetch(typing, array, row):
-    """Asks for row ``row`` of sixteen columns to be brought near; it will be read and written soon."""
+    """Prefetch row ``row`` of sixteen columns, to be read and written soon."""
 
     def codegen(context, builder, signature, args):
         pointer = _row_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1])
@@ -153,7 +153,7 @@ def prefetch(typing, array, row):
 
 @intrinsic
 def prefetch_at(typing, array, offset):
-    """Asks for the cache line of element ``offset`` of a contiguous array to be brought near, to be read soon."""
+    """Prefetch the cache line of element ``offset`` of a contiguous array, to be read soon."""
 
     def codegen(context, builder, signature, args):
         byte = ir.IntType(8)
@@ -166,7 +166,7 @@ def prefetch_at(typing, array, offset):
 
 @intrinsic
 def at(typing, array, offset):
-    """Element ``offset`` of a contiguous array; below zero it does not count from the end, which takes time to ask."""
+    """Return element ``offset`` of a contiguous array, without Python's check for negative offsets."""
 
     def codegen(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -178,7 +178,7 @@ def at(typing, array, offset):
 
 @intrinsic
 def splat(typing, value):
-    """The same number in every lane."""
+    """Return lanes with the same number in each."""
 
     def codegen(context, builder, signature, args):
         number = context.cast(builder, args[0], signature.args[0], types.float32)
@@ -191,7 +191,7 @@ def splat(typing, value):
 
 @intrinsic
 def fma(typing, a, b, c):
-    """``a * b + c``, fused where the processor can."""
+    """Return ``a * b + c``, fused if the processor can."""
 
     def codegen(context, builder, signature, args):
         kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
@@ -203,7 +203,7 @@ def fma(typing, a, b, c):
 
 @intrinsic
 def where_positive(typing, condition, a, b):
-    """Lane by lane: ``a`` where ``condition > 0``, else ``b``."""
+    """Return ``a`` where ``condition > 0``, else ``b``, lane by lane."""
 
     def codegen(context, builder, signature, args):
         positive = builder.fcmp_ordered(">", args[0], ir.Constant(_VECTOR, [0.0] * WIDTH))
@@ -214,7 +214,7 @@ def where_positive(typing, condition, a, b):
 
 @intrinsic
 def any_nonzero(typing, value):
-    """Whether a lane differs from zero."""
+    """Return whether any lane differs from zero."""
 
     def codegen(context, builder, signature, args):
         nonzero = builder.fcmp_unordered("!=", args[0], ir.Constant(_VECTOR, [0.0] * WIDTH))
@@ -225,7 +225,7 @@ def any_nonzero(typing, value):
 
 
 def _binary(emit: Callable) -> Callable:
-    """An intrinsic of two lanes from the function that emits its instruction."""
+    """Return an intrinsic of two lanes, from the function that emits its instruction."""
 
     @intrinsic
     def operation(typing, a, b):

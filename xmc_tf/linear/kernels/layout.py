@@ -1,10 +1,10 @@
-"""Weights as the beam search reads them: one chunk a parent, one row per feature, siblings side by side.
+"""The layout of weights for beam search: one chunk per parent, one row per feature, siblings side by side.
 
-A query meets a chunk with some twenty features of its own; the chunk knows thousands. So each chunk has a small hash
-table from feature to row, and a row holds the weights of those siblings that have one. All chunks of all levels lie in
-the same few arrays: node ``v`` of level ``t`` is the parent of chunk ``level_start[t + 1] + v``.
+A query has some twenty of the thousands of features that a chunk has. So each chunk has a small hash table from feature
+to row, and a row contains the weights of the siblings that have one. All chunks of all levels are in the same few
+arrays: node ``v`` of level ``t`` is the parent of chunk ``level_start[t + 1] + v``.
 
-The idea of sharing one look-up among siblings is masked sparse chunk multiplication (Etter et al., WWW 2022).
+One look-up for all siblings is the idea of masked sparse chunk multiplication (Etter et al., WWW 2022).
 """
 
 from typing import NamedTuple
@@ -24,19 +24,19 @@ class Chunks(NamedTuple):
 
     Attributes:
         level_start: first chunk of each level.
-        child_start: where each chunk's children begin in ``children``; a level's own offset included.
+        child_start: position of each chunk's first child in ``children``, including the level's offset.
         children: node of the level (at the last level: label) of each child.
         bias: the constant feature's share of each child's score.
-        dense: weights of the dense features, a row a child.
-        table_start: where each chunk's hash table begins in ``table``, in slots.
-        table_shift: 64 less the binary logarithm of the table's size.
-        table: slots of two: feature (or -1), and where its row begins in ``stream`` from ``stream_start`` on.
-        stream_start: where each chunk's rows begin.
-        stream: rows, each either a count and so many pairs of (position among the siblings, weight as float32 bits), or
-            -1 and a weight for every sibling, up to a multiple of sixteen. Features that queries have are mostly such
-            that most siblings know: then adding a whole row in registers beats picking its entries.
+        dense: weights of the dense features, a row per child.
+        table_start: position of each chunk's hash table in ``table``, in slots.
+        table_shift: 64 minus the binary logarithm of the table's size.
+        table: slots of two numbers: feature (or -1), and the position of its row in ``stream``, from ``stream_start``.
+        stream_start: position of each chunk's rows.
+        stream: rows, each either a count and that many pairs of (position among the siblings, weight as float32 bits),
+            or -1 and a weight for every sibling, padded to a multiple of sixteen. Most siblings have weights for most
+            features of queries; then it is faster to add a whole row in registers than single entries.
         weights: the same memory as ``stream``, read as float32.
-        widest: most children of one chunk, in whole registers.
+        widest: maximum number of children of a chunk, padded to whole registers.
     """
 
     level_start: np.ndarray
@@ -55,19 +55,19 @@ class Chunks(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def padded(width):
-    """Room for so many siblings in whole registers."""
+    """Return the number of siblings, rounded up to whole registers."""
     return (width + WIDTH - 1) // WIDTH * WIDTH
 
 
 @njit(cache=True, nogil=True)
 def _is_whole(count, width):
-    """Whether a row with so many weights holds one for every sibling: not over 1.5 times the memory of the pairs."""
+    """Return whether a row stores a weight for every sibling: if it needs at most 1.5 times the memory of pairs."""
     return 3 * count >= padded(width)
 
 
 @njit(cache=True, nogil=True)
 def _count_features(indptr, indices, children, nr_sparse, counter, seen):
-    """Counts the weights on each sparse feature into ``counter``; returns how many features are in ``seen``."""
+    """Count the weights of each sparse feature into ``counter``; return the number of features in ``seen``."""
     found = 0
     for child in children:
         for p in range(indptr[child], indptr[child + 1]):
@@ -82,7 +82,7 @@ def _count_features(indptr, indices, children, nr_sparse, counter, seen):
 
 @njit(cache=True, nogil=True)
 def measure(indptr, indices, child_indptr, children, nr_sparse, first, last, rows, words):
-    """For chunks first to last: how many rows they have, and how many words of the stream these take."""
+    """Write the number of rows of chunks ``first`` to ``last``, and of the stream's words that they take."""
     counter, seen = np.zeros(nr_sparse, np.int32), np.empty(nr_sparse, np.int32)
     for chunk in range(first, last):
         siblings = children[child_indptr[chunk] : child_indptr[chunk + 1]]
@@ -98,7 +98,7 @@ def fill(
     indptr, indices, data, child_indptr, children, nr_sparse, nr_dense, first, last, bias_value,
     bias, dense, table_start, table_shift, table, stream_start, stream, weights,
 ):  # fmt: skip
-    """Fills chunks first to last."""
+    """Fill chunks ``first`` to ``last``."""
     row_of, seen = np.zeros(nr_sparse, np.int64), np.empty(nr_sparse, np.int32)
     for chunk in range(first, last):
         begin = child_indptr[chunk]

@@ -1,6 +1,6 @@
-"""What becomes of a raw score: squashed, and chained with the parent's.
+"""Post-processors: functions of a raw score, whose results are combined with the parent's score.
 
-``noop`` forgets the parent; ``sigmoid`` and ``lp-hinge`` = exp(-max(1 - x, 0)^p) multiply along the path; their
+``noop`` ignores the parent; ``sigmoid`` and ``lp-hinge`` = exp(-max(1 - x, 0)^p) multiply along the path; their
 ``log-`` forms add.
 """
 
@@ -15,7 +15,7 @@ NOOP, SIGMOID, LOG_SIGMOID, HINGE, LOG_HINGE = 0, 10, 20, 30, 40
 
 @njit(cache=True, nogil=True)
 def squash(code, raw):
-    """The score of a node by itself."""
+    """Return the score of a node without its parent's."""
     if code == NOOP:
         return raw
     if code == SIGMOID:
@@ -34,10 +34,10 @@ def squash(code, raw):
 
 @njit(cache=True, nogil=True)
 def least_raw(code, worst, parent):
-    """A raw score below which a node's chained score is below ``worst``: most need not be squashed to be dropped.
+    """Return a raw score below which a node's combined score is below ``worst``, so that most nodes are dropped early.
 
-    A little lower than it could be, so that rounding drops nothing that should stay: neither that of the score, which
-    makes neighbours the same and leaves it to their numbers who stays, nor that of squashing.
+    It is a little lower than necessary, so that no node is dropped by rounding: neither by that of the score, which
+    makes close scores equal and lets the nodes' numbers decide, nor by that of the post-processor.
     """
     if code == NOOP:
         return np.float64(worst)
@@ -51,7 +51,7 @@ def least_raw(code, worst, parent):
         if parent <= 0.0 or worst <= 0.0 or worst >= parent:
             return -math.inf
         share = worst / parent
-        if share < 1e-35:  # a share of so few bits says little about the raw score
+        if share < 1e-35:  # a share of so few bits is not precise enough
             return -math.inf
         share = share if code == SIGMOID else -math.log(share)
     if code in (SIGMOID, LOG_SIGMOID):
@@ -63,13 +63,13 @@ def least_raw(code, worst, parent):
 
 @njit(cache=True, nogil=True)
 def additive(code):
-    """Whether scores add along the path, as logarithms do."""
+    """Return whether scores are added along the path, as logarithms are."""
     return code == LOG_SIGMOID or code >= LOG_HINGE
 
 
 @njit(cache=True, nogil=True)
 def chain(code, own, parent):
-    """The score of a node on its path from the root."""
+    """Return the score of a node, combined with its parent's."""
     if code == NOOP:
         return own
     if additive(code):
@@ -79,5 +79,5 @@ def chain(code, own, parent):
 
 @njit(cache=True, nogil=True)
 def neutral(code):
-    """What the root's score must be for :func:`chain` to leave its children's alone."""
+    """Return the root's score, with which :func:`chain` does not change the children's."""
     return 0.0 if additive(code) else 1.0

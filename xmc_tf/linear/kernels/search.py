@@ -1,4 +1,4 @@
-"""Beam search: level by level, only the children of the best nodes so far are scored."""
+"""Beam search: at each level, only the children of the best nodes of the level above are scored."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from xmc_tf.linear.kernels.postprocess import NOOP, additive, chain, least_raw, 
 
 @njit(cache=True, nogil=True, fastmath=True)
 def _dot(a, b):
-    """Scalar product; summed in any order, so that it vectorises."""
+    """Return the scalar product, summed in any order, so that it can be vectorized."""
     total = np.float32(0.0)
     for j in range(len(a)):
         total += a[j] * b[j]
@@ -19,7 +19,7 @@ def _dot(a, b):
 
 @njit(cache=True, nogil=True)
 def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores):
-    """The raw scores of all children of one chunk for one query."""
+    """Write the raw scores of all children of one chunk for one query."""
     begin = chunks.child_start[chunk]
     width = chunks.child_start[chunk + 1] - begin
     for c in range(width):
@@ -55,13 +55,13 @@ def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores):
 
 @njit(cache=True, nogil=True)
 def _worse(score_a, node_a, score_b, node_b):
-    """Whether a ranks after b: a lower score, or the same and a higher number."""
+    """Return whether a ranks after b: its score is lower, or equal and its number is higher."""
     return score_a < score_b or (score_a == score_b and node_a > node_b)
 
 
 @njit(cache=True, nogil=True)
 def _sift_down(nodes, scores, at, size):
-    """Restores a heap whose root is the worst, below position ``at``."""
+    """Restore a heap whose root is the worst node, below position ``at``."""
     while True:
         child = 2 * at + 1
         if child >= size:
@@ -77,7 +77,7 @@ def _sift_down(nodes, scores, at, size):
 
 @njit(cache=True, nogil=True)
 def _offer(nodes, scores, size, most, node, score):
-    """Puts a node among the best ``most``; returns how many there are."""
+    """Insert a node into the best ``most``, if it belongs there; return their number."""
     if size == most:
         if _worse(scores[0], nodes[0], score, node):
             scores[0], nodes[0] = score, node
@@ -97,7 +97,7 @@ def _offer(nodes, scores, size, most, node, score):
 
 @njit(cache=True, nogil=True)
 def _sort_best_first(nodes, scores, size):
-    """Sorts a heap whose root is the worst: best first."""
+    """Sort a heap whose root is the worst node: best first."""
     for end in range(size - 1, 0, -1):
         scores[0], scores[end] = scores[end], scores[0]
         nodes[0], nodes[end] = nodes[end], nodes[0]
@@ -106,7 +106,7 @@ def _sort_best_first(nodes, scores, size):
 
 @njit(cache=True, nogil=True)
 def _start_beams(codes_indptr, codes_indices, codes_data, nr_parents, root_score, first, nodes, scores, sizes):
-    """Fills the beams of a block of queries with the parents of the first level."""
+    """Fill the beams of a block of queries with the parents of the first level."""
     for q in range(len(sizes)):
         if len(codes_indptr) > 0:
             begin, end = codes_indptr[first + q], codes_indptr[first + q + 1]
@@ -120,7 +120,7 @@ def _start_beams(codes_indptr, codes_indices, codes_data, nr_parents, root_score
 
 @njit(cache=True, nogil=True)
 def _by_chunk(nodes, sizes, nr_parents):
-    """The (query, position in its beam) pairs of a block, sorted by node (a counting sort)."""
+    """Return the (query, position in its beam) pairs of a block, sorted by node (a counting sort)."""
     total = sizes.sum()
     queries, places = np.empty(total, np.int32), np.empty(total, np.int32)
     begin = np.zeros(nr_parents + 1 if len(sizes) > 1 else 1, np.int64)
@@ -132,9 +132,9 @@ def _by_chunk(nodes, sizes, nr_parents):
             begin[parent + 1] += begin[parent]
     for q in range(len(sizes)):
         for b in range(sizes[q]):
-            group = nodes[q, b] if len(sizes) > 1 else 0
-            queries[begin[group]], places[begin[group]] = q, b
-            begin[group] += 1
+            parent = nodes[q, b] if len(sizes) > 1 else 0
+            queries[begin[parent]], places[begin[parent]] = q, b
+            begin[parent] += 1
     return queries, places
 
 
@@ -143,9 +143,9 @@ def search(
     chunks, indptr, indices, data, dense, codes_indptr, codes_indices, codes_data, beams, posts, first, last, block,
     out_nodes, out_scores, out_counts,
 ):  # fmt: skip
-    """Finds the best labels of queries ``first`` to ``last``.
+    """Find the best labels of queries ``first`` to ``last``.
 
-    Queries go through a level in blocks, sorted by chunk: all that need a chunk use it while it is in the cache.
+    Queries are searched in blocks, sorted by chunk: all queries that need a chunk use it while it is in the cache.
 
     Args:
         chunks: the :class:`~xmc_tf.linear.kernels.layout.Chunks`.
@@ -153,11 +153,11 @@ def search(
         dense: their dense features.
         codes_indptr, codes_indices, codes_data: parents of the first level to start from, with scores (CSR); an empty
             ``codes_indptr`` for all of them.
-        beams: how many nodes are kept at each level; the last is the number of labels.
-        posts: post-processor of each level.
-        first, last: which queries.
-        block: how many queries go together.
-        out_nodes, out_scores, out_counts: labels and scores, best first, and how many there are.
+        beams: number of nodes kept at each level; the last is the number of labels.
+        posts: number of each level's post-processor.
+        first, last: range of queries.
+        block: number of queries in a block.
+        out_nodes, out_scores, out_counts: receive labels and scores, best first, and their numbers.
     """
     nr_parents = chunks.level_start[1]
     widest = max(beams.max(), nr_parents)
@@ -177,8 +177,8 @@ def search(
             for pair in range(len(queries)):
                 q, b = queries[pair], places[pair]
                 parent = scores[q, b]
-                # Chaining does not raise a score, so no child can be better than its parent. (A negative score times a
-                # share would rise: it stems from another post-processor at the level above.)
+                # A combined score is never higher than the parent's, so no child can be better than its parent. (With
+                # a negative score of another post-processor at the level above, it would be higher.)
                 bounded = t > 0 and post != NOOP and (parent >= 0 or additive(post))
                 if bounded and found[q] == most and parent < best_scores[q, 0]:
                     continue
@@ -208,16 +208,15 @@ def search(
 
 @njit(cache=True, nogil=True)
 def score_paths(chunks, indptr, indices, data, dense, path_indptr, path_chunk, path_child, path_parent, posts, out):
-    """Scores chosen nodes of each query, level by level.
+    """Score selected nodes of each query, level by level.
 
     Args:
         chunks, indptr, indices, data, dense, posts: as for :func:`search`.
-        path_indptr: (levels, queries + 1): where each query's nodes of a level begin in the arrays that follow.
+        path_indptr: (levels, queries + 1): position of each query's first node of a level in the following arrays.
         path_chunk: chunk of each node; nodes of the same chunk follow each other.
-        path_child: its position among its siblings.
-        path_parent: where its parent stands in ``out``; -1 for the root.
-        posts: post-processor of each level.
-        out: chained score of each node.
+        path_child: position of the node among its siblings.
+        path_parent: position of its parent in ``out``; -1 for the root.
+        out: receives the combined score of each node.
     """
     raw = np.empty(chunks.widest, np.float32)
     for t in range(len(posts)):

@@ -1,4 +1,4 @@
-"""Wide tasks: how their documents are dealt into parts, and how a team solves one."""
+"""Wide tasks: the division of their documents into parts, and their solution by a team."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,26 +12,26 @@ from xmc_tf.linear.kernels.lanes import WIDTH, aligned_zeros
 from xmc_tf.linear.problems import LevelProblem
 from xmc_tf.linear.tasks import Instances, matched_rows
 from xmc_tf.linear.wide import kernels
-from xmc_tf.linear.wide.solver import State, minimise
+from xmc_tf.linear.wide.solver import State, minimize
 from xmc_tf.linear.wide.team import Team
 
-_MOST_FEATURES = 0.25  # of all: with more of them a part's tables are the task's
-DEAL = 256  # neighbouring documents stay together, so that a part reads whole pages of the features
-_TOLERANCE = 0.03  # times eps: as near the minimum as the dual solver comes with that eps
+_MOST_FEATURES = 0.25  # with more than this share of all features, a part uses the task's tables
+DEAL = 256  # this many neighbouring documents stay together, so that a part reads whole pages of the features
+_TOLERANCE = 0.03  # times eps: as close to the minimum as the dual solver with that eps
 
 
 def solve_wide(
     instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray, team: Team, name: str = ""
 ) -> Columns:
-    """Solves a wide task; every member of the team calls it, and all receive the columns.
+    """Solve a wide task. Every member of the team calls it, and all get the columns.
 
     Args:
         instances: the training features.
         problem: the task's level.
         cluster: the task's cluster.
         labels: the task's labels.
-        team: who solves it.
-        name: by which the team remembers states.
+        team: the team, as seen by this member.
+        name: name under which the team saves states.
     """
     params = problem.params
     sums = PartSums(instances, problem, cluster, labels, team)
@@ -43,9 +43,9 @@ def solve_wide(
         here = labels[begin : begin + WIDTH]
         sums.open(here)
         state = State(sums.size)
-        group = f"{name}.{begin}"
-        team.resume(group, state)
-        w = minimise(sums, state, len(here), tolerance, partial(team.keep, group)).copy()
+        state_name = f"{name}.{begin}"
+        team.resume(state_name, state)
+        w = minimize(sums, state, len(here), tolerance, partial(team.keep, state_name)).copy()
         for lane, label in enumerate(here):
             columns = emit_column(
                 columns, label, lane, nothing, instances.nr_sparse, instances.dense.shape[1], w,
@@ -57,7 +57,7 @@ def solve_wide(
 
 
 class _Part:
-    """Some of the documents, and what the lanes know of them."""
+    """A part of the documents, with the signs, penalties and margins of the labels in the lanes."""
 
     def __init__(self, instances: Instances, rows: np.ndarray, in_match: np.ndarray, bias: float, costs: bool) -> None:
         self.problem = gather(
@@ -66,14 +66,14 @@ class _Part:
         )  # fmt: skip
         n, nr_dense = len(rows), instances.dense.shape[1]
         self.in_match = in_match
-        # A part that has most features reads the task's tables; one that has few has small ones of its own.
+        # A part with most of the features uses the task's tables; one with few has small tables of its own.
         self.all_rows = len(self.problem.names) > _MOST_FEATURES * instances.nr_sparse
         if self.all_rows:
             self.problem = self.problem._replace(
                 features=self.problem.names[self.problem.features],
                 names=np.arange(instances.nr_sparse, dtype=np.int32),
             )
-        # Rows of the task's tables that the part's own have: its sparse features, the bias, the dense features.
+        # Rows of the task's tables that are in the part's own: its sparse features, the bias, the dense features.
         self.places = np.concatenate(
             [self.problem.names, instances.nr_sparse + np.arange(nr_dense + 1)]
         ).astype(np.int64)  # fmt: skip
@@ -83,7 +83,7 @@ class _Part:
 
 
 class PartSums:
-    """Sums over the documents of a task, part by part."""
+    """Sums over the documents of a task, part by part; implements :class:`~xmc_tf.linear.wide.solver.Sums`."""
 
     def __init__(
         self, instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray, team: Team
@@ -96,12 +96,12 @@ class PartSums:
         part = np.arange(len(rows)) // DEAL % team.parts
         self._parts = [
             _Part(instances, rows[part == p], in_match[part == p], self.bias, problem.costs is not None)
-            for p in team.mine
+            for p in team.own_parts
         ]
-        self._of_part = dict(zip(team.mine, self._parts, strict=True))
+        self._of_part = dict(zip(team.own_parts, self._parts, strict=True))
         bounds = team.bounds(self.size)
         self.own = slice(bounds[team.number], bounds[team.number + 1])
-        # Where each own block begins and ends among the own rows.
+        # Begin and end of each own block among the own rows.
         share = team.parts // team.members
         edges = team.blocks(self.size)[team.number * share : (team.number + 1) * share + 1] - self.own.start
         self._blocks = [slice(begin, end) for begin, end in pairwise(edges.tolist())]
@@ -110,16 +110,16 @@ class PartSums:
         self.diagonal = diagonal[:, 0]
         if self.own.start <= instances.nr_sparse < self.own.stop:
             self.diagonal[instances.nr_sparse - self.own.start] = self._documents * self.bias**2
-        # Used again in every pass: to clear memory is much cheaper than to ask the system for it.
+        # Used again in every pass: clearing memory is much faster than allocating it.
         self._whole = aligned_zeros(self.size)
         most = max((len(one.places) for one in self._parts if not one.all_rows), default=0)
         self._known, self._sums = aligned_zeros(most), aligned_zeros(most)
         self._spare: list[np.ndarray] = []
 
     def open(self, labels: np.ndarray) -> None:
-        """Puts labels into the lanes."""
+        """Load labels into the lanes."""
         self._lanes = len(labels)
-        self._whole[:] = 0  # what the labels before had in lanes that are not in use now
+        self._whole[:] = 0  # clear values of previous labels in lanes that are unused now
         params = self._level.params
         for one in self._parts:
             kernels.open_lanes(
@@ -142,7 +142,7 @@ class PartSums:
             return self._table(one, out)
 
         slope = self._added(table_of)
-        loss, inside = self._team.add_of_parts([small[part] for part in self._team.mine])
+        loss, inside = self._team.add_of_parts([small[part] for part in self._team.own_parts])
         return slope, loss, inside / max(self._documents, 1)
 
     def curve(self, v: np.ndarray, every: int, first: int) -> np.ndarray:
@@ -172,7 +172,7 @@ class PartSums:
         return self._team.add_of_parts(small)
 
     def whole(self, own: np.ndarray) -> np.ndarray:
-        """See :class:`~xmc_tf.linear.wide.solver.Sums`; only the lanes in use travel."""
+        """See :class:`~xmc_tf.linear.wide.solver.Sums`; members exchange only the lanes in use."""
         every = self._lanes == WIDTH
         table = self._whole if every else np.empty((self.size, self._lanes), np.float32)
         table[self.own] = own[:, : self._lanes]
@@ -188,20 +188,20 @@ class PartSums:
         )
 
     def whole_table(self) -> ClusterProblem:
-        """A problem without documents, whose features are all features: how the task's tables are laid out."""
+        """Return a problem without documents that has all features: it describes the rows of the task's tables."""
         names = np.arange(self._instances.nr_sparse, dtype=np.int32)
         no_rows, no_names = np.zeros(1, np.int64), np.zeros(0, np.int32)
         empty = np.zeros(0, np.float32)
         return ClusterProblem(no_names, no_rows, no_names, empty, empty, empty, names, no_rows, no_names, empty)
 
     def _rows(self, one: _Part, whole: np.ndarray) -> np.ndarray:
-        """The part's rows of a table, until those of the next part are asked for."""
+        """Return the part's rows of a table, in memory that the next call overwrites."""
         if one.all_rows:
             return whole
         return whole.take(one.places, axis=0, out=self._known[: len(one.places)], mode="clip")
 
     def _cleared(self, one: _Part) -> np.ndarray:
-        """Where the part's sums go."""
+        """Return a zeroed table for the part's sums."""
         if one.all_rows:
             out = self._spare.pop() if self._spare else aligned_zeros(self.size)
         else:
@@ -210,7 +210,7 @@ class PartSums:
         return out
 
     def _table(self, one: _Part, sums: np.ndarray) -> np.ndarray:
-        """A table of the task's with the part's sums: the lanes in use."""
+        """Return the part's sums as a table of the task, with the lanes in use."""
         if one.all_rows and self._lanes == WIDTH:
             return sums
         table = np.zeros((self.size, self._lanes), np.float32)
@@ -222,18 +222,18 @@ class PartSums:
         return table
 
     def _added(self, table_of: Callable[[int], np.ndarray]) -> np.ndarray:
-        """The own rows of the sum of all parts' tables."""
+        """Return the own rows of the sum of all parts' tables."""
         out = aligned_zeros(self.own.stop - self.own.start)
         self._team.add_tables(table_of, out, self._done)
         return out
 
     def _done(self, table: np.ndarray) -> None:
-        """Keeps a table for another part."""
+        """Keep a table for another part."""
         if table.shape == self._whole.shape:
             self._spare.append(table)
 
     def _squares(self, part: int) -> np.ndarray:
-        """The sums of squares of one part."""
+        """Return the sums of squares of one part."""
         one = self._of_part[part]
         own, table = np.zeros(len(one.places), np.float32), np.zeros((self.size, 1), np.float32)
         kernels.squares(one.problem, self._instances.dense, own)

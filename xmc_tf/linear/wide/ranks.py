@@ -1,7 +1,7 @@
-"""A team of threads on any ranks, for a task that is too wide for one of them; where it stands is kept on disk.
+"""A team of threads on any ranks, for a task that is too wide for one of them; its states are saved on disk.
 
-Nobody waits for a thread that is busy elsewhere: who belongs to which team follows from the plan (``plan.py``), and all
-begin with the tasks of teams, in the same order.
+No member waits for a thread that is busy elsewhere: the plan (``distributed/plan.py``) determines the teams, and all
+threads begin with the tasks of their teams, in the same order.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ from xmc_tf.linear.wide.team import Team
 
 
 class RankTeam(Team):
-    """One member.
+    """One member of a team.
 
     Args:
-        parts: into how many the documents are dealt.
-        threads: the members' numbers among the threads of all ranks.
-        number: of this member.
-        connections: of this member's thread; a team of one needs none.
-        folder: where its states are kept.
-        begun: the names of those that an earlier run has left, as :func:`states_left` found them.
+        parts: number of parts of the documents.
+        threads: numbers of the members among the threads of all ranks.
+        number: number of this member in the team.
+        connections: connections of this member's thread; a team of one needs none.
+        folder: folder of the team's states.
+        begun: names of the states that an earlier run left; the result of :func:`states_left`.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class RankTeam(Team):
         self._threads, self._connections, self._folder, self._begun = threads, connections, folder, begun
 
     def swap(self, other: int, outgoing: np.ndarray, incoming: np.ndarray) -> None:
-        """By a connection of the two threads."""
+        """Swap arrays over the connection of the two threads."""
         assert self._connections is not None
         self._connections.swap(self._threads[other], outgoing, incoming)
 
     def resume(self, name: str, state: State) -> None:
-        """Takes the last state that an earlier run has left."""
+        """Load the last state that an earlier run left, if any."""
         steps = [int(file.rsplit(".", 2)[1]) for file in self._begun if file.startswith(f"{name}.")]
         if steps:
             arrays = read_npz(self._folder / f"{name}.{max(steps)}.npz", name="state of a wide task", mmap=False)
@@ -50,7 +50,7 @@ class RankTeam(Team):
             state.done = bool(done)
 
     def keep(self, name: str, state: State) -> None:
-        """The first writes the state for all; the one before it stays, which a later member may be reading."""
+        """Save the state, on the first member; keep the previous one, which a slower member may still read."""
         if self.number == 0:
             self._folder.mkdir(parents=True, exist_ok=True)
             with atomic_file(self._folder / f"{name}.{state.step}.npz") as part, part.open("wb") as file:
@@ -59,5 +59,5 @@ class RankTeam(Team):
 
 
 def states_left(folder: Path) -> list[str]:
-    """The names of the states of a wide task."""
+    """Return the names of the saved states of a wide task."""
     return [path.name for path in folder.glob("*.npz")]

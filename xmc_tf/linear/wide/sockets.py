@@ -1,8 +1,7 @@
-"""Connections between the threads of all ranks, by which those who solve a problem together swap arrays.
+"""Connections between the threads of all ranks, over which the members of a team swap arrays.
 
-Sockets and not the ranks' communicator: its calls are made by all ranks in one order, and a team is made of a few
-threads, while all others go on with something else. Each rank has one listener for all its threads; two threads connect
-when they first swap.
+They do not use the ranks' communicator: its calls must be made by all ranks in one order, but a team has a few threads,
+and all others do other work. Each rank has one listener for all its threads; two threads connect when they first swap.
 """
 
 import logging
@@ -24,10 +23,10 @@ from xmc_tf.ranks.communicator import Communicator
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 0.2  # how often one that waits asks whether it still has to
-_PATIENCE_S = 60.0  # for a connection to a rank that is there, but does not answer
+_CHECK_S = 0.2  # seconds between two checks, while waiting, whether to stop
+_PATIENCE_S = 60.0  # seconds to wait for a connection to a rank that does not answer
 _PURPOSE = "wide"
-_HEADER = struct.Struct("<qq")  # which swap between the two it is, and how many bytes follow
+_HEADER = struct.Struct("<qq")  # number of the swap between the two threads, and of the bytes that follow
 
 
 class StoppedError(Exception):
@@ -36,7 +35,7 @@ class StoppedError(Exception):
 
 @register
 class Address(NamedTuple):
-    """Where a thread's rank listens: address and port for the ranks of each host."""
+    """The listener of a thread's rank: address and port for the ranks of each host."""
 
     rank: int
     host: str
@@ -49,7 +48,7 @@ class Switchboard:
     Args:
         communicator: the ranks.
         threads: the number of threads of this rank.
-        stopped: returns whether there is no use in waiting; asked while waiting.
+        stopped: returns whether to stop waiting; called while waiting.
     """
 
     def __init__(self, communicator: Communicator, threads: int, stopped: Callable[[], bool]) -> None:
@@ -60,31 +59,33 @@ class Switchboard:
         self._own = range(self.first, self.first + threads)
         self._all = sum(counts)
         self.secret = communicator.broadcast(new_secret())
-        self._came: dict[tuple[int, int], socket.socket] = {}
+        self._accepted: dict[tuple[int, int], socket.socket] = {}
         self._change, self._users = threading.Condition(), threads
         self._listener = Listener(addresses.values(), self.secret, _PURPOSE, self._welcome)
         ports = self._listener.ports
         endpoints = {host: (address, ports[address]) for host, address in addresses.items()}
-        everybodys = communicator.allgather(Address(communicator.rank, communicator.host, endpoints))
-        self.everybody = [address for address, count in zip(everybodys, counts, strict=True) for _ in range(count)]
+        addresses_of_ranks = communicator.allgather(Address(communicator.rank, communicator.host, endpoints))
+        self.addresses = [
+            address for address, count in zip(addresses_of_ranks, counts, strict=True) for _ in range(count)
+        ]
 
     def take(self, own: int, other: int) -> socket.socket:
-        """Return the connection that another thread has made to an own one; waits for it."""
+        """Return the connection that another thread makes to an own thread; wait for it."""
         with self._change:
-            while (own, other) not in self._came:
+            while (own, other) not in self._accepted:
                 if self.stopped():
                     raise StoppedError
-                self._change.wait(_LOOK_S)
-            return self._came.pop((own, other))
+                self._change.wait(_CHECK_S)
+            return self._accepted.pop((own, other))
 
     def leave(self) -> None:
-        """Stops listening when the last thread of this rank leaves."""
+        """Stop listening when the last thread of this rank leaves."""
         with self._change:
             self._users -= 1
             last = self._users == 0
         if last:
             self._listener.close()
-            for connection in self._came.values():
+            for connection in self._accepted.values():
                 connection.close()
 
     def _welcome(self, connection: socket.socket, caller: int, called: int) -> None:
@@ -93,10 +94,10 @@ class Switchboard:
             connection.close()
             return
         with self._change:
-            before = self._came.pop((called, caller), None)
-            if before is not None:  # the caller has lost patience and calls again
+            before = self._accepted.pop((called, caller), None)
+            if before is not None:  # the caller has timed out and connects again
                 before.close()
-            self._came[called, caller] = connection
+            self._accepted[called, caller] = connection
             self._change.notify_all()
 
 
@@ -104,8 +105,8 @@ class Connections:
     """One thread's connections to others.
 
     Args:
-        own: its number among the threads of all ranks.
-        switchboard: of its rank.
+        own: number of the thread among the threads of all ranks.
+        switchboard: incoming connections of its rank.
     """
 
     def __init__(self, own: int, switchboard: Switchboard) -> None:
@@ -114,23 +115,23 @@ class Connections:
         self._swaps: dict[int, int] = {}
 
     def swap(self, other: int, outgoing: np.ndarray, incoming: np.ndarray) -> None:
-        """Sends an array to a thread and fills one with what that one sends, both at once: nobody waits in vain.
+        """Send an array to a thread and receive one, both at the same time, so that two threads cannot block.
 
         Raises:
-            ConnectionError: the other's process has ended.
-            StoppedError: there is no use in waiting.
+            ConnectionError: if the other thread's process has ended.
+            StoppedError: if another thread of this rank has failed.
         """
         try:
             self._swap(other, outgoing, incoming)
-        except OSError as error:  # not as it is: a BrokenPipeError is taken for that of a reader of our output
-            there = self._switchboard.everybody[other]
+        except OSError as error:  # a BrokenPipeError would be mistaken for one of standard output
+            there = self._switchboard.addresses[other]
             raise ConnectionError(
                 f"rank {there.rank} on {there.host}, with which this rank solves a problem, has ended ({error}); "
                 "run the same command again to resume from the last step"
             ) from error
 
     def close(self) -> None:
-        """Ends them all."""
+        """Close all connections."""
         for connection in self._open.values():
             connection.close()
         self._switchboard.leave()
@@ -144,7 +145,7 @@ class Connections:
         ready = select.poll()
         while sending or filling:
             ready.register(connection, (select.POLLOUT if sending else 0) | (select.POLLIN if filling else 0))
-            for _, event in ready.poll(1000 * _LOOK_S):  # what is neither in nor out is an error, which the call tells
+            for _, event in ready.poll(1000 * _CHECK_S):  # other events are errors, which the calls raise
                 if sending and event & ~select.POLLIN:
                     _advance(sending, connection.send(sending[0]))
                 if filling and event & ~select.POLLOUT:
@@ -163,7 +164,7 @@ class Connections:
 
     def _call(self, other: int) -> socket.socket:
         board, end = self._switchboard, time.monotonic() + _PATIENCE_S
-        address = board.everybody[other].endpoints[board.host]
+        address = board.addresses[other].endpoints[board.host]
         while True:
             try:
                 return call(
@@ -179,7 +180,9 @@ class Connections:
 
     def _use(self, other: int, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a host that vanishes says nothing
+        connection.setsockopt(
+            socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
+        )  # detect a host that fails without closing its connections
         for option, value in ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6)):
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
         connection.setblocking(False)
@@ -187,24 +190,24 @@ class Connections:
 
 
 def connect_threads(communicator: Communicator, threads: int, stopped: Callable[[], bool]) -> list[Connections]:
-    """The connections of each thread of this rank; all ranks call it together.
+    """Return the connections of each thread of this rank. Call it on all ranks.
 
     Args:
         communicator: the ranks.
-        threads: how many this rank has.
-        stopped: asked while a thread waits for another.
+        threads: number of threads of this rank.
+        stopped: returns whether to stop waiting; called while a thread waits for another.
     """
     board = Switchboard(communicator, threads, stopped)
     return [Connections(board.first + i, board) for i in range(threads)]
 
 
 def _bytes(array: np.ndarray) -> memoryview:
-    assert array.flags.c_contiguous  # what is received would go into a copy
+    assert array.flags.c_contiguous  # otherwise, data would be received into a copy
     return array.reshape(-1).view(np.uint8).data
 
 
 def _advance(views: list[memoryview], count: int) -> None:
-    """Takes bytes off the front, and views that have none left."""
+    """Remove bytes from the front, and views that are empty then."""
     views[0] = views[0][count:]
     while views and not len(views[0]):
         del views[0]

@@ -1,17 +1,18 @@
 """Problems that are too wide for one thread: truncated Newton over documents in parts (L2-regularised squared hinge).
 
-Dual coordinate descent goes over the documents one after the other. Where a cluster has hundreds of millions of entries
-(the root's has those of all documents) that one task takes longer than all others together on many machines. So such a
-problem is solved in the primal, which has the same minimum: all that Newton's method with conjugate gradients needs of
-the documents are sums over them. The documents are dealt into parts, whose number depends on the problem's size and
-on nothing else. Each member of a team has some of the parts, and some of the rows of every table: no other computes
-anything about those. Where documents are looked at the table is made whole. The members walk through the same course
-and come to the same numbers, bit for bit, however many they are.
+Dual coordinate descent visits the documents one after the other. If a cluster has hundreds of millions of entries (the
+root's has those of all documents), this one task takes longer than all others on many machines. So such a problem is
+solved in the primal, which has the same minimum: Newton's method with conjugate gradients needs only sums over the
+documents. The documents are split into parts, whose number depends on the problem's size alone. Each member of a team
+has some of the parts, and some of the rows of every table, which no other member computes. Before a pass over the
+documents, the table is gathered from all members. All members take the same steps and get the same numbers, bit for
+bit, whatever the size of the team.
 
-What keeps the passes few:
+Two things reduce the number of passes:
 
-* Second derivatives are summed over every fourth document, over more when a step falls short of its promise.
-* Their diagonal is known beforehand, but for how many documents are inside the margin: it conditions the gradients.
+* Second derivatives are summed over every fourth document, and over more when a step falls short of its prediction.
+* Their diagonal is known beforehand, except for the share of documents inside the margin: it preconditions the
+  gradients.
 
 Reference:
     Byrd, Chin, Neveitt, Nocedal, On the use of stochastic Hessian information in optimization methods for machine
@@ -30,16 +31,16 @@ _CURVE_EVERY = 4
 _LENGTHS = np.array([0.0, 0.0625, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5], np.float32)
 _CG_REDUCTION, _CG_MOST = 0.3, 25
 _MOST_STEPS = 100
-_ROUNDING = 1e-7  # of the objective: what a step may seem to bring or take by rounding alone
+_ROUNDING = 1e-7  # share of the objective that rounding can change
 
 
 class Sums(Protocol):
-    """What the course needs of the documents, summed over all of them, and of the rows of all members.
+    """Sums over all documents, and over the rows of all members.
 
     Attributes:
-        size: rows of a table.
-        own: those of this member; what it has of a table it has in so many rows.
-        diagonal: of the second derivatives, over all documents: the own rows.
+        size: number of rows of a table.
+        own: rows of this member.
+        diagonal: own rows of the diagonal of the second derivatives, over all documents.
     """
 
     size: int
@@ -47,40 +48,40 @@ class Sums(Protocol):
     diagonal: np.ndarray
 
     def gradient(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The own rows of the loss's gradient, the loss, and the mean penalty of a document inside the margin."""
+        """Return the own rows of the gradient, the loss, and the mean penalty of documents inside the margin."""
 
     def curve(self, v: np.ndarray, every: int, first: int) -> np.ndarray:
-        """The second derivative's product with ``v``, own rows both, by every so many documents."""
+        """Return the product of the second derivative and ``v``, own rows both, by every ``every``-th document."""
 
     def along(self, direction: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """The loss at several distances from where the gradient was taken."""
+        """Return the loss at several distances from the point of the last gradient."""
 
     def whole(self, own: np.ndarray) -> np.ndarray:
-        """The table of which each member has its own rows, until the next call."""
+        """Return the whole table, gathered from all members' rows, in memory that the next call overwrites."""
 
     def products(self, *pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        """The scalar products of pairs of tables, own rows given, lane by lane."""
+        """Return the scalar products of pairs of tables, of which each member passes its rows, lane by lane."""
 
 
 class State:
-    """Where a course stands: all that its next step depends on.
+    """The state of a solution: everything that its next step depends on.
 
     Args:
-        size: rows of the weights.
+        size: number of rows of the weights.
     """
 
     def __init__(self, size: int) -> None:
         self.w, self.step, self.every, self.done = aligned_zeros(size), 0, _CURVE_EVERY, False
 
 
-def minimise(sums: Sums, state: State, active: int, tolerance: float, keep: Callable[[State], None]) -> np.ndarray:
-    """The weights of up to sixteen labels, (size, 16).
+def minimize(sums: Sums, state: State, active: int, tolerance: float, keep: Callable[[State], None]) -> np.ndarray:
+    """Return the weights of up to sixteen labels, (size, 16).
 
     Args:
-        sums: over the documents.
-        state: where to begin.
-        active: how many lanes are in use.
-        tolerance: done when a step promises and brings a smaller share of the objective.
+        sums: sums over the documents.
+        state: state to begin with; it is updated.
+        active: number of lanes in use.
+        tolerance: the solution is done when predicted and actual decrease are smaller shares of the objective.
         keep: called after every step.
     """
     busy = np.arange(WIDTH) < active
@@ -91,7 +92,7 @@ def minimise(sums: Sums, state: State, active: int, tolerance: float, keep: Call
 
 
 def _step(sums: Sums, state: State, busy: np.ndarray, tolerance: float) -> None:
-    """One step of Newton's method."""
+    """Take one step of Newton's method."""
     w = state.w[sums.own]
     slope, loss, share = sums.gradient(state.w)
     combine(np.ones(WIDTH), slope, w, slope)
@@ -113,7 +114,7 @@ def _step(sums: Sums, state: State, busy: np.ndarray, tolerance: float) -> None:
 
 
 def _direction(sums: Sums, slope: np.ndarray, share: np.ndarray, state: State, busy: np.ndarray) -> np.ndarray:
-    """The own rows of where Newton's step leads, by conjugate gradients."""
+    """Return the own rows of the direction of Newton's step, by conjugate gradients."""
     direction, residual, search, scaled = (aligned_zeros(len(slope)) for _ in range(4))
     combine(np.full(WIDTH, -1.0), slope, direction, residual)
     precondition(residual, sums.diagonal, 2 * share, scaled)

@@ -1,12 +1,12 @@
-"""Those who solve a wide task together: who has which documents and which rows, and how they add up and hand out.
+"""The team that solves a wide task: its members' documents and rows, and how they sum and gather tables.
 
-The documents are dealt into parts, and the rows of the task's tables are cut into as many blocks; a member has the same
-number of both. How many members there are, a power of two, changes no bit of a sum: tables are added as a tree whose
-leaves are the parts, and what a member adds up alone is a branch of it; small sums are added part by part.
+The documents are split into parts, and the rows of the task's tables into as many blocks; each member has the same
+number of both. The number of members, a power of two, changes no bit of a sum: tables are added as a tree whose leaves
+are the parts, and the sum of one member's parts is a branch of it; small sums are added part by part.
 
-Two moves do all of it, in as many steps as a knock-out tournament has rounds, and a member sends and receives less
-than one table in each: :meth:`Team.gather` doubles what it knows with every partner, :meth:`Team.reduce` halves what it
-still has to add up.
+There are two operations. Both take as many steps as the binary logarithm of the number of members, and send and receive
+less than one table: :meth:`Team.gather` doubles the known rows with each partner, :meth:`Team.reduce` halves the rows
+that remain to be added.
 """
 
 from abc import ABC, abstractmethod
@@ -21,33 +21,33 @@ class Team(ABC):
     """One member's view of its team. All members make the same calls in the same order.
 
     Args:
-        parts: into how many the documents are dealt, a power of two.
-        members: how many share them, a power of two that is not larger.
-        number: of this member.
+        parts: number of parts of the documents, a power of two.
+        members: number of members, a power of two that is not larger.
+        number: number of this member.
     """
 
     def __init__(self, parts: int, members: int, number: int) -> None:
         self.parts, self.members, self.number = parts, members, number
 
     @property
-    def mine(self) -> range:
-        """This member's parts."""
+    def own_parts(self) -> range:
+        """Parts of this member."""
         return range(self.number, self.parts, self.members)
 
     def blocks(self, size: int) -> np.ndarray:
-        """Where the blocks of a table of so many rows begin and end."""
+        """Return the bounds of the blocks of a table with ``size`` rows."""
         return np.arange(self.parts + 1) * size // self.parts
 
     def bounds(self, size: int) -> list[int]:
-        """Where the members' rows begin and end, which are neighbouring blocks."""
+        """Return the bounds of the members' rows, which are neighbouring blocks."""
         return self.blocks(size)[:: self.parts // self.members].tolist()
 
     @abstractmethod
     def swap(self, other: int, outgoing: np.ndarray, incoming: np.ndarray) -> None:
-        """Sends an array to another member and fills one with what that one sends; both are contiguous."""
+        """Send an array to another member and receive one; both are contiguous."""
 
     def gather(self, table: np.ndarray) -> None:
-        """Fills the other members' rows of a table."""
+        """Fill in the other members' rows of a table."""
         bounds, width = self.bounds(len(table)), 1
         while width < self.members:
             mine, other = self.number & -width, self.number ^ width
@@ -60,7 +60,7 @@ class Team(ABC):
             width *= 2
 
     def reduce(self, table: np.ndarray) -> None:
-        """Adds the other members' tables to the own rows of one; its other rows are lost."""
+        """Add the other members' tables to the own rows of a table; its other rows are lost."""
         bounds, first, width = self.bounds(len(table)), 0, self.members // 2
         while width:
             other, first = self.number ^ width, self.number & -width
@@ -77,12 +77,12 @@ class Team(ABC):
         out: np.ndarray,
         done: Callable[[np.ndarray], object] = lambda table: None,
     ) -> None:
-        """Adds all parts' tables.
+        """Add all parts' tables.
 
         Args:
-            table_of: makes the table of one of the own parts; it is overwritten.
+            table_of: returns the table of one of the own parts, which is overwritten.
             out: receives the own rows of the sum, in its first columns.
-            done: called with each table that is not needed any more.
+            done: called with each table that is no longer needed.
         """
         table = self._branch(table_of, done, self.number, self.members)
         self.reduce(table)
@@ -93,7 +93,7 @@ class Team(ABC):
     def _branch(
         self, table_of: Callable[[int], np.ndarray], done: Callable[[np.ndarray], object], part: int, step: int
     ) -> np.ndarray:
-        """The sum of every so many parts from one on: that of every other of them and that of the rest."""
+        """Return the sum of every ``step``-th part from ``part`` on: the sum of two sums with twice the step."""
         if step >= self.parts:
             return table_of(part)
         table = self._branch(table_of, done, part, 2 * step)
@@ -102,46 +102,47 @@ class Team(ABC):
         done(rest)
         return table
 
-    def add_of_parts(self, mine: list[np.ndarray]) -> np.ndarray:
-        """The sum of small arrays, one a part, in the order of the parts; every member gives its own."""
-        return add_in_order(self._everybodys(mine).swapaxes(0, 1))
+    def add_of_parts(self, own: list[np.ndarray]) -> np.ndarray:
+        """Return the sum of small arrays, one per part, in the order of the parts; each member passes its own."""
+        return add_in_order(self._of_all_members(own).swapaxes(0, 1))
 
-    def add_of_blocks(self, mine: list[np.ndarray]) -> np.ndarray:
-        """The sum of small arrays, one a block, in the order of the blocks; every member gives its own."""
-        return add_in_order(self._everybodys(mine))
+    def add_of_blocks(self, own: list[np.ndarray]) -> np.ndarray:
+        """Return the sum of small arrays, one per block, in the order of the blocks; each member passes its own."""
+        return add_in_order(self._of_all_members(own))
 
-    def _everybodys(self, mine: list[np.ndarray]) -> np.ndarray:
-        own = np.stack(mine)
+    def _of_all_members(self, arrays: list[np.ndarray]) -> np.ndarray:
+        """Return the arrays of all members: members × arrays of a member × shape of an array."""
+        own = np.stack(arrays)
         table = np.empty((self.parts, *own.shape[1:]), own.dtype)
         bounds = self.bounds(self.parts)
         table[bounds[self.number] : bounds[self.number + 1]] = own
         self.gather(table)
-        return table.reshape(self.members, len(mine), *own.shape[1:])
+        return table.reshape(self.members, len(arrays), *own.shape[1:])
 
     def resume(self, name: str, state: State) -> None:  # noqa: B027
-        """Brings a state to where an earlier run has left it, where there is something that outlives a process."""
+        """Load the state that an earlier run saved, if teams of this kind save states."""
 
     def keep(self, name: str, state: State) -> None:  # noqa: B027
-        """Remembers a state, likewise."""
+        """Save a state, if teams of this kind do so."""
 
 
 class Alone(Team):
     """A team of one.
 
     Args:
-        parts: into how many the documents are dealt.
+        parts: number of parts of the documents.
     """
 
     def __init__(self, parts: int) -> None:
         super().__init__(parts, 1, 0)
 
     def swap(self, other: int, outgoing: np.ndarray, incoming: np.ndarray) -> None:
-        """There is nobody."""
+        """Raise an error: there is no other member."""
         raise AssertionError("a team of one has no other member")
 
 
 def add_in_order(arrays: np.ndarray) -> np.ndarray:
-    """The sum over the first two axes, from the first to the last."""
+    """Return the sum over the first two axes, added from the first to the last."""
     arrays = arrays.reshape(-1, *arrays.shape[2:])
     out = arrays[0].copy()
     for one in arrays[1:]:
@@ -150,7 +151,7 @@ def add_in_order(arrays: np.ndarray) -> np.ndarray:
 
 
 def largest_power_of_two(most: int) -> int:
-    """The largest power of two that is not above a number.
+    """Return the largest power of two that is not above a number.
 
     Example:
         >>> largest_power_of_two(12)

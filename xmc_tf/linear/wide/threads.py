@@ -14,7 +14,7 @@ from xmc_tf.linear.wide.team import Team, largest_power_of_two
 
 
 class _Meeting:
-    """Where the members show each other their arrays."""
+    """The arrays that the members of a team exchange, and the barriers of each pair."""
 
     def __init__(self, members: int) -> None:
         self.shown: list[np.ndarray] = [np.zeros(0)] * members
@@ -22,7 +22,7 @@ class _Meeting:
         self.barriers = {pair: Barrier(2) for pair in pairs}
 
     def end(self) -> None:
-        """Lets nobody wait any more."""
+        """Release all waiting members with an error."""
         for barrier in self.barriers.values():
             barrier.abort()
 
@@ -35,7 +35,7 @@ class _Member(Team):
         self._meeting = meeting
 
     def swap(self, other: int, outgoing: np.ndarray, incoming: np.ndarray) -> None:
-        """Each copies what the other shows."""
+        """Copy the array that the other member shows."""
         barrier = self._meeting.barriers[min(self.number, other), max(self.number, other)]
         self._meeting.shown[self.number] = outgoing
         barrier.wait()
@@ -46,7 +46,7 @@ class _Member(Team):
 def solve_by_threads(
     instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray, parts: int, threads: int
 ) -> Columns:
-    """Solves a wide task by as many threads as have parts to do; the result does not depend on how many."""
+    """Solve a wide task with up to one thread per part; the result does not depend on their number."""
     members = largest_power_of_two(min(parts, thread_count(threads)))
     meeting = _Meeting(members)
 

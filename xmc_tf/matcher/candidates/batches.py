@@ -136,14 +136,14 @@ class TrainingBatches:
     def make(self, epoch: int, step: int) -> Batch:
         """Return this rank's part of one global batch."""
         data = self._data
-        everyone = self.plan(epoch)[step]
-        documents = share_of_batch(everyone, data.store.lengths, self._rank, self._size)
+        whole = self.plan(epoch)[step]
+        documents = share_of_batch(whole, data.store.lengths, self._rank, self._size)
         # Encoders reject sequences of length 0, so an empty part is one token wide.
         width = max(1, int(data.store.lengths[documents].max(initial=0)))
         ids, mask = data.store.padded(documents, pad_id=data.pad_id, to=width)
         chosen = data.sampler.of(documents, epoch)
         return Batch(
-            epoch, step, documents, ids, mask, chosen.ids, chosen.splits, chosen.targets, chosen.weights, len(everyone)
+            epoch, step, documents, ids, mask, chosen.ids, chosen.splits, chosen.targets, chosen.weights, len(whole)
         )
 
     def stream(self, epoch: int = 0, step: int = 0) -> "BatchStream":
