@@ -34,7 +34,7 @@ def rest(folder, name="xmc"):
                 for key, values in question["inputs"].items()
             }
             try:
-                outputs = answered(model, question["signature_name"], inputs)
+                outputs = answered(model, question.get("signature_name", "serving_default"), inputs)
             except (tf.errors.InvalidArgumentError, KeyError) as error:
                 return self.reply(400, {"error": str(error)})
             return self.reply(200, {"outputs": {key: plain(value.numpy()) for key, value in outputs.items()}})

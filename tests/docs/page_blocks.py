@@ -1,0 +1,197 @@
+"""The code blocks of a page, run in order in one folder, as a reader would."""
+
+import argparse
+import contextlib
+import functools
+import importlib
+import importlib.util
+import io
+import os
+import re
+import shlex
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tests.distributed.launch import BIN, ENVIRONMENT, REPOSITORY
+from xmc_tf.__main__ import MODULES, _is_linear
+from xmc_tf.playground.answering import Answering
+from xmc_tf.playground.server import PageServer
+
+RUN = ("python", "bash")
+SHOWN = ("text", "yaml", "toml", "ini", "csv", "json")
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
+_SHELL = re.compile(r"[|&;<>$`*(]|^(?!xmc-tf [a-z]|python -m xmc_tf\.)")
+_CLUSTER = re.compile(r"\b(horovodrun|mpiexec|xmc-tf launch|xmc_tf\.launch)\b")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block of a page."""
+
+    page: Path
+    line: int  # of its first line of code
+    language: str
+    code: str
+    follows: bool  # whether only blank lines are between it and the block before
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(REPOSITORY)}:{self.line}"
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the code blocks of a page, in order."""
+    text, found, end = page.read_text(encoding="utf-8"), [], -1
+    for match in _FENCE.finditer(text):
+        follows = end >= 0 and not text[end : match.start()].strip()
+        found.append(Block(page, text.count("\n", 0, match.start(2)) + 1, match[1], match[2], follows))
+        end = match.end()
+    return found
+
+
+def commands(block: Block) -> list[str]:
+    """Return the command lines of a block, with continued lines joined, without comments."""
+    joined = re.sub(r"\s*\\\n\s*", " ", block.code)
+    lines = (re.sub(r"(^|\s+)#.*$", "", line).strip() for line in joined.splitlines())
+    return [line for line in lines if line]
+
+
+class Reader:
+    """Somebody who runs the blocks of a page.
+
+    Commands of xmc_tf run in this process, which has loaded TensorFlow already; other command lines run in bash.
+
+    Args:
+        folder: where all blocks run; the current folder.
+        servers: addresses on the page, and what returns the address to use instead. It is called for the first block
+            with the address, when earlier blocks have written what the server serves.
+    """
+
+    def __init__(self, folder: Path, servers: Mapping[str, Callable[[], str]] | None = None) -> None:
+        self.folder = folder
+        self.servers = {address: functools.cache(start) for address, start in (servers or {}).items()}
+        self.names: dict[str, Any] = {"__name__": "__main__"}
+
+    def run(self, block: Block) -> str:
+        """Run a block and return what it prints."""
+        code = block.code
+        for address, start in self.servers.items():
+            if address in code:
+                code = code.replace(address, start())
+        block = Block(block.page, block.line, block.language, code, block.follows)
+        if block.language == "python":
+            return self._python(block)
+        lines = commands(block)
+        if any(_SHELL.search(line) for line in lines) or _CLUSTER.search(code):
+            return self._bash(block)
+        return "".join([self._command(line) for line in lines])
+
+    def _python(self, block: Block) -> str:
+        # Blank lines in front give the page's line numbers to tracebacks.
+        program = compile("\n" * (block.line - 1) + block.code, str(block.page), "exec", dont_inherit=True)
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(program, self.names)
+        return out.getvalue()
+
+    def _bash(self, block: Block) -> str:
+        environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(REPOSITORY)}
+        environment["PATH"] = f"{BIN}:{environment['PATH']}"
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.code],
+            cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert ran.returncode == 0, f"{block} ended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}"
+        return ran.stdout
+
+    def _command(self, line: str) -> str:
+        words = shlex.split(line)
+        if words[0] == "xmc-tf":
+            words = words[1:]
+            name = command_name(words)
+            arguments = words[len(name.split()) :]
+            if name == "predict" and _is_linear(arguments):
+                name = "linear predict"
+            module = MODULES[name]
+        else:
+            module, arguments = words[2], words[3:]
+        if module == MODULES["try"]:
+            return asked_on_the_page(arguments)
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            module_of(module).main(arguments)
+        return out.getvalue()
+
+
+def command_name(words: list[str]) -> str:
+    """Return the name of the command that the words after ``xmc-tf`` begin with."""
+    return " ".join(words[:2]) if " ".join(words[:2]) in MODULES else words[0]
+
+
+def asked_on_the_page(arguments: list[str]) -> str:
+    """Start the playground as its command does, open its page, and stop it."""
+    given = parser_of(MODULES["try"]).parse_args(arguments)
+    with PageServer(Answering(given.model)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with urllib.request.urlopen(server.url, timeout=30) as page:
+            assert b"<html" in page.read()
+        server.shutdown()
+    return f"http://127.0.0.1:{given.port}/   (Ctrl-C ends it)\n"
+
+
+def module_of(module: str) -> ModuleType:
+    """Return the module that has a command's ``main``."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None, module
+    return importlib.import_module(module if spec.submodule_search_locations is None else f"{module}.__main__")
+
+
+def parser_of(module: str) -> argparse.ArgumentParser:
+    """Return the parser of a command."""
+    return module_of(module).parser()
+
+
+def run_page(page: Path, reader: Reader) -> Iterator[tuple[Block, str]]:
+    """Run all blocks of a page; give each block that shows an output, and what the block before it printed."""
+    printed = None
+    for block in blocks(page):
+        if block.language in RUN:
+            printed = reader.run(block)
+        else:
+            if block.follows and block.language == "text" and printed is not None:
+                yield block, printed
+            printed = None
+
+
+def differences(shown: str, printed: str) -> list[str]:
+    """Return the lines of a page's output that a run did not print, in this order.
+
+    Numbers may differ by a tenth, because they depend on the processor; ``…`` stands for any text.
+    """
+    lines, missing = iter(printed.splitlines()), []
+    for line in filter(None, map(str.strip, shown.splitlines())):
+        if line != "…" and not any(_alike(line, other.strip()) for other in lines):
+            missing.append(line)
+    return missing
+
+
+def _alike(shown: str, printed: str) -> bool:
+    pattern, at = "", 0
+    for match in _NUMBER.finditer(shown):
+        pattern += _literal(shown[at : match.start()]) + f"({_NUMBER.pattern})"
+        at = match.end()
+    found = re.fullmatch(pattern + _literal(shown[at:]), printed)
+    if not found:
+        return False
+    pairs = zip(_NUMBER.findall(shown), found.groups(), strict=True)
+    values = ((float(a.replace(",", "")), float(b.replace(",", ""))) for a, b in pairs)
+    return all(abs(a - b) <= 0.05 + 0.1 * max(abs(a), abs(b)) for a, b in values)
+
+
+def _literal(text: str) -> str:
+    """Return a pattern of a text: spaces may be of any width."""
+    return r"\s+".join(map(re.escape, re.split(r"\s+", text))).replace("…", ".*")

@@ -1,0 +1,138 @@
+"""The tutorial and the how-to guides: all examples run, print what the pages show, and name what exists.
+
+The tutorial runs first, once. Each guide then runs in a copy of the folder that the tutorial leaves behind, as it says.
+"""
+
+import os
+import re
+import shlex
+import shutil
+from contextlib import ExitStack
+
+import pytest
+
+from tests.distributed.launch import REPOSITORY
+from tests.docs.page_blocks import RUN, SHOWN, Reader, blocks, command_name, commands, differences, parser_of, run_page
+from tests.serving.stand_in import over_grpc, rest
+from xmc_tf.__main__ import MODULES
+
+DOCS = REPOSITORY / "docs"
+TUTORIAL = DOCS / "tutorial.md"
+GUIDES = sorted((DOCS / "how-to").glob("*.md"))
+PAGES = [TUTORIAL, *GUIDES]
+REST, GRPC = "http://localhost:8501", "grpc://localhost:8500"
+STARTS_RANKS = {"many-machines"}
+OUTSIDE = {"http", "https", "mailto"}
+
+
+def title(page):
+    return page.stem
+
+
+def read(page, folder, monkeypatch):
+    """Run a page in a folder, and return the lines that it shows and no run printed."""
+    monkeypatch.chdir(folder)
+    export = folder / "served" / "1"
+    with ExitStack() as stack:
+        servers = {
+            REST: lambda: stack.enter_context(rest(export)),
+            GRPC: lambda: stack.enter_context(over_grpc(export)),
+        }
+        outputs = run_page(page, Reader(folder, servers))
+        return [f"{block}: {line}" for block, out in outputs for line in differences(block.code, out)]
+
+
+@pytest.fixture(scope="module")
+def after_the_tutorial(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tutorial")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        wrong = read(TUTORIAL, folder, monkeypatch)
+    return folder, wrong
+
+
+def test_the_tutorial_prints_what_it_shows(after_the_tutorial):
+    folder, wrong = after_the_tutorial
+    assert wrong == []
+    assert (folder / "served" / "1" / "saved_model.pb").is_file()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.distributed] * (title(page) in STARTS_RANKS)) for page in GUIDES],
+    ids=title,
+)
+def test_a_guide_prints_what_it_shows(page, after_the_tutorial, tmp_path, monkeypatch):
+    folder = tmp_path / "work"
+    shutil.copytree(after_the_tutorial[0], folder, copy_function=os.link)
+    assert read(page, folder, monkeypatch) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_blocks_that_are_not_run_have_commands_that_are_understood(page):
+    for block in blocks(page):
+        assert block.language in (*RUN, *SHOWN), f"{block}: {block.language!r}"
+        if block.language != "text":
+            continue
+        for line in commands(block):
+            found = re.search(r"(?:^|\s)(?:xmc-tf|python -m (?=xmc_tf)|\S+\.sbatch (?=xmc_tf)) *(.*)$", line)
+            if found and "…" not in line:
+                assert parsed(shlex.split(found[1])), f"{block}: {line}"
+
+
+def parsed(words):
+    """Return whether the parser of a command accepts its flags."""
+    if words[0] in ("--help", "--version"):
+        return True
+    if words[0].startswith("xmc_tf."):
+        module, arguments = words[0], words[1:]
+    else:
+        name = command_name(words)
+        module, arguments = MODULES[name], words[len(name.split()) :]
+    return parser_of(module).parse_args(arguments) is not None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_a_page_is_short_and_names_what_exists(page):
+    text = page.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= (240 if page == TUTORIAL else 180)
+    for name in re.findall(r"(?<![\w/])((?:launch|docker|examples|configs)/[\w/.-]*\w)", text):
+        assert (REPOSITORY / name).exists(), name
+    for link in re.findall(r"\]\(([^)#\s]+)", text):
+        if link.partition(":")[0] not in OUTSIDE:
+            assert (page.parent / link).exists(), link
+
+
+def test_benchmarks_and_comparisons_that_pages_name_exist():
+    named = {
+        (page.name, module)
+        for page in (REPOSITORY / "README.md", *DOCS.rglob("*.md"))
+        for module in re.findall(r"python -m (tests\.[\w.]+)", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 10
+    for page, module in named:
+        path = REPOSITORY / module.replace(".", "/")
+        assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), f"{page}: {module}"
+
+
+def test_all_pages_are_found():
+    assert len(GUIDES) >= 10
+    assert all(any(block.language in RUN for block in blocks(page)) for page in PAGES)
+    assert {title(page) for page in GUIDES} >= STARTS_RANKS
+
+
+def test_a_wrong_output_is_noticed():
+    printed = "   @1    @3\nprecision  62.72  50.00\nnumpy.sort 0.91\n"
+    assert differences("@1  @3\nprecision  61.9  50.4\n", printed) == []
+    assert differences("precision  …\nnumpy.sort  0.91", printed) == []
+    assert differences("precision  42.72  50.00\n", printed) == ["precision  42.72  50.00"]
+    assert differences("numpy.sort  0.91\nprecision  62.72  50.00\n", printed) == ["precision  62.72  50.00"]
+    assert differences("numpy.argsort  0.91\n", printed) == ["numpy.argsort  0.91"]
+
+
+def test_a_failing_block_is_noticed(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nx = 1\n```\n\n```python\nassert x == 2\n```\n")
+    reader = Reader(tmp_path)
+    with pytest.raises(AssertionError) as failure:
+        list(run_page(page, reader))
+    assert failure.traceback[-1].lineno == 5  # the page's line, from 0
