@@ -6,12 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from scipy.sparse import csr_matrix, random
 
 from xmc_tf.common.compiled import source_digest
-from xmc_tf.data import save_matrix
 
 PACKAGE = Path(__file__).parents[2] / "xmc_tf"
 ASK = "from pack.outer import outer; print(outer(1))"
@@ -102,67 +99,29 @@ next_random(np.zeros(1, np.uint64))
 """
 
 
-def test_compiling_is_announced_by_command_lines_and_shared_by_environments(tmp_path):
-    """The same code is installed twice, as in two virtual environments, and a cache serves both."""
-    environment = {**os.environ, "XMC_TF_CACHE": str(tmp_path / "cache")}
+def test_command_lines_announce_compiling(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "xmc_tf", ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**os.environ, "XMC_TF_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
 
-    def output(installed, *arguments, **more):
+    def output(*arguments, **more):
         command = [sys.executable, "-c", COMPILES, *arguments]
-        folder = {"PYTHONPATH": str(installed), **more}
-        run = subprocess.run(
-            command, cwd=tmp_path, env=environment | folder, capture_output=True, text=True, check=True
-        )
+        run = subprocess.run(command, cwd=tmp_path, env=environment | more, capture_output=True, text=True, check=True)
         return run.stderr
 
-    for name in ("first", "second"):
-        shutil.copytree(PACKAGE, tmp_path / name / "xmc_tf", ignore=shutil.ignore_patterns("__pycache__"))
-    assert f"(cache: {tmp_path}/cache/kernels)" in output(tmp_path / "first", "announce")
-    assert output(tmp_path / "first", "announce") == ""
-    assert output(tmp_path / "second", "announce") == ""
-    # A processor with other instructions: machine code that is cached does not serve it.
-    assert "compiling" in output(tmp_path / "second", "announce", NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
-    (tmp_path / "second" / "xmc_tf" / "changed.py").write_text("# njit\n")
-    assert output(tmp_path / "second") == ""  # no command line
+    assert f"(cache: {tmp_path}/cache/kernels)" in output("announce")
+    assert output("announce") == ""
+    # A processor with other instructions: cached machine code does not serve it.
+    assert "compiling" in output("announce", NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    (tmp_path / "xmc_tf" / "changed.py").write_text("# njit\n")
+    assert output() == ""  # a program that uses the package
 
 
-LOAD_ALL = """
-import importlib, pkgutil, sys
-from numba.core.dispatcher import Dispatcher
-import xmc_tf
-
-loaded = 0
-for module in pkgutil.walk_packages(xmc_tf.__path__, "xmc_tf."):
-    if module.name.startswith(("xmc_tf.linear.kernels", "xmc_tf.tree", "xmc_tf.metrics")):
-        for kernel in vars(importlib.import_module(module.name)).values():
-            if isinstance(kernel, Dispatcher) and hasattr(kernel._cache, "_files"):
-                for key in kernel._cache._files._cache_file._load_index():
-                    kernel.compile(key[0])
-                    loaded += 1
-                assert not kernel._cache_misses, kernel
-print(loaded, "numba.misc.cffiimpl" in sys.modules)
-"""
-
-
-def test_kept_kernels_load_without_what_compiling_needs(tmp_path):
-    """One that needed more would end the process: the linker cannot do without a name."""
-    folder = train_small_model(tmp_path)
-    assert folder.exists()
-    run = subprocess.run([sys.executable, "-c", LOAD_ALL], capture_output=True, text=True, check=True)
-    loaded, compiling = run.stdout.split()
-    assert int(loaded) >= 10
-    assert compiling == "False"
-
-
-def train_small_model(folder):
-    """Use the kernels of trees, rankers and prediction, so that they are compiled where they are not."""
-    rng = np.random.default_rng(0)
-    X = random(40, 30, 0.3, "csr", np.float32, rng)
-    Y = csr_matrix((np.ones(40, np.float32), (np.arange(40), np.arange(40) % 20)))
-    save_matrix(folder / "X.npz", X)
-    save_matrix(folder / "E.npy", rng.standard_normal((40, 5), np.float32))
-    save_matrix(folder / "Y.npz", Y)
-    data = ["-x", folder / "X.npz", folder / "E.npy", "-y", folder / "Y.npz", "-m", folder / "model"]
-    for command in ("train", "predict"):
-        more = ["--max-leaf-size", "4"] if command == "train" else []
-        subprocess.run([sys.executable, "-m", f"xmc_tf.linear.{command}", *map(str, data), *more], check=True)
-    return folder / "model"
+def test_kernels_of_other_packages_keep_their_folder(tmp_path):
+    code = (
+        "import numba, xmc_tf.tree.kmeans_kernels as ours\n"
+        "from xmc_tf.common.compiled import kernel_folder\n"
+        "assert ours.next_random.stats.cache_path.startswith(str(kernel_folder()))\n"
+        "assert not numba.config.CACHE_DIR\n"
+    )
+    environment = {**os.environ, "XMC_TF_CACHE": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
