@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.check_words import problems
+from tools.check_words import problems, vague_docstrings
 
 
 def test_a_phrase_is_found_with_its_line_and_the_better_word():
@@ -18,3 +18,8 @@ def test_only_whole_phrases_count(text):
 def test_names_in_the_code_are_allowed():
     assert problems("def train(**wishes)", is_code=True) == []
     assert problems("def train(**wishes)", is_code=False)
+
+
+def test_docstrings_must_say_what_their_object_is_or_does():
+    source = '"""What it is."""\n\ndef f():\n    """Return 1."""\n\ndef g():\n    """Whether it is."""\n'
+    assert [(line, word) for line, word, _ in vague_docstrings(source)] == [(1, "What"), (7, "Whether")]

@@ -94,7 +94,7 @@ def modules():
 
 
 def imports(module, path):
-    """What a module imports, inside functions and through ``import_module`` too."""
+    """Return the imports of a module, also inside functions and through ``import_module`` too."""
     is_package = path.name == "__init__.py"
     for node in ast.walk(ast.parse(path.read_text(), str(path))):
         place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
@@ -133,7 +133,7 @@ def own(target):
 
 
 def why_not(module, target):
-    """What is wrong with ``module`` importing our own ``target``, or None."""
+    """Return the problem with ``module`` importing our own ``target``, or None."""
     here, there = part_of(module), part_of(target)
     if module == "" or here == there or target.startswith("__"):
         return None  # the package's own __init__ has a test of its own
@@ -149,7 +149,7 @@ def why_not(module, target):
 
 
 def without_tensorflow(module):
-    """Whether the module has to work on a machine that has no TensorFlow."""
+    """Return whether the module must work without TensorFlow."""
     names = [*WITHOUT_TENSORFLOW, *MODULES_WITHOUT_TENSORFLOW]
     return any(module == name or module.startswith(f"{name}.") for name in names)
 

@@ -6,6 +6,7 @@ Print each banned phrase with its place and the better word, and exit with statu
 check all text files that git tracks. `make lint` runs it.
 """
 
+import ast
 import re
 import subprocess
 import sys
@@ -52,7 +53,29 @@ BANNED = [
     ("longest gradient", r"\blongest gradient\b", "maximum gradient norm"),
     ("one a ", r"\bone a (core|line|label|column|level|rank|row)\b", "one per"),
     ("told apart", r"\btold apart\b", "distinguished"),
+    ("behind the last", r"\bbehind the last\b", "exclusive; after the last"),
+    ("behind their last", r"\bbehind (its|their) last\b", "exclusive; after the last"),
+    ("for the eyes", r"\bfor the eyes\b", "display"),
+    ("let", r"\blets? go of\b", "release, free"),
+    ("to bear", r"\bcomes? to bear\b", "is used"),
+    ("give or take", r"\bgive or take\b", "about"),
+    ("there are none", r"\bwhere there are none\b", "if there are none"),
+    ("nobody", r"\bnobody (says|asks|shares)\b", "by default; not used"),
+    ("worth no", r"\bis worth no\b", "does not need"),
+    ("cannot be mapped", r"\bnothing cannot be\b", "empty ... cannot be"),
 ]
+# Words with which the first line of a docstring in xmc_tf must not begin, and folders that keep to it.
+VAGUE_BEGINNINGS = ("Whether", "What", "How", "Who", "Which", "Gives", "Says", "Tells")
+CHECKED_DOCSTRINGS = (
+    "xmc_tf/data/torch/",
+    "xmc_tf/encoder/",
+    "xmc_tf/features/",
+    "xmc_tf/metrics/",
+    "xmc_tf/params/",
+    "xmc_tf/playground/",
+    "xmc_tf/serving/",
+    "xmc_tf/tree/",
+)
 # Names in the code, which change with the new layout.
 ALLOWED_IN_CODE = {"wishes"}
 
@@ -67,6 +90,20 @@ def problems(text: str, is_code: bool) -> list[tuple[int, str, str]]:
     return sorted(found)
 
 
+def vague_docstrings(source: str) -> list[tuple[int, str, str]]:
+    """Return line number, first word and better form of each docstring that does not say what its object is or does."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node)
+            first = docstring.split(maxsplit=1)[0] if docstring else ""
+            if first in VAGUE_BEGINNINGS:
+                found.append(
+                    (node.body[0].lineno, first, "an imperative verb (functions) or a noun (classes, modules)")
+                )
+    return sorted(found)
+
+
 def main(names: list[str]) -> int:
     """Print the problems of files and return the exit status."""
     if not names:
@@ -77,7 +114,10 @@ def main(names: list[str]) -> int:
         path = ROOT / name
         if path.is_file():  # a file may have been deleted since the last commit
             text = path.read_text(encoding="utf-8", errors="replace")
-            for line, phrase, better in problems(text, is_code=name.endswith(".py")):
+            found = problems(text, is_code=name.endswith(".py"))
+            if name.startswith(CHECKED_DOCSTRINGS) and name.endswith(".py"):
+                found += vague_docstrings(text)
+            for line, phrase, better in found:
                 print(f"{name}:{line}: {phrase!r}; better: {better}", file=sys.stderr)
                 status = 1
     return status

@@ -1,4 +1,4 @@
-"""Installs Horovod into the virtual environment that runs this file, from a wheel that is built once.
+"""Install Horovod into the virtual environment that runs this file, from a wheel that is built once.
 
 Horovod has to be compiled against the very TensorFlow and MPI it will run with, which takes minutes. pip
 keeps what it builds under Horovod's version alone and would later hand a wheel made for another TensorFlow to
@@ -65,7 +65,7 @@ raise SystemExit(f"built without {' and '.join(missing)}" if missing else 0)
 
 
 def main() -> None:
-    """Find or builds the wheel, installs it, and checks that it can be imported with both engines."""
+    """Find or build the wheel, install it, and check that it can be imported with both engines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheel-only", action="store_true", help="only see to it that the wheel is in the cache")
     args = parser.parse_args()
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def check_packages() -> None:
-    """End with a list of the packages that are missing here."""
+    """Exit with a list of the packages that are missing."""
     missing = []
     for package in NEEDED:
         try:
@@ -93,7 +93,7 @@ def check_packages() -> None:
 
 
 def check_compiler() -> None:
-    """End with what to install before minutes are spent on compiling."""
+    """Exit with the missing build tools, before spending minutes on compiling."""
     missing = [name for name in ("g++", "make") if shutil.which(name) is None]
     if missing:
         leave(
@@ -104,14 +104,14 @@ def check_compiler() -> None:
 
 
 def cache_folder() -> Path:
-    """Where what outlives a clone is kept."""
+    """Return the folder of files that all clones share."""
     if chosen := os.environ.get("XMC_TF_CACHE"):
         return Path(chosen).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "xmc_tf"
 
 
 def wheel_key() -> str:
-    """Everything the compiled library depends on, in a form that a person can read."""
+    """Return everything on which the compiled library depends, in readable form."""
     python = f"{sys.implementation.name}{sys.version_info.major}.{sys.version_info.minor}"
     libc = "".join(platform.libc_ver())
     parts = [
@@ -129,12 +129,12 @@ def wheel_key() -> str:
 
 
 def gpu_settings() -> dict[str, str]:
-    """What the caller's environment says about GPUs, for Horovod's setup.py."""
+    """Return the variables about GPUs in the caller's environment, for Horovod's setup.py."""
     return {name: value for name, value in os.environ.items() if name.startswith(GPU_SETTINGS)}
 
 
 def cpu_flags() -> list[str]:
-    """Those of ``CPU_FLAGS`` that this machine has."""
+    """Return the ``CPU_FLAGS`` that this machine supports."""
     try:
         known = set(Path("/proc/cpuinfo").read_text().split())
     except OSError:
@@ -143,12 +143,12 @@ def cpu_flags() -> list[str]:
 
 
 def cached_wheel(folder: Path) -> Path | None:
-    """The wheel in ``folder``, if it has been built."""
+    """Return the wheel in ``folder``, or None."""
     return next(iter(sorted(folder.glob("horovod-*.whl"))), None)
 
 
 def build_under_lock(folder: Path) -> Path:
-    """Build the wheel, unless somebody else is building the same one: then waits and takes theirs."""
+    """Build the wheel; if another process builds the same one, wait for it and use its wheel."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with lock(folder.with_name(f"{folder.name}.lock")):
         return cached_wheel(folder) or build(folder)
@@ -156,7 +156,7 @@ def build_under_lock(folder: Path) -> Path:
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Hold ``path`` locked. It only spares double work: the rename in ``build`` keeps the cache whole."""
+    """Lock ``path``, only to avoid duplicate work: the rename in ``build`` keeps the cache consistent."""
     with path.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -169,7 +169,7 @@ def lock(path: Path) -> Iterator[None]:
 
 
 def build(folder: Path) -> Path:
-    """Compile the wheel in a folder of its own, which takes the name ``folder`` when all is well."""
+    """Compile the wheel in a temporary folder, which is renamed to ``folder`` on success."""
     check_compiler()
     jobs = len(os.sched_getaffinity(0))
     say(f"building Horovod {HOROVOD} once, with MPI and Gloo: about 5 minutes on 2 cores; {jobs} used")
@@ -199,7 +199,7 @@ def build(folder: Path) -> Path:
 
 
 def build_environment(cmake: Path, jobs: int) -> dict[str, str]:
-    """The variables that Horovod's setup.py reads; this environment's MPI compiler and CMake come first."""
+    """Return the variables that Horovod's setup.py reads; this environment's MPI compiler and CMake come first."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
     # A make above us must not lend its job server to the make below.
     for name in ("MAKELEVEL", "MFLAGS", "CXXFLAGS", "LDFLAGS"):
@@ -219,14 +219,14 @@ def build_environment(cmake: Path, jobs: int) -> dict[str, str]:
 
 
 def build_command(part: Path) -> list[str]:
-    """What leaves the wheel in ``part``; pip's own cache is neither asked nor filled."""
+    """Return the command that writes the wheel to ``part``, without pip's cache."""
     command = [sys.executable, "-m", "pip", "-v", "wheel", "--no-deps", "--no-build-isolation"]
     command += ["--no-cache-dir", "--no-binary", "horovod", "--wheel-dir", str(part)]
     return [*command, f"horovod=={HOROVOD}"]
 
 
 def compile_wheel(part: Path, log: Path, environment: dict[str, str]) -> None:
-    """Run pip with its output in ``log``, and shows how far the compiler is."""
+    """Run pip with its output in ``log``, and show the progress of the compiler."""
     start = time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -252,7 +252,7 @@ def compile_wheel(part: Path, log: Path, environment: dict[str, str]) -> None:
 
 
 def show_progress(process: subprocess.Popen[bytes], log: Path, start: float) -> None:
-    """Tells CMake's percentage until the process ends: in place on a terminal, every 30 s elsewhere."""
+    """Print CMake's percentage until the process ends: in place on a terminal, else every 30 s."""
     terminal = sys.stderr.isatty()
     shown = start
     while True:
@@ -271,7 +271,7 @@ def show_progress(process: subprocess.Popen[bytes], log: Path, start: float) -> 
 
 
 def percentage(log: Path) -> int:
-    """The last ``[ 45%]`` that CMake's makefiles wrote."""
+    """Return the last percentage that CMake's makefiles wrote, as in ``[ 45%]``."""
     with log.open("rb") as handle:
         handle.seek(max(0, handle.seek(0, os.SEEK_END) - 200_000))
         found = re.findall(rb"\[ *(\d+)%\]", handle.read())
@@ -297,12 +297,12 @@ def pip(*arguments: str) -> None:
 
 
 def say(line: str) -> None:
-    """Tells the user what is being done."""
+    """Print the current step."""
     print(f"  {line}", file=sys.stderr, flush=True)
 
 
 def leave(message: str) -> None:
-    """End with exit code 1 and a message."""
+    """Exit with code 1 and a message."""
     sys.exit(message)
 
 

@@ -1,4 +1,4 @@
-"""What a checkpoint of an encoder in training costs: all arrays in few files, beside a file for each of them.
+"""The cost of a checkpoint of an encoder in training: all arrays in few files, compared with one file per array.
 
     python -m tests.benchmarks.checkpoint_speed [--hidden 384] [--layers 6] [--rounds 5] [--folder DIR]
 
@@ -82,12 +82,12 @@ def main() -> None:
 
 
 def packed(folder: Path, table: ShardedTable, variables: list[tf.Variable]) -> None:
-    """As it is done."""
+    """Save all arrays in few files, as the package does."""
     save_tables(folder, [table], Solo(), {str(n): one.numpy for n, one in enumerate(variables)})
 
 
 def one_file_an_array(folder: Path, table: ShardedTable, variables: list[tf.Variable]) -> None:
-    """The same work with a file for each of the replicated arrays, each flushed to the disk."""
+    """Save each replicated array in its own file, flushed to the disk."""
     beside = folder / f"beside-{time.monotonic_ns()}"
     beside.mkdir(parents=True)
     for number, one in enumerate(variables):

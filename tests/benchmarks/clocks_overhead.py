@@ -1,4 +1,4 @@
-"""What it costs a step that its time in communication is taken and that stalls are looked out for.
+"""The overhead per step of measuring the time in communication and of watching for stalls.
 
     python -m tests.benchmarks.clocks_overhead [--rows 100000] [--dim 64] [--ids 4096] [--rounds 12]
 
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def work(rows: int, dim: int, ids: int, rounds: int, steps: int) -> None:
-    """One worker's part."""
+    """Run one rank."""
     import tensorflow as tf
     import tf_keras
 

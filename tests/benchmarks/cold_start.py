@@ -1,4 +1,4 @@
-"""How long one query takes from the shell: a fresh process, kernels compiled before.
+"""The duration of one query from the shell: a fresh process with compiled kernels in the cache.
 
     python -m tests.benchmarks.cold_start [--model DIR] [--runs 5]
 

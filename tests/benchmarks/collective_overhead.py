@@ -1,4 +1,4 @@
-"""One process: what a sharded embedding costs beside a plain one of Keras, a step.
+"""The cost per step of a sharded embedding in one process, compared with a plain one of Keras.
 
     python -m tests.benchmarks.collective_overhead [--rows 100000] [--dim 64]
 
@@ -73,7 +73,7 @@ def make(rows: int, dim: int, optimizer: str, sharded: bool) -> tf_keras.Model:
 
 
 def run(model: tf_keras.Model, batches: list[tuple[tf.Tensor, tf.Tensor]], steps: int) -> float:
-    """Seconds that so many steps take."""
+    """Return the seconds that some steps take."""
     start = time.perf_counter()
     for number in range(steps):
         model.train_on_batch(*batches[number % len(batches)])

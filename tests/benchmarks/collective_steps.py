@@ -1,4 +1,4 @@
-"""A sharded table on two workers of this machine: time, memory and bytes of a step, by the number of rows.
+"""A sharded table on two ranks of this machine: time, memory and bytes of a step, by the number of rows.
 
     python -m tests.benchmarks.collective_steps [--rows 10000 100000 1000000] [--no-replicas]
 
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def work(side: str, sizes: Sequence[int], steps: int) -> None:
-    """One worker's part of one side: all sizes in turn, so that what else the machine does hits all of them."""
+    """Run one rank of one side: all sizes in turn, so that other load on the machine affects all of them."""
     import tensorflow as tf
 
     from xmc_tf import CollectiveStrategy
@@ -84,7 +84,7 @@ def work(side: str, sizes: Sequence[int], steps: int) -> None:
 
 
 class Case:
-    """A table of one size, and steps on it."""
+    """Create a table of one size and run steps on it."""
 
     def __init__(self, strategy: Any, sharded: bool, rows: int) -> None:
         import tensorflow as tf
@@ -121,7 +121,7 @@ class Case:
         self.sent = self.asked = 0
 
     def timed_step(self, number: int) -> None:
-        """One step that all workers begin together."""
+        """Run one step that all ranks begin at the same time."""
         from xmc_tf.collective.meters.traffic import bytes_sent
 
         ids, before = self.batches[number % len(self.batches)], sum(bytes_sent().values())
@@ -136,7 +136,7 @@ class Case:
             self.asked += int(((unique < low) | (unique >= high)).sum())
 
     def result(self) -> dict[str, Any]:
-        """The figures of this size."""
+        """Return the figures of this size."""
         figures: dict[str, Any] = {
             "step_ms": round(1000 * float(np.median(self.seconds)), 2),
             "grown_mb": round(self.grown / 2**20),

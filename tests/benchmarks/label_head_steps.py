@@ -1,4 +1,4 @@
-"""Fine-tuning with a label head of up to a million labels on two workers: memory and losses by the number of labels.
+"""Fine-tuning with a label head of up to a million labels on two ranks: memory and losses by the number of labels.
 
     python -m tests.benchmarks.label_head_steps [--labels 10000 1000000] [--steps 20] [--encoder MODEL]
 
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def work(folder: Path, labels: int, steps: int, encoder_name: str) -> None:
-    """One worker's part."""
+    """Run one rank."""
     import tensorflow as tf
     from scipy.sparse import csr_matrix
 

@@ -1,4 +1,4 @@
-"""What the verification of a model's files costs when the model is loaded.
+"""The cost of verifying a model's files when the model is loaded.
 
     python -m tests.benchmarks.load_verification [--data DIR] [--weights 100000000] [--rounds 7]
 

@@ -1,4 +1,4 @@
-"""How much of what an encoder reads of some documents is padding: batches of like length, and batches as they come.
+"""The share of padding in batches of similar length, compared with batches in random order.
 
     python -m tests.benchmarks.padding_share --encoder MODEL --texts X.trn.txt [--length 64] [--batch 32]
 

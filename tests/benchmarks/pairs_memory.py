@@ -1,4 +1,4 @@
-"""A step of the label head's scoring: memory and time for a shortlist of candidates, beside the plain way.
+"""Memory and time of a step of the label head's scoring for a shortlist of candidates, compared with the plain way.
 
     python -m tests.benchmarks.pairs_memory [--labels 5000 300000]
 

@@ -1,4 +1,4 @@
-"""How well the work of training rankers spreads over many ranks: the real plan, on made-up sizes, by a simulated clock.
+"""The balance of training rankers over many ranks: the real plan, with synthetic sizes and a simulated clock.
 
     python -m tests.benchmarks.ranker_planner [--labels 1e6 1e7 1e8] [--ranks 8 … 512] [--picture docs/….svg]
 

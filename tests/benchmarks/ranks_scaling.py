@@ -127,7 +127,7 @@ def _peers_figures(a: argparse.Namespace, folder: Path, ours: dict[int, Any]) ->
 
 
 def _memory_table(line: dict[str, Any]) -> str:
-    """A line a rank: what it has held, and its share of the weights."""
+    """Print one line per rank: its memory, and its share of the weights."""
     rows = [f"{'ranks':>5}  {'rank':>4}  {'own peak, MB':>12}  {'above the start':>15}  {'weights':>7}"]
     for ranks, run in line["ours"].items():
         for rank, own in enumerate(run["own_mb"]):

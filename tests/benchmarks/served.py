@@ -57,7 +57,7 @@ def side(texts: Path) -> Side:
 
 
 def load(one: Side, folder: Path, asked: int = 50) -> int:
-    """Has it load a model and ask the first texts; gives the memory that this took."""
+    """Load a model and ask the first texts; return the memory used."""
     content = SavedModel.FromString((folder / "saved_model.pb").read_bytes())
     definition = content.meta_graphs[0].signature_def["serving_default"]
     outputs = [definition.outputs[name].name for name in _OUTPUTS]

@@ -1,4 +1,4 @@
-"""What an export takes in memory, beside the size of the model and of its largest matrix.
+"""The memory of an export, compared with the size of the model and of its largest matrix.
 
     python -m tests.benchmarks.serving_export_memory [--mb 1000] [--levels 4] [--weights fp32]
 

@@ -1,4 +1,4 @@
-"""What it saves that ranks halve the wide nodes of the label tree together, on ranks of one thread on this machine.
+"""The time saved when ranks share the wide nodes of the label tree, with one thread per rank on this machine.
 
     python -m tests.benchmarks.tree_over_ranks --features X.trn.npz [E.npy] --labels Y.trn.npz [--ranks 2] [--copies 4]
 

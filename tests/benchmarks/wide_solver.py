@@ -1,4 +1,4 @@
-"""What solving the root's problem by a team costs in processor time, against the one thread that it stands in for.
+"""The processor time of solving the root's problem by a team, compared with a single thread.
 
     python -m tests.benchmarks.wide_solver --features X.trn.npz --labels Y.trn.npz [--most 2000 5000 20000]
         [--children 16] [--parts 4] [--repeat 3] [--copies 1]

@@ -100,7 +100,7 @@ def _selected(data: Path, to: Path, first: int | None, least: int, test: int | N
 
 
 def _ours(data: Path, work: Path, a: argparse.Namespace, flags: list[str]) -> dict[str, Any]:
-    """Train and predicts as a user does."""
+    """Train and predict as a user does."""
     model, predicted = work / "model", work / "pred.npz"
     python = [sys.executable, "-m"]
     train = [*python, "xmc_tf.train", "-t", str(data / "X.trn.txt"), "-y", str(data / "Y.trn.npz"), "-m", str(model)]
@@ -125,7 +125,7 @@ def _ours(data: Path, work: Path, a: argparse.Namespace, flags: list[str]) -> di
 
 
 def _documents_per_s(train: list[str]) -> float | None:
-    """Train, passes on what it says, and takes from it the speed of the steps of all levels together."""
+    """Train, forward its output, and return the speed of the steps of all levels, read from it."""
     documents = seconds = 0.0
     last: dict[str, tuple[int, datetime]] = {}  # of each level
     with subprocess.Popen(train, stdout=sys.stderr, stderr=subprocess.PIPE, text=True) as process:

@@ -208,7 +208,7 @@ class Outcome:
 
 
 def run(case: Case, inputs: Path, limit_s: float = LIMIT_S) -> Outcome:
-    """Run a case in a folder of its own and judges it."""
+    """Run a case in its own folder and judge the result."""
     with tempfile.TemporaryDirectory(prefix="bad-input-") as name:
         out, log = Path(name, "out"), Path(name, "log")
         out.mkdir()

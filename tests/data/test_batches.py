@@ -1,4 +1,4 @@
-"""Batches by length: every document once, little padding, still random, and workers' shares that are balanced."""
+"""Batches by length: every document once, little padding, still random, and balanced shares of ranks."""
 
 import numpy as np
 import pytest

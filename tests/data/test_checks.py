@@ -1,4 +1,4 @@
-"""What does not fit together is said before any work begins; what is merely odd is counted."""
+"""Checks of inputs: an error if they do not fit together, a count if they are merely unusual."""
 
 import logging
 

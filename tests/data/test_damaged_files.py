@@ -1,4 +1,4 @@
-"""Whatever happens to the bytes of a matrix file, it is loaded or refused with a message."""
+"""Damaged matrix files are loaded or rejected with a message, whichever bytes change."""
 
 import io
 

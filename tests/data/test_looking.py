@@ -1,4 +1,4 @@
-"""However many look through a matrix, each at a part: they find what one finds."""
+"""A shared scan of a matrix finds what a single process finds, for any number of parts."""
 
 import numpy as np
 import pytest

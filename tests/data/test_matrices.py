@@ -53,7 +53,7 @@ def test_every_form_that_scipy_writes(tmp_path_factory, full, form, compressed, 
 
 
 def recast(path, compressed, index):
-    """Gives the index arrays of an .npz another type, which scipy itself would not write."""
+    """Convert the index arrays of an .npz to a type that scipy itself does not write."""
     arrays = dict(np.load(path))
     for key in ("indices", "indptr", "row", "col"):
         if key in arrays:

@@ -1,4 +1,4 @@
-"""Files that several write together are what one writes alone."""
+"""Files written by several processes equal those written by one."""
 
 import zlib
 from itertools import pairwise

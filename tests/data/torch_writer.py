@@ -1,4 +1,4 @@
-"""Writes files as ``torch.save`` does, without PyTorch: for tests of what reads them."""
+"""Files in the format of ``torch.save``, written without PyTorch, for tests of reading."""
 
 import io
 import struct

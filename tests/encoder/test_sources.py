@@ -19,7 +19,7 @@ from xmc_tf.encoder import Encoder, TextTokenizer
 
 
 def save_as_torch_does(encoder, folder, without="", prefix=True, write=None):
-    """Write the weights as PyTorch's side of transformers names and turns them, as safetensors or by ``write``."""
+    """Write the weights with the names and orientations of PyTorch, as safetensors or with ``write``."""
     encoder.model.config.save_pretrained(folder)
     weights = {}
     for variable in encoder.variables:

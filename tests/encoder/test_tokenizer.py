@@ -105,7 +105,7 @@ def tokenizer(kind):
 
 @cache
 def twin(kind, length):
-    """Its twin in the graph."""
+    """The tokenizer in the graph."""
     return tokenizer(kind).in_graph(length)
 
 

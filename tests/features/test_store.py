@@ -1,4 +1,4 @@
-"""A folder that is not whole is said when it is loaded, by the file's name."""
+"""Loading an incomplete folder raises an error that names the file."""
 
 import json
 import shutil

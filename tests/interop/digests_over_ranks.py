@@ -1,4 +1,4 @@
-"""Whether the model is byte for byte the same on any number of ranks: a table of digests, on real data.
+"""Check that the model is byte for byte the same on any number of ranks: a table of digests, on real data.
 
     python -m tests.interop.digests_over_ranks [--data FOLDER …] [--ranks 1 2 3 4] [--negatives tfn tfn+man]
 

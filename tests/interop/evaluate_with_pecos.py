@@ -1,4 +1,4 @@
-"""Shows that our measures and ensembles are PECOS's: same P@k and R@k, same lines, same ensembled scores.
+"""Check that our measures and ensembles are PECOS's: same P@k and R@k, same lines, same ensembled scores.
 
 Run by PECOS's Python, which needs nothing of ours; ours run in their own, on files, as a user would run them:
 

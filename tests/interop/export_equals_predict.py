@@ -1,4 +1,4 @@
-"""Shows that an exported model answers as the trained one predicts, for any model and its texts.
+"""Check that an exported model predicts like the trained one, for any model and its texts.
 
     python tests/interop/export_equals_predict.py MODEL X.tst.txt [-k 10] [-b 10] [--first N] [--batches 1 7 64]
 

@@ -1,4 +1,4 @@
-"""Whether the flags that the tests know are PECOS's, by its own parsers.
+"""Check with PECOS's own parsers that the flags in the tests are PECOS's.
 
     python -m tests.interop.pecos_flags --peer PYTHON
 

@@ -1,4 +1,4 @@
-"""What PECOS's own tests ask of its linear models, asked of ours: what holds, what does not, and why.
+"""PECOS's own tests of linear models, applied to ours: which behaviour holds, which differs, and why.
 
     python -m tests.interop.pecos_xlinear_behaviour
 

@@ -1,4 +1,4 @@
-"""What the tests of PECOS's XR-Transformer check, checked here: which behaviour holds, which differs, and why.
+"""PECOS's own tests of XR-Transformer, applied to ours: which behaviour holds, which differs, and why.
 
     python -m tests.interop.pecos_xtransformer_behaviour
 

@@ -1,4 +1,4 @@
-"""Whether libpecos and we read each other's models and then predict the same, over all post-processors.
+"""Check that libpecos and xmc_tf load each other's models and predict the same, with all post-processors.
 
     python -m tests.interop.rankers_with_pecos --peer PYTHON [--features DIR --data DIR] [--texts] [--ranks N]
 

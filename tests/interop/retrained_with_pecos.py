@@ -1,4 +1,4 @@
-"""How far models that PECOS and we train of the same data are apart: solver by solver, tolerance by tolerance.
+"""Differences of models trained by PECOS and xmc_tf on the same data, for each solver and tolerance.
 
     python -m tests.interop.retrained_with_pecos --peer PYTHON [--tolerances 0.1 0.001]
 

@@ -1,4 +1,4 @@
-"""Shows that PECOS reads our label trees as we do, and we its: shapes, indices byte by byte, embeddings, quality.
+"""Check that PECOS and xmc_tf load each other's label trees equally: shapes, indices byte by byte, embeddings, quality.
 
 Run by PECOS's Python; ours run in their own, and the two meet in files only:
 
@@ -62,7 +62,7 @@ def read(folder: Path) -> list[sp.csc_matrix]:
 
 
 def same_bytes(a: Path, b: Path) -> bool:
-    """Whether two chains hold the same matrices in the same types and order."""
+    """Return whether two chains have the same matrices in the same types and order."""
     first, second = read(a), read(b)
     return len(first) == len(second) and all(
         A.shape == B.shape
@@ -82,7 +82,7 @@ def cohesion(embeddings: sp.csr_matrix, leaves: sp.csc_matrix) -> float:
 
 
 def compare(peer: str, features: Path | None, label_path: Path | None) -> dict[str, object]:
-    """Run both sides and says what agrees."""
+    """Run both sides and print what agrees."""
     from xmc_tf.params import HierarchicalKMeansParams
     from xmc_tf.tree import build_tree, label_embedding, load_chain, save_chain
 

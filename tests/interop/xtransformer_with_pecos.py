@@ -1,4 +1,4 @@
-"""Whether models that PECOS's XR-Transformer trained predict here what they predict there.
+"""Check that models trained by PECOS's XR-Transformer predict the same in xmc_tf.
 
     python -m tests.interop.xtransformer_with_pecos --peer PYTHON [--architectures bert roberta …] [--keep DIR]
 

@@ -1,4 +1,4 @@
-"""Whatever parameters can be made come back from JSON as they were."""
+"""Parameters survive a round trip through JSON, whatever their values."""
 
 import dataclasses
 import json

@@ -64,7 +64,7 @@ class Page:
             time.sleep(0.05)
 
     def key(self, name, *, control=False):
-        """Press and lets go of a key."""
+        """Press and release a key."""
         code, text = _KEYS[name]
         common = {"key": name, "code": "Space" if name == " " else name, "windowsVirtualKeyCode": code}
         common["modifiers"] = 2 if control else 0
@@ -75,7 +75,7 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
     def write(self, text):
-        """Types a text where the focus is."""
+        """Type a text at the focus."""
         self.call("Input.insertText", text=text)
 
     def accessible(self):

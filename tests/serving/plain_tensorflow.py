@@ -13,7 +13,7 @@ FOREIGN = {"xmc_tf", "transformers", "tokenizers", "horovod", "numba", "tensorfl
 
 
 class Absent:
-    """Makes packages that happen to be installed impossible to import."""
+    """Make installed packages impossible to import."""
 
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in FOREIGN:

@@ -1,4 +1,4 @@
-"""What the page on serving says is so."""
+"""The statements of the page on serving are true."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The tree for the eyes: what is shown, what is left out, and that no name breaks the drawing."""
+"""The display of the tree: what is shown, what is left out, and that no name breaks the drawing."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Command-line flags made from the parameter classes, and parameters made from the flags."""
+"""Conversion of parameter classes to command-line flags, and of flags to parameters."""
 
 import argparse
 import dataclasses
@@ -31,7 +31,7 @@ def add_arguments(
         cls: the parameter class.
         *names: the parameters that get a flag (default: all that are single values).
         flags: spellings that replace ``--the-parameters-name``.
-        defaults: defaults that replace the class's; some of PECOS's commands have their own.
+        defaults: defaults that replace the class's, for commands whose defaults differ in PECOS.
     """
     known = {field.name: field for field in dataclasses.fields(cls)}
     for name in names or [name for name, shape in shapes(cls).items() if not dataclasses.is_dataclass(shape.type)]:
@@ -48,14 +48,14 @@ def add_arguments(
 
 
 def from_arguments(cls: type[P], arguments: argparse.Namespace, **given: Any) -> P:
-    """Return the parameters, with their blocks, that the flags of the same names give.
+    """Return the parameters and their nested blocks, read from the flags of the same names.
 
-    A flag that several blocks know (``nr_splits``, ``threads``) applies to all of them, as in PECOS.
+    A flag that is a parameter of several blocks (``nr_splits``, ``threads``) applies to all of them, as in PECOS.
 
     Args:
         cls: the parameter class.
-        arguments: the parsed flags; None means that a flag was not given.
-        **given: parameters whose values do not come from flags.
+        arguments: the parsed flags; None for flags that are not set.
+        **given: parameters that do not come from flags.
     """
     values = dict(given)
     for name, shape in shapes(cls).items():
@@ -68,7 +68,7 @@ def from_arguments(cls: type[P], arguments: argparse.Namespace, **given: Any) ->
     try:
         return cls(**values)
     except MisfitError as misfit:
-        # On a command line the parameter is a flag.
+        # Name the flag instead of the parameter.
         raise InputError(
             f"--{misfit.key.replace('_', '-')} {misfit.fault}",
             expected=misfit.expected,

@@ -1,4 +1,4 @@
-"""What all parameter classes share: checked when made, JSON in and out."""
+"""The base of all parameter classes: validation, and conversion from and to JSON."""
 
 import dataclasses
 import logging
@@ -14,7 +14,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Params:
-    """Base of the parameter classes: frozen, every value checked when the object is made.
+    """Base of the parameter classes: frozen, with every value checked on creation.
 
     Example:
         >>> HierarchicalKMeansParams(nr_splits=8).to_json()["nr_splits"]
@@ -24,9 +24,9 @@ class Params:
         InputError: nr_splits has the wrong type ...
     """
 
-    # PECOS's name for the class: written as `__meta__`, so that its loader takes our files.
-    peer_name: ClassVar[str] = ""
-    # Keys that older files hold and that have no effect any more.
+    # PECOS's name of the class, written as `__meta__` so that PECOS can load our files.
+    pecos_name: ClassVar[str] = ""
+    # Keys of older files that have no effect any more.
     retired: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -36,17 +36,17 @@ class Params:
         self.check_together()
 
     def check_together(self) -> None:
-        """Check what concerns more than one parameter; raises `MisfitError`."""
+        """Check rules for more than one parameter; raises `MisfitError`."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
-        """Make parameters of what JSON holds; keys that are not given keep their defaults.
+        """Create parameters from JSON; missing keys keep their defaults.
 
         Args:
-            data: the block as `json.load` gives it. ``__meta__`` is ignored, retired keys are warned of.
+            data: the block as returned by `json.load`. ``__meta__`` is ignored, retired keys cause a warning.
 
         Raises:
-            InputError: an unknown key, a wrong type or an impossible value, with the key's dotted path.
+            InputError: an unknown key, a wrong type or an invalid value; the error names the key's dotted path.
         """
         retired: list[str] = []
         params = cls.read(data, "", retired)
@@ -55,7 +55,7 @@ class Params:
 
     @classmethod
     def read(cls, data: Any, place: str, retired: list[str]) -> Self:
-        """`from_json` for a block at ``place`` of a larger one; collects the retired keys that it meets."""
+        """Read a block at ``place`` of a larger one as `from_json` does; add its retired keys to ``retired``."""
         if not isinstance(data, dict):
             raise MisfitError(
                 place or cls.__name__, "is not a block", expected="a JSON object {...}", received=shown(data)
@@ -66,7 +66,7 @@ class Params:
             if key in cls.retired:
                 retired.append(join(place, key))
             elif key in fields and value is None and fields[key].is_block:
-                continue  # null for a whole block, or for a list a level, means what leaving it out means
+                continue  # null for a block or a list of blocks keeps the default
             elif key in fields:
                 values[key] = _read_value(fields[key], value, join(place, key), retired)
             elif key != "__meta__":
@@ -77,8 +77,8 @@ class Params:
             raise misfit.within(place) if place else misfit from None
 
     def to_json(self) -> dict[str, Any]:
-        """The parameters as `json.dump` takes them, in PECOS's form."""
-        data: dict[str, Any] = {"__meta__": {"class_fullname": self.peer_name}} if self.peer_name else {}
+        """Return the parameters in PECOS's form for `json.dump`."""
+        data: dict[str, Any] = {"__meta__": {"class_fullname": self.pecos_name}} if self.pecos_name else {}
         for field in dataclasses.fields(self):
             data[field.name] = _to_json(getattr(self, field.name))
         return data
@@ -88,7 +88,7 @@ _SHAPES: dict[type, dict[str, Shape]] = {}
 
 
 def shapes(cls: type[Params]) -> dict[str, Shape]:
-    """What each parameter of a class may be, by its name; worked out once a class."""
+    """Return the allowed form of each parameter of a class by its name; cached per class."""
     if cls not in _SHAPES:
         hints = typing.get_type_hints(cls)
         _SHAPES[cls] = {field.name: Shape.of(hints[field.name]) for field in dataclasses.fields(cls)}
@@ -96,11 +96,11 @@ def shapes(cls: type[Params]) -> dict[str, Shape]:
 
 
 def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...]:
-    """One entry for each of ``depth`` levels: a single entry stands for all of them.
+    """Return one entry for each of ``depth`` levels: a single entry stands for all of them.
 
-    A list was written for a tree of some depth, and another data set gives another depth. Its last entry stays with the
-    last level, which matters most: a list that is too long loses its first entries, one that is too short begins with
-    its first entry several times. A warning says so.
+    A list written for one tree may not fit another tree's depth. The last entry, which matters most, always applies to
+    the last level: a list that is too long loses its first entries, and one that is too short repeats its first entry.
+    Both log a warning.
 
     Example:
         >>> per_level("tfn", 3)
@@ -110,7 +110,7 @@ def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...
 
     Args:
         chain: one entry, or a tuple of them from the top level down.
-        depth: how many levels there are.
+        depth: number of levels.
         name: the parameter's name, for the warning.
     """
     if not isinstance(chain, list | tuple):
@@ -130,13 +130,13 @@ def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...
 
 @cache
 def _warn_of_another_depth(name: str, entries: int, depth: int) -> None:
-    """Says it once, however often the list is asked for."""
+    """Log a warning once, however often the list is read."""
     done = f"the last {depth} serve" if entries > depth else "the first also serves the levels above it"
     _LOG.warning("%s has %d entries, the tree has %d levels: %s", name, entries, depth, done)
 
 
 def unknown_key(key: str, place: str, known: list[str]) -> MisfitError:
-    """The error for a key that nobody reads, with the key that was probably meant."""
+    """Return the error for an unknown key, with the most similar known key."""
     close = nearest(key, known)
     return MisfitError(
         join(place, key),
@@ -148,7 +148,7 @@ def unknown_key(key: str, place: str, known: list[str]) -> MisfitError:
 
 
 def warn_of_retired(keys: list[str]) -> None:
-    """Says which keys of a file have no effect any more."""
+    """Log a warning that lists the keys of a file without effect."""
     if keys:
         _LOG.warning("retired parameters have no effect and were ignored: %s", ", ".join(keys))
 

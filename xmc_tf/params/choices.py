@@ -1,4 +1,4 @@
-"""The names that parameters choose from."""
+"""The allowed names of parameters with a fixed choice."""
 
 POST_PROCESSORS = (
     "noop",

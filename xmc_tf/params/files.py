@@ -1,4 +1,4 @@
-"""Parameter files: read, and written as a skeleton to fill in."""
+"""Parameter files: reading, and writing of skeletons with the defaults."""
 
 import json
 import logging
@@ -20,11 +20,11 @@ _LOG = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=Params)
 
-_FEATURES = "tfidf_params"  # of features that commands make from texts; PECOS's files have none, and pass over ours
+_FEATURES = "tfidf_params"  # the TF-IDF of texts; PECOS has no such block and ignores ours
 
 
 def load_params(path: str | Path) -> tuple[XTransformerParams, XTransformerPredParams]:
-    """Read a parameter file of the whole model; a block that it does not hold has its defaults.
+    """Read a parameter file of the whole model; missing blocks have their defaults.
 
     Example:
         >>> train_params, pred_params = load_params("params.json")
@@ -34,7 +34,7 @@ def load_params(path: str | Path) -> tuple[XTransformerParams, XTransformerPredP
 
 
 def load_linear_params(path: str | Path) -> tuple[RankerParams, RankerPredParams, HierarchicalKMeansParams]:
-    """Read a parameter file of the linear model; a block that it does not hold has its defaults."""
+    """Read a parameter file of the linear model; missing blocks have their defaults."""
     blocks = load_blocks(
         path,
         ignore=(_FEATURES,),
@@ -54,14 +54,14 @@ def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: ty
 
     Args:
         path: the JSON file.
-        ignore: keys of the file that are for others to read.
+        ignore: keys of the file to skip.
         **classes: the parameter class of each block.
 
     Returns:
-        The parameters by block, None where the file does not hold the block.
+        The parameters by block; None for missing blocks.
 
     Raises:
-        InputError: naming the file and the dotted path of the key that is wrong.
+        InputError: a value cannot be used; the error names the file and the key's dotted path.
     """
     data = _read_json(existing_file(path, "parameters"))
     retired: list[str] = []
@@ -84,14 +84,14 @@ def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: ty
 
 
 def load_block(path: str | Path, cls: type[P]) -> P:
-    """Read a file that holds a single block, without a name around it.
+    """Read a file with a single block, without a name around it.
 
     Args:
         path: the JSON file.
         cls: the block's parameter class.
 
     Raises:
-        InputError: naming the file and the dotted path of the key that is wrong.
+        InputError: a value cannot be used; the error names the file and the key's dotted path.
     """
     data = _read_json(existing_file(path, "parameters"))
     retired: list[str] = []
@@ -106,12 +106,12 @@ def load_block(path: str | Path, cls: type[P]) -> P:
 
 
 def skeleton_of(params: Params) -> str:
-    """A single block as the text of a file for `load_block`."""
+    """Return a single block as the text of a file for `load_block`."""
     return json.dumps(params.to_json(), indent=1)
 
 
 def skeleton(**blocks: Params) -> str:
-    """Parameters as the text of a parameter file.
+    """Return parameters as the text of a parameter file.
 
     Example:
         >>> print(skeleton(train_params=XTransformerParams(), pred_params=XTransformerPredParams()))
@@ -120,14 +120,14 @@ def skeleton(**blocks: Params) -> str:
 
 
 def xtransformer_skeleton() -> str:
-    """A parameter file of the whole model with all defaults, to fill in."""
+    """Return a parameter file of the whole model with all defaults, to edit."""
     return skeleton(
         train_params=XTransformerParams(), pred_params=XTransformerPredParams(), **{_FEATURES: TfidfParams()}
     )
 
 
 def linear_skeleton() -> str:
-    """A parameter file of the linear model with all defaults, to fill in."""
+    """Return a parameter file of the linear model with all defaults, to edit."""
     return skeleton(
         train_params=RankerParams(),
         pred_params=RankerPredParams(),

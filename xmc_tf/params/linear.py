@@ -13,15 +13,20 @@ from xmc_tf.params.values import knob
 class LinearLevelParams(Params):
     """Training options of the linear models of one level of the tree."""
 
-    peer_name: ClassVar[str] = "pecos.xmc.base###MLModel.TrainParams"
+    pecos_name: ClassVar[str] = "pecos.xmc.base###MLModel.TrainParams"
 
-    threshold: float = knob(0.1, low=0, help="set weights to 0 whose absolute value is below this")
+    threshold: float = knob(
+        0.1, low=0, help="set weights below this absolute value to 0; larger makes the model smaller and less exact"
+    )
     max_nonzeros_per_label: int | None = knob(
-        None, low=0, help="maximum number of weights per label; the largest are kept (default, and 0: no limit)"
+        None,
+        low=0,
+        help="maximum number of weights per label, the largest are kept; smaller makes the model smaller and less "
+        "exact (default, and 0: no limit)",
     )
     solver_type: str = knob("L2R_L2LOSS_SVC_DUAL", choices=choices.SOLVERS, help="loss and solver")
-    Cp: float = knob(1.0, above=0, help="weight of the loss of positive documents")
-    Cn: float = knob(1.0, above=0, help="weight of the loss of negative documents")
+    Cp: float = knob(1.0, above=0, help="weight of the loss of positive documents; larger fits them more closely")
+    Cn: float = knob(1.0, above=0, help="weight of the loss of negative documents; larger fits them more closely")
     max_iter: int = knob(100, low=1, help="maximum number of passes of the solver over the data")
     eps: float = knob(0.1, above=0, help="tolerance of the solver; smaller is more exact and slower")
     bias: float = knob(1.0, help="value of the constant bias feature; 0 or less: no bias")
@@ -39,10 +44,13 @@ class LinearLevelParams(Params):
 class LinearLevelPredParams(Params):
     """Prediction options of one level of the tree."""
 
-    peer_name: ClassVar[str] = "pecos.xmc.base###MLModel.PredParams"
+    pecos_name: ClassVar[str] = "pecos.xmc.base###MLModel.PredParams"
 
     only_topk: int = knob(
-        20, low=1, help="number of best nodes kept: the beam size, and at the last level the number of labels"
+        20,
+        low=1,
+        help="number of best nodes kept: the beam size (larger is slower and more exact), and at the last level the "
+        "number of labels",
     )
     post_processor: str = knob(
         "l3-hinge",
@@ -55,7 +63,7 @@ class LinearLevelPredParams(Params):
 class LinearChainParams(Params):
     """Training options of the levels of the tree, from the top down."""
 
-    peer_name: ClassVar[str] = "pecos.xmc.base###HierarchicalMLModel.TrainParams"
+    pecos_name: ClassVar[str] = "pecos.xmc.base###HierarchicalMLModel.TrainParams"
 
     neg_mining_chain: str | tuple[str, ...] = knob(
         "tfn", parse=choices.ranker_negatives, help="negative sampling: tfn, man, usn, or a sum such as tfn+man"
@@ -69,7 +77,7 @@ class LinearChainParams(Params):
 class LinearChainPredParams(Params):
     """Prediction options of the levels of the tree, from the top down."""
 
-    peer_name: ClassVar[str] = "pecos.xmc.base###HierarchicalMLModel.PredParams"
+    pecos_name: ClassVar[str] = "pecos.xmc.base###HierarchicalMLModel.PredParams"
 
     model_chain: LinearLevelPredParams | tuple[LinearLevelPredParams, ...] = field(
         default_factory=LinearLevelPredParams, metadata={"help": "parameters of the levels"}
@@ -80,7 +88,7 @@ class LinearChainPredParams(Params):
 class RankerParams(Params):
     """Training options of the rankers over the whole tree."""
 
-    peer_name: ClassVar[str] = "pecos.xmc.xlinear.model###XLinearModel.TrainParams"
+    pecos_name: ClassVar[str] = "pecos.xmc.xlinear.model###XLinearModel.TrainParams"
 
     mode: str = knob("full-model", choices=choices.RANKER_MODES, help="part of the tree to train")
     ranker_level: int = knob(
@@ -104,7 +112,7 @@ class RankerParams(Params):
 class RankerPredParams(Params):
     """Prediction options of the rankers over the whole tree."""
 
-    peer_name: ClassVar[str] = "pecos.xmc.xlinear.model###XLinearModel.PredParams"
+    pecos_name: ClassVar[str] = "pecos.xmc.xlinear.model###XLinearModel.PredParams"
 
     hlm_args: LinearChainPredParams = field(
         default_factory=LinearChainPredParams, metadata={"help": "parameters of the levels"}

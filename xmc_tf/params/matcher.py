@@ -12,7 +12,7 @@ from xmc_tf.params.values import MisfitError, knob
 class MatcherParams(Params):
     """Options for fine-tuning the encoder and the label head on one level of the tree."""
 
-    peer_name: ClassVar[str] = "pecos.xmc.xtransformer.matcher###TransformerMatcher.TrainParams"
+    pecos_name: ClassVar[str] = "pecos.xmc.xtransformer.matcher###TransformerMatcher.TrainParams"
     retired: ClassVar[tuple[str, ...]] = ("save_emb_dir",)
 
     model_shortcut: str = knob(
@@ -28,12 +28,13 @@ class MatcherParams(Params):
     lr_schedule: str = knob("linear", choices=choices.SCHEDULES, help="learning-rate schedule")
     threshold: float = knob(0.1, low=0, help="set weights of the linear parts to 0 whose absolute value is below this")
     hidden_dropout_prob: float = knob(0.1, low=0, below=1, help="dropout rate of the encoder's hidden layers")
-    batch_size: int = knob(32, low=1, help="documents per step and rank")
+    batch_size: int = knob(32, low=1, help="documents per step and rank; larger is faster and takes more memory")
     batch_gen_workers: int = knob(4, low=0, help="number of threads that prepare batches")
     max_active_matching_labels: int | None = knob(
         None,
         low=1,
-        help="maximum number of candidates per document; of more, a random sample is used (default: no limit)",
+        help="maximum number of candidates per document, which limits time and memory; of more, a random sample is "
+        "used (default: no limit)",
     )
     max_num_labels_in_gpu: int = knob(65536, low=1, help="maximum number of labels whose head stays on the GPU")
     max_steps: int = knob(0, low=-1, help="number of training steps; 0 or less: use num_train_epochs")
@@ -46,7 +47,9 @@ class MatcherParams(Params):
     )
     weight_decay: float = knob(0.0, low=0, help="weight decay of AdamW")
     max_grad_norm: float = knob(1.0, above=0, help="maximum gradient norm; larger gradients are scaled down to it")
-    learning_rate: float = knob(1e-4, above=0, help="peak learning rate of the encoder")
+    learning_rate: float = knob(
+        1e-4, above=0, help="peak learning rate of the encoder; too large makes training unstable"
+    )
     adam_epsilon: float = knob(1e-8, above=0, help="epsilon of AdamW")
     warmup_steps: int = knob(0, low=0, help="number of steps in which the learning rate rises from 0 to its peak")
     logging_steps: int = knob(50, low=1, help="log every this many steps")
@@ -91,7 +94,7 @@ class MatcherParams(Params):
 
     @property
     def normalizes(self) -> bool:
-        """Whether embeddings are scaled to length 1 before the label head."""
+        """True if embeddings are scaled to length 1 before the label head."""
         return self.loss_function == "cross-entropy" if self.normalize_vectors is None else self.normalize_vectors
 
     @property
@@ -118,7 +121,7 @@ class MatcherParams(Params):
 class MatcherPredParams(Params):
     """Prediction options of a fine-tuned level."""
 
-    peer_name: ClassVar[str] = "pecos.xmc.xtransformer.matcher###TransformerMatcher.PredParams"
+    pecos_name: ClassVar[str] = "pecos.xmc.xtransformer.matcher###TransformerMatcher.PredParams"
 
     only_topk: int = knob(20, low=1, help="number of best nodes kept")
     post_processor: str = knob(
@@ -133,4 +136,6 @@ class MatcherPredParams(Params):
         "cross-entropy, whose scores are probabilities; else the rankers' scores alone); transformer-only in PECOS's "
         "files applies to the levels during fine-tuning, as in PECOS, and not to the labels",
     )
-    truncate_length: int = knob(128, low=2, help="maximum number of tokens per document; the rest is ignored")
+    truncate_length: int = knob(
+        128, low=2, help="maximum number of tokens per document, the rest is ignored; larger is slower"
+    )

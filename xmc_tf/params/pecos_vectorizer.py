@@ -1,4 +1,4 @@
-"""PECOS's vectorizer configurations, as parameters of our TF-IDF."""
+"""Conversion of PECOS's vectorizer configurations to parameters of our TF-IDF."""
 
 import json
 import math
@@ -10,8 +10,8 @@ from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.params.tfidf import TfidfParams
 
 _ALL = 2**31 - 1
-# Key → the only value that our TF-IDF can do. What is not given is PECOS's default, which is this value too, but for
-# add_one_idf: our weights always have the 1.
+# Key → the only value that our TF-IDF supports. It is also PECOS's default, except for add_one_idf: our weights always
+# add 1.
 _FIXED: Mapping[str, Any] = {
     "truncate_length": -1,
     "max_df_ratio": 1.0,
@@ -23,14 +23,14 @@ _FIXED: Mapping[str, Any] = {
     "keep_frequent_feature": True,
     "analyzer": "word",
 }
-_TAKEN = ("ngram_range", "max_feature", "min_df_ratio", "min_df_cnt", "sublinear_tf", "norm")
+_SUPPORTED = ("ngram_range", "max_feature", "min_df_ratio", "min_df_cnt", "sublinear_tf", "norm")
 _WITHOUT_EFFECT = ("buffer_size", "threads")
 
 
 def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
-    """Return the parameters that a vectorizer configuration of PECOS asks for.
+    """Return the parameters that correspond to a vectorizer configuration of PECOS.
 
-    What the configuration does not say has PECOS's default: single words, none left out, case kept, plain counts.
+    Missing keys have PECOS's defaults: single words, no limits, case kept, plain counts.
 
     Example:
         >>> tfidf_of_pecos('{"type": "tfidf", "kwargs": {"ngram_range": [1, 2]}}', "config.json", 1000).ngram_max
@@ -38,11 +38,11 @@ def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
 
     Args:
         text: JSON, with ``type`` and ``kwargs``.
-        place: the file or flag that it comes from, for messages.
-        nr_documents: how many documents there are, of which ``min_df_ratio`` is a share.
+        place: the file or flag of the configuration, for messages.
+        nr_documents: number of documents, for ``min_df_ratio``.
 
     Raises:
-        InputError: naming the key that our TF-IDF cannot do.
+        InputError: our TF-IDF does not support a value; the error names the key.
     """
     config = parse_json(text, of=place, expected="a vectorizer configuration", top=None, foreign=True)
     if not isinstance(config, dict) or config.get("type") != "tfidf":
@@ -55,18 +55,18 @@ def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
     kwargs, norm = _only_vectorizer(config.get("kwargs", {}), place)
     for key, value in kwargs.items():
         if key in _FIXED and value != _FIXED[key]:
-            raise _cannot(place, key, json.dumps(_FIXED[key]), value)
-        if key not in (*_FIXED, *_TAKEN, *_WITHOUT_EFFECT):
-            raise InputError(f"{place}: unknown key {key}", expected=", ".join((*_TAKEN, *_FIXED)), received=key)
+            raise _unsupported(place, key, json.dumps(_FIXED[key]), value)
+        if key not in (*_FIXED, *_SUPPORTED, *_WITHOUT_EFFECT):
+            raise InputError(f"{place}: unknown key {key}", expected=", ".join((*_SUPPORTED, *_FIXED)), received=key)
     ngrams = kwargs.get("ngram_range", [1, 1])
     if not (isinstance(ngrams, list) and len(ngrams) == 2 and ngrams[0] == 1 and type(ngrams[1]) is int):
-        raise _cannot(place, "ngram_range", "[1, n]", ngrams)
+        raise _unsupported(place, "ngram_range", "[1, n]", ngrams)
     share, count = kwargs.get("min_df_ratio", 0.0), kwargs.get("min_df_cnt", 0)
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise _cannot(place, "min_df_ratio", "a number from 0 to 1", share)
+        raise _unsupported(place, "min_df_ratio", "a number from 0 to 1", share)
     for key, value in (("min_df_cnt", count), ("max_feature", kwargs.get("max_feature", 0))):
         if type(value) is not int or value < 0:
-            raise _cannot(place, key, "a whole number from 0", value)
+            raise _unsupported(place, key, "a whole number from 0", value)
     values = {
         "ngram_max": ngrams[1],
         "min_df": max(1, count, math.ceil(share * nr_documents)),
@@ -83,7 +83,7 @@ def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
 
 
 def _only_vectorizer(kwargs: Any, place: str) -> tuple[dict[str, Any], str]:
-    """The one vectorizer of a configuration, and the norm that it ends with."""
+    """Return the only vectorizer of a configuration, and the norm applied at its end."""
     if not isinstance(kwargs, dict):
         raise InputError(f"{place}: kwargs is not an object", expected="the vectorizer's parameters in JSON")
     if "base_vect_configs" not in kwargs:
@@ -100,11 +100,11 @@ def _only_vectorizer(kwargs: Any, place: str) -> tuple[dict[str, Any], str]:
         )
     norm_p = kwargs.get("norm_p", 2)
     if norm_p not in (1, 2):
-        raise _cannot(place, "norm_p", "1 or 2", norm_p)
+        raise _unsupported(place, "norm_p", "1 or 2", norm_p)
     return base[0], f"l{norm_p}"
 
 
-def _cannot(place: str, key: str, expected: str, received: Any) -> InputError:
+def _unsupported(place: str, key: str, expected: str, received: Any) -> InputError:
     return InputError(
         f"{place}: {key} has a value that the TF-IDF of xmc_tf does not support",
         expected=expected,

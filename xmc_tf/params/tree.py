@@ -12,10 +12,14 @@ from xmc_tf.params.values import MisfitError, knob
 class HierarchicalKMeansParams(Params):
     """Options of the label tree: labels are split into clusters by k-means, level by level."""
 
-    peer_name: ClassVar[str] = "pecos.xmc.base###HierarchicalKMeans.TrainParams"
+    pecos_name: ClassVar[str] = "pecos.xmc.base###HierarchicalKMeans.TrainParams"
     retired: ClassVar[tuple[str, ...]] = ("imbalanced_ratio", "imbalanced_depth")
 
-    nr_splits: int = knob(16, low=2, help="number of children per inner node of the tree; use a power of 2")
+    nr_splits: int = knob(
+        16,
+        low=2,
+        help="number of children per inner node of the tree, preferably a power of 2; more children make fewer levels",
+    )
     min_codes: int | None = knob(None, low=1, help="number of nodes of the top level (default: nr_splits)")
     max_leaf_size: int = knob(
         100, low=1, help="maximum number of labels per leaf; with at least the number of labels, there is no tree"
@@ -24,7 +28,7 @@ class HierarchicalKMeansParams(Params):
     seed: int = knob(0, low=0, high=LARGEST_SEED, help="random seed")
     kmeans_max_iter: int = knob(20, low=1, help="maximum number of k-means iterations")
     threads: int = knob(-1, low=1, high=MOST_THREADS, also=(-1,), help="number of threads; -1: one per core")
-    do_sample: bool = knob(False, help="cluster a sample of the labels at the upper levels")
+    do_sample: bool = knob(False, help="cluster a sample of the labels at the upper levels; faster and less exact")
     max_sample_rate: float = knob(1.0, above=0, high=1, help="fraction of labels sampled at the last level")
     min_sample_rate: float = knob(0.1, above=0, high=1, help="fraction of labels sampled at the first levels")
     warmup_ratio: float = knob(0.4, low=0, high=1, help="fraction of levels that use min_sample_rate")

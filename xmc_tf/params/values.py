@@ -1,4 +1,4 @@
-"""Which values a parameter may have, and the message when it has another."""
+"""The allowed values of parameters, and the error for other values."""
 
 import dataclasses
 import difflib
@@ -15,21 +15,21 @@ from xmc_tf.common.numbers import LARGEST_INT32
 
 
 class MisfitError(InputError):
-    """A parameter that cannot be used; knows its name, so that an owner can put its own before it."""
+    """An error about a parameter, which stores its key so that outer blocks can prepend theirs."""
 
     def __init__(self, key: str, problem: str, *, expected: str, received: str, fix: str = "") -> None:
         super().__init__(f"{key} {problem}", expected=expected, received=received, fix=fix)
         self.key, self.fault = key, problem
 
     def within(self, place: str) -> Self:
-        """The same fault, its parameter named from one level further up."""
+        """Return the same error with the key inside ``place``."""
         return type(self)(
             join(place, self.key), self.fault, expected=self.expected, received=self.received, fix=self.fix
         )
 
 
 def join(place: str, key: str) -> str:
-    """The dotted path of ``key`` inside ``place``."""
+    """Return the dotted path of ``key`` inside ``place``."""
     return f"{place}.{key}" if place else key
 
 
@@ -45,18 +45,18 @@ def knob(
     also: Sequence[float] = (),
     parse: Callable[[str], str] | None = None,
 ) -> Any:
-    """A field of a parameter class, with what it means and which values it may have.
+    """Return a field of a parameter class with its meaning and allowed values.
 
     Args:
         default: its default.
-        help: one line on what it does; command lines show it.
-        choices: the values a text may have.
-        low: smallest number allowed.
-        high: largest number allowed.
-        above: numbers must be larger than this.
-        below: numbers must be smaller than this.
-        also: numbers outside that range that are allowed all the same, as -1 for "all cores".
-        parse: takes a text, and gives its usual form back or raises ValueError with what was expected.
+        help: its meaning in one line, shown by command lines and the reference.
+        choices: allowed values of a string.
+        low: smallest allowed number.
+        high: largest allowed number.
+        above: exclusive lower bound.
+        below: exclusive upper bound.
+        also: further allowed numbers, such as -1 for "all cores".
+        parse: returns the canonical form of a string, or raises ValueError with the expected form.
     """
     metadata = {
         "help": help,
@@ -73,7 +73,7 @@ def knob(
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What a parameter's annotation says: a type, whether null is allowed, whether a list a level is."""
+    """The form of a parameter according to its annotation: its type, and whether it allows null or a list."""
 
     type: type
     optional: bool
@@ -81,7 +81,7 @@ class Shape:
 
     @classmethod
     def of(cls, annotation: Any) -> Self:
-        """Read ``int``, ``int | None``, ``str | tuple[str, ...]`` and the like."""
+        """Return the shape of ``int``, ``int | None``, ``str | tuple[str, ...]`` and the like."""
         parts = (
             typing.get_args(annotation)
             if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
@@ -97,12 +97,12 @@ class Shape:
 
     @property
     def is_block(self) -> bool:
-        """Whether it is more than a single value: a class of its own, or a list of entries, one per level."""
+        """True if the parameter is a parameter class or a list of entries, one per level."""
         return self.chain or dataclasses.is_dataclass(self.type)
 
 
 def checked(field: dataclasses.Field, shape: Shape, value: Any) -> Any:
-    """Gives ``value`` in the form that the parameter has it, or raises `MisfitError`."""
+    """Return ``value`` in the canonical form of the parameter, or raise `MisfitError`."""
     if shape.chain and isinstance(value, list | tuple):
         if not value:
             raise MisfitError(
@@ -125,7 +125,7 @@ def _one(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
             close = nearest(value, meta["choices"])
             raise MisfitError(
                 key,
-                "is not one of the values it may have",
+                "is not an allowed value",
                 expected=expected(field, shape),
                 received=shown(value),
                 fix=f"did you mean {shown(close)}?" if close else "use one of them",
@@ -134,9 +134,7 @@ def _one(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
             try:
                 value = meta["parse"](value)
             except ValueError as error:
-                raise MisfitError(
-                    key, "is not one of the values it may have", expected=str(error), received=shown(value)
-                ) from None
+                raise MisfitError(key, "is not an allowed value", expected=str(error), received=shown(value)) from None
     elif isinstance(value, int | float) and not isinstance(value, bool) and not _within(value, meta):
         raise MisfitError(key, "is out of range", expected=expected(field, shape), received=shown(value))
     elif type(value) is int and meta.get("high") is None and value > LARGEST_INT32:
@@ -145,7 +143,7 @@ def _one(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
 
 
 def _typed(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
-    """``value`` as the parameter's type: 1 will do for a float, true will not."""
+    """Return ``value`` in the parameter's type: 1 is accepted for a float, true is not."""
     wanted = shape.type
     is_truth = isinstance(value, bool) or type(value).__name__ == "bool"  # numpy's bool too
     if wanted is bool and is_truth:
@@ -161,11 +159,11 @@ def _typed(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
         "has the wrong type",
         expected=expected(field, shape),
         received=f"{shown(value)} ({_TYPE_NAMES.get(type(value), type(value).__name__)})",
-        fix=_mend_type(wanted, value),
+        fix=_fix_type(wanted, value),
     )
 
 
-def _mend_type(wanted: type, value: Any) -> str:
+def _fix_type(wanted: type, value: Any) -> str:
     if isinstance(value, str) and wanted in (int, float):
         return "write the number without quotes"
     if isinstance(value, str) and wanted is bool:
@@ -200,7 +198,7 @@ _TYPE_NAMES: dict[type, str] = {
 
 
 def expected(field: dataclasses.Field, shape: Shape) -> str:
-    """What a parameter may be, in words."""
+    """Return the allowed values of a parameter in words."""
     meta = field.metadata
     if meta.get("choices"):
         words = "one of " + ", ".join(meta["choices"])
@@ -224,13 +222,13 @@ def expected(field: dataclasses.Field, shape: Shape) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as JSON would show it, cut where it is long."""
+    """Return a value as JSON, shortened if long."""
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that ``name`` is most likely a slip of."""
+    """Return the known name that is most similar to ``name``."""
     by_lower = {entry.lower(): entry for entry in known}
     close = difflib.get_close_matches(name.lower().replace("-", "_"), by_lower, n=1) or difflib.get_close_matches(
         name.lower(), by_lower, n=1

@@ -14,7 +14,7 @@ from xmc_tf.params.values import knob
 class XTransformerParams(Params):
     """Training options of the whole model."""
 
-    peer_name: ClassVar[str] = "pecos.xmc.xtransformer.model###XTransformer.TrainParams"
+    pecos_name: ClassVar[str] = "pecos.xmc.xtransformer.model###XTransformer.TrainParams"
     retired: ClassVar[tuple[str, ...]] = ("save_emb_dir",)
 
     preliminary_indexer_params: HierarchicalKMeansParams = field(
@@ -52,7 +52,7 @@ class XTransformerParams(Params):
 
     @property
     def head_gives_probabilities(self) -> bool:
-        """Whether the label head's scores are probabilities, which can be averaged with the rankers'."""
+        """True if the label head's scores are probabilities, which can be averaged with the rankers'."""
         chain = self.matcher_params_chain
         last = chain[-1] if isinstance(chain, tuple) else chain
         return last.loss_function == "cross-entropy"
@@ -62,7 +62,7 @@ class XTransformerParams(Params):
 class XTransformerPredParams(Params):
     """Prediction options of the whole model."""
 
-    peer_name: ClassVar[str] = "pecos.xmc.xtransformer.model###XTransformer.PredParams"
+    pecos_name: ClassVar[str] = "pecos.xmc.xtransformer.model###XTransformer.PredParams"
 
     matcher_params_chain: MatcherPredParams | tuple[MatcherPredParams, ...] = field(
         default_factory=MatcherPredParams, metadata={"help": "prediction options of the fine-tuned levels"}

@@ -113,7 +113,7 @@ class ModelParts(NamedTuple):
 
     @property
     def reads_text(self) -> bool:
-        """Whether the exported model accepts texts; if not, it accepts features only."""
+        """True if the exported model accepts texts, not only features."""
         if self.tfidf is None and self.ranker.nr_sparse:
             return False
         return not self.ranker.nr_dense if self.dense is None else self.dense.reads_text

@@ -1,4 +1,4 @@
-"""Two sides that stay loaded and are asked in turns, so that what else the machine does meets both alike.
+"""Two sides that stay loaded and are asked in turns, so that other load on the machine affects both equally.
 
 A side is a process that reads a line of JSON from its input and answers by one. Needs Python itself only.
 """

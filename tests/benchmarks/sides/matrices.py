@@ -1,4 +1,4 @@
-"""What both sides are given; needs numpy and scipy only, since either side's Python runs it."""
+"""The inputs of both sides; needs only numpy and scipy, since either side's Python runs it."""
 
 import json
 import resource
@@ -41,7 +41,7 @@ def precision(predicted: smat.csr_matrix, truth: smat.spmatrix, most: int = 5) -
 
 
 def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
-    """How long a piece of work takes, and what it gives."""
+    """Return the duration of a call, and its result."""
     start = time.perf_counter()
     result = work()
     return time.perf_counter() - start, result

@@ -1,4 +1,4 @@
-"""Runs a command and writes down what it took: ``measured.py FOLDER command …``; under mpiexec a file a rank.
+"""Run a command and record its time and memory: ``measured.py FOLDER command …``; under mpiexec a file a rank.
 
 ``own_mb`` is the most memory that the command has held for itself, looked at four times a second: other than the
 system's own count, ``peak_mb``, without the files that it maps, which the system may drop. Uses nothing but Python
