@@ -111,7 +111,7 @@ def _description(parser: argparse.ArgumentParser) -> str:
     parts: list[str] = []
     for is_code, lines in _runs(_as_called(parser.description or "").splitlines()):
         text = "\n".join(lines)
-        parts.append(block("console", re.sub("^    ", "", text, flags=re.MULTILINE)) if is_code else plain(text))
+        parts.append(block("text", re.sub("^    ", "", text, flags=re.MULTILINE)) if is_code else plain(text))
     return "\n\n".join(parts)
 
 

@@ -6,6 +6,10 @@ class InputError(ValueError):
 
     Example:
         >>> raise InputError("row 3 of Y.npz holds NaN", expected="finite numbers", fix="drop the row")
+        Traceback (most recent call last):
+        xmc_tf.common.errors.InputError: row 3 of Y.npz holds NaN
+          expected: finite numbers
+          fix:      drop the row
 
     Args:
         problem: what is wrong and where (file, line or row).

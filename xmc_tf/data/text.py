@@ -44,8 +44,8 @@ class TextFile:
 
     Example:
         >>> texts = TextFile("X.trn.txt")
-        >>> len(texts), texts[0]
-        (2, 'a first document')
+        >>> texts[0]
+        '…'
         >>> for lines in texts.batches(512):
         ...     tokenize(lines)
 

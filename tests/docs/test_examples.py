@@ -1,0 +1,163 @@
+"""The examples of README, of the explanations and in docstrings run; test_pages.py runs the tutorial and the guides.
+
+README comes first, and leaves a model and its export behind, which the others use.
+"""
+
+import doctest
+import os
+import re
+import shutil
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import xmc_tf
+from tests.docs.page_blocks import Reader, blocks, run_page
+from tests.docs.tiny_data import write_files
+from tests.serving.stand_in import rest
+from tools.docs import examples
+from tools.docs.public_names import docstring, documented
+from xmc_tf.collective.estimator import EvalSpec, TrainSpec
+from xmc_tf.data import TextFile, load_matrix, load_names
+from xmc_tf.linear import train
+
+README = examples.ROOT / "README.md"
+IN_TEST_PAGES = {examples.ROOT / "docs" / "tutorial.md", *(examples.ROOT / "docs" / "how-to").glob("*.md")}
+PAGES = [page for page in examples.pages() if page not in IN_TEST_PAGES | {README}]
+PAGES = [page for page in PAGES if any(block.language in examples.RUN for block in blocks(page))]
+DOCSTRINGS = {"xmc_tf": xmc_tf.__doc__} | {name: docstring(value) for name, value in documented().items()}
+DOCSTRINGS = {name: text for name, text in DOCSTRINGS.items() if [*examples.of_docstring(name, text)]}
+# What the examples say, and what is used instead: an encoder that needs no network, tables that fit.
+INSTEAD = {
+    "FOLDER-OR-HUB-NAME": "encoder",
+    "sentence-transformers/all-MiniLM-L6-v2": "encoder",
+    "10_000_000": "10_000",
+    "max_steps=5000": "max_steps=4",
+}
+SERVER = "http://localhost:8501"
+_SHOWN_NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?!\w)")
+
+
+def names():
+    """Variables that the examples use and a reader has: data and modules."""
+    ids = np.random.default_rng(0).integers(0, 1000, (8, 3))
+    data = tf.data.Dataset.from_tensor_slices((ids, np.ones((8, 1), np.float32))).batch(4)
+
+    def make_model():
+        model = tf_keras.Sequential(
+            [tf_keras.layers.Embedding(1000, 2), tf_keras.layers.GlobalAveragePooling1D(), tf_keras.layers.Dense(1)]
+        )
+        model.compile("sgd", "mse")
+        return model
+
+    return {
+        **{name: getattr(xmc_tf, name) for name in xmc_tf.__all__},
+        "EvalSpec": EvalSpec,
+        "TrainSpec": TrainSpec,
+        "data": data,
+        "held_out_data": lambda: data,
+        "ids": tf.constant([1, 2], tf.int64),
+        "make_model": make_model,
+        "scale": tf.Variable(2.0),
+        "tf": tf,
+        "tf_keras": tf_keras,
+        "training_data": lambda: data,
+        "weights": tf.Variable(tf.ones([3, 1])),
+    }
+
+
+@pytest.fixture(scope="module")
+def after_readme(tmp_path_factory):
+    folder = write_files(tmp_path_factory.mktemp("readme"))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        read(README, folder)
+        train.main(["-t", "X.trn.txt", "-y", "Y.trn.npz", "-m", "linear", "--labels", "labels.txt"])
+    return folder
+
+
+@pytest.fixture
+def folder(after_readme, tmp_path, monkeypatch):
+    """A copy of the folder that README leaves behind, which is the current folder."""
+    place = tmp_path / "work"
+    shutil.copytree(after_readme, place, copy_function=os.link)
+    monkeypatch.chdir(place)
+    return place
+
+
+def answering(folder, text):
+    """Return a server of the export, if a text names one."""
+    return rest(folder / "served" / "1") if SERVER in text else nullcontext(SERVER)
+
+
+def read(page, folder, **servers):
+    reader = Reader(folder, {old: lambda new=new: new for old, new in (INSTEAD | servers).items()})
+    reader.names |= names()
+    for _ in run_page(page, reader):
+        pass
+    return reader.names
+
+
+def test_readme_trains_measures_and_exports(after_readme):
+    assert (after_readme / "served" / "1" / "saved_model.pb").is_file()
+    assert (after_readme / "report").is_dir()
+    predicted, truth = load_matrix(after_readme / "pred.npz"), load_matrix(after_readme / "Y.tst.npz")
+    assert xmc_tf.evaluate(truth, predicted).at("P", 1) > 0.8
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_runs(page, folder):
+    with answering(folder, page.read_text(encoding="utf-8")) as url:
+        read(page, folder, **{SERVER: url})
+
+
+class Checker(doctest.OutputChecker):
+    """Compare the outputs that are shown; ``…`` stands for anything, and a number with decimals for any other one."""
+
+    def check_output(self, want, got, optionflags):
+        """Return whether the output is as shown."""
+        if not want:
+            return True
+        numbers = _SHOWN_NUMBER.sub("...", want).replace("…", "...")
+        return super().check_output(numbers, got, optionflags | doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+
+
+@pytest.mark.parametrize("name", DOCSTRINGS)
+def test_the_example_of_a_docstring_runs(name, folder):
+    if name.startswith("xmc_tf.XRLinear"):
+        (folder / "model").rename(folder / "other")
+        (folder / "linear").rename(folder / "model")
+    with answering(folder, DOCSTRINGS[name]) as url:
+        assert run_docstring(name, DOCSTRINGS[name].replace(SERVER, url)) == ""
+
+
+def of_the_folder():
+    """Variables of docstrings: what the files of the current folder hold."""
+    return {
+        "held_out": lambda: names()["data"],
+        "names": load_names("labels.txt"),
+        "ratings": lambda: names()["data"],
+        "strategy": xmc_tf.CollectiveStrategy(),
+        "texts": TextFile("X.tst.txt"),
+        "tokenize": lambda lines: [line.split() for line in lines],
+        "Y": load_matrix("Y.trn.npz"),
+        "Y_test": load_matrix("Y.tst.npz"),
+    }
+
+
+def run_docstring(name, text):
+    """Run the examples of a docstring and return what is wrong."""
+    for old, new in INSTEAD.items():
+        text = text.replace(old, new)
+    flags = doctest.ELLIPSIS
+    variables = names() | of_the_folder()
+    if "model = " not in text and re.search(r"\bmodel\.", text):
+        variables["model"] = xmc_tf.load("model")
+    test = doctest.DocTestParser().get_doctest(text, variables, name, None, None)
+    out = []
+    doctest.DocTestRunner(Checker(), verbose=False, optionflags=flags).run(test, out=out.append, clear_globs=False)
+    assert test.examples
+    return "".join(out)

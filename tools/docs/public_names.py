@@ -1,0 +1,96 @@
+"""The public names, and what is missing in their documentation."""
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.params.base import Params
+
+ROOT = Path(__file__).resolve().parents[2]
+# Modules whose `__all__` is public.
+MODULES = tuple(name for name in ("xmc_tf", "xmc_tf.sklearn") if find_spec(name) is not None)
+_DIRECTIVE = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
+_ARGS = re.compile(r"^(?:Args|Attributes):\n((?:[ ]+.*\n?|\n)+)", re.MULTILINE)
+
+
+def public_names() -> dict[str, Any]:
+    """Return the public objects by their full names."""
+    return {
+        f"{module}.{name}": getattr(import_module(module), name)
+        for module in MODULES
+        for name in import_module(module).__all__
+    }
+
+
+def members(cls: type) -> Iterator[tuple[str, Any]]:
+    """Yield the public methods and properties of a class that xmc_tf defines, by name."""
+    seen = set()
+    for base in cls.__mro__:
+        if base.__module__.partition(".")[0] != "xmc_tf":
+            continue
+        for name, value in vars(base).items():
+            function = getattr(value, "__func__", None) or getattr(value, "fget", None) or getattr(value, "func", value)
+            if not name.startswith("_") and name not in seen and inspect.isfunction(function):
+                seen.add(name)
+                yield name, value
+
+
+def documented() -> dict[str, Callable[..., Any] | type]:
+    """Return everything that must have a docstring: public names and the members of public classes."""
+    found = {}
+    for name, value in public_names().items():
+        found[name] = value
+        if inspect.isclass(value):
+            for member, _ in members(value):
+                found[f"{name}.{member}"] = inspect.getattr_static(value, member)
+    return found
+
+
+def docstring(value: Any) -> str:
+    """Return the cleaned docstring of an object, and nothing where it has none of its own."""
+    own = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+    if dataclasses.is_dataclass(own) and (own.__doc__ or "").startswith(f"{own.__name__}("):
+        return ""  # written by dataclass
+    return inspect.cleandoc(own.__doc__ or "")
+
+
+def problems(pages: Iterable[str]) -> list[str]:
+    """Return what is missing: pages, docstrings and descriptions of arguments.
+
+    Args:
+        pages: the text of each reference page.
+    """
+    directives = {name for text in pages for name in _DIRECTIVE.findall(text)}
+    found = []
+    for name, value in public_names().items():
+        own = f"{value.__module__}.{value.__qualname__}"
+        if name not in directives and own not in directives:
+            found.append(f"{name}: no reference page has it")
+    for name, value in documented().items():
+        text = docstring(value)
+        if not text:
+            found.append(f"{name}: no docstring")
+        found += [f"{name}: the argument {missing} is not described" for missing in undescribed(value, text)]
+    return found
+
+
+def undescribed(value: Any, text: str) -> list[str]:
+    """Return the arguments that a docstring does not describe, although it describes others, or is a function's."""
+    if isinstance(value, property) or hasattr(value, "func") or (inspect.isclass(value) and issubclass(value, Params)):
+        return []  # the parameters of a parameter class are fields with a help text
+    function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+    try:
+        names = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+    except ValueError:
+        return []
+    section = _ARGS.search(text)
+    if section is None:
+        # The first line of a method can be enough: "Write the model to a folder."
+        return names if inspect.isfunction(value) and "." not in value.__qualname__ else []
+    described = set(re.findall(r"^\s+\*{0,2}(\w+)(?: \([^)]*\))?:", section[1], re.MULTILINE))
+    return [name for name in names if name not in described]

@@ -1,0 +1,160 @@
+"""Make the pictures of the documentation: ``python -m tools.screenshots [playground] [tensorboard]``.
+
+Needs Chromium (Debian: ``apt-get install chromium``). Trains a small model on the documentation of installed packages,
+which takes a minute; ``--model`` and ``--logdir`` take an export and log files of your own instead.
+"""
+
+import argparse
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from xmc_tf.data import TextFile, load_matrix, load_names
+from xmc_tf.demo.corpus import build
+from xmc_tf.demo.encoder import make_tiny
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.playground.answering import Answering
+from xmc_tf.playground.page import FILES
+from xmc_tf.playground.server import PageServer
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES = {"playground": ROOT / "docs" / "playground.png", "tensorboard": ROOT / "docs/explanation/tensorboard.png"}
+WIDTH = 1280
+TEXT = "Sorts the elements of an array along an axis and returns their indices."
+PACKAGES = ["numpy", "scipy", "keras"]
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# What a person does on the page: enter a text, and open the best label.
+_ASK = """
+start().then(() => { $('text').value = %s; return ask(); })
+  .then(() => { document.querySelector('#labels details').open = true; });
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Make the pictures and return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pictures", nargs="*", metavar="PICTURE", help=f"{', '.join(PICTURES)} (default: all)")
+    parser.add_argument("--model", metavar="DIR", help="export for the playground (default: a small one is made)")
+    parser.add_argument("--logdir", metavar="DIR", help="TensorBoard's log files (default: those of a small training)")
+    parser.add_argument("--output", metavar="DIR", help="folder for the pictures (default: those of the pages)")
+    options = parser.parse_args(argv)
+    if unknown := set(options.pictures) - set(PICTURES):
+        parser.error(f"no such picture: {', '.join(sorted(unknown))}; expected {', '.join(PICTURES)}")
+    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if browser is None:
+        print(f"Chromium is missing (looked for {', '.join(_BROWSERS)})", file=sys.stderr)
+        print("  fix: apt-get install chromium", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.pictures or PICTURES:
+            picture = Path(options.output, PICTURES[name].name) if options.output else PICTURES[name]
+            if name == "playground":
+                take_playground(browser, picture, options.model or make_export(Path(folder)))
+            else:
+                take_tensorboard(browser, picture, options.logdir or make_logs(Path(folder)))
+            print(picture)
+    return 0
+
+
+def make_export(folder: Path) -> Path:
+    """Train linear rankers on the documentation of installed packages, and export them."""
+    data = build(folder / "data", PACKAGES)
+    labels = load_matrix(data / "Y.trn.npz")
+    model = XRLinear.train(TextFile(data / "X.trn.txt"), labels, names=load_names(data / "labels.txt"))
+    model.save(folder / "model")
+    XRLinear.load(folder / "model").export(folder / "served" / "1")
+    return folder / "served"
+
+
+def make_logs(folder: Path) -> Path:
+    """Train a tiny encoder from scratch with log files for TensorBoard."""
+    data = build(folder / "data", PACKAGES)
+    encoder = make_tiny(folder / "encoder", TextFile(data / "X.trn.txt"), length=64)
+    subprocess.run(
+        [
+            sys.executable, "-m", "xmc_tf.train", "-m", folder / "tuned", "--model-shortcut", encoder,
+            "-t", data / "X.trn.txt", "-y", data / "Y.trn.npz", "-tt", data / "X.tst.txt", "-yt", data / "Y.tst.npz",
+            "--labels", data / "labels.txt", "--truncate-length", "64", "--save-steps", "50",
+            "--logdir", folder / "runs",
+        ],
+        check=True,
+    )  # fmt: skip
+    return folder / "runs"
+
+
+def take_playground(browser: str, picture: Path, export: str | Path) -> None:
+    """Take a picture of the page after a text was entered."""
+    kind, script = FILES["/page.js"]
+    FILES["/page.js"] = (kind, script + _ASK % json.dumps(TEXT))
+    try:
+        with PageServer(Answering(export)) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            take(browser, picture, server.url, height=1000)
+            server.shutdown()
+    finally:
+        FILES["/page.js"] = (kind, script)
+
+
+def take_tensorboard(browser: str, picture: Path, logdir: str | Path) -> None:
+    """Take a picture of TensorBoard's curves."""
+    with tensorboard(logdir) as url:
+        take(browser, picture, f"{url}?darkMode=false#timeseries", height=950, wait_ms=30_000)
+
+
+@contextmanager
+def tensorboard(logdir: str | Path) -> Iterator[str]:
+    """Run a TensorBoard, and yield its address when it answers."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--port", str(port)]
+    process = subprocess.Popen([*command, "--load_fast=false"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}/"
+    try:
+        for _ in range(240):
+            try:
+                with urllib.request.urlopen(f"{url}data/runs", timeout=30) as answer:
+                    if json.load(answer):
+                        break
+            except OSError:
+                pass
+            time.sleep(0.5)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def take(browser: str, picture: Path, url: str, height: int, wait_ms: int = 10_000) -> None:
+    """Take a picture of a page with the browser's own command line.
+
+    Args:
+        browser: the program.
+        picture: the .png to write.
+        url: the page.
+        height: of the picture, in pixels; the width is always the same.
+        wait_ms: milliseconds that the page has, by its own clock, for its scripts.
+    """
+    with tempfile.TemporaryDirectory() as profile:
+        flags = [
+            "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-color-profile=srgb",
+            f"--user-data-dir={profile}", f"--window-size={WIDTH},{height}", f"--virtual-time-budget={wait_ms}",
+            f"--screenshot={picture}",
+        ]  # fmt: skip
+        picture.unlink(missing_ok=True)
+        done = subprocess.run([browser, *flags, url], capture_output=True, text=True, timeout=180, check=False)
+    if not picture.is_file():
+        raise OSError(f"{browser} wrote no picture of {url}: {done.stderr[-2000:]}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
