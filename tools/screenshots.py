@@ -18,10 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from xmc_tf.data import TextFile, load_matrix, load_names
+from xmc_tf.data import TextFile
 from xmc_tf.demo.corpus import build
 from xmc_tf.demo.encoder import make_tiny
-from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.playground.answering import Answering
 from xmc_tf.playground.page import FILES
 from xmc_tf.playground.server import PageServer
@@ -68,10 +67,9 @@ def main(argv: list[str] | None = None) -> int:
 def make_export(folder: Path) -> Path:
     """Train linear rankers on the documentation of installed packages, and export them."""
     data = build(folder / "data", PACKAGES)
-    labels = load_matrix(data / "Y.trn.npz")
-    model = XRLinear.train(TextFile(data / "X.trn.txt"), labels, names=load_names(data / "labels.txt"))
-    model.save(folder / "model")
-    XRLinear.load(folder / "model").export(folder / "served" / "1")
+    inputs = ["-t", data / "X.trn.txt", "-y", data / "Y.trn.npz", "--labels", data / "labels.txt"]
+    _command("linear", "train", *inputs, "-m", folder / "model")
+    _command("export", "-m", folder / "model", "-o", folder / "served" / "1", "-t", data / "X.trn.txt")
     return folder / "served"
 
 
@@ -79,16 +77,15 @@ def make_logs(folder: Path) -> Path:
     """Train a tiny encoder from scratch with log files for TensorBoard."""
     data = build(folder / "data", PACKAGES)
     encoder = make_tiny(folder / "encoder", TextFile(data / "X.trn.txt"), length=64)
-    subprocess.run(
-        [
-            sys.executable, "-m", "xmc_tf.train", "-m", folder / "tuned", "--model-shortcut", encoder,
-            "-t", data / "X.trn.txt", "-y", data / "Y.trn.npz", "-tt", data / "X.tst.txt", "-yt", data / "Y.tst.npz",
-            "--labels", data / "labels.txt", "--truncate-length", "64", "--save-steps", "50",
-            "--logdir", folder / "runs",
-        ],
-        check=True,
-    )  # fmt: skip
+    inputs = ["-t", data / "X.trn.txt", "-y", data / "Y.trn.npz", "--labels", data / "labels.txt"]
+    held_out = ["-tt", data / "X.tst.txt", "-yt", data / "Y.tst.npz"]
+    options = ["--truncate-length", "64", "--save-steps", "50", "--logdir", folder / "runs"]
+    _command("train", *inputs, *held_out, "-m", folder / "tuned", "--model-shortcut", encoder, *options)
     return folder / "runs"
+
+
+def _command(*words: str | Path) -> None:
+    subprocess.run([sys.executable, "-m", "xmc_tf", *words], check=True)
 
 
 def take_playground(browser: str, picture: Path, export: str | Path) -> None:
