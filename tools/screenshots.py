@@ -5,6 +5,7 @@ which takes a minute; ``--model`` and ``--logdir`` take an export and log files 
 """
 
 import argparse
+import contextlib
 import json
 import shutil
 import socket
@@ -15,7 +16,6 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from xmc_tf.data import TextFile
@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PICTURES = {"playground": ROOT / "docs" / "playground.png", "tensorboard": ROOT / "docs/explanation/tensorboard.png"}
 WIDTH = 1280
 TEXT = "Sorts the elements of an array along an axis and returns their indices."
+EXAMPLES = [TEXT, "Solves a linear system with a sparse matrix.", "Drops units of a layer at random during training."]
 PACKAGES = ["numpy", "scipy", "keras"]
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # What a person does on the page: enter a text, and open the best label.
@@ -55,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     with tempfile.TemporaryDirectory() as folder:
         for name in options.pictures or PICTURES:
-            picture = Path(options.output, PICTURES[name].name) if options.output else PICTURES[name]
+            picture = Path(options.output or PICTURES[name].parent, PICTURES[name].name).resolve()
             if name == "playground":
                 take_playground(browser, picture, options.model or make_export(Path(folder)))
             else:
@@ -68,8 +69,9 @@ def make_export(folder: Path) -> Path:
     """Train linear rankers on the documentation of installed packages, and export them."""
     data = build(folder / "data", PACKAGES)
     inputs = ["-t", data / "X.trn.txt", "-y", data / "Y.trn.npz", "--labels", data / "labels.txt"]
-    _command("linear", "train", *inputs, "-m", folder / "model")
-    _command("export", "-m", folder / "model", "-o", folder / "served" / "1", "-t", data / "X.trn.txt")
+    (folder / "examples.txt").write_text("".join(f"{text}\n" for text in EXAMPLES))
+    _command("linear", "train", *inputs, "-m", folder / "model", "--nr-splits", "4", "--max-leaf-size", "24")
+    _command("export", "-m", folder / "model", "-o", folder / "served" / "1", "-t", folder / "examples.txt")
     return folder / "served"
 
 
@@ -84,8 +86,8 @@ def make_logs(folder: Path) -> Path:
     return folder / "runs"
 
 
-def _command(*words: str | Path) -> None:
-    subprocess.run([sys.executable, "-m", "xmc_tf", *words], check=True)
+def _command(*words: object) -> None:
+    subprocess.run([sys.executable, "-m", "xmc_tf", *map(str, words)], check=True)
 
 
 def take_playground(browser: str, picture: Path, export: str | Path) -> None:
@@ -93,7 +95,8 @@ def take_playground(browser: str, picture: Path, export: str | Path) -> None:
     kind, script = FILES["/page.js"]
     FILES["/page.js"] = (kind, script + _ASK % json.dumps(TEXT))
     try:
-        with PageServer(Answering(export)) as server:
+        # The page shows the folder as it was given: a name, not the whole path.
+        with contextlib.chdir(Path(export).parent), PageServer(Answering(Path(export).name)) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             take(browser, picture, server.url, height=1000)
             server.shutdown()
@@ -104,10 +107,10 @@ def take_playground(browser: str, picture: Path, export: str | Path) -> None:
 def take_tensorboard(browser: str, picture: Path, logdir: str | Path) -> None:
     """Take a picture of TensorBoard's curves."""
     with tensorboard(logdir) as url:
-        take(browser, picture, f"{url}?darkMode=false#timeseries", height=950, wait_ms=30_000)
+        take(browser, picture, f"{url}?darkMode=false&tagFilter=level_1#timeseries", height=950, wait_ms=30_000)
 
 
-@contextmanager
+@contextlib.contextmanager
 def tensorboard(logdir: str | Path) -> Iterator[str]:
     """Run a TensorBoard, and yield its address when it answers."""
     with socket.socket() as probe:

@@ -54,7 +54,7 @@ def documented() -> dict[str, Callable[..., Any] | type]:
 def docstring(value: Any) -> str:
     """Return the cleaned docstring of an object, and nothing where it has none of its own."""
     own = value.__func__ if isinstance(value, classmethod | staticmethod) else value
-    if dataclasses.is_dataclass(own) and (own.__doc__ or "").startswith(f"{own.__name__}("):
+    if inspect.isclass(own) and dataclasses.is_dataclass(own) and (own.__doc__ or "").startswith(f"{own.__name__}("):
         return ""  # written by dataclass
     return inspect.cleandoc(own.__doc__ or "")
 
