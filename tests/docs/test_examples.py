@@ -137,6 +137,7 @@ def test_the_example_of_a_docstring_runs(name, folder):
 def of_the_folder():
     """Variables of docstrings: what the files of the current folder hold."""
     return {
+        "labels": load_matrix("Y.tst.npz"),
         "held_out": lambda: names()["data"],
         "names": load_names("labels.txt"),
         "ratings": lambda: names()["data"],

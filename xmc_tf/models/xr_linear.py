@@ -60,6 +60,7 @@ class XRLinear:
         names: label names, or None.
         facts: the model metadata of ``params.json``.
         folder: where it was loaded from.
+        own_tfidf: the vectorizer of a model that was not loaded from a folder.
     """
 
     ranker: XLinear
@@ -222,7 +223,7 @@ class XRLinear:
         """Train a model.
 
         Example:
-            >>> model = XRLinear.train(["a recipe for soup", "roses"], [["kitchen"], ["garden", "flowers"]])
+            >>> model = XRLinear.train(["soup with fresh herbs", "herbs for a garden"], [["cooking"], ["gardening"]])
             >>> model.save("model")
 
         Args:
