@@ -136,7 +136,7 @@ def test_a_model_without_records_still_loads(copy, answers):
         path.write_text(before)
 
 
-def test_an_edited_params_json_is_said_and_can_be_accepted(copy, caplog):
+def test_an_edited_params_json_is_reported_and_can_be_accepted(copy, caplog):
     path = copy / "params.json"
     before = path.read_text()
     try:
@@ -157,7 +157,7 @@ def test_an_edited_params_json_is_said_and_can_be_accepted(copy, caplog):
         path.write_text(before)
 
 
-def test_the_command_line_says_which_file_and_what_to_do(model, corpus, tmp_path):
+def test_the_command_line_names_the_file_and_the_fix(model, corpus, tmp_path):
     shutil.copytree(model, tmp_path / "m")
     path = tmp_path / "m" / "ranker" / "ranker" / "1.model" / "W.npz"
     flip(path, path.stat().st_size * 2 // 3)

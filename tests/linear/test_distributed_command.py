@@ -1,4 +1,4 @@
-"""What many ranks brought to the training command, as one process sees it."""
+"""The training command over many ranks, tested in one process."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_label_embeddings_above_and_within_the_sub_trees(basics, tmp_path):
     assert set(trees["above"].labels[:half]) == set(trees["pii"].labels[:half])
 
 
-def test_one_process_takes_up_what_ranks_have_left(basics, tmp_path, monkeypatch):
+def test_one_process_resumes_a_run_of_several_ranks(basics, tmp_path, monkeypatch):
     run_train(*basics, "-ns", "tfn+man")
     expected = files_of(tmp_path / "m")
     basics[basics.index(tmp_path / "m")] = tmp_path / "again"
@@ -64,7 +64,7 @@ def test_one_process_takes_up_what_ranks_have_left(basics, tmp_path, monkeypatch
     assert len(solved) == tasks  # a cluster each, and none twice
 
 
-def test_texts_are_made_features_once_and_the_vectorizer_goes_with_the_model(corpus, tmp_path):
+def test_texts_are_vectorized_once_and_the_vectorizer_is_saved_with_the_model(corpus, tmp_path):
     flags = ["-t", corpus / "X.txt", "-y", corpus / "Y.npz", "--labels", corpus / "labels.txt", "-n", 1]
     run_train(*flags, "-m", tmp_path / "here")
     work_path(tmp_path / "there").mkdir()

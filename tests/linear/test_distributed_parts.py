@@ -1,4 +1,4 @@
-"""The parts of training over ranks by themselves: cuts, claims, joined files, threads, the table."""
+"""The parts of training over ranks: cuts, claims, joined files, threads, the table."""
 
 import os
 import resource
@@ -53,7 +53,7 @@ def test_wide_clusters_become_several_tasks():
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 63, 200])
-def test_each_thing_is_taken_once_and_from_the_front(count, tmp_path):
+def test_each_item_is_claimed_once_from_the_front(count, tmp_path):
     taken, together = [], threading.Barrier(6)
 
     def take(claims):
@@ -75,7 +75,7 @@ def test_each_thing_is_taken_once_and_from_the_front(count, tmp_path):
 
 @given(st.integers(0, 70), st.integers(0, 70))
 @settings(deadline=None)
-def test_the_first_that_is_free_is_found_by_few_looks(count, taken):
+def test_the_first_free_item_is_found_by_few_checks(count, taken):
     claims = object.__new__(Claims)
     claims._count, looks = count, []
     claims._taken = lambda number: looks.append(number) or number < taken
@@ -87,7 +87,7 @@ def test_the_first_that_is_free_is_found_by_few_looks(count, taken):
 
 
 def columns_of(matrix, labels):
-    """A block of the given columns, in their order."""
+    """Return a block of these columns, in their order."""
     parts = [matrix[:, [label]] for label in labels]
     counts = [part.nnz for part in parts]
     return Columns(
@@ -127,8 +127,8 @@ def test_joined_blocks_are_the_file_that_save_matrix_writes(
     assert (folder / "W.npz").read_bytes() == (folder / "expected.npz").read_bytes()
 
 
-def test_the_steps_of_a_block_know_where_its_file_stands(tmp_path, monkeypatch):
-    """Else they end within pages: nothing but the time would show it."""
+def test_each_write_of_a_block_gets_its_position_in_the_file(tmp_path, monkeypatch):
+    """Otherwise steps end within pages, which only the time would show."""
     starts, write = [], blocks.write_in_steps
 
     def looking(file, data, start=0):
@@ -150,7 +150,7 @@ def test_a_label_that_is_solved_twice_is_noticed(tmp_path):
         joining.join_blocks(Solo(), [tmp_path / "a.npz", tmp_path / "b.npz"], (2, 3), tmp_path / "W.npz")
 
 
-def test_pieces_that_do_not_add_up_are_no_file(tmp_path):
+def test_pieces_of_the_wrong_size_are_refused(tmp_path):
     with pytest.raises(InputError, match="add up"):
         write_npz(tmp_path / "x.npz", {"data": Stream(np.dtype("f4"), 3, lambda: [np.zeros(2, np.float32)])})
 

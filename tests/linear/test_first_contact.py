@@ -1,4 +1,4 @@
-"""What a newcomer meets in the linear commands: the other kind of model, a wide -k, an interrupted run, a long repr."""
+"""Frequent mistakes of new users: the other kind of model, a large -k, a transposed matrix, an interrupted run."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from xmc_tf.tree import LabelTree
 
 
 def clusters_of(*sizes):
-    """Nodes × parents, each parent with so many children."""
+    """Return a cluster matrix, nodes × parents, with these numbers of children."""
     parents = np.repeat(np.arange(len(sizes)), sizes)
     return csc_matrix((np.ones(len(parents), np.float32), (np.arange(len(parents)), parents)))
 
@@ -94,7 +94,7 @@ def test_models_have_short_names_and_can_be_pickled():
     assert (ranker.predict(X) != model.ranker.predict(X)).nnz == 0
 
 
-def test_an_interrupted_linear_training_says_that_nothing_was_kept(tmp_path):
+def test_an_interrupted_training_of_one_process_reports_that_nothing_was_kept(tmp_path):
     rng = np.random.default_rng(0)
     save_matrix(tmp_path / "X.npz", random(3000, 2000, 0.05, "csr", np.float32, rng))
     save_matrix(tmp_path / "Y.npz", random(3000, 500, 0.05, "csr", np.float32, rng))

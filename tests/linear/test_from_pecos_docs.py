@@ -1,4 +1,4 @@
-"""The page for users of PECOS: what its tables say of flags, defaults and methods is so."""
+"""The page for users of PECOS: its tables of flags, defaults and methods are right."""
 
 import importlib
 import re

@@ -1,4 +1,4 @@
-"""A cluster's own problem holds exactly the entries of its rows."""
+"""A gathered problem contains exactly the entries of its rows."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def gathered(X, rows, fold, bias=0.0, dense_square=None):
 
 
 def rebuilt(problem, shape):
-    """The full-matrix rows that a problem stands for, with the private entries apart."""
+    """Return the full-matrix rows of a problem, from its shared and private entries."""
     shared = csr_matrix((problem.values, problem.names[problem.features], problem.indptr), shape=shape).toarray()
     private = csr_matrix((problem.private_values, problem.private_names, problem.private_indptr), shape=shape).toarray()
     return shared, private

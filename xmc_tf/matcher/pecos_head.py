@@ -19,8 +19,8 @@ def load_pecos_head(path: Path, strategy: CollectiveStrategy, nr_labels: int, di
     Args:
         path: ``text_encoder/text_model`` of a PECOS model.
         strategy: the ranks.
-        nr_labels: of the model. A head with another number of rows scores clusters and not labels.
-        dim: of the encoder's embeddings.
+        nr_labels: number of labels of the model. A head with another number of rows scores clusters.
+        dim: dimension of the encoder's embeddings.
 
     Raises:
         InputError: if the file is damaged, contains code, or does not fit the encoder.
