@@ -79,12 +79,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     def encode() -> None:
         model = XTransformer.load(arguments.model_folder)
-        if arguments.truncate_length is not None:
-            model.facts["truncate_length"] = arguments.truncate_length
+        length = model.metadata.truncate_length if arguments.truncate_length is None else arguments.truncate_length
         texts = TextFile(arguments.text_path)
         mine = share_of(len(texts), communicator)
-        tokens = arguments.batch_size * int(model.facts["truncate_length"])
-        vectors = model.encode(texts[mine] if communicator.size > 1 else texts, batch_tokens=tokens)
+        tokens = arguments.batch_size * length
+        own = texts[mine] if communicator.size > 1 else texts
+        vectors = model.encode(own, batch_tokens=tokens, truncate_length=length)
         save_matrix(path, vectors, any_name=True)
         _LOG.info("%s: %s embeddings with %s columns", path, f"{vectors.shape[0]:,}", vectors.shape[1])
 

@@ -16,6 +16,7 @@ from xmc_tf.data import (
     prediction_path,
 )
 from xmc_tf.models.over_ranks import predict_over_ranks
+from xmc_tf.models.prediction import PredictionOptions
 from xmc_tf.models.results import give_result, load_true_labels
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
@@ -112,24 +113,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.only_labels:
         run_on_all_ranks(communicator, lambda: _restrict(model, arguments.only_labels))
     texts, X, Y = run_on_all_ranks(communicator, lambda: _documents(arguments, model))
-    if (arguments.ensemble_method or model.facts["ensemble_method"]) == "concat-only":
+    if (arguments.ensemble_method or model.metadata.ensemble_method) == "concat-only":
         model.ranker.warn_if_out_of_reach(arguments.only_topk, arguments.beam_size)
     choose_device(communicator, arguments.use_gpu)
     if arguments.batch_size < 1:
         raise InputError("--batch-size must be at least 1", received=str(arguments.batch_size))
-    predicted = predict_over_ranks(
-        model,
-        texts,
-        X,
-        communicator,
+    options = PredictionOptions(
         beam_size=arguments.beam_size,
         only_topk=arguments.only_topk,
         post_processor=arguments.post_processor,
         ensemble_method=arguments.ensemble_method,
         max_pred_chunk=arguments.max_pred_chunk,
-        batch_tokens=arguments.batch_size * int(model.facts["truncate_length"]),
+        batch_tokens=arguments.batch_size * model.metadata.truncate_length,
         threads=arguments.threads,
     )
+    predicted = predict_over_ranks(model, texts, X, communicator, options)
 
     def give() -> None:
         assert predicted is not None  # on rank 0, where this runs

@@ -410,7 +410,7 @@ def test_tags_say_what_it_takes():
 def test_a_transformer_is_fitted_and_answers(transformer):
     assert transformer.score(TEST_TEXTS, HELD_OUT) > 0.8
     assert transformer.predict_proba(TEST_TEXTS).shape == (40, 6)
-    assert transformer.model_.facts["pred_params"]["matcher_params_chain"]["truncate_length"] == 16
+    assert transformer.model_.metadata.pred_params["matcher_params_chain"]["truncate_length"] == 16
     assert "head" in transformer.model_.parts
     with pytest.raises(InputError, match="X contains features"):
         transformer.predict(X_TEST)

@@ -24,6 +24,7 @@ from xmc_tf.common.threads import thread_count
 from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.linear.level import Level
 from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.models.xr_linear_folder import write_model
 from xmc_tf.params import LinearLevelPredParams
@@ -128,8 +129,8 @@ def _generate(weights: int, folder: Path) -> None:
         ones = np.ones(nodes, np.float32), (np.arange(nodes), parent)
         levels.append(Level(weights_of, csc_matrix(ones), 1.0, LinearLevelPredParams()))
     tree = LabelTree.from_chain([level.clusters for level in levels])
-    facts = {"model": "XLinear", "nr_features": _FEATURES, "nr_labels": labels, "versions": {"xmc_tf": ""}}
-    write_model(folder, tree, None, facts, XLinear(levels, _FEATURES, 0).save, None)
+    content = {"model": "XLinear", "nr_features": _FEATURES, "nr_labels": labels, "versions": {"xmc_tf": ""}}
+    write_model(folder, tree, None, ModelMetadata(content), XLinear(levels, _FEATURES, 0).save, None)
 
 
 if __name__ == "__main__":

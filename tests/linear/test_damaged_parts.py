@@ -141,10 +141,10 @@ def test_an_edited_params_json_is_reported_and_can_be_accepted(copy, caplog):
     before = path.read_text()
     try:
         path.write_text(before.replace('"seed": 0', '"seed": 7', 1))
-        facts = XRLinear.load(copy).facts
+        metadata = XRLinear.load(copy).metadata
         assert "params.json has changed since it was saved" in caplog.text
         assert 'delete its line "checksum" to accept' in caplog.text
-        assert "seed" in facts
+        assert metadata.content["indexer_params"]["seed"] == 7
         caplog.clear()
         lines = [line for line in path.read_text().splitlines() if '"checksum"' not in line]
         path.write_text("\n".join(lines))

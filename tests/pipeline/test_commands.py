@@ -191,7 +191,7 @@ def test_the_same_again_makes_nothing_and_a_change_what_depends_on_it(corpus, fr
 
 
 def test_published_parameters_run(tuned):
-    assert tuned.facts["head_of_labels"]
+    assert tuned.metadata.content["head_of_labels"]
     assert (tuned.ranker.depth, tuned.matcher.level) == (3, 3)
     assert [level.pred_params.post_processor for level in tuned.ranker.levels] == ["l3-hinge", "l3-hinge", "noop"]
     assert [level.pred_params.only_topk for level in tuned.ranker.levels] == [8, 8, 5]  # -b and -k of the command

@@ -19,6 +19,7 @@ from xmc_tf.features import Tfidf
 from xmc_tf.linear import train_rankers
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.metrics import ensemble, evaluate
+from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.training_run import TrainingRun
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
@@ -62,10 +63,10 @@ def test_the_folder_is_whole_and_portable(corpus, frozen, tuned):
     for model in (frozen, tuned):
         text = (model.folder / "params.json").read_text()
         assert str(corpus) not in text  # nothing absolute
-        facts = json.loads(text)
-        assert (facts["nr_labels"], facts["nr_documents"], facts["embedding_dim"]) == (LABELS, 160, 16)
-        assert facts["nr_features"] == model.tfidf.nr_features + 16
-        assert {"tensorflow", "transformers", "numba", "xmc_tf"} <= set(facts["versions"])
+        metadata = json.loads(text)
+        assert (metadata["nr_labels"], metadata["nr_documents"], metadata["embedding_dim"]) == (LABELS, 160, 16)
+        assert metadata["nr_features"] == model.tfidf.nr_features + 16
+        assert {"tensorflow", "transformers", "numba", "xmc_tf"} <= set(metadata["versions"])
     assert frozen.names[0] == "library 1"
 
 
@@ -104,7 +105,7 @@ def test_a_frozen_model_is_rankers_on_tfidf_and_vectors(corpus, frozen, tmp_path
 
 
 def frozen_tree_params(model):
-    return XTransformerParams.from_json(model.facts["train_params"]).refined_indexer_params
+    return XTransformerParams.from_json(model.metadata.train_params).refined_indexer_params
 
 
 def test_fine_tuning_has_changed_the_encoder(corpus, frozen, tuned):
@@ -139,10 +140,10 @@ def test_heads_and_rankers_together(corpus, tuned, tmp_path):
 )
 def test_a_mean_takes_scores_of_one_scale(corpus, tuned, loss, said, used):
     texts, _ = texts_and_labels(corpus, "tst")
-    facts = json.loads(json.dumps(tuned.facts))
-    facts["train_params"]["matcher_params_chain"][-1]["loss_function"] = loss
-    facts["pred_params"]["matcher_params_chain"][-1]["post_processor"] = said
-    model = XTransformer(tuned.parts, facts, where=tuned.folder)
+    content = tuned.metadata.to_json()
+    content["train_params"]["matcher_params_chain"][-1]["loss_function"] = loss
+    content["pred_params"]["matcher_params_chain"][-1]["post_processor"] = said
+    model = XTransformer(tuned.parts, ModelMetadata(content), where=tuned.folder)
     heads = tuned.predict(texts, ensemble_method="transformer-only", post_processor=used, beam_size=8, only_topk=100)
     expected = ensemble("average", [heads, tuned.predict(texts, only_topk=100)])
     predicted = model.predict(texts, ensemble_method="average")
@@ -234,12 +235,12 @@ def test_label_features_make_the_first_tree(corpus, tmp_path):
 
 def test_the_api_gives_what_the_command_gives(corpus, frozen, tmp_path):
     texts, Y = texts_and_labels(corpus)
-    params = XTransformerParams.from_json(frozen.facts["train_params"])
+    params = XTransformerParams.from_json(frozen.metadata.train_params)
     encoder = {"model_shortcut": str(corpus / "encoder")}
     params = XTransformerParams.from_json(
         {**params.to_json(), "matcher_params_chain": {**params.matcher_params_chain.to_json(), **encoder}}
     )
-    pred_params = XTransformerPredParams.from_json(frozen.facts["pred_params"])
+    pred_params = XTransformerPredParams.from_json(frozen.metadata.pred_params)
     held_out, truth = texts_and_labels(corpus, "tst")
     expected = frozen.predict(held_out)
     run = TrainingRun(work_dir=tmp_path / "work", threads=1)
@@ -300,7 +301,7 @@ def test_a_model_has_a_short_name_and_is_pickled_by_its_folder(corpus, tuned):
         assert re.fullmatch(rf"{type(thing).__name__}\(.{{5,150}}\)", repr(thing)), repr(thing)
     again = pickle.loads(pickle.dumps(tuned.tfidf))  # by content
     assert (again.transform(texts) != tuned.tfidf.transform(texts)).nnz == 0
-    temporary = XTransformer(tuned.parts, tuned.facts, where=tuned.folder, kept=object())
+    temporary = XTransformer(tuned.parts, tuned.metadata, where=tuned.folder, kept=object())
     with pytest.raises(TypeError, match=r"fix: model\.save"):
         pickle.dumps(temporary)
 

@@ -63,7 +63,7 @@ def test_rankers_predict_as_computed_by_hand(pecos, loaded):
     np.testing.assert_allclose(found.toarray(), pecos.predict(TEXTS, X.toarray()), atol=1e-5)
     assert np.diff(found.indptr).tolist() == [TOPK] * len(TEXTS)
     assert isinstance(loaded, XTransformer)
-    assert (loaded.nr_labels, loaded.nr_given_features, loaded.facts["ensemble_method"]) == (
+    assert (loaded.nr_labels, loaded.nr_given_features, loaded.metadata.ensemble_method) == (
         LABELS, FEATURES, "concat-only",
     )  # fmt: skip
     by_dense = loaded.predict(TEXTS, X.toarray())
@@ -192,9 +192,9 @@ def test_parameters_that_are_wrong(copy, file, changes, message):
 def test_xlnets_summary(copy):
     config = copy / "text_encoder" / "text_encoder" / "config.json"
     edited(config, model_type="xlnet", d_model=DIM, summary_use_proj=False)
-    assert XTransformer.load(copy).facts["pooling"] == "last_tanh"
+    assert XTransformer.load(copy).metadata.pooling == "last_tanh"
     edited(config, summary_activation=None)
-    assert XTransformer.load(copy).facts["pooling"] == "last"
+    assert XTransformer.load(copy).metadata.pooling == "last"
     edited(config, summary_type="mean")
     with pytest.raises(InputError, match="this summary of XLNet is not supported"):
         XTransformer.load(copy)

@@ -45,7 +45,7 @@ def test_a_second_run_makes_nothing(tmp_path, caplog):
     assert first.made == ["a", "b", "c"]
     again = Run(tmp_path / "work")
     assert again.made == []
-    assert [stage.facts["value"] for stage in again.stages.done] == [1, 2, 3]
+    assert [stage.record["value"] for stage in again.stages.done] == [1, 2, 3]
     assert [stage.seconds for stage in again.stages.done] == pytest.approx(
         [stage.seconds for stage in first.stages.done], abs=1e-3
     )
@@ -207,11 +207,11 @@ def test_ranks_share_what_the_first_makes(tmp_path):
         shared = stages.run(
             "shared", lambda folder: {"seen": (folder / "begun.json").exists()}, inputs={}, after=[alone], by_all=True
         )
-        return made, alone.facts, shared.facts
+        return made, alone.record, shared.record
 
     results = on_ranks(3, work)
     assert [made for made, _, _ in results] == [[0], [], []]
-    assert all(facts == {"rank": 0} and shared == {"seen": True} for _, facts, shared in results)
+    assert all(record == {"rank": 0} and shared == {"seen": True} for _, record, shared in results)
     assert json.loads((tmp_path / "work" / "shared" / "stage.json").read_text())["facts"] == {"seen": True}
 
 

@@ -10,6 +10,7 @@ from tests.serving.test_export import BATCHES, TEXT_OPERATIONS, plain_answers
 from xmc_tf import export
 from xmc_tf.common.errors import InputError
 from xmc_tf.models.exporting import parts_of
+from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.serving.local import LocalModel
 
 
@@ -92,7 +93,7 @@ def tuned(corpus):
 
 
 def test_the_mean_of_head_and_rankers(tuned, corpus, tmp_path):
-    assert tuned.facts["ensemble_method"] == "average"
+    assert tuned.metadata.ensemble_method == "average"
     folder = corpus / "served" / "2"
     export.main(["-m", str(tuned.folder), "-o", str(folder), "-k", "5", "-b", "8"])
     texts = texts_of(corpus)
@@ -105,10 +106,9 @@ def test_the_mean_of_head_and_rankers(tuned, corpus, tmp_path):
             assert_same(answers[f"{loader}-{size}-labels"], answers[f"{loader}-{size}-scores"], expected)
 
 
-def test_other_ensembles_are_not_exported(tuned):
-    tuned.facts["ensemble_method"] = "round_robin"
-    try:
-        with pytest.raises(InputError, match="answers by round_robin, which an export cannot"):
-            parts_of(tuned)
-    finally:
-        tuned.facts["ensemble_method"] = "average"
+def test_other_ensembles_are_not_exported(tuned, tmp_path):
+    model = XTransformer(tuned.parts, tuned.metadata.replace(ensemble_method="round_robin"), where=tuned.folder)
+    with pytest.raises(InputError, match="answers by round_robin, which an export cannot"):
+        model.export(tmp_path / "1")
+    with pytest.raises(InputError, match="answers by round_robin, which an export cannot"):
+        parts_of(model)

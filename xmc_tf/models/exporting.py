@@ -21,21 +21,21 @@ def parts_of(model: Parts) -> ModelParts:
     """
     head = _head_of(model)
     ranker = model.ranker
-    dim = int(model.facts["embedding_dim"])
+    dim = model.metadata.embedding_dim
     if ranker.nr_dense != dim:
         raise InputError(
             "a model with dense features beside the embedding cannot be exported",
             expected=f"{dim} dense features",
             received=str(ranker.nr_dense),
         )
-    length = float(model.facts["embedding_weight"])
-    vectors = EncoderEmbeddings(model.encoder, model.tokenizer, int(model.facts["truncate_length"]), length)
+    length = model.metadata.embedding_weight
+    vectors = EncoderEmbeddings(model.encoder, model.tokenizer, model.metadata.truncate_length, length)
     return ModelParts(ranker, model.names, model.tfidf if "features" in model.parts else None, vectors, head)
 
 
 def _head_of(model: Parts) -> LabelHeadParts | None:
     """The label head, where the model's answer is the mean of its scores and the rankers'."""
-    method = str(model.facts["ensemble_method"])
+    method = model.metadata.ensemble_method
     if method == "concat-only":
         return None
     heads = model.matcher.heads if method == "average" else []

@@ -22,6 +22,7 @@ from xmc_tf.common.folders.locks import folder_lock
 from xmc_tf.common.folders.model_kind import model_kind
 from xmc_tf.common.folders.placing import JOURNAL, finish_placing
 from xmc_tf.linear.disk import RANKER_FILES
+from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.tree.chain_io import CHAIN_FILES
 
 if TYPE_CHECKING:
@@ -35,11 +36,11 @@ _ABOUT_THE_FOLDER = ("format", "version", "checksum", "files")  # the rest is th
 _FIRST_VERSIONS = ("XLinear", "XTransformer")  # wrote no format
 
 
-def _is_model(facts: Mapping[str, Any]) -> bool:
-    if facts.get("format") == MODEL_FORMAT:
+def _is_model(content: Mapping[str, Any]) -> bool:
+    if content.get("format") == MODEL_FORMAT:
         return True
-    trained_by = facts.get("versions")
-    return facts.get("model") in _FIRST_VERSIONS and isinstance(trained_by, dict) and "xmc_tf" in trained_by
+    trained_by = content.get("versions")
+    return content.get("model") in _FIRST_VERSIONS and isinstance(trained_by, dict) and "xmc_tf" in trained_by
 
 
 MODEL = FolderKind(
@@ -74,7 +75,7 @@ def _no_model(folder: Path) -> InputError:
     )
 
 
-def read_facts(folder: Path) -> dict[str, Any]:
+def read_metadata(folder: Path) -> ModelMetadata:
     """Read a model's metadata from ``params.json``; warns where the file has changed since it was saved."""
     path = folder / "params.json"
     if not path.exists() and (folder / JOURNAL).exists():
@@ -82,34 +83,34 @@ def read_facts(folder: Path) -> dict[str, Any]:
             finish_placing(folder)
     if not path.exists():
         raise _no_model(folder)
-    facts: dict[str, Any] = read_json(path, expected="a model's parameters", fix="copy the model again")
-    if facts.get("format") == MODEL_FORMAT and facts.get("version") != _VERSION:
+    content: dict[str, Any] = read_json(path, expected="a model's parameters", fix="copy the model again")
+    if content.get("format") == MODEL_FORMAT and content.get("version") != _VERSION:
         raise InputError(
             f"{path} has an unknown version",
             expected=str(_VERSION),
-            received=repr(facts.get("version")),
+            received=repr(content.get("version")),
             fix="load it with the version of xmc_tf that wrote it, or train it again",
         )
     # Only a warning: people edit parameters by hand, as they do in PECOS's folders, and mean it.
-    if is_unchanged(facts) is False:
+    if is_unchanged(content) is False:
         _LOG.warning(
             "%s has changed since it was saved (expected checksum %s, received %s). If you edited it, delete its line "
             '"checksum" to accept the change; if not, copy the model again',
-            path, facts["checksum"], checksum_of(facts),
+            path, content["checksum"], checksum_of(content),
         )  # fmt: skip
-    return {key: value for key, value in facts.items() if key not in _ABOUT_THE_FOLDER}
+    return ModelMetadata({key: value for key, value in content.items() if key not in _ABOUT_THE_FOLDER})
 
 
 def kind_of(folder: Path) -> str:
     """Return "XTransformer" or "XLinear" for a model's folder, ours or PECOS's; raises where there is not a model."""
-    return model_kind(folder) or str(read_facts(folder).get("model"))
+    return model_kind(folder) or read_metadata(folder).model
 
 
-def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+def write_metadata(folder: Path, metadata: ModelMetadata) -> None:
     """Write ``params.json`` with the records of all other files: last of all, since without it there is not a model."""
-    facts = {key: value for key, value in facts.items() if key not in _ABOUT_THE_FOLDER}
     files = record_files(folder, but=[MODEL_HEADER])
-    content: dict[str, Any] = {"format": MODEL_FORMAT, "version": _VERSION, "checksum": "", **facts, "files": files}
+    about = {"format": MODEL_FORMAT, "version": _VERSION, "checksum": ""}
+    content: dict[str, Any] = {**about, **metadata.content, "files": files}
     content["checksum"] = checksum_of(content)
     (folder / MODEL_HEADER).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -138,36 +139,36 @@ def write_names(folder: Path, names: Sequence[str] | None) -> None:
         (folder / "labels.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
 
 
-def check_parts(folder: Path, facts: Mapping[str, Any], found: Iterable[tuple[str, str, int]]) -> None:
+def check_parts(folder: Path, metadata: ModelMetadata, found: Iterable[tuple[str, str, int]]) -> None:
     """Refuses parts that were copied together from two models.
 
     Args:
         folder: the model's.
-        facts: what its ``params.json`` says.
-        found: of each part, its name, a key of the facts, and the number that the part has for it.
+        metadata: the model metadata of ``params.json``.
+        found: for each part, its name, a key of the metadata, and the number that the part has for that key.
     """
     for part, key, number in found:
-        if number != facts.get(key, number):
+        if number != metadata.content.get(key, number):
             raise InputError(
                 f"{folder / part} does not belong to {folder / 'params.json'}",
-                expected=f"{key} {facts[key]}",
+                expected=f"{key} {metadata.content[key]}",
                 received=str(number),
                 fix="the folder contains files of two models: copy the model again",
             )
 
 
-def nr_dense(facts: Mapping[str, Any], folder: Path) -> int:
+def nr_dense(metadata: ModelMetadata, folder: Path) -> int:
     """How many of the features are dense."""
-    value = facts.get("nr_dense", 0)
+    value = metadata.content.get("nr_dense", 0)
     if not isinstance(value, int) or value < 0:
         raise InputError(f"{folder / 'params.json'}: nr_dense is {value!r}", expected="a whole number of at least 0")
     return value
 
 
-def load_tfidf(folder: Path | None, facts: Mapping[str, Any]) -> "Tfidf":
+def load_tfidf(folder: Path | None, metadata: ModelMetadata) -> "Tfidf":
     """A model's vectorizer; loading it loads TensorFlow."""
     if folder is None or not folder.is_dir():
-        if folder is not None and facts.get("tfidf_params"):
+        if folder is not None and metadata.content.get("tfidf_params"):
             raise InputError(
                 f"{folder.parent}: {folder.name}/ is missing; the model needs it to read texts",
                 fix="the folder is incomplete: copy it again",

@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.data import Texts
 from xmc_tf.metrics import Measures
 from xmc_tf.models.labels import Labels
+from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ class Model(Protocol):
     @property
     def tree(self) -> LabelTree:
         """The label tree of the rankers."""
+
+    @property
+    def metadata(self) -> ModelMetadata:
+        """Parameters, shapes, seed and versions, as ``params.json`` contains them."""
 
     def predict(
         self,

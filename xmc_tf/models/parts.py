@@ -11,6 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.folder import check_parts, load_tfidf, nr_dense
+from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.tree import LabelTree, load_chain
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Parts:
 
     Args:
         parts: where each of them lies.
-        facts: what ``params.json`` says.
+        metadata: the model metadata of ``params.json``.
         names: of the labels, where they have any.
         where: the folder that is named in messages.
         kept: what has to live as long as the model.
@@ -35,13 +36,13 @@ class Parts:
     def __init__(
         self,
         parts: Mapping[str, Path],
-        facts: Mapping[str, Any],
+        metadata: ModelMetadata,
         names: Sequence[str] | None = None,
         *,
         where: Path,
         kept: Any = None,
     ) -> None:
-        self.parts, self.facts = dict(parts), dict(facts)
+        self.parts, self.metadata = dict(parts), metadata
         self.names = list(names) if names else None
         self.folder, self._kept = where, kept
         self.output_labels: np.ndarray | None = None  # those that may be predicted, where not all may
@@ -64,7 +65,7 @@ class Parts:
     @property
     def nr_labels(self) -> int:
         """How many labels can be predicted."""
-        return int(self.facts["nr_labels"])
+        return self.metadata.nr_labels
 
     @property
     def makes_features(self) -> bool:
@@ -74,7 +75,7 @@ class Parts:
     @property
     def nr_given_features(self) -> int:
         """How many features each document has beside the encoder's vector."""
-        return int(self.facts.get("nr_features", self.facts["embedding_dim"])) - int(self.facts["embedding_dim"])
+        return self.metadata.nr_features - self.metadata.embedding_dim
 
     @cached_property
     def ranker(self) -> XLinear:
@@ -84,9 +85,9 @@ class Parts:
                 f"{self.folder} has no rankers: it was trained with only_encoder",
                 fix="train it without --only-encoder, or predict with the label head: ensemble method transformer-only",
             )
-        ranker = XLinear.load(self.parts["ranker"], nr_dense=nr_dense(self.facts, self.folder))
+        ranker = XLinear.load(self.parts["ranker"], nr_dense=nr_dense(self.metadata, self.folder))
         found = (("ranker", "nr_labels", ranker.nr_labels), ("ranker", "nr_features", ranker.nr_features))
-        check_parts(self.folder, self.facts, found)
+        check_parts(self.folder, self.metadata, found)
         return ranker
 
     @cached_property
@@ -97,14 +98,14 @@ class Parts:
     @cached_property
     def tfidf(self) -> "Tfidf":
         """The vectorizer."""
-        return load_tfidf(self.parts.get("features"), self.facts)
+        return load_tfidf(self.parts.get("features"), self.metadata)
 
     @cached_property
     def encoder(self) -> "Encoder":
         """The encoder."""
         from xmc_tf.encoder import Encoder
 
-        return Encoder.load(self.parts["encoder"], pooling=str(self.facts.get("pooling", "auto")))
+        return Encoder.load(self.parts["encoder"], pooling=self.metadata.pooling)
 
     @cached_property
     def tokenizer(self) -> "TextTokenizer":
@@ -129,6 +130,6 @@ class Parts:
         # Whole in every process, which answers its own documents; training has seen to it that heads are not huge.
         place, strategy = self.parts["head"], CollectiveStrategy(Solo())
         if place.is_file():
-            return load_pecos_head(place, strategy, self.nr_labels, int(self.facts["embedding_dim"]))
+            return load_pecos_head(place, strategy, self.nr_labels, self.metadata.embedding_dim)
         with verified(place):
             return Matcher.load(place, strategy)

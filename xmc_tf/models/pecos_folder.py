@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.process.versions import package_versions
+from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import MatcherParams, MatcherPredParams
 from xmc_tf.tree import save_chain
 
@@ -32,7 +33,7 @@ _WIDTH = {"distilbert": "dim", "xlnet": "d_model"}
 _FOLDERS = ("checkpoint_dir", "cache_dir", "init_model_dir", "model_shortcut")  # of the machine that trained
 
 
-def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], dict[str, Any]]:
+def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], ModelMetadata]:
     """Return where the parts of a PECOS model lie, and the model's metadata as our own ``params.json`` has them.
 
     Raises:
@@ -48,13 +49,13 @@ def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], dict[str, Any]]:
         parts["head"] = inner / "text_model"
     if (folder / "concat_model").is_dir():
         parts |= {"tree": folder / "concat_model", "ranker": folder / "concat_model"}
-    pooling, dim = _encoder_facts(inner / "text_encoder" / "config.json")
+    pooling, dim = _pooling_and_size(inner / "text_encoder" / "config.json")
     matcher_file = inner / "param.json"
     matcher = _read(matcher_file) if matcher_file.exists() else {}
     predicting = _pred_params(matcher, matcher_file)
     trained = matcher.get("train_params")
     names = {field.name for field in dataclasses.fields(MatcherParams)} - set(_FOLDERS)
-    facts: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "model": "XTransformer",
         "trained_by": "PECOS",
         "train_params": {
@@ -83,11 +84,11 @@ def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], dict[str, Any]]:
                 received=f"{nr_features:,}",
                 fix="the folder contains files of two models: copy the model again",
             )
-        facts |= {"nr_features": nr_features, "nr_dense": dim}
-    return parts, facts
+        metadata |= {"nr_features": nr_features, "nr_dense": dim}
+    return parts, ModelMetadata(metadata)
 
 
-def convert_parts(model: "Parts", folder: Path) -> dict[str, Any]:
+def convert_parts(model: "Parts", folder: Path) -> ModelMetadata:
     """Write the parts of a model that was loaded from a PECOS folder in our own format.
 
     Returns:
@@ -101,11 +102,13 @@ def convert_parts(model: "Parts", folder: Path) -> dict[str, Any]:
         shutil.copytree(model.parts["ranker"], folder / "ranker", copy_function=shutil.copy2)
     if "head" in model.parts:
         model.matcher.save(folder / "head")
-    facts = {key: value for key, value in model.facts.items() if key != "pooling"}  # the encoder's own file has it
-    return {**facts, "versions": package_versions("tensorflow", "transformers")}
+    metadata = {
+        key: value for key, value in model.metadata.content.items() if key != "pooling"
+    }  # the encoder's own file has it
+    return ModelMetadata({**metadata, "versions": package_versions("tensorflow", "transformers")})
 
 
-def _encoder_facts(path: Path) -> tuple[str, int]:
+def _pooling_and_size(path: Path) -> tuple[str, int]:
     """How PECOS pools with such an encoder, and how wide its embeddings are."""
     config = _read(path)
     kind = config.get("model_type")

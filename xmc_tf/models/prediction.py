@@ -22,13 +22,19 @@ POOL = 100  # labels that an ensemble looks at, of each of the two
 class PredictionOptions:
     """The options of a prediction; None stands for the model's default. See ``XTransformer.predict``."""
 
-    method: str
-    beam_size: int | None
-    only_topk: int | None
-    post_processor: str | None
-    max_pred_chunk: int
-    batch_tokens: int
-    threads: int
+    beam_size: int | None = None
+    only_topk: int | None = None
+    post_processor: str | None = None
+    ensemble_method: str | None = None
+    max_pred_chunk: int = 1_000_000
+    batch_tokens: int = 16384
+    threads: int = -1
+
+    @property
+    def method(self) -> str:
+        """The ensemble method, once the model's default has been filled in."""
+        assert self.ensemble_method is not None
+        return self.ensemble_method
 
 
 def predict(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> csr_matrix:
@@ -37,24 +43,26 @@ def predict(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> c
         value = getattr(options, name)
         if value is not None and value < 1:
             raise InputError(f"{name} is out of range", expected="a whole number of at least 1", received=str(value))
-    given = _given_features(model, texts, X, options.method)
+    options = dataclasses.replace(options, ensemble_method=options.ensemble_method or model.metadata.ensemble_method)
+    features = _own_features(model, texts, X, options.method)
     parts = []
     for begin in range(0, len(texts), options.max_pred_chunk):
         end = min(begin + options.max_pred_chunk, len(texts))
         if (begin, end) == (0, len(texts)):
-            return _predict(model, texts, given, options)
-        some = None if given is None else given.rows(slice(begin, end))
+            return _predict(model, texts, features, options)
+        some = None if features is None else features.rows(slice(begin, end))
         parts.append(_predict(model, texts[begin:end], some, options))
     return vstack(parts, format="csr") if parts else csr_matrix((0, model.nr_labels), dtype=np.float32)
 
 
-def vectors_of(model: Parts, texts: Texts, batch_tokens: int) -> np.ndarray:
+def vectors_of(model: Parts, texts: Texts, batch_tokens: int, truncate_length: int | None = None) -> np.ndarray:
     """The texts' vectors as the encoder gives them."""
     from xmc_tf.encoder import encode_documents
     from xmc_tf.encoder.truncation import TruncationCounter
 
     lines = texts.lines() if isinstance(texts, TextFile) else texts
-    longest, truncation = int(model.facts["truncate_length"]), TruncationCounter()
+    longest = model.metadata.truncate_length if truncate_length is None else truncate_length
+    truncation = TruncationCounter()
     found = model.tokenizer.tokenize(lines, longest, truncation)
     truncation.log_summary(longest, "as in training")
     ids = np.concatenate([np.zeros(0, np.int32), *found])
@@ -63,14 +71,14 @@ def vectors_of(model: Parts, texts: Texts, batch_tokens: int) -> np.ndarray:
     return encode_documents(model.encoder, store, batch_tokens=batch_tokens)
 
 
-def _predict(model: Parts, texts: Texts, given: Features | None, options: PredictionOptions) -> csr_matrix:
+def _predict(model: Parts, texts: Texts, features: Features | None, options: PredictionOptions) -> csr_matrix:
     vectors = vectors_of(model, texts, options.batch_tokens)
     if options.method == "transformer-only":
         return _by_heads(model, vectors, options)
-    sparse, dense = (given.sparse, given.dense) if given is not None else (None, None)
+    sparse, dense = (features.sparse, features.dense) if features is not None else (None, None)
     if "features" in model.parts:
         sparse = model.tfidf.transform(texts, threads=options.threads)
-    X = side_by_side(sparse, dense, rows_of_length(float(model.facts["embedding_weight"]), vectors))
+    X = side_by_side(sparse, dense, rows_of_length(model.metadata.embedding_weight, vectors))
     if options.method == "concat-only":
         return _by_rankers(model, X, options)
     # More than are asked for: what only one of the two has among its best counts as nothing in the other.
@@ -95,7 +103,7 @@ def _by_heads(model: Parts, vectors: np.ndarray, options: PredictionOptions) -> 
     found = matcher.predict(
         vectors,
         only_topk=_topk(model, options),
-        beam_size=options.beam_size or int(model.facts["beam_size"]),
+        beam_size=options.beam_size or model.metadata.beam_size,
         post_processor=options.post_processor or head_post_processor(model, options.method),
         only_labels=model.output_labels,
     )
@@ -103,21 +111,21 @@ def _by_heads(model: Parts, vectors: np.ndarray, options: PredictionOptions) -> 
 
 
 def _topk(model: Parts, options: PredictionOptions) -> int:
-    return options.only_topk or int(model.facts["only_topk"])
+    return options.only_topk or model.metadata.only_topk
 
 
 def head_post_processor(model: Parts, method: str) -> str:
     """What becomes of the heads' scores: for a mean with the rankers' they have to be of one scale with them."""
-    params = model.facts["pred_params"]["matcher_params_chain"]
+    params = model.metadata.pred_params["matcher_params_chain"]
     name = str((params[-1] if isinstance(params, list) else params)["post_processor"])
     if name != "noop" or method != "average":
         return name
-    levels = model.facts["train_params"]["matcher_params_chain"]
+    levels = model.metadata.train_params["matcher_params_chain"]
     loss = (levels[-1] if isinstance(levels, list) else levels)["loss_function"]
     return "sigmoid" if loss == "cross-entropy" else "l3-hinge"
 
 
-def _given_features(model: Parts, texts: Texts, X: Any, method: str) -> Features | None:
+def _own_features(model: Parts, texts: Texts, X: Any, method: str) -> Features | None:
     """The features that the caller gave, checked against what the model needs."""
     if X is None:
         if model.makes_features or method == "transformer-only":

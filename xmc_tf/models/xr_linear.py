@@ -22,15 +22,16 @@ from xmc_tf.linear.modes import whole_chain
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.metrics import Measures, evaluate
 from xmc_tf.metrics.measures import check_ks
-from xmc_tf.models.folder import check_parts, load_tfidf, nr_dense, read_facts, read_names
+from xmc_tf.models.folder import check_parts, load_tfidf, nr_dense, read_metadata, read_names
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
+from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.results import named
 from xmc_tf.models.xr_linear_folder import write_model
 from xmc_tf.models.xr_linear_training import (
     RankerData,
     fit_tfidf,
     label_tree,
-    model_facts,
+    linear_metadata,
     other_params,
     predicted_tree,
     train_ranker,
@@ -58,7 +59,7 @@ class XRLinear:
         ranker: the trained rankers.
         tree: the label tree.
         names: label names, or None.
-        facts: the model metadata of ``params.json``.
+        metadata: the model metadata of ``params.json``.
         folder: where it was loaded from.
         own_tfidf: the vectorizer of a model that was not loaded from a folder.
     """
@@ -66,7 +67,7 @@ class XRLinear:
     ranker: XLinear
     tree: LabelTree
     names: list[str] | None = None
-    facts: dict[str, Any] = field(default_factory=dict)
+    metadata: ModelMetadata = field(default_factory=ModelMetadata)
     folder: Path | None = None
     own_tfidf: "Tfidf | None" = None
 
@@ -90,7 +91,7 @@ class XRLinear:
         """The vectorizer. It is loaded on first use, because it loads TensorFlow."""
         if self.own_tfidf is not None:
             return self.own_tfidf
-        return load_tfidf(self.folder / "features" if self.folder else None, self.facts)
+        return load_tfidf(self.folder / "features" if self.folder else None, self.metadata)
 
     def features(self, texts: Texts, threads: int = -1) -> Features:
         """Return the TF-IDF features of texts."""
@@ -159,7 +160,7 @@ class XRLinear:
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder, completely or not at all; an older model there is replaced."""
         write_model(
-            folder, self.tree, self.names, self.facts, self.ranker.save,
+            folder, self.tree, self.names, self.metadata, self.ranker.save,
             self.tfidf.save if self.reads_text else None,
         )  # fmt: skip
 
@@ -191,22 +192,22 @@ class XRLinear:
             ranker = XLinear.load(folder)
             clusters = [level.clusters for level in ranker.levels]
             return cls(ranker, LabelTree.from_chain(whole_chain(clusters, ranker.nr_labels, RankerParams())))
-        facts = read_facts(folder)
-        if facts.get("model") == "XTransformer":
+        metadata = read_metadata(folder)
+        if metadata.model == "XTransformer":
             raise InputError(
                 f"{folder} is an XR-Transformer model",
                 expected="a linear model, as xmc_tf.linear.train writes it",
                 fix="use python -m xmc_tf.predict (in Python: XTransformer.load); its linear rankers alone are in "
                 f"{folder / 'ranker'}",
             )
-        ranker, tree = XLinear.load(folder / "ranker", nr_dense=nr_dense(facts, folder)), load_chain(folder / "tree")
+        ranker, tree = XLinear.load(folder / "ranker", nr_dense=nr_dense(metadata, folder)), load_chain(folder / "tree")
         found = (
             ("ranker", "nr_labels", ranker.nr_labels),
             ("ranker", "nr_features", ranker.nr_features),
             ("tree", "nr_labels", tree.nr_labels),
         )
-        check_parts(folder, facts, found)
-        return cls(ranker, tree, read_names(folder, ranker.nr_labels), facts, folder)
+        check_parts(folder, metadata, found)
+        return cls(ranker, tree, read_names(folder, ranker.nr_labels), metadata, folder)
 
     @classmethod
     def train(
@@ -276,8 +277,8 @@ class XRLinear:
         """
         ranker, pred_params = train_ranker(data, params, threads=threads, seed=seed)
         tree, names = predicted_tree(data.tree, data.names, params.ranker)
-        facts = model_facts(data.X, ranker, params.ranker, pred_params, recorded, seed)
-        return cls(ranker, tree, names, facts, own_tfidf=tfidf)
+        metadata = linear_metadata(data.X, ranker, params.ranker, pred_params, recorded, seed)
+        return cls(ranker, tree, names, metadata, own_tfidf=tfidf)
 
 
 def _are_texts(documents: object) -> TypeGuard[Texts]:

@@ -1,11 +1,11 @@
 """Writing the folder of a linear model from its parts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from xmc_tf.common.folders.placing import placed_folder
-from xmc_tf.models.folder import MODEL, write_facts, write_names
+from xmc_tf.models.folder import MODEL, write_metadata, write_names
+from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.tree import LabelTree, save_chain
 
 
@@ -13,7 +13,7 @@ def write_model(
     folder: str | Path,
     tree: LabelTree,
     names: list[str] | None,
-    facts: Mapping[str, Any],
+    metadata: ModelMetadata,
     write_ranker: Callable[[Path], object],
     write_tfidf: Callable[[Path], object] | None,
 ) -> None:
@@ -25,7 +25,7 @@ def write_model(
         folder: the model's folder.
         tree: the label tree.
         names: label names, or None.
-        facts: the model metadata for ``params.json``.
+        metadata: the model metadata for ``params.json``.
         write_ranker: writes the folder of the rankers to a path.
         write_tfidf: writes the folder of the vectorizer to a path; None if there is no vectorizer.
     """
@@ -35,4 +35,4 @@ def write_model(
         if write_tfidf:
             write_tfidf(part / "features")
         write_names(part, names)
-        write_facts(part, facts)
+        write_metadata(part, metadata)

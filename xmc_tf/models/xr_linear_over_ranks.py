@@ -2,10 +2,8 @@
 
 import logging
 import shutil
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from xmc_tf.data import Features, as_features, save_matrix
 from xmc_tf.data.npz.stored import open_matrix
@@ -16,9 +14,10 @@ from xmc_tf.linear.distributed.training import threads_of_rank, train_over_ranks
 from xmc_tf.linear.distributed.work_folder import WorkFolder, open_work_folder
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.xr_linear_folder import write_model
 from xmc_tf.models.xr_linear_inputs import LinearInputs, in_order, make_tree, relevance, user_negatives, vectorized
-from xmc_tf.models.xr_linear_training import model_facts, predicted_tree
+from xmc_tf.models.xr_linear_training import linear_metadata, predicted_tree
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree, load_chain, save_chain
@@ -62,8 +61,8 @@ def train_command_over_ranks(communicator: Communicator, folder: Path, inputs: L
     def place() -> None:
         if first:
             kept, names = predicted_tree(tree, inputs.names, inputs.params.ranker)
-            facts = model_facts(X, model, inputs.params.ranker, pred_params, inputs.recorded, seed)
-            _place_model(folder, work, model, kept, names, facts)
+            metadata = linear_metadata(X, model, inputs.params.ranker, pred_params, inputs.recorded, seed)
+            _place_model(folder, work, model, kept, names, metadata)
 
     run_on_all_ranks(communicator, place)
     table = accounts_table(communicator, account)
@@ -125,7 +124,7 @@ def _keep(work: WorkFolder, tree: LabelTree) -> None:
 
 
 def _place_model(
-    folder: Path, work: WorkFolder, model: XLinear, tree: LabelTree, names: list[str] | None, facts: Mapping[str, Any]
+    folder: Path, work: WorkFolder, model: XLinear, tree: LabelTree, names: list[str] | None, metadata: ModelMetadata
 ) -> None:
     """Writes the model's folder, completely or not at all.
 
@@ -135,13 +134,13 @@ def _place_model(
         model: as ``train_over_ranks`` gave it.
         tree: over what the model predicts.
         names: of what the model predicts, where they have any.
-        facts: for ``params.json``.
+        metadata: the model metadata for ``params.json``.
     """
 
     def place_tfidf(part: Path) -> None:
         shutil.copytree(work.features, part)
 
     write_model(
-        folder, tree, names, facts, lambda part: place_rankers(part, work, model),
+        folder, tree, names, metadata, lambda part: place_rankers(part, work, model),
         place_tfidf if work.features.is_dir() else None,
     )  # fmt: skip

@@ -13,6 +13,7 @@ from xmc_tf.data import Features, TextFile, as_features
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.linear.modes import level_pred_params, trained_levels
 from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import (
     HierarchicalKMeansParams,
     PredictionOverrides,
@@ -122,14 +123,14 @@ def other_params(params: XRLinearParams, reads_text: bool) -> dict[str, Any]:
     }
 
 
-def model_facts(
+def linear_metadata(
     X: Features,
     ranker: XLinear,
     params: RankerParams,
     pred_params: RankerPredParams,
     recorded: Mapping[str, Any],
     seed: int,
-) -> dict[str, Any]:
+) -> ModelMetadata:
     """Return the metadata of a linear model: parameters, shapes, seed, versions.
 
     Args:
@@ -140,7 +141,7 @@ def model_facts(
         recorded: parameters of the other parts.
         seed: the training seed.
     """
-    return {
+    content = {
         "model": "XLinear",
         "train_params": params.to_json(),
         "pred_params": pred_params.to_json(),
@@ -153,3 +154,4 @@ def model_facts(
         "seed": seed,
         "versions": package_versions(),
     }
+    return ModelMetadata(content)

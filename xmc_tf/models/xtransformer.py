@@ -25,8 +25,9 @@ from xmc_tf.data import Texts, as_features
 from xmc_tf.linear.sub_models import checked_labels
 from xmc_tf.metrics import Measures, evaluate
 from xmc_tf.metrics.measures import check_ks
-from xmc_tf.models.folder import MODEL, read_facts, read_names, write_facts, write_names
+from xmc_tf.models.folder import MODEL, read_metadata, read_names, write_metadata, write_names
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
+from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import PARTS, Parts
 from xmc_tf.models.pecos_folder import convert_parts, read_pecos_folder
 from xmc_tf.models.prediction import PredictionOptions, predict, vectors_of
@@ -139,7 +140,7 @@ class XTransformer(Parts):
             return strategy or CollectiveStrategy(stages.communicator, seed=recipe.seed)
 
         made: Made = make_parts(inputs, recipe, stages, the_strategy)
-        return cls(made.parts, made.facts, inputs.names, where=stages.folder, kept=kept)
+        return cls(made.parts, ModelMetadata(made.metadata), inputs.names, where=stages.folder, kept=kept)
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder, completely or not at all.
@@ -155,14 +156,14 @@ class XTransformer(Parts):
                 fix="save it elsewhere; PECOS's files are not changed",
             )
         with placed_folder(folder, MODEL) as part:
-            facts = self.facts
+            metadata = self.metadata
             if from_pecos:
-                facts = convert_parts(self, part)
+                metadata = convert_parts(self, part)
             else:
                 for name, source in self.parts.items():
                     shutil.copytree(source, part / name, copy_function=_link_or_copy)
             write_names(part, self.names)
-            write_facts(part, facts)
+            write_metadata(part, metadata)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -176,26 +177,34 @@ class XTransformer(Parts):
                     received=f"a part of one or another model: PECOS's {pecos[:40]}",
                     fix="give the whole model's folder; python -m xmc_tf.linear.predict reads PECOS's XLinearModel",
                 )
-            parts, facts = read_pecos_folder(folder)
-            return cls(parts, facts, where=folder)
-        facts = read_facts(folder)
-        if facts.get("model") != "XTransformer":
+            parts, metadata = read_pecos_folder(folder)
+            return cls(parts, metadata, where=folder)
+        metadata = read_metadata(folder)
+        if metadata.model != "XTransformer":
             raise InputError(
                 f"{folder} is not an XR-Transformer model",
                 expected="a model of xmc_tf.train",
-                received="a linear model" if facts.get("model") == "XLinear" else f"a model {facts.get('model')!r}",
+                received="a linear model"
+                if metadata.model == "XLinear"
+                else f"a model {metadata.content.get('model')!r}",
                 fix="use python -m xmc_tf.linear.predict (in Python: XRLinear.load) for linear models",
             )
         parts = {name: folder / name for name in PARTS if (folder / name).is_dir()}
         if "encoder" not in parts:
             raise InputError(f"{folder}: encoder/ is missing", fix="the folder is incomplete: copy it again")
-        return cls(parts, facts, read_names(folder, int(facts["nr_labels"])), where=folder)
+        return cls(parts, metadata, read_names(folder, metadata.nr_labels), where=folder)
 
     # What it does.
 
-    def encode(self, texts: Texts, *, batch_tokens: int = 16384) -> np.ndarray:
-        """Return the embeddings of texts, scaled to length 1: float32 [texts, dim]."""
-        return rows_of_length(1.0, vectors_of(self, texts, batch_tokens))
+    def encode(self, texts: Texts, *, batch_tokens: int = 16384, truncate_length: int | None = None) -> np.ndarray:
+        """Return the embeddings of texts, scaled to length 1: float32 [texts, dim].
+
+        Args:
+            texts: one text per document.
+            batch_tokens: number of tokens to encode at a time.
+            truncate_length: maximum number of tokens per document (default: as trained).
+        """
+        return rows_of_length(1.0, vectors_of(self, texts, batch_tokens, truncate_length))
 
     def predict(
         self,
@@ -229,9 +238,8 @@ class XTransformer(Parts):
             (documents × labels) scores, descending within a row.
         """
         options = PredictionOptions(
-            ensemble_method or str(self.facts["ensemble_method"]),
-            beam_size, only_topk, post_processor, max_pred_chunk, batch_tokens, threads,
-        )  # fmt: skip
+            beam_size, only_topk, post_processor, ensemble_method, max_pred_chunk, batch_tokens, threads
+        )
         return predict(self, texts, X, options)
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:

@@ -1,4 +1,4 @@
-"""What a training is given: the data, and how to go about it."""
+"""The inputs of a training: the data, and all options."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -107,7 +107,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class TrainingInputs:
-    """All that a training is given.
+    """The inputs of a training.
 
     Args:
         documents: to learn from.
@@ -149,12 +149,12 @@ class TrainingInputs:
         for texts in (train.texts, held_out.texts if held_out else None):
             if isinstance(texts, TextFile):
                 texts.check()
-        for what, given in (("the tree", self.tree and self.tree.nr_labels), ("label features", self._nr_described)):
-            if given is not None and given != train.nr_labels:
+        for what, count in (("the tree", self.tree and self.tree.nr_labels), ("label features", self._nr_described)):
+            if count is not None and count != train.nr_labels:
                 raise InputError(
                     f"{what} and the label matrix are not of the same labels",
                     expected=f"{train.nr_labels:,}, the columns of the label matrix",
-                    received=f"{given:,}",
+                    received=f"{count:,}",
                 )
         if held_out is None:
             return

@@ -31,7 +31,7 @@ _BEGUN = "begun.json"
 _MARK = "xmc_tf work folder"
 _FORMAT = 1  # of the stages' folders; another one makes all of them again
 
-Facts = dict[str, Any]
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Stage:
         name: what it is called.
         folder: where its results lie.
         hash: of its inputs, those of the stages before included.
-        facts: what it tells the stages after it, and ``said``, the result in words.
+        record: values for the stages after it, and ``said``, the result in words.
         seconds: how long it took, when it was made.
         kept: whether it was there from before.
     """
@@ -50,7 +50,7 @@ class Stage:
     name: str
     folder: Path
     hash: str
-    facts: Facts
+    record: Record
     seconds: float
     kept: bool
 
@@ -77,7 +77,7 @@ class Stages:
     def run(
         self,
         name: str,
-        make: Callable[[Path], Facts],
+        make: Callable[[Path], Record],
         *,
         inputs: Mapping[str, Any],
         after: Sequence[Stage] = (),
@@ -87,11 +87,11 @@ class Stages:
 
         Args:
             name: of the stage and of its folder.
-            make: fills the folder and gives the stage's facts. What an interrupted run has left in the folder is still
+            make: fills the folder and gives the stage's record. What an interrupted run has left in the folder is still
                 there, if it was of the same inputs: it may be taken up or written over.
             inputs: all that the result depends on, as JSON or as parameters; not the number of ranks.
             after: the stages whose results it builds on.
-            by_all: whether all ranks call ``make`` together, and rank 0's facts count; otherwise rank 0 does alone.
+            by_all: whether all ranks call ``make`` together, and rank 0's record counts; otherwise rank 0 does alone.
         """
         key = digest({"stage": name, "format": _FORMAT, "inputs": inputs, "after": [stage.hash for stage in after]})
         found = on_first_rank(self.communicator, lambda: self._find(name, key))
@@ -104,12 +104,12 @@ class Stages:
             on_first_rank(self.communicator, lambda: self._begin(part, key))
             start = time.monotonic()
             if by_all:
-                facts = self.communicator.broadcast(make(part))
+                record = self.communicator.broadcast(make(part))
             else:
-                facts = on_first_rank(self.communicator, lambda: make(part))
+                record = on_first_rank(self.communicator, lambda: make(part))
             seconds = time.monotonic() - start
-            on_first_rank(self.communicator, lambda: self._complete(part, name, key, facts, seconds))
-            stage = Stage(name, self.folder / name, key, facts, seconds, kept=False)
+            on_first_rank(self.communicator, lambda: self._complete(part, name, key, record, seconds))
+            stage = Stage(name, self.folder / name, key, record, seconds, kept=False)
             self._tell("%s: done in %.1f s%s", name, seconds, _in_words(stage))
         self.done.append(stage)
         return stage
@@ -131,7 +131,7 @@ class Stages:
     def summary(self) -> list[list[str]]:
         """A line for each stage: its name, the seconds it took, the result."""
         return [
-            [stage.name, f"{stage.seconds:.1f}" + (" (before)" if stage.kept else ""), stage.facts.get("said", "")]
+            [stage.name, f"{stage.seconds:.1f}" + (" (before)" if stage.kept else ""), stage.record.get("said", "")]
             for stage in self.done
         ]
 
@@ -167,7 +167,7 @@ class Stages:
                 fix="put the model on a shared file system, at the same path on all hosts",
             )
 
-    def _find(self, name: str, key: str) -> Facts | None:
+    def _find(self, name: str, key: str) -> Record | None:
         """The record of a complete stage of these inputs."""
         record = _read(self.folder / name / _RECORD)
         return record if record is not None and record.get("hash") == key else None
@@ -182,10 +182,10 @@ class Stages:
         part.mkdir()
         (part / _BEGUN).write_text(json.dumps({"hash": key}), encoding="utf-8")
 
-    def _complete(self, part: Path, name: str, key: str, facts: Facts, seconds: float) -> None:
+    def _complete(self, part: Path, name: str, key: str, record: Record, seconds: float) -> None:
         """Gives the folder its name."""
-        record = {"stage": name, "hash": key, "seconds": round(seconds, 3), "facts": facts}
-        (part / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        content = {"stage": name, "hash": key, "seconds": round(seconds, 3), "facts": record}
+        (part / _RECORD).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         target = self.folder / name
         _discard(target, _RECORD)  # of other inputs; a folder cannot take another's name
         part.rename(target)
@@ -224,7 +224,7 @@ def _discard(folder: Path, *records: str) -> None:
         shutil.rmtree(folder)
 
 
-def _read(path: Path) -> Facts | None:
+def _read(path: Path) -> Record | None:
     """A record; None where there is none that can be read, since then the stage is made again."""
     try:
         return dict(read_json(path))
@@ -233,5 +233,5 @@ def _read(path: Path) -> Facts | None:
 
 
 def _in_words(stage: Stage) -> str:
-    said = stage.facts.get("said")
+    said = stage.record.get("said")
     return f": {said}" if said else ""

@@ -19,7 +19,7 @@ from xmc_tf.pipeline.embeddings import embed_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.level_params import level_params, with_effect
 from xmc_tf.pipeline.rankers import rankers_of
-from xmc_tf.pipeline.stages import Facts, Stage, Stages
+from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.trees import cluster_labels, read_tree, write_tree
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.communicator import Communicator
@@ -35,14 +35,16 @@ class Steps:
     What is expensive (encoder, tokens) is loaded or made only when a stage is made that needs it.
 
     Args:
-        given: the data.
+        inputs: the training data.
         recipe: how it is done.
         stages: where results lie.
         checksums: of the data.
     """
 
-    def __init__(self, given: TrainingInputs, recipe: Recipe, stages: Stages, checksums: dict[str, str | None]) -> None:
-        self.given, self.recipe, self.stages, self.checksums = given, recipe, stages, checksums
+    def __init__(
+        self, inputs: TrainingInputs, recipe: Recipe, stages: Stages, checksums: dict[str, str | None]
+    ) -> None:
+        self.inputs, self.recipe, self.stages, self.checksums = inputs, recipe, stages, checksums
         self.communicator: Communicator = stages.communicator
         self._tokenizer_in = Path()
 
@@ -50,11 +52,11 @@ class Steps:
 
     def features(self) -> Stage | None:
         """TF-IDF of the texts, where they have no features yet and shall have some."""
-        recipe, texts, params = self.recipe, self.given.documents.texts, self.recipe.tfidf
+        recipe, texts, params = self.recipe, self.inputs.documents.texts, self.recipe.tfidf
         if params is None:
             return None
 
-        def make(folder: Path) -> Facts:
+        def make(folder: Path) -> Record:
             from xmc_tf.features.over_ranks import vectorize_over_ranks
 
             threads = threads_of_rank(self.communicator, recipe.threads)
@@ -71,7 +73,7 @@ class Steps:
         first = self.recipe.first_level
         name = first.init_model_dir or first.model_shortcut
 
-        def make(folder: Path) -> Facts:
+        def make(folder: Path) -> Record:
             from xmc_tf.encoder import Encoder, TextTokenizer
 
             encoder = Encoder.load(name, pooling=first.pooling, cache_dir=first.cache_dir)
@@ -85,12 +87,12 @@ class Steps:
         stage = self.stages.run(
             "encoder", make, inputs={"encoder": name, "files": files_of(name), "pooling": first.pooling}
         )
-        if self._longest > stage.facts["max_length"]:
+        if self._longest > stage.record["max_length"]:
             raise InputError(
                 "truncate_length exceeds the maximum length of the encoder",
-                expected=f"at most {stage.facts['max_length']:,}",
+                expected=f"at most {stage.record['max_length']:,}",
                 received=f"{self._longest:,}",
-                fix=f"--truncate-length {stage.facts['max_length']}",
+                fix=f"--truncate-length {stage.record['max_length']}",
             )
         self._tokenizer_in = stage.folder / "encoder"
         return stage
@@ -105,30 +107,30 @@ class Steps:
     @cached_property
     def store(self) -> TokenStore:
         """The documents' tokens; made once a host, and taken again where they are the same."""
-        return self._tokens("tokens", self.given.documents.texts)
+        return self._tokens("tokens", self.inputs.documents.texts)
 
     # The encoder, fitted to the labels.
 
     def first_tree(self, features: Stage | None, pretrained: Stage) -> Stage:
-        """The tree that the encoder is fine-tuned on: given, or by label features, or by the documents' features."""
-        given, params = self.given, self.recipe.params.preliminary_indexer_params
-        if given.tree is not None:
-            tree = given.tree
+        """The tree for fine-tuning: the user's, or one built from label features or from the documents' features."""
+        data, params = self.inputs, self.recipe.params.preliminary_indexer_params
+        if data.tree is not None:
+            tree = data.tree
             inputs = {"tree": self.checksums["tree"]}
             return self.stages.run("first-tree", lambda folder: write_tree(folder, tree), inputs=inputs)
-        if given.label_features is not None:
+        if data.label_features is not None:
             features, vectors = None, None
-        elif features is None and given.documents.X is None:
+        elif features is None and data.documents.X is None:
             # Nothing but text: what the encoder makes of it before it has learned anything.
             vectors = self.embeddings(pretrained, name="first-embeddings")
         else:
             vectors = None
 
-        def make(folder: Path) -> Facts:
-            X = None if given.label_features is not None else self.all_features(features, vectors)
+        def make(folder: Path) -> Record:
+            X = None if data.label_features is not None else self.all_features(features, vectors)
             return cluster_labels(
-                folder, given.documents.Y, X, params, self.communicator,
-                label_features=given.label_features, threads=self.recipe.threads, logdir=self._curves("first-tree"),
+                folder, data.documents.Y, X, params, self.communicator,
+                label_features=data.label_features, threads=self.recipe.threads, logdir=self._curves("first-tree"),
             )  # fmt: skip
 
         after = _there(features, vectors)
@@ -136,24 +138,24 @@ class Steps:
 
     def fine_tuned(self, pretrained: Stage, tree: Stage, strategy: Callable[[], "CollectiveStrategy"]) -> Stage:
         """The encoder fine-tuned level by level, and the heads of the levels."""
-        recipe, given = self.recipe, self.given
+        recipe, own = self.recipe, self.inputs
         label_tree = read_tree(tree.folder)
         params, pred_params = level_params(recipe, label_tree)
 
-        def make(folder: Path) -> Facts:
+        def make(folder: Path) -> Record:
             from xmc_tf.matcher.inputs import MatcherData, MatcherSettings, Validation
             from xmc_tf.matcher.matcher import Matcher
 
             validation = None
-            if given.validation is not None:
+            if own.validation is not None:
                 validation = Validation(
-                    self._tokens("validation-tokens", given.validation.texts), given.validation.Y
+                    self._tokens("validation-tokens", own.validation.texts), own.validation.Y
                 )  # fmt: skip
             with precision(params[0].mixed_precision):
                 encoder = self.load_encoder(pretrained)
             data = MatcherData(
-                self.store, given.documents.Y, label_tree, self.tokenizer.pad_id, validation=validation,
-                names=given.names,
+                self.store, own.documents.Y, label_tree, self.tokenizer.pad_id, validation=validation,
+                names=own.names,
             )  # fmt: skip
             settings = MatcherSettings(params, pred_params, recipe.params.max_match_clusters, recipe.seed)
             matcher = Matcher.train(
@@ -204,10 +206,10 @@ class Steps:
         """The rankers' tree, by features and vectors."""
         params = self.recipe.params.refined_indexer_params
 
-        def make(folder: Path) -> Facts:
+        def make(folder: Path) -> Record:
             X = self.all_features(features, embeddings)
             return cluster_labels(
-                folder, self.given.documents.Y, X, params, self.communicator,
+                folder, self.inputs.documents.Y, X, params, self.communicator,
                 threads=self.recipe.threads, logdir=self._curves("tree"),
             )  # fmt: skip
 
@@ -219,11 +221,11 @@ class Steps:
         recipe, params = self.recipe, self.recipe.params.ranker_params
         overrides = PredictionOverrides(recipe.beam_size, recipe.only_topk, recipe.post_processor)
 
-        def make(folder: Path) -> Facts:
+        def make(folder: Path) -> Record:
             label_tree = read_tree(tree.folder)
             return rankers_of(
                 self.all_features(features, embeddings),
-                self.given.documents.Y,
+                self.inputs.documents.Y,
                 label_tree,
                 params,
                 level_pred_params(params, recipe.pred_params.ranker_params, label_tree.depth, overrides),
@@ -244,8 +246,8 @@ class Steps:
     def all_features(self, features: Stage | None, vectors: Stage | None) -> Features:
         """The documents' features and vectors side by side, mapped from where they lie."""
         sparse = dense = None
-        if self.given.documents.X is not None:
-            sparse, dense = self.given.documents.X.sparse, self.given.documents.X.dense
+        if self.inputs.documents.X is not None:
+            sparse, dense = self.inputs.documents.X.sparse, self.inputs.documents.X.dense
         elif features is not None:
             sparse = as_features(load_matrix(features.folder / "X.npz", name="features")).sparse
         return side_by_side(sparse, dense, load_matrix(vectors.folder / "E.npy") if vectors else None)

@@ -11,7 +11,7 @@ from xmc_tf.common.process.versions import package_versions
 from xmc_tf.params import MatcherParams, XTransformerParams
 from xmc_tf.pipeline.ensembles import chosen_method
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
-from xmc_tf.pipeline.stages import Facts, Stages
+from xmc_tf.pipeline.stages import Record, Stages
 from xmc_tf.pipeline.steps import Steps
 
 if TYPE_CHECKING:
@@ -26,29 +26,29 @@ class Made:
 
     Args:
         parts: where each part of the model folder lies.
-        facts: for its ``params.json``.
+        metadata: the model metadata for ``params.json``.
     """
 
     parts: dict[str, Path]
-    facts: Facts
+    metadata: Record
 
 
 def make_parts(
-    given: TrainingInputs, recipe: Recipe, stages: Stages, strategy: Callable[[], "CollectiveStrategy"]
+    inputs: TrainingInputs, recipe: Recipe, stages: Stages, strategy: Callable[[], "CollectiveStrategy"]
 ) -> Made:
     """Makes all parts of a model, or finds them made; all ranks call it together.
 
     Args:
-        given: the data, the same on all ranks.
+        inputs: the training data, the same on all ranks.
         recipe: how it is done.
         stages: where the parts lie.
         strategy: makes the strategy, where the encoder is fine-tuned: a frozen one needs no collectives on tensors.
     """
-    params, steps = recipe.params, Steps(given, recipe, stages, given.check(stages.communicator))
+    params, steps = recipe.params, Steps(inputs, recipe, stages, inputs.check(stages.communicator))
     features = steps.features()
     encoded = pretrained = steps.pretrained()
     parts: dict[str, Path] = {}
-    facts = describe(given, recipe) | {"embedding_dim": pretrained.facts["dim"]}
+    metadata = describe(inputs, recipe) | {"embedding_dim": pretrained.record["dim"]}
 
     # The encoder, fitted to the labels.
     first_tree = None
@@ -58,11 +58,11 @@ def make_parts(
     if params.do_fine_tune and first_tree is not None:
         encoded = steps.fine_tuned(pretrained, first_tree, strategy)
         parts["head"] = encoded.folder / "head"
-        facts["head_of_labels"] = encoded.facts["of_labels"]
-    facts["ensemble_method"] = chosen_method(recipe, facts.get("head_of_labels", False))
+        metadata["head_of_labels"] = encoded.record["of_labels"]
+    metadata["ensemble_method"] = chosen_method(recipe, metadata.get("head_of_labels", False))
     parts["encoder"] = encoded.folder / "encoder"
     if params.only_encoder:
-        return Made(parts, facts)
+        return Made(parts, metadata)
 
     # The rankers, on features and vectors side by side.
     embeddings = steps.embeddings(encoded)
@@ -73,10 +73,10 @@ def make_parts(
     parts |= {"tree": tree.folder / "tree", "ranker": rankers.folder / "ranker"}
     if features is not None:
         parts["features"] = features.folder / "features"
-    return Made(parts, facts | {name: rankers.facts[name] for name in ("nr_features", "nr_dense", "nr_weights")})
+    return Made(parts, metadata | {name: rankers.record[name] for name in ("nr_features", "nr_dense", "nr_weights")})
 
 
-def describe(given: TrainingInputs, recipe: Recipe) -> Facts:
+def describe(inputs: TrainingInputs, recipe: Recipe) -> Record:
     """What ``params.json`` says of any model."""
     return {
         "model": "XTransformer",
@@ -87,8 +87,8 @@ def describe(given: TrainingInputs, recipe: Recipe) -> Facts:
         "only_topk": recipe.only_topk or recipe.last_prediction.only_topk,
         "truncate_length": recipe.last_prediction.truncate_length,
         "embedding_weight": recipe.params.vector_length,
-        "nr_documents": given.documents.nr_documents,
-        "nr_labels": given.documents.nr_labels,
+        "nr_documents": inputs.documents.nr_documents,
+        "nr_labels": inputs.documents.nr_labels,
         "seed": recipe.seed,
         "versions": package_versions("tensorflow", "transformers"),
     }

@@ -66,8 +66,8 @@ def cluster_labels(
         forget_label_embeddings(folder)
         return write_tree(folder, tree)
 
-    facts = run_on_all_ranks(communicator, lambda: write() if communicator.rank == 0 else {})
-    return communicator.broadcast(facts)
+    record = run_on_all_ranks(communicator, lambda: write() if communicator.rank == 0 else {})
+    return communicator.broadcast(record)
 
 
 def read_tree(folder: Path) -> LabelTree:

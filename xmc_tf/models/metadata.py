@@ -1,0 +1,115 @@
+"""The metadata of a model, which ``params.json`` contains."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Self
+
+from xmc_tf.common.errors import InputError
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """The metadata of a model: parameters, shapes, seed, versions.
+
+    It cannot be changed; :meth:`replace` returns a changed copy. Unknown keys and the order of the keys are kept.
+
+    Example:
+        >>> XTransformer.load("model").metadata.nr_labels
+        3956
+
+    Args:
+        content: the metadata by key, as JSON.
+    """
+
+    content: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "content", MappingProxyType(copy.deepcopy(dict(self.content))))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy by content; a mapping proxy cannot be pickled."""
+        return type(self), (dict(self.content),)
+
+    def __repr__(self) -> str:
+        return f"ModelMetadata({self.model}, {', '.join(self.content)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the metadata as ``json.dump`` takes them."""
+        return copy.deepcopy(dict(self.content))
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with other values."""
+        return type(self)({**self.content, **changes})
+
+    @property
+    def model(self) -> str:
+        """The kind of the model: "XTransformer" or "XLinear"; empty for rankers without metadata."""
+        return str(self.content.get("model", ""))
+
+    @property
+    def nr_labels(self) -> int:
+        """Number of labels."""
+        return int(self._number("nr_labels"))
+
+    @property
+    def nr_features(self) -> int:
+        """Number of features of the rankers, the embedding included; without rankers, the size of the embedding."""
+        return int(self._number("nr_features")) if "nr_features" in self.content else self.embedding_dim
+
+    @property
+    def embedding_dim(self) -> int:
+        """Size of the embedding of a document."""
+        return int(self._number("embedding_dim"))
+
+    @property
+    def embedding_weight(self) -> float:
+        """Length of the embedding in the features of the rankers."""
+        return float(self._number("embedding_weight"))
+
+    @property
+    def truncate_length(self) -> int:
+        """Maximum number of tokens per document."""
+        return int(self._number("truncate_length"))
+
+    @property
+    def beam_size(self) -> int:
+        """Number of nodes that the label head keeps at each level."""
+        return int(self._number("beam_size"))
+
+    @property
+    def only_topk(self) -> int:
+        """Number of labels per document that are predicted by default."""
+        return int(self._number("only_topk"))
+
+    @property
+    def ensemble_method(self) -> str:
+        """The scores that count by default: those of the label head, of the rankers, or of both."""
+        return str(self._value("ensemble_method"))
+
+    @property
+    def pooling(self) -> str:
+        """The pooling of the encoder; "auto": its own file says it."""
+        return str(self.content.get("pooling", "auto"))
+
+    @property
+    def train_params(self) -> dict[str, Any]:
+        """Training parameters, as JSON."""
+        return copy.deepcopy(dict(self._value("train_params")))
+
+    @property
+    def pred_params(self) -> dict[str, Any]:
+        """Prediction parameters, as JSON."""
+        return copy.deepcopy(dict(self._value("pred_params")))
+
+    def _value(self, key: str) -> Any:
+        if key not in self.content:
+            raise InputError(f"params.json: {key} is missing", fix="copy the model again")
+        return self.content[key]
+
+    def _number(self, key: str) -> float:
+        value = self._value(key)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"params.json: {key} is {value!r}"[:100], expected="a number", fix="copy the model again")
+        return value
