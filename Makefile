@@ -93,6 +93,6 @@ $(FULL): $(LIGHT)
 
 # Not a part of the light installation: only `make docs` needs it.
 $(DOCS): $(LIGHT)
-	@echo "  installing what builds the documentation: under a minute" >&2
+	@echo "  installing the documentation tools: under a minute" >&2
 	@$(PIP) -e '.[docs]'
 	@mkdir -p $(STAMPS) && touch $@

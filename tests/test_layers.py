@@ -87,14 +87,14 @@ class Import(NamedTuple):
 
 
 def modules():
-    """Every module of the package: dotted name without the package's own, and file."""
+    """Return every module of the package: dotted name without the package's own, and file."""
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         parts = path.relative_to(ROOT / PACKAGE).with_suffix("").parts
         yield ".".join(part for part in parts if part != "__init__"), path
 
 
 def imports(module, path):
-    """Return the imports of a module, also inside functions and through ``import_module`` too."""
+    """Return the imports of a module, also inside functions and through ``import_module``."""
     is_package = path.name == "__init__.py"
     for node in ast.walk(ast.parse(path.read_text(), str(path))):
         place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
@@ -115,18 +115,18 @@ def imports(module, path):
 
 
 def part_of(module):
-    """The part of the house that a module belongs to: the longest entry of the table that names it."""
+    """Return the part of the package that contains a module: the longest matching entry of the table."""
     known = [part for layer in LAYERS for part in layer if module == part or module.startswith(f"{part}.")]
     return max(known, key=len, default=None)
 
 
 def height(part):
-    """The number of the part's layer, from the bottom."""
+    """Return the number of the part's layer, from the bottom."""
     return next(level for level, layer in enumerate(LAYERS) if part in layer)
 
 
 def own(target):
-    """The part after the package's name, or None for somebody else's module."""
+    """Return the part after the package's name, or None for a module of another package."""
     if target == PACKAGE:
         return ""
     return target.removeprefix(f"{PACKAGE}.") if target.startswith(f"{PACKAGE}.") else None

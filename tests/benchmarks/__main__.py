@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _peer_arguments(a: argparse.Namespace) -> list[str] | None:
-    """What the comparison of rankers needs, where all of it is given."""
+    """Return the arguments of the comparison of rankers, if all of them are set."""
     if not (a.peer and a.data and a.features):
         return None
     return ["--peer", a.peer, "--data", a.data, "--features", a.features]

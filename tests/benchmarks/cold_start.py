@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _seconds(command: list[str], runs: int) -> float:
-    """The median; the first run, which may compile, is not counted."""
+    """Return the median of all runs except the first, which may compile."""
     taken = []
     for _ in range(runs + 1):
         start = time.perf_counter()
@@ -51,7 +51,7 @@ def _seconds(command: list[str], runs: int) -> float:
 
 
 def _made_up(folder: Path) -> Path:
-    """A model of 500 labels over 5,000 texts of made-up words."""
+    """Return a model of 500 labels over 5,000 texts of made-up words."""
     random = np.random.default_rng(0)
     texts = [" ".join(f"word{n}" for n in random.zipf(1.3, 20) % 3000) for _ in range(5000)]
     labels = random.integers(0, 500, (5000, 3))

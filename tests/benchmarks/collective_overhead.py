@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def make(rows: int, dim: int, optimizer: str, sharded: bool) -> tf_keras.Model:
-    """The model, with one embedding or the other."""
+    """Return the model, with one embedding or the other."""
     strategy = CollectiveStrategy()
     with strategy.scope() if sharded else nullcontext():
         ids = tf_keras.Input([IDS], dtype=tf.int64)

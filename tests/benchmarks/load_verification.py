@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def _measured(model: Path, rounds: int) -> dict[str, float | int]:
-    """Seconds of a load either way; each round does both, in an order that changes."""
+    """Measure the seconds of a load with and without verification, in alternating order."""
     taken: dict[bool, list[tuple[float, float, float]]] = {True: [], False: []}
     for number in range(rounds + 1):
         for verify in (True, False) if number % 2 else (False, True):
@@ -112,7 +112,7 @@ def _train(data: Path | None, folder: Path) -> None:
 
 
 def _generate(weights: int, folder: Path) -> None:
-    """A model of two levels with random weights, most of them on the second."""
+    """Return a model of two levels with random weights, most of them on the second."""
     random = np.random.default_rng(0)
     labels = max(2, weights // _A_LABEL)
     clusters = max(1, labels // 100)

@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def measure(side: str, labels: int, steps: int) -> dict[str, float]:
-    """One side: peak of memory that a step adds, and its time."""
+    """Measure the peak of memory that a step of one side adds, and its time."""
     import numpy as np
     import tensorflow as tf
 
@@ -87,7 +87,7 @@ def measure(side: str, labels: int, steps: int) -> dict[str, float]:
 
 
 def _peak() -> float:
-    """Of the resident memory, in MiB; this benchmark's own, whatever the shell's ``ru_maxrss`` was."""
+    """Return the peak of the resident memory of this process in MiB, without that of its parent (``ru_maxrss``)."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 

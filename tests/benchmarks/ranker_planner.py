@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def made_up_work(labels: int, rng: np.random.Generator) -> tuple[dict[int, LevelTasks], dict[str, Any]]:
-    """The tasks of every level, and the sizes that it comes from."""
+    """Return the tasks of every level, and the sizes from which they are computed."""
     documents = int(labels * _DOCUMENTS_A_LABEL)
     depth = binary_depth(labels, 100)
     leaves = half_bounds(labels, depth)
@@ -120,7 +120,7 @@ def made_up_work(labels: int, rng: np.random.Generator) -> tuple[dict[int, Level
 
 
 def simulate(levels: dict[int, LevelTasks], ranks: int, seed: int = 0, network: float = _NETWORK) -> dict[str, Any]:
-    """The plan carried out by ranks of one thread: teams first, then whatever is left by who comes free."""
+    """Simulate the plan on ranks with one thread: teams first, then the remaining tasks on free ranks."""
     works = {t: one.work for t, one in levels.items()}
     plan = cut_into_sub_problems(works)
     rng = np.random.default_rng(seed)
@@ -179,7 +179,7 @@ class _Course(NamedTuple):
 
 
 def _course(tasks: LevelTasks, task: int, parts: int, members: int, network: float) -> _Course:
-    """The course of one task, all of its groups of labels."""
+    """Simulate one task with all of its groups of labels."""
     labels = int(tasks.end[task] - tasks.begin[task])
     groups = -(-labels // 16)
     documents = tasks.work[task] / (1 + groups) / (_ENTRIES_A_DOCUMENT + 1)
@@ -196,14 +196,14 @@ def _course(tasks: LevelTasks, task: int, parts: int, members: int, network: flo
 
 
 def _by_team(seconds: float, course: _Course, members: int, rng: np.random.Generator) -> tuple[float, np.ndarray]:
-    """Seconds that a team takes, and seconds of work of each member."""
+    """Return the seconds that a team takes, and the seconds of work of each member."""
     share = seconds * course.work / course.sums / members + course.tables_s
     work = share * rng.lognormal(0, _PART_SPREAD, (course.sums, members))
     return float((work.max(1) + course.exchange_s).sum()), work.sum(0) + course.sent * _COPIES_S
 
 
 def _hand_out(seconds: np.ndarray, start: np.ndarray) -> float:
-    """When the last rank is done, where each takes the first problem that nobody has taken once it is free."""
+    """Return when the last rank is done if each free rank takes the next problem."""
     free = start.tolist()
     heapq.heapify(free)
     for one in seconds.tolist():
@@ -212,7 +212,7 @@ def _hand_out(seconds: np.ndarray, start: np.ndarray) -> float:
 
 
 def _memory(levels: dict[int, LevelTasks], entries: float, second: float, ranks: int, members: int) -> dict[str, float]:
-    """Gigabytes, by what the arrays of the code take: a rank of the root's problem, any other, and W."""
+    """Return gigabytes, by what the arrays of the code take: a rank of the root's problem, any other, and W."""
     documents = entries / (_ENTRIES_A_DOCUMENT + 1)
     labels = sum(one.work.size for one in levels.values()) * 64
     always = 8 * documents + 8 * labels  # pointers of features and labels

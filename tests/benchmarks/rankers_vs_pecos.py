@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _run(side: str, peer: str, job: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """One job of one side in a process of its own, so that its memory is its own."""
+    """Run one job of one side in a separate process, to measure its memory."""
     ours = [sys.executable, "-m", "tests.benchmarks.sides.our_side"]
     command = ours if side == "ours" else [peer, str(_SIDES / "peer_side.py")]
     print(f"{side}: {job}", file=sys.stderr)

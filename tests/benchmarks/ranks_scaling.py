@@ -142,7 +142,7 @@ def _copies(X: Any, copies: int) -> Any:
 
 
 def _other_data(a: argparse.Namespace, folder: Path, name: str, features: Any, labels: Any) -> argparse.Namespace:
-    """The same command on other files."""
+    """Return the same command with other files."""
     paths: list[str] = []
     for path, change in [*((path, features) for path in a.features), (a.labels, labels)]:
         changed = change(load_matrix(path))
@@ -152,7 +152,7 @@ def _other_data(a: argparse.Namespace, folder: Path, name: str, features: Any, l
 
 
 def _ratios(runs: dict[int, Any], start: dict[int, Any], what: str) -> dict[int, float]:
-    """How many times as fast as the first number of ranks; 0 where nothing is left to compare."""
+    """Return the speed-up over the first number of ranks; 0 if there is nothing to compare."""
 
     def taken(ranks: int) -> float:
         whole, before = runs[ranks][what], start.get(ranks, {}).get(what, 0)
@@ -199,7 +199,7 @@ def _run(ranks: int, python: str, arguments: Sequence[str], folder: Path) -> dic
 
 
 def _side_by_side(a: argparse.Namespace, number: int, folder: Path) -> float:
-    """Seconds of the slowest of several trainings of one rank that run at the same time."""
+    """Return seconds of the slowest of several trainings of one rank that run at the same time."""
     folders = [folder / f"alone-{i}" for i in range(number)]
     processes = [_start(1, sys.executable, _ours(a, one / "model"), one) for one in folders]
     for process in processes:

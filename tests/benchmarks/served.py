@@ -28,18 +28,18 @@ _OUTPUTS = ("labels", "scores", "names")
 
 
 def export(model: Path | str, folder: Path, weights: str, k: int, beam: int) -> dict[str, Any]:
-    """Export by the command; gives what the export says of itself."""
+    """Export with the command and return what the export reports."""
     run("xmc_tf.export", "-m", model, "-o", folder, "-k", k, "-b", beam, "--weights", weights)
     return json.loads((folder / ABOUT).read_text())
 
 
 def run(module: str, *arguments: Any) -> None:
-    """One of our commands; the one line on standard output is the figure."""
+    """Run one of our commands and return the figure, its only line of output."""
     subprocess.run([sys.executable, "-m", module, *map(str, arguments)], check=True, stdout=sys.stderr)
 
 
 def small_model(texts: Path, folder: Path) -> Path:
-    """Twenty labels on the first texts: what TensorFlow itself takes for a model."""
+    """Export a model of twenty labels, to measure TensorFlow's own memory for a model."""
     lines = list(TextFile(texts).lines(0, 300))
     places = np.arange(len(lines))
     Y = csr_matrix((np.ones(len(lines), np.float32), (places, places % 20)), shape=(len(lines), 20))
@@ -49,7 +49,7 @@ def small_model(texts: Path, folder: Path) -> Path:
 
 
 def side(texts: Path) -> Side:
-    """A process with a session as launch/serving sets it, still without a model."""
+    """Return a process with a session as launch/serving sets it, still without a model."""
     settings = text_format.Parse((_ROOT / "launch" / "serving" / "session.config").read_text(), ConfigProto())
     given = {"texts": str(texts.resolve()), "config": settings.SerializeToString().hex()}
     threads = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "1")}

@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def _make_up(folder: Path, mb: int, nr_levels: int) -> None:
-    """Rankers whose levels have as many weights each: fewer nodes above, with more weights."""
+    """Return rankers with the same number of weights per level."""
     draw = np.random.default_rng(0)
     each = mb * 1_000_000 // nr_levels // _BYTES_A_WEIGHT
     levels, above = [], 1
@@ -105,7 +105,7 @@ class _Peak:
             self._most = max(self._most, _anonymous())
 
     def stop(self) -> int:
-        """Bytes that were held beyond those at the beginning."""
+        """Return the bytes allocated since the beginning."""
         self._stop.set()
         self._thread.join()
         return self._most - self._before

@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _kept(folder: Path, module: str, data: Path, *flags: Any) -> Path:
-    """A model trained once; half-trained ones are resumed."""
+    """Return a model that is trained once; an interrupted training is resumed."""
     if not (folder / "params.json").exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         served.run(module, "-t", data / "X.trn.txt", "-y", data / "Y.trn.npz", "-m", folder, *flags)
@@ -94,7 +94,7 @@ def _trained(peer: Path) -> bool:
 
 
 def _measured(sides: dict[str, Side], a: argparse.Namespace) -> dict[str, Any]:
-    """Ask all sides in turns; their times, and the ratio where there are two."""
+    """Query all sides in turns; return their times, and the ratio of two sides."""
     out: dict[str, Any] = {name: {} for name in sides}
     for batch, requests in ((1, a.requests), (_BATCH, max(a.requests // 25, a.rounds))):
         each = -(-requests // a.rounds)

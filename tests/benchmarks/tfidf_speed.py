@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def largest_difference(tfidf: Tfidf, ours: csr_matrix, vectorizer: TfidfVectorizer, theirs: csr_matrix) -> float | None:
-    """The largest difference of any two weights; None where the vocabularies differ."""
+    """Return the largest difference of any two weights; None where the vocabularies differ."""
     if set(tfidf.names) != set(vectorizer.vocabulary_):
         return None
     difference = ours - theirs[:, [vectorizer.vocabulary_[name] for name in tfidf.names]]

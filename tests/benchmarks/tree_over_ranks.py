@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def work(a: argparse.Namespace) -> dict[str, Any]:
-    """One rank's part."""
+    """Run one rank."""
     communicator = choose_communicator()
     embeddings = _copies(
         sum_documents(load_features(a.features), documents_of_labels(load_matrix(a.labels)), 1), a.copies

@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def compare(X: smat.csr_matrix, positives: smat.csc_matrix, parts: int, rounds: int) -> dict[str, float | int]:
-    """Both solvers on one problem."""
+    """Run both solvers on one problem."""
     root = smat.csc_matrix(np.ones((positives.shape[1], 1), np.float32))
     problem = LevelProblem(positives, root, None, None, True, LinearLevelParams(threshold=0.0))
     instances, children = Instances(as_features(X)), np.arange(positives.shape[1])
@@ -93,7 +93,7 @@ def compare(X: smat.csr_matrix, positives: smat.csc_matrix, parts: int, rounds: 
 
 
 def table_seconds(rows: int) -> dict[str, float | int]:
-    """What operations on whole tables take: those on own rows, and those that each part adds."""
+    """Return the seconds of operations on complete tables: on own rows, and what each part adds."""
     v, every = aligned_zeros(rows + 1), np.ones(WIDTH)
     v[:] = 1
     own, curves = [], {1: [], 8: []}
@@ -159,14 +159,14 @@ def _objectives(X: smat.csr_matrix, positives: smat.csc_matrix, columns: Columns
 
 
 def _children(X: smat.csr_matrix, Y: smat.csc_matrix, children: int) -> smat.csc_matrix:
-    """The labels of the root's children."""
+    """Return the labels of the root's children."""
     embedding = label_embedding("pifa", as_features(X), Y)
     tree = build_tree(embedding, HierarchicalKMeansParams(nr_splits=children, max_leaf_size=-(-Y.shape[1] // children)))
     return sorted_csc(Y @ tree.to_chain()[-1])
 
 
 def _copies(X: smat.csr_matrix, positives: smat.csc_matrix, copies: int) -> tuple[smat.csr_matrix, smat.csc_matrix]:
-    """The documents so many times, with other features each time, mixed."""
+    """Return the documents several times with different features, shuffled."""
     if copies == 1:
         return X, positives
     order = np.random.default_rng(0).permutation(copies * X.shape[0])
@@ -176,7 +176,7 @@ def _copies(X: smat.csr_matrix, positives: smat.csc_matrix, copies: int) -> tupl
 
 
 def _frequent(X: smat.csr_matrix, most: int) -> smat.csr_matrix:
-    """The features that the most documents have, rows scaled to length one."""
+    """Return the features that the most documents have, rows scaled to length one."""
     if not most:
         return X
     count = np.bincount(X.indices, minlength=X.shape[1])

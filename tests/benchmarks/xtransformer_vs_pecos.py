@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def _selected(data: Path, to: Path, first: int | None, least: int, test: int | None) -> Path:
-    """The documents and labels that are measured on."""
+    """Return the documents and labels of the test set."""
     if first is None and least <= 1 and test is None:
         return data
     to.mkdir()

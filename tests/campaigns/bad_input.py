@@ -66,7 +66,7 @@ class Case:
 
 
 def base_commands() -> dict[str, dict[str, str]]:
-    """Of each command its flags with good values."""
+    """Return the flags of each command with valid values."""
     trained = {"-x": "{in}/X.npz", "-y": "{in}/Y.npz", "-m": "{out}/new"}
     predicted = {"-m": "{in}/model", "-x": "{in}/X.npz", "-o": "{out}/p.npz"}
     measured = {"-y": "{in}/Y.npz", "-p": "{in}/P.npz"}
@@ -107,7 +107,7 @@ _GOOD = {
 
 
 def all_cases() -> list[Case]:
-    """Every combination of command, flag and hostile input, in an order that does not depend on anything."""
+    """Return every combination of command, flag and hostile input, in a fixed order."""
     base = base_commands()
     cases = []
     for command, flags in FILE_FLAGS.items():
@@ -177,7 +177,7 @@ def _argv(flags: dict[str, str]) -> tuple[str, ...]:
 
 
 def make_inputs(folder: Path) -> None:
-    """The good files, a model and its predictions."""
+    """Create the valid files, a model and its predictions."""
     from tests.linear.command_data import run_predict, run_train, write_corpus
 
     write_corpus(folder)
@@ -188,7 +188,7 @@ def make_inputs(folder: Path) -> None:
 
 
 def snapshot(folder: Path) -> dict[str, str]:
-    """Kind and content of everything below a folder; holes are not read."""
+    """Return type and content of everything below a folder; holes are not read."""
     found = {}
     for path in sorted(folder.rglob("*")):
         info = path.lstat()
@@ -327,7 +327,7 @@ def warm(inputs: Path) -> None:
 
 
 def chosen(count: int | None, match: str = "") -> list[Case]:
-    """All cases that match, or as many of them, drawn evenly over the commands and always the same ones."""
+    """Return all cases that match, or a fixed sample of them, spread evenly over the commands."""
     cases = [case for case in all_cases() if match in str(case)]
     if count is None or count >= len(cases):
         return cases

@@ -202,13 +202,13 @@ class Foreign:
 
 
 def _hidden(output: Path) -> set[Path]:
-    """What begins to appear: beside the output, in it, or in the folder of the training's stages."""
+    """Return the hidden, unfinished paths: beside the output, in it, or in the folder of the stages."""
     places = (output.parent, output, output.with_name(f"{output.name}.work"))
     return {path for place in places if place.is_dir() for path in place.glob(".*")}
 
 
 def _files(folder: Path) -> list[str]:
-    """What is in a run's folder for temporary files, but for the empty folder of records.
+    """Return the content of a run's folder for temporary files, except for the empty folder of records.
 
     TensorFlow leaves files of its own there, without being killed too.
     """

@@ -22,7 +22,7 @@ def message_of(path, **options) -> str:
 
 
 def raw(path, form="csr", shape=(2, 3), data=(1.0, 2.0), indices=(0, 2), indptr=(0, 1, 2), **more):
-    """An .npz of arrays that need not fit together."""
+    """Return an .npz of arrays that need not fit together."""
     arrays = {
         "format": np.array(form.encode()),
         "shape": shape,

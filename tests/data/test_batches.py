@@ -14,12 +14,12 @@ lengths_of = st.one_of(few, many).map(lambda values: np.array(values, np.int32))
 
 
 def like_titles(count, seed=0):
-    """Lengths as those of library records cut at 64 tokens: mostly titles, some abstracts."""
+    """Return lengths like those of library records cut at 64 tokens: mostly titles, some abstracts."""
     return np.random.default_rng(seed).lognormal(2.8, 0.8, count).clip(4, 64).astype(np.int32)
 
 
 def tokens_of(batch, lengths):
-    """The padded tokens of a batch, an empty document taking one place."""
+    """Return the padded tokens of a batch, an empty document taking one place."""
     return len(batch) * max(1, lengths[batch].max())
 
 

@@ -38,7 +38,7 @@ def fails(*words, **given) -> None:
         assert word in str(caught.value)
 
 
-def test_odd_but_fine_input_is_counted_and_told(tmp_path, X, Y, caplog):
+def test_unusual_input_is_counted_and_logged(tmp_path, X, Y, caplog):
     (tmp_path / "X.txt").write_text("a\nb\nc\n")
     with caplog.at_level(logging.INFO):
         found = check_training_input(

@@ -34,7 +34,7 @@ def test_count_mismatch_says_both_counts(write):
         (b"a\nb\nm\xf6we", "line 3 is not UTF-8"),
     ],
 )
-def test_bad_names_are_told_with_their_line(write, content, words):
+def test_bad_names_are_reported_with_their_line(write, content, words):
     with pytest.raises(InputError, match=words):
         load_names(write(content))
 

@@ -15,7 +15,7 @@ from xmc_tf.data import TextFile, text
 
 
 def naive(data: bytes) -> list[bytes]:
-    """The documents of a file, as the format defines them."""
+    """Return the documents of a file, as the format defines them."""
     if data.startswith(b"\xef\xbb\xbf"):
         data = data[3:]
     lines = data.split(b"\n")

@@ -16,7 +16,7 @@ any_size = st.lists(st.one_of(st.integers(0, 65_535), st.integers(65_536, 2**31 
 
 
 def write(folder, *chunks, **about):
-    """A store with these documents, written chunk by chunk."""
+    """Return a store with these documents, written chunk by chunk."""
     with TokenStore.create(folder, about) as writer:
         for chunk in chunks:
             writer.write(chunk)
@@ -24,7 +24,7 @@ def write(folder, *chunks, **about):
 
 
 def naive(documents, pad_id, width):
-    """Padding by a loop."""
+    """Pad documents in a loop."""
     ids = [list(document) + [pad_id] * (width - len(document)) for document in documents]
     mask = [[1] * len(document) + [0] * (width - len(document)) for document in documents]
     return np.array(ids).reshape(len(documents), width), np.array(mask).reshape(len(documents), width)

@@ -93,7 +93,7 @@ class Writer:
 
 
 def torch_zip(value: Any, *, pickled: bytes | None = None, storages: list[bytes] | None = None, **more: bytes) -> bytes:
-    """The bytes of a file in the format of today.
+    """Return the bytes of a file in the format of today.
 
     Args:
         value: what is saved.
@@ -113,7 +113,7 @@ def torch_zip(value: Any, *, pickled: bytes | None = None, storages: list[bytes]
 
 
 def torch_old(value: Any) -> bytes:
-    """The bytes of a file in the older format."""
+    """Return the bytes of a file in the older format."""
     out = b""
     about = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
     for one in (0x1950A86A20F9469CFC6C, 1001, about):

@@ -18,7 +18,7 @@ FILLERS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "haven
 
 
 def write_package(folder, seed=0):
-    """A package of 64 functions in 8 modules, each with a text of its own."""
+    """Return a package of 64 functions in 8 modules, each with a text of its own."""
     rng = np.random.default_rng(seed)
     for subject in SUBJECTS:
         lines = []
@@ -75,7 +75,7 @@ def test_the_place_of_the_packages_does_not_matter(tmp_path):
     assert (one.train_labels != two.train_labels).nnz == 0
 
 
-def test_too_little_documentation_is_said(tmp_path):
+def test_too_little_documentation_raises_an_error(tmp_path):
     (tmp_path / "one.py").write_text('"""Only one module is here and its text is long enough to be kept."""\n')
     with pytest.raises(InputError, match="1 texts in pack"):
         collect({"pack": tmp_path})

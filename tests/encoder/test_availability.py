@@ -17,7 +17,7 @@ from xmc_tf.encoder.availability import check_available
 
 @pytest.fixture
 def hub(monkeypatch):
-    """A hub on this machine that knows one encoder, and counts requests."""
+    """Yield a hub on this machine that knows one encoder, and counts requests."""
     asked = []
 
     class Hub(BaseHTTPRequestHandler):
@@ -65,7 +65,7 @@ def test_without_a_network_there_is_one_error(hub, tmp_path, monkeypatch, capfd,
     assert capfd.readouterr() == ("", "")
 
 
-def test_offline_asks_nobody(hub, tmp_path, monkeypatch):
+def test_offline_sends_no_request(hub, tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="HF_HUB_OFFLINE is set"):
         check_available("known/encoder", str(tmp_path))

@@ -15,7 +15,7 @@ every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
 
 
 def own_inputs(architecture, ids, mask):
-    """What transformers' own tokenizer would have made of these documents."""
+    """Return ids and mask as transformers' own tokenizer would for these documents."""
     if architecture != "xlnet":
         return {"input_ids": ids, "attention_mask": mask}
     # Padded on the left, the classification token last, with segments of their own: 3 and 2.
@@ -30,7 +30,7 @@ def own_inputs(architecture, ids, mask):
 
 
 def own_embeddings(architecture, model, ids, mask):
-    """By pooling, the embeddings out of transformers' own class, worked out in numpy."""
+    """Return the embeddings of transformers' own class by pooling, computed in numpy."""
     output = model(**{name: tf.constant(value) for name, value in own_inputs(architecture, ids, mask).items()})
     states = output.last_hidden_state.numpy()
     if architecture == "xlnet":
@@ -198,7 +198,7 @@ def test_a_tokenizer_with_more_tokens_is_refused():
         encoder.check_tokenizer(61)
 
 
-def test_a_full_disk_is_said(tmp_path):
+def test_a_full_disk_raises_an_error(tmp_path):
     encoder = tiny_encoder("bert")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))

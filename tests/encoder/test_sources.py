@@ -145,7 +145,7 @@ def test_pecos_folders(tmp_path):
 
 
 def sentence_transformers_files(folder, modes):
-    """What sentence-transformers writes beside the model."""
+    """Write the files that sentence-transformers writes beside the model."""
     modules = [
         {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
         {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
@@ -157,7 +157,7 @@ def sentence_transformers_files(folder, modes):
 
 @pytest.fixture
 def bert_folder(tmp_path):
-    """A folder as transformers writes it, without anything about pooling."""
+    """Return a folder as transformers writes it, without anything about pooling."""
     tiny_encoder("bert").save(tmp_path / "bert")
     (tmp_path / "bert" / "pooling.json").unlink()
     return tmp_path / "bert"
@@ -217,7 +217,7 @@ def test_folders_that_are_no_encoders(tmp_path, bert_folder):
 
 @pytest.fixture
 def offline(monkeypatch):
-    """As with HF_HUB_OFFLINE=1 set before the start."""
+    """Behave as with HF_HUB_OFFLINE=1 set before the start."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(transformers.utils.hub, "_is_offline_mode", True)

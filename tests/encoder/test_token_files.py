@@ -26,7 +26,7 @@ class Ranks:
         self._gate = threading.Barrier(size, timeout=60)
 
     def run(self, work):
-        """What ``work(communicator)`` gives or raises, by rank."""
+        """Return the results or errors of ``work(communicator)``, by rank."""
         results = [None] * self.size
 
         def one(rank):
@@ -62,7 +62,7 @@ class _Rank:
 
 
 def same(store, texts, tokenizer, max_length):
-    """Whether the store holds just these texts' tokens."""
+    """Return whether the store holds just these texts' tokens."""
     expected = tokenizer.tokenize(texts, max_length)
     return len(store) == len(texts) and all(np.array_equal(store[row], ids) for row, ids in enumerate(expected))
 
@@ -117,7 +117,7 @@ def test_the_first_rank_that_sees_a_folder_writes_it(tokenizer, tmp_path, monkey
     assert [path.name for path in (tmp_path / "host0").iterdir()] == ["tokens"], "no marks are left behind"
 
 
-def test_ranks_with_different_documents_are_told(tokenizer, tmp_path):
+def test_ranks_with_different_documents_raise_an_error(tokenizer, tmp_path):
     def work(communicator):
         texts = CORPUS[:20] if communicator.rank != 2 else CORPUS[:21]
         return tokenize_file(texts, tokenizer, tmp_path / "tokens", max_length=16, communicator=communicator)
@@ -141,7 +141,7 @@ def test_a_rank_that_cannot_write_is_named_by_all(tokenizer, tmp_path, monkeypat
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """Documents of all lengths up to 30 tokens."""
+    """Return documents of all lengths up to 30 tokens."""
     rng = np.random.default_rng(0)
     folder = tmp_path_factory.mktemp("store") / "tokens"
     with TokenStore.create(folder) as writer:

@@ -99,23 +99,23 @@ BROKEN = [
 
 @cache
 def tokenizer(kind):
-    """The tokenizer of that kind, ours."""
+    """Return our tokenizer of that kind."""
     return TextTokenizer(KINDS[kind]())
 
 
 @cache
 def twin(kind, length):
-    """The tokenizer in the graph."""
+    """Return the tokenizer in the graph."""
     return tokenizer(kind).in_graph(length)
 
 
 def own_ids(kind, texts, length):
-    """What transformers' tokenizer itself gives."""
+    """Return the ids of transformers' own tokenizer."""
     return KINDS[kind]()(texts, truncation=True, max_length=length)["input_ids"]
 
 
 def in_graph(kind, texts, length):
-    """What the graph gives, without the padding."""
+    """Return the ids of the graph, without padding."""
     ids, mask = twin(kind, length)(tf.constant(texts, tf.string))
     assert ids.dtype == mask.dtype == tf.int32
     assert ids.shape == mask.shape
@@ -128,7 +128,7 @@ def in_graph(kind, texts, length):
 
 
 def assert_same(kind, texts, length):
-    """All three give the same ids."""
+    """Check that all three tokenizers return the same ids."""
     decoded = [text if isinstance(text, str) else text.decode("utf-8", errors="replace") for text in texts]
     expected = own_ids(kind, decoded, length)
     bulk = tokenizer(kind).tokenize(texts, length)

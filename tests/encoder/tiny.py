@@ -42,18 +42,18 @@ ARCHITECTURES = sorted(CONFIGS)
 
 
 def tiny_config(architecture, **changes):
-    """A configuration of a few thousand weights."""
+    """Return a configuration of a few thousand weights."""
     name, fields = CONFIGS[architecture]
     return getattr(transformers, name)(**{**_COMMON, **fields, **changes})
 
 
 def tiny_encoder(architecture, pooling="auto", seed=0, **changes):
-    """An encoder with random weights."""
+    """Return an encoder with random weights."""
     return Encoder.from_config(tiny_config(architecture, **changes), pooling=pooling, seed=seed)
 
 
 def documents(architecture, lengths=(7, 3, 1, 12), width=None, seed=0):
-    """Right-padded ids and mask; behind the mask stands the padding's id."""
+    """Return right-padded ids and mask; padding has the padding id."""
     rng = np.random.default_rng(seed)
     width = width or max(lengths)
     pad_id = tiny_config(architecture).pad_token_id or 0

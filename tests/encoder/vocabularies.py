@@ -20,7 +20,7 @@ CORPUS = [
 
 
 def compiled_charsmap(entries):
-    """The bytes of SentencePiece's table for these entries: a double array, and the values behind it."""
+    """Return the bytes of SentencePiece's table for these entries: a double array, and the values behind it."""
     values, starts = b"", {}
     for value in sorted(set(entries.values())):
         starts[value] = len(values)

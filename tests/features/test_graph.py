@@ -60,7 +60,7 @@ def tfidf(texts) -> Tfidf:
 
 @pytest.fixture(scope="module")
 def served(tfidf, texts, tmp_path_factory):
-    """What the exported model gives in a process of its own, far from this repository."""
+    """Return the results of the exported model in a separate process outside of this repository."""
     folder = tmp_path_factory.mktemp("served")
     tf.saved_model.save(tfidf.graph(), str(folder / "model"))
     lengths = json.dumps([len(text) for text in texts]).encode()

@@ -13,7 +13,7 @@ from xmc_tf.params import TfidfParams
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """Texts of very different lengths, some of them hard to read."""
+    """Return texts of very different lengths, some of them hard to read."""
     path = tmp_path_factory.mktemp("texts") / "X.txt"
     texts = [text.encode() for text in random_corpus(900, seed=8, words=400, length=8)]
     path.write_bytes(b"".join(text.replace(b"\n", b" ") + b"\n" for text in [*texts, *HARD, *texts[:50]]))
@@ -80,7 +80,7 @@ def test_an_interrupted_run_is_taken_up_by_other_ranks(path, tmp_path, monkeypat
     assert (found != Tfidf.load(folder / "tfidf").transform(texts)).nnz == 0
 
 
-def test_no_feature_is_said_on_all_ranks_in_the_words_of_one(path, tmp_path):
+def test_no_feature_raises_the_same_error_on_all_ranks(path, tmp_path):
     texts, params = TextFile(path), TfidfParams(min_df=5000)
     with pytest.raises(InputError) as alone:
         Tfidf.fit(texts, params)

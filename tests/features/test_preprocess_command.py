@@ -18,7 +18,7 @@ def run(*flags):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Texts with labels, texts alone, label names, and a vectorizer built of the first."""
+    """Return texts with labels, texts alone, label names, and a vectorizer built of the first."""
     folder = tmp_path_factory.mktemp("preprocess")
     (folder / "in.txt").write_text("".join(f"{line}\n" for line in LINES))
     (folder / "alone.txt").write_text("".join(f"{line.split(chr(9))[1]}\n" for line in LINES))

@@ -28,7 +28,7 @@ def folder(fitted, tmp_path) -> Path:
 
 
 def rewrite(folder: Path, name: str, content: bytes) -> None:
-    """Change a file and its stamp, as somebody would who knows the format."""
+    """Change a file and its checksum, as an informed attacker would."""
     (folder / name).write_bytes(content)
     header = json.loads((folder / "params.json").read_text())
     header["files"][name] = {"bytes": len(content), "crc32": zlib.crc32(content)}

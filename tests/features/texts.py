@@ -23,14 +23,14 @@ HARD: list[bytes] = [
 
 
 def python_words(text: bytes, lowercase: bool = True, min_length: int = 2) -> list[str]:
-    """The words as scikit-learn's default analyzer finds them, for any shortest word."""
+    """Return the words as scikit-learn's default analyzer finds them, for any shortest word."""
     decoded = text.decode("utf-8", "replace")
     words = re.findall(r"\w+", decoded.lower() if lowercase else decoded)
     return [word for word in words if len(word) >= min_length]
 
 
 def in_all_versions(character: str) -> bool:
-    """Whether it was there before Python and TensorFlow froze their tables of unicode, at times apart."""
+    """Return whether a character is older than the Unicode tables of Python and TensorFlow, whose versions differ."""
     return unicodedata.ucd_3_2_0.category(character) not in ("Cn", "Co", "Cs")
 
 
@@ -38,7 +38,7 @@ unicode_texts = st.text(st.characters(exclude_categories=["Cs"]).filter(in_all_v
 
 
 def random_corpus(documents: int, seed: int, words: int = 300, length: int = 25) -> list[str]:
-    """Documents whose words are as unevenly frequent as real ones."""
+    """Return documents whose words are as unevenly frequent as real ones."""
     rng = np.random.default_rng(seed)
     share = 1 / np.arange(1, words + 1)
     names = np.array([f"w{i}" if i % 7 else f"Ö{i}É" for i in range(words)])

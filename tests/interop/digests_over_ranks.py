@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def write_features(data: Path, folder: Path) -> tuple[list[Path], list[Path]]:
-    """The features of a folder's training texts: sparse ones, and both kinds."""
+    """Return the features of a folder's training texts: sparse ones, and both kinds."""
     folder.mkdir()
     texts = TextFile(data / "X.trn.txt")
     X = Tfidf.fit(texts).transform(texts)
@@ -75,7 +75,7 @@ def write_features(data: Path, folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def train(model: Path, features: list[Path], labels: Path, negatives: str, ranks: int, *more: Any) -> Path:
-    """Train over so many ranks into a folder, and replaces what was there."""
+    """Train over some ranks into a folder, and replace an older model."""
     command = [BIN / "mpiexec", "-n", ranks, sys.executable, "-m", "xmc_tf.linear.train", "-x", *features]
     command += ["-y", labels, "-m", model, "-ns", negatives, "-n", 1, "--verbose-level", 0, *more]
     subprocess.run([str(part) for part in command], check=True, env={**os.environ, **ENVIRONMENT})
@@ -83,7 +83,7 @@ def train(model: Path, features: list[Path], labels: Path, negatives: str, ranks
 
 
 def digest_of(folder: Path) -> str:
-    """Of all files of a folder, with their names."""
+    """Return a digest of all files of a folder and their names."""
     total = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file():

@@ -30,7 +30,7 @@ smat.save_npz(out, ensemble(way, [smat.load_npz(path) for path in paths]), compr
 
 
 def random_prediction(rng: np.random.Generator, truth: smat.csr_matrix) -> smat.csr_matrix:
-    """Positive scores, all different, for some of the true labels and many others; no row is empty."""
+    """Return distinct positive scores for some true labels and many others; no row is empty."""
     noise = smat.random(*truth.shape, density=0.02, format="csr", random_state=rng)
     hits = truth.multiply(smat.random(*truth.shape, density=0.5, format="csr", random_state=rng)).tocsr()
     rows = np.arange(truth.shape[0])
@@ -41,7 +41,7 @@ def random_prediction(rng: np.random.Generator, truth: smat.csr_matrix) -> smat.
 
 
 def main() -> None:
-    """Compare on random predictions and prints one JSON line; exit code 1 where anything differs."""
+    """Compare random predictions and print one JSON line; exit code 1 if anything differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ours", default=str(ROOT / ".venv/bin/python"), help="the Python that has xmc_tf")
     parser.add_argument("--seed", type=int, default=0, help="for the random predictions")

@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def compare(expected: csr_matrix, labels: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
-    """How many rows are equal, and how the others differ."""
+    """Count equal rows, and describe the differences of the others."""
     counts: dict[str, Any] = {"equal": 0, "ties": 0, "near": 0, "wrong": 0}
     largest = 0.0
     for row in range(expected.shape[0]):
@@ -103,7 +103,7 @@ def _gap(expected: np.ndarray, its_scores: np.ndarray, labels: np.ndarray, score
 
 
 def _plain_answers(served: Path, texts: list[bytes], batches: list[int], work: Path) -> Any:
-    """What a process without this package answers, by loader, batch size and output."""
+    """Return the answers of a process without this package, by loader, batch size and output."""
     requests, answers = work / "requests.npz", work / "answers.npz"
     lengths = [len(text) for text in texts]
     np.savez(requests, bytes=np.frombuffer(b"".join(texts), np.uint8), lengths=lengths, batches=batches)

@@ -98,7 +98,7 @@ class Workplace:
         return load_matrix(self.folder / name).tocsr()
 
     def evaluation(self, name: str) -> str:
-        """What PECOS's evaluate would print of a prediction."""
+        """Return what PECOS's evaluate would print for a prediction."""
         return self.run(evaluate.main, {"-y": self.labels, "-p": self.folder / name})
 
 

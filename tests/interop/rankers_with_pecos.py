@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def _compare(work: Path, model: str, post: str, queries: object, ranks: int) -> bool:
-    """One model, one post-processor: our predictions beside PECOS's."""
+    """Compare our predictions with PECOS's for one model and one post-processor."""
     ours = XLinear.load(work / model).predict(queries, beam_size=10, only_topk=10, post_processor=post)
     theirs = smat.load_npz(work / f"{model}.{post}.npz").tocsr()
     ours_dense, theirs_dense = _filled(ours), _filled(theirs)
@@ -105,7 +105,7 @@ def _compare(work: Path, model: str, post: str, queries: object, ranks: int) -> 
 
 
 def _filled(predicted: smat.csr_matrix) -> np.ndarray:
-    """Scores, best first, as a dense array."""
+    """Return scores, best first, as a dense array."""
     out = np.zeros((predicted.shape[0], 10), np.float64)
     for i in range(predicted.shape[0]):
         scores = np.sort(predicted.data[predicted.indptr[i] : predicted.indptr[i + 1]])[::-1]
@@ -114,7 +114,7 @@ def _filled(predicted: smat.csr_matrix) -> np.ndarray:
 
 
 def _of_texts(data: Path, work: Path) -> Path:
-    """TF-IDF of a folder's texts, and a tree."""
+    """Return the TF-IDF of a folder's texts, and a tree."""
     from xmc_tf.features import Tfidf
 
     folder = work / "features"

@@ -28,7 +28,7 @@ SHAPES = [
 
 
 def as_peer(folder: Path) -> None:
-    """The part that runs in PECOS's Python: answers into the same folder."""
+    """Run the part that needs PECOS's Python, with results in the same folder."""
     from pecos.utils.cluster_util import ClusterChain
     from pecos.xmc import Indexer, LabelEmbeddingFactory
 
@@ -56,7 +56,7 @@ def as_peer(folder: Path) -> None:
 
 
 def read(folder: Path) -> list[sp.csc_matrix]:
-    """A chain by scipy alone, as neither side reads it."""
+    """Return a chain loaded with scipy only, independent of both sides."""
     depth = json.loads((folder / "config.json").read_text())["len"]
     return [sp.load_npz(folder / f"C{t}.npz") for t in range(depth)]
 
@@ -76,7 +76,7 @@ def same_bytes(a: Path, b: Path) -> bool:
 
 
 def cohesion(embeddings: sp.csr_matrix, leaves: sp.csc_matrix) -> float:
-    """The mean cosine between a label and the centroid of its leaf."""
+    """Return the mean cosine between a label and the centroid of its leaf."""
     sums = (embeddings.T @ leaves).tocsc()
     return float(np.sqrt(np.asarray(sums.multiply(sums).sum(axis=0))).sum() / embeddings.shape[0])
 

@@ -100,7 +100,7 @@ TOKENIZERS = {
 
 
 def train(texts, X, Y, encoder, tree, *, only_encoder=False, most=32768):
-    """A few steps a level, with PECOS's defaults for all else."""
+    """Return parameters with a few steps per level, otherwise PECOS's defaults."""
     linear = MLModel.TrainParams(threshold=0.001, threads=1)
     indexer = HierarchicalKMeans.TrainParams(nr_splits=4, max_leaf_size=6, threads=1)
     params = XTransformer.TrainParams(

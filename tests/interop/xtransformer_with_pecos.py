@@ -76,7 +76,7 @@ def make_corpus(folder: Path) -> None:
 
 
 def _train(peer: str, folder: Path, architectures: list[str]) -> list[str]:
-    """The models of PECOS, and what it predicts with them."""
+    """Return the models of PECOS, and what it predicts with them."""
     done = subprocess.run(
         [peer, _SIDE, folder, *architectures], check=True, stdout=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": "", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"},

@@ -184,7 +184,7 @@ def test_a_finite_source_ends():
     assert len(threads()) == before
 
 
-def test_what_does_not_fit_is_said(store, sampler):
+def test_inputs_that_do_not_fit_raise_an_error(store, sampler):
     with pytest.raises(InputError, match="no such rank"):
         batches_of(store, sampler, rank=2, size=2)
     with pytest.raises(InputError, match="no documents to train on"):

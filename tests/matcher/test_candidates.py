@@ -176,7 +176,7 @@ def test_unsorted_and_repeated_parents_count_once():
     assert found.ids.tolist() == [0, 1, 4, 5]
 
 
-def test_what_does_not_fit_is_said():
+def test_inputs_that_do_not_fit_raise_an_error():
     top, labels = two_levels()
     with pytest.raises(InputError, match=r"'tfn\+man' of level 2.*\n.*\n.*man: none"):
         parents_matched(labels, "tfn+man", top.targets)

@@ -6,12 +6,12 @@ import numpy as np
 
 
 def ranked(scores, stored, k):
-    """Labels of one row by descending score, ties by id."""
+    """Return labels of one row by descending score, ties by id."""
     return sorted(np.flatnonzero(stored), key=lambda label: (-scores[label], label))[:k]
 
 
 def reference(truth, scores, stored, k, gains, chosen):
-    """All measures at k over the chosen labels; None where there is nothing to find.
+    """Return all measures at k over the chosen labels; None if undefined.
 
     truth, stored: bool (documents, labels); scores: float; gains: float (labels,); chosen: bool (labels,).
     """

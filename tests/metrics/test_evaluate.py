@@ -105,7 +105,7 @@ def test_the_report_stands_alone(files, capsys):
         ("-y y.npz -p a.npz --train-labels trn.npz --propensity-b -2", "parameter B"),
     ],
 )
-def test_bad_input_is_said_with_exit_code_2(files, capsys, arguments, message):
+def test_bad_input_is_reported_with_exit_code_2(files, capsys, arguments, message):
     save_matrix("wide.npz", smat.csr_matrix((3, 13), dtype=np.float32))
     (files / "short.txt").write_text("one\n")
     with pytest.raises(SystemExit) as stop:

@@ -21,7 +21,7 @@ recall = 0.00 50.00 50.00"""
 
 
 def reference(truth, predicted, topk):
-    """The numbers by their definition, document by document."""
+    """Return the numbers by their definition, document by document."""
     precision, recall = np.zeros(topk), np.zeros(topk)
     for row in range(truth.shape[0]):
         labels = set(np.flatnonzero(truth[row]))

@@ -12,7 +12,7 @@ from xmc_tf.metrics import MEASURES, Buckets, measure, top_labels
 
 
 def rows(*entries, labels=5, dtype=np.float32):
-    """A CSR matrix from one list of (label, score) a row, stored exactly as given."""
+    """Return a CSR matrix from one list of (label, score) per row, stored exactly as given."""
     indptr = np.cumsum([0, *map(len, entries)])
     flat = [pair for row in entries for pair in row]
     return smat.csr_matrix(
@@ -121,7 +121,7 @@ def test_the_buckets_add_up_to_the_whole():
         ([1], rows([(0, 1)], [], [(1, np.nan)]), "document 2, label 1 is NaN"),
     ],
 )
-def test_what_cannot_be_measured_is_said(ks, prediction, words):
+def test_what_cannot_be_measured_raises_an_error(ks, prediction, words):
     with pytest.raises(InputError, match=words):
         measure(TRUTH, prediction, ks, name="pred.npz")
 

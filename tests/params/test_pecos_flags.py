@@ -14,7 +14,7 @@ LONG = {("linear.train", "-mwf"): "--main-workload-factor", ("preprocess build",
 
 
 def parser_of(command):
-    """The parser of one of our commands, which demands nothing."""
+    """Return the parser of one of our commands, without required flags."""
     name, _, verb = command.partition(" ")
     parser = importlib.import_module("xmc_tf.pipeline.train_flags" if name == "train" else f"xmc_tf.{name}").parser()
     if verb:

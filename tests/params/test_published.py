@@ -38,7 +38,7 @@ def without_retired(data):
 
 
 def contains(whole, part):
-    """Whether ``whole`` holds all that ``part`` holds; it may hold more keys, those that have defaults."""
+    """Return whether ``whole`` contains all keys of ``part``; it may have more keys with defaults."""
     if isinstance(part, dict):
         return all(key in whole and contains(whole[key], value) for key, value in part.items())
     if isinstance(part, list):
@@ -155,7 +155,7 @@ def test_blocks_that_are_left_out_or_null_have_their_defaults(tmp_path, nothing)
     )
 
 
-def test_blocks_that_are_left_out_can_be_told(tmp_path):
+def test_missing_blocks_can_be_recognized(tmp_path):
     path = write(tmp_path / "p.json", {"train_params": {}, "seed": 3})
     blocks = load_blocks(path, ignore=("seed",), train_params=RankerParams, pred_params=RankerPredParams)
     assert blocks == {"train_params": RankerParams(), "pred_params": None}

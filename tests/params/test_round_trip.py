@@ -20,7 +20,7 @@ CLASSES = [
 
 
 def values(field: dataclasses.Field, shape) -> st.SearchStrategy:
-    """Values that the field's own metadata allow."""
+    """Return a strategy for the values that the field's metadata allow."""
     meta = field.metadata
     if dataclasses.is_dataclass(shape.type):
         one = instances(shape.type)

@@ -24,7 +24,7 @@ class Page:
         self.call("Runtime.enable")
 
     def call(self, method, **params):
-        """The result of a command."""
+        """Return the result of a command."""
         self._count += 1
         message = {"id": self._count, "method": method, "params": params}
         if self._session:
@@ -46,12 +46,12 @@ class Page:
                 return answer["result"]
 
     def open(self, url):
-        """Go to a page."""
+        """Open a page."""
         self.call("Page.navigate", url=url)
         self.until("document.readyState === 'complete'")
 
     def js(self, expression):
-        """The value of an expression in the page."""
+        """Return the value of an expression in the page."""
         out = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in out, out
         return out["result"].get("value")
@@ -79,14 +79,14 @@ class Page:
         self.call("Input.insertText", text=text)
 
     def accessible(self):
-        """Role and name of all that a screen reader is told."""
+        """Return role and name of everything that a screen reader reads."""
         nodes = self.call("Accessibility.getFullAXTree")["nodes"]
         return {
             (node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node.get("ignored")
         }
 
     def screenshot(self, path, width=900, height=1100, *, dark=False):
-        """A picture of the page."""
+        """Take a screenshot of the page."""
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=scheme)
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
@@ -96,7 +96,7 @@ class Page:
 
 @contextmanager
 def page(folder):
-    """A page in a browser of its own, whose files go into a folder."""
+    """Yield a page in a new browser with its files in a folder."""
     here_read, there_write = os.pipe()
     there_read, here_write = os.pipe()
     # The browser reads from 3 and writes to 4.

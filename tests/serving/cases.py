@@ -25,7 +25,7 @@ HARD = [
 
 
 def documents(count=400, seed=1):
-    """Texts whose words tell of their labels."""
+    """Return texts whose words indicate their labels."""
     draw = np.random.default_rng(seed)
     texts, rows, columns = [], [], []
     for row in range(count):
@@ -41,14 +41,14 @@ def documents(count=400, seed=1):
 
 
 def text_model():
-    """A model of three levels, from text to names."""
+    """Return a model of three levels, from text to names."""
     texts, Y = documents()
     params = XRLinearParams(tree=HierarchicalKMeansParams(nr_splits=4, max_leaf_size=6))
     return XRLinear.train(texts, Y, names=NAMES, params=params, threads=1)
 
 
 def random_tree(sizes, draw, *, shuffled=True):
-    """Cluster matrices of levels of the given sizes, with children anywhere."""
+    """Return cluster matrices of levels of the given sizes, with random children."""
     matrices, above = [], 1
     for size in sizes:
         parent = np.concatenate([np.arange(min(above, size)), draw.integers(0, above, max(size - above, 0))])
@@ -64,7 +64,7 @@ def random_tree(sizes, draw, *, shuffled=True):
 def random_model(
     draw, *, nr_sparse=40, nr_dense=0, sizes=(3, 12, 70), post="l3-hinge", density=0.3, bias=1.0, beam=4, k=6, **tree
 ):
-    """Rankers with random weights, some of them equal."""
+    """Return rankers with random weights, some of them equal."""
     levels = []
     for size, clusters in zip(sizes, random_tree(sizes, draw, **tree), strict=True):
         weights = draw.standard_normal((nr_sparse + nr_dense + (bias > 0), size)).round(1)
@@ -77,14 +77,14 @@ def random_model(
 
 
 def random_sparse(draw, rows, columns, density=0.2):
-    """Features, with rows that have none."""
+    """Return features, some rows of which are empty."""
     X = draw.random((rows, columns)) * (draw.random((rows, columns)) < density)
     X[:2] = 0
     return csr_matrix(X.astype(np.float32))
 
 
 def assert_same(labels, scores, expected, atol=1e-4):
-    """That answers are what the rankers' own search gives; label -1 fills up."""
+    """Check that answers equal those of the rankers' own search, padded with label -1."""
     for row in range(expected.shape[0]):
         begin, end = expected.indptr[row : row + 2]
         count = end - begin

@@ -8,7 +8,7 @@ from xmc_tf.serving.export import ExportSettings, export_model
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory):
-    """The model as it is loaded from its folder."""
+    """Return the model as it is loaded from its folder."""
     folder = tmp_path_factory.mktemp("model") / "model"
     made = text_model()
     made.save(folder)
@@ -17,7 +17,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def exported(model, tmp_path_factory):
-    """The folder of its first version."""
+    """Return the folder of its first version."""
     folder = tmp_path_factory.mktemp("served") / "subjects" / "1"
     export_model(model.export_parts(), folder, ExportSettings(only_topk=5, beam_size=8))
     return folder

@@ -29,7 +29,7 @@ from tensorflow.python.framework import op_def_registry  # noqa: E402
 
 
 def operations(folder):
-    """All operations in the graph and in the functions of a SavedModel."""
+    """Return all operations in the graph and in the functions of a SavedModel."""
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
     with open(folder + "/saved_model.pb", "rb") as file:
@@ -44,7 +44,7 @@ def operations(folder):
 
 
 def plain(array):
-    """Without Python's objects, which would be pickled."""
+    """Return an array without Python's objects, which would be pickled."""
     return array.astype("S") if array.dtype == object else array
 
 

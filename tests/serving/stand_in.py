@@ -14,14 +14,14 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 
 def answered(model, signature, inputs):
-    """What a signature gives, with TensorFlow's own message where it refuses."""
+    """Return the result of a signature, or TensorFlow's own error message."""
     found = model.signatures[signature]
     return found(**{name: tf.constant(value) for name, value in inputs.items()})
 
 
 @contextmanager
 def rest(folder, name="xmc"):
-    """The address of a REST server."""
+    """Yield the address of a REST server."""
     model = tf.saved_model.load(str(folder))
 
     class Handler(BaseHTTPRequestHandler):
@@ -56,7 +56,7 @@ def rest(folder, name="xmc"):
 
 
 def plain(array):
-    """As JSON has it: texts that are UTF-8 as they are."""
+    """Return values in the form of JSON; valid UTF-8 stays text."""
     if array.dtype == object:
         return [plain(one) if isinstance(one, np.ndarray) else one.decode() for one in array]
     return array.tolist()
@@ -64,7 +64,7 @@ def plain(array):
 
 @contextmanager
 def over_grpc(folder, name="xmc"):
-    """The address of a gRPC server."""
+    """Yield the address of a gRPC server."""
     model = tf.saved_model.load(str(folder))
 
     class Service(prediction_service_pb2_grpc.PredictionServiceServicer):

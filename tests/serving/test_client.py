@@ -21,7 +21,7 @@ TEXTS = [*HARD, *(text.encode() for text in documents(20, seed=21)[0])]
 
 
 def asks_and_compares(url, model):
-    """All that a client does, against the model itself."""
+    """Check all functions of a client against the model itself."""
     client = Client(url, timeout=60)
     expected = model.predict(TEXTS, only_topk=5, beam_size=8, threads=1)
     answer = client.best(TEXTS)
@@ -76,7 +76,7 @@ def test_a_real_server(model, exported, tmp_path):
 
 
 def waits_for(url, log):
-    """Until the server answers."""
+    """Wait until the server answers."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         try:

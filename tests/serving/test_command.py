@@ -20,7 +20,7 @@ from xmc_tf.serving.warmup import MAX_REQUESTS, WARMUP, write_warmup
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Texts and their labels on disk."""
+    """Return texts and their labels on disk."""
     folder = tmp_path_factory.mktemp("data")
     texts, Y = documents(150, seed=31)
     (folder / "X.txt").write_text("".join(f"{text}\n" for text in texts))
@@ -86,7 +86,7 @@ def test_smaller_weights_say_what_they_cost(model, files, tmp_path, capsys, prec
         (["-o", "1", "-t", "../X.txt", "--warmup", "5000"], "5,000 warm-up requests cannot be written"),
     ],
 )
-def test_what_cannot_be_exported_is_said(model, arguments, message, tmp_path, monkeypatch):
+def test_what_cannot_be_exported_raises_an_error(model, arguments, message, tmp_path, monkeypatch):
     (tmp_path / "X.txt").write_text("word1 word2\n")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

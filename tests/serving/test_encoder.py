@@ -16,26 +16,26 @@ from xmc_tf.serving.local import LocalModel
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Texts, labels, and a tiny encoder."""
+    """Return texts, labels, and a tiny encoder."""
     return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="module")
 def trained(corpus):
-    """A model of TF-IDF, encoder and rankers."""
+    """Return a model of TF-IDF, encoder and rankers."""
     return run_train(corpus, corpus / "model", "--no-fine-tune", "--labels", corpus / "labels.txt")
 
 
 @pytest.fixture(scope="module")
 def served(trained, corpus):
-    """Its export by the command."""
+    """Return its export by the command."""
     folder = corpus / "served" / "1"
     export.main(["-m", str(trained.folder), "-o", str(folder), "-k", "5", "-b", "8"])
     return folder
 
 
 def texts_of(corpus):
-    """Hard ones, and the held-out ones."""
+    """Return hard texts, and the held-out ones."""
     held_out, _ = texts_and_labels(corpus, "tst")
     # A word as long as the longest text has no tokens that matter here, and takes its time.
     return [*HARD[:-1], *list(held_out.lines())[:40]]
@@ -52,7 +52,7 @@ def test_plain_tensorflow_answers_as_the_fine_tuned_model_does(trained, served, 
             assert_same(answers[f"{loader}-{size}-labels"], answers[f"{loader}-{size}-scores"], expected)
 
 
-def test_vectors_can_be_asked_for(trained, served, corpus):
+def test_embeddings_can_be_requested(trained, served, corpus):
     texts = texts_of(corpus)
     found = LocalModel(served).ask(texts, "embed")["embedding"]
     np.testing.assert_allclose(found, trained.encode(texts), atol=1e-5)
@@ -87,7 +87,7 @@ def test_tokens_are_what_a_caller_may_send_instead(trained, served, corpus):
 
 @pytest.fixture(scope="module")
 def tuned(corpus):
-    """A model that answers by its label head too."""
+    """Return a model that also uses its label head."""
     flags = ("--max-steps", "6", "--save-steps", "100", "--labels", corpus / "labels.txt")
     return run_train(corpus, corpus / "tuned", *flags)
 

@@ -33,7 +33,7 @@ TEXT_OPERATIONS = {
 
 
 def plain_answers(folder, texts, tmp_path):
-    """What a process without this package answers, by loader, batch size and output; and what it says of the graph."""
+    """Return the answers of a process without this package, by loader, batch size and output, and data on the graph."""
     requests, answers = tmp_path / "requests.npz", tmp_path / "answers.npz"
     np.savez(
         requests, bytes=np.frombuffer(b"".join(texts), np.uint8), lengths=[len(text) for text in texts], batches=BATCHES
@@ -113,7 +113,7 @@ def test_features_are_what_a_caller_may_send_instead(model, exported):
         signature(feature_ids=ids, feature_weights=weights[:, 1:])
 
 
-def test_how_many_labels_can_be_asked_for(model, exported):
+def test_number_of_labels_per_request(model, exported):
     local = LocalModel(exported)
     texts = documents(4, seed=8)[0]
     wanted = np.array([3, 1, 8, 2], np.int32)
@@ -324,7 +324,7 @@ def test_folders_that_hold_no_exported_model_are_named(make, message, tmp_path, 
 
 
 def _the_model():
-    """Put in place by the test."""
+    """Stand for the trained model, which the test inserts."""
 
 
 def _of_something_else(folder):

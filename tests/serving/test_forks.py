@@ -15,7 +15,7 @@ from xmc_tf.serving.local import LocalModel
 
 
 def in_fork(work):
-    """What a forked child makes of some work: its result, or its error's message."""
+    """Run some work in a forked child; return its result, or its error's message."""
     here, there = multiprocessing.get_context("fork").Pipe()
 
     def child():

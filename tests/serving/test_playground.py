@@ -25,7 +25,7 @@ TEXT = documents(1, seed=41)[0][0]
 
 @contextmanager
 def served(folder, **options):
-    """The page's server."""
+    """Yield the page's server."""
     with PageServer(Answering(folder), **options) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
@@ -33,7 +33,7 @@ def served(folder, **options):
 
 
 def ask(server, method, path, body=None, **headers):
-    """Status, headers and content of an answer."""
+    """Return status, headers and content of an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=60)
     connection.request(method, path, body, headers)
     reply = connection.getresponse()
@@ -43,7 +43,7 @@ def ask(server, method, path, body=None, **headers):
 
 
 def question(server, text):
-    """The answer to a text."""
+    """Return the answer to a text."""
     body = json.dumps({"text": text})
     status, _, content = ask(server, "POST", "/ask", body, **{"Content-Type": "application/json"})
     return status, json.loads(content)
@@ -109,7 +109,7 @@ def test_texts_have_a_limit(exported):
 
 
 def exchange(server, *pieces, pause=0.0):
-    """What the server answers to raw bytes, sent with pauses."""
+    """Return the server's answer to raw bytes, sent with pauses."""
     with socket.create_connection(server.server_address, timeout=60) as connection:
         for piece in pieces:
             connection.sendall(piece)
@@ -191,7 +191,7 @@ def test_examples_are_texts_of_the_warm_up_requests(exported, tmp_path):
     assert Answering(tmp_path / "1").about()["examples"]
 
 
-def test_a_wrong_folder_is_said_and_can_be_mended(exported, tmp_path):
+def test_a_wrong_folder_is_reported_and_can_be_fixed(exported, tmp_path):
     with served(tmp_path / "served") as server:
         status, _, content = ask(server, "GET", "/about")
         assert status == 422
@@ -201,7 +201,7 @@ def test_a_wrong_folder_is_said_and_can_be_mended(exported, tmp_path):
         assert question(server, TEXT)[0] == 200
 
 
-def test_the_page_asks_nobody_else_for_anything(exported):
+def test_the_page_loads_nothing_external(exported):
     with served(exported) as server:
         for path in FILES:
             _, headers, content = ask(server, "GET", path)
@@ -209,7 +209,7 @@ def test_the_page_asks_nobody_else_for_anything(exported):
             assert not re.findall(rb"(?:https?:)?//[a-z]", content.replace(b"http://www.w3.org", b""))
 
 
-def test_colours_can_be_told_apart_in_light_and_in_dark():
+def test_colours_can_be_distinguished_in_light_and_in_dark():
     css = FILES["/page.css"][1]
     schemes = [dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", css, re.S)]
     assert len(schemes) == 2
@@ -223,7 +223,7 @@ def test_colours_can_be_told_apart_in_light_and_in_dark():
 
 
 def contrast(a, b):
-    """The ratio of WCAG 2."""
+    """Return the contrast ratio of WCAG 2."""
 
     def luminance(colour):
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]

@@ -15,7 +15,7 @@ from xmc_tf.serving.search import LevelSearch, TreeSearch
 
 
 def graph_of(model, *, beam=4, k=6, form=None, precision="fp32"):
-    """The search as a function of features, with ordinary variables."""
+    """Return the search as a function of features, with ordinary variables."""
     arriving, levels, beams = model.levels[0].clusters.shape[1], [], []
     for level in model.levels:
         arranged = arrange(
@@ -41,7 +41,7 @@ def graph_of(model, *, beam=4, k=6, form=None, precision="fp32"):
 
 
 def best(graph, X, k=6):
-    """Labels and scores, filled up with -1."""
+    """Return labels and scores, padded with -1."""
     beam = graph(X)[-1]
     lacking = k - beam.nodes.shape[1]
     return np.pad(beam.nodes, [(0, 0), (0, lacking)], constant_values=-1), np.pad(beam.scores, [(0, 0), (0, lacking)])

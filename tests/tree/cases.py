@@ -10,7 +10,7 @@ from xmc_tf.tree import LabelTree
 
 
 def sparse(rows, columns=40, density=0.15, seed=0):
-    """Random rows with sorted indices; with that density some are empty."""
+    """Return random rows with sorted indices; with that density some are empty."""
     rng = np.random.default_rng(seed)
     matrix = csr_matrix(random_sparse(rows, columns, density, "csr", np.float32, rng))
     matrix.sort_indices()

@@ -67,7 +67,7 @@ def test_an_old_tree_is_replaced_whole(folder):
 
 
 def code_matrix(path, clusters):
-    """Each label in the cluster given."""
+    """Return the matrix that puts each label into the given cluster."""
     ones = np.ones(len(clusters), np.float32)
     sp.save_npz(path, sp.csr_matrix((ones, (np.arange(len(clusters)), clusters)), shape=(len(clusters), 37)))
     return path

@@ -55,7 +55,7 @@ def test_labels_without_features_and_sizes_that_do_not_divide():
 
 @pytest.mark.parametrize("kind", ["sparse", "dense", "both"])
 @pytest.mark.parametrize("do_sample", [False, True])
-def test_ranks_that_share_the_upper_nodes_come_to_the_tree_of_one(kind, do_sample, monkeypatch):
+def test_ranks_that_share_the_upper_nodes_build_the_tree_of_one_process(kind, do_sample, monkeypatch):
     given, wanted = embeddings(kind, 700), params(do_sample=do_sample)
     expected, sent = build_tree(given, wanted), []
     monkeypatch.setattr(distributed_kmeans, "_SHARED_ENTRIES", 0)

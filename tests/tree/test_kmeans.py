@@ -21,7 +21,7 @@ def params(**given):
 
 
 def as_array(given):
-    """All features of the labels, side by side, in double precision."""
+    """Return all features of the labels, side by side, in double precision."""
     features = as_features(given)
     parts = [] if features.sparse is None else [features.sparse.toarray()]
     parts += [] if features.dense is None else [features.dense]
@@ -33,7 +33,7 @@ def leaf_sets(tree):
 
 
 def binary_nodes(tree):
-    """The labels of each pair of siblings of a tree of two children a node."""
+    """Yield the labels of each pair of siblings of a tree with two children per node."""
     for level in range(tree.depth - 1):
         for node in range(tree.level_sizes[level]):
             left, right = tree.children(level, node)
@@ -41,7 +41,7 @@ def binary_nodes(tree):
 
 
 def towards_left(features, left, right, spherical):
-    """How much nearer each label is to the left centroid than to the right one, computed afresh."""
+    """Return how much nearer each label is to the left centroid than to the right one, computed from scratch."""
     a, b = features[left].sum(axis=0), features[right].sum(axis=0)
     if spherical:
         a, b = a / max(np.linalg.norm(a), 1e-30), b / max(np.linalg.norm(b), 1e-30)
@@ -207,7 +207,7 @@ def test_the_unit_of_the_features_does_not_matter(factor):
 
 
 def _cohesion(given, tree):
-    """The mean cosine between a label and the centroid of its leaf."""
+    """Return the mean cosine between a label and the centroid of its leaf."""
     features = as_array(given)
     features /= np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-30)
     return sum(np.linalg.norm(features[leaf].sum(axis=0)) for leaf in leaf_sets(tree)) / len(features)
@@ -252,7 +252,7 @@ def test_what_the_caller_gave_is_left_alone_and_may_be_read_only():
     assert build_tree(wide, params()) == tree
 
 
-def test_columns_beyond_two_billion_are_numbered_anew():
+def test_columns_beyond_two_billion_are_renumbered():
     given = sparse(60)
     far = csr_matrix((60, 2**33), dtype=np.float32)
     far.data, far.indptr, far.indices = given.data, given.indptr.astype(np.int64), given.indices + np.int64(2**32)

@@ -18,7 +18,7 @@ def unit_rows(matrix):
 
 
 def pifa(X, Y):
-    """The definition, in dense double precision."""
+    """Compute label embeddings by definition, in dense double precision."""
     return unit_rows(unit_rows(Y.toarray().astype(np.float64)).T @ X.astype(np.float64))
 
 
@@ -170,7 +170,7 @@ def test_convex_combination_of_both_kinds_goes_part_by_part():
         (("pifa_lf_convex_combine", X, Y, sparse(12), "half"), "alpha has the wrong shape"),
     ],
 )
-def test_what_does_not_fit_is_said(arguments, message):
+def test_inputs_that_do_not_fit_raise_an_error(arguments, message):
     with pytest.raises(InputError, match=message):
         label_embedding(*arguments)
 

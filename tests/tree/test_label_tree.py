@@ -14,7 +14,7 @@ TREE = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
 
 
 def matrix(parents, nr_parents):
-    """The matrix in which child i has parent ``parents[i]``."""
+    """Return the matrix in which child i has parent ``parents[i]``."""
     rows = np.arange(len(parents))
     return csc_matrix((np.ones(len(parents), np.float32), (rows, parents)), shape=(len(parents), nr_parents))
 
@@ -171,7 +171,7 @@ def test_a_node_order_that_does_not_fit_is_refused():
         (lambda: TREE.order_of(3), "no such level"),
     ],
 )
-def test_what_is_not_in_the_tree_is_said(ask, message):
+def test_what_is_not_in_the_tree_raises_an_error(ask, message):
     with pytest.raises(InputError, match=message):
         ask()
 

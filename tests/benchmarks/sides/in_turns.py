@@ -28,14 +28,14 @@ class Side:
         self.wait()
 
     def ask(self, **request: Any) -> Any:
-        """Its answer."""
+        """Return its answer."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return self.wait()
 
     def wait(self) -> Any:
-        """What it says next; the first is that it is ready."""
+        """Return its next message; the first reports that it is ready."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("answer "):
@@ -43,30 +43,30 @@ class Side:
         sys.exit(f"one side has ended with code {self._process.wait()}: {self._process.args!r}")
 
     def close(self) -> None:
-        """End it."""
+        """End the side's process."""
         self._process.communicate()
 
 
 def answer(handle: Callable[..., Any]) -> None:
-    """A side, from the inside: says that it is ready, and answers until there is nobody who asks."""
+    """Run a side: report that it is ready, and answer queries until its input ends."""
     print("answer null", flush=True)
     for line in sys.stdin:
         print("answer " + json.dumps(handle(**json.loads(line))), flush=True)
 
 
 def stay_on_one_core() -> None:
-    """The last one there is: one thread's time and not that of several that wait for each other."""
+    """Pin the process to the last core, to measure one thread instead of several that wait for each other."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 def texts_of(file: str) -> list[bytes]:
-    """One text a line."""
+    """Return the texts of a file, one per line."""
     with open(file, "rb") as opened:
         return opened.read().split(b"\n")[:-1]
 
 
 def times(call: Callable[[list[Any]], Any], texts: Sequence[Any], first: int, count: int, batch: int) -> dict[str, Any]:
-    """Seconds of each of some requests, by the clock and of the process itself."""
+    """Return seconds of each of some requests, by the clock and of the process itself."""
     wall, own = [], []
     for request in range(first, first + count):
         at = request * batch % max(len(texts) - batch + 1, 1)

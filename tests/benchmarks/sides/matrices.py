@@ -12,25 +12,25 @@ import scipy.sparse as smat
 
 
 def load(features: Path, name: str, dense: bool) -> list[Any]:
-    """The sparse features of a split, and the dense ones where they are wanted."""
+    """Return the sparse features of a split, and the dense ones if requested."""
     sparse = smat.load_npz(features / f"X.{name}.npz").tocsr().astype(np.float32)
     sparse.sort_indices()
     return [sparse, np.load(features / f"X.{name}.dense.npy")] if dense else [sparse]
 
 
 def chain(features: Path) -> list[smat.csc_matrix]:
-    """The cluster matrices of the tree."""
+    """Return the cluster matrices of the tree."""
     depth = json.loads((features / "hlt" / "config.json").read_text())["len"]
     return [smat.load_npz(features / "hlt" / f"C{t}.npz").tocsc().astype(np.float32) for t in range(depth)]
 
 
 def labels(data: Path, name: str) -> smat.csc_matrix:
-    """The labels of a split."""
+    """Return the labels of a split."""
     return smat.load_npz(data / f"Y.{name}.npz").tocsc().astype(np.float32)
 
 
 def precision(predicted: smat.csr_matrix, truth: smat.spmatrix, most: int = 5) -> list[float]:
-    """P@1 to P@most in percent."""
+    """Return P@1 to P@most in percent."""
     truth = truth.tocsr()
     hits = np.zeros(most)
     for row in range(truth.shape[0]):
@@ -48,12 +48,12 @@ def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def peak_mb() -> float:
-    """The most memory that this process has held."""
+    """Return the peak memory of this process."""
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
 
 def prediction_figures(predict: Callable[[Any], Any], queries: Any, truth: Any, one: list[Any]) -> dict[str, Any]:
-    """Batch and single-query times on one thread, and precision; the best of three batches counts."""
+    """Return batch and single-query times on one thread (the best of three batches), and precision."""
     predict(one[0])
     batch = [seconds(lambda: predict(queries)) for _ in range(3)]
     single = [seconds(lambda query=query: predict(query))[0] for query in one]

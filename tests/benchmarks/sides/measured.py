@@ -17,7 +17,7 @@ _LOOK_S = 0.25
 
 
 def own_mb(process: int) -> float:
-    """What a process holds for itself; 0 once it has ended."""
+    """Return the private memory of a process; 0 if it has ended."""
     try:
         with open(f"/proc/{process}/status", encoding="utf-8") as file:
             return max(int(line.split()[1]) / 1024 for line in file if line.startswith("RssAnon:"))
@@ -26,7 +26,7 @@ def own_mb(process: int) -> float:
 
 
 def watch(process: int, done: threading.Event, looks: list[float]) -> None:
-    """Looks until it is done."""
+    """Watch the process until it ends."""
     while not done.wait(_LOOK_S):
         looks.append(own_mb(process))
 

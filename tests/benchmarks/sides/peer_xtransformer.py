@@ -28,7 +28,7 @@ torch.set_num_threads(threads)
 
 
 def texts(name):
-    """One document a line."""
+    """Return the documents of a file, one per line."""
     with open(data / f"X.{name}.txt", encoding="utf-8") as file:
         return [line.rstrip("\n") for line in file]
 

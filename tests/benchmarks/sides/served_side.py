@@ -13,7 +13,7 @@ from c_session import CSession
 
 
 def resident():
-    """Bytes of this process that are in memory and no copy of a file, which TensorFlow's own code is.
+    """Return bytes of this process that are in memory and no copy of a file, which TensorFlow's own code is.
 
     What was freed and the allocator keeps for what comes next does not count.
     """

@@ -111,14 +111,14 @@ class SharedNpz:
             for name, array in self._members.items():
                 place = self._places[name]
                 if isinstance(array, Later):
-                    body, told = b"", list(checksums[name])
+                    body, parts = b"", list(checksums[name])
                 else:
-                    body, told = np.ascontiguousarray(array).tobytes(), []
-                    told.append(RangeChecksum(zlib.crc32(body), len(body)))
+                    body, parts = np.ascontiguousarray(array).tobytes(), []
+                    parts.append(RangeChecksum(zlib.crc32(body), len(body)))
                 info = _info(name, place.begin)
-                info.CRC = crc_of_all([RangeChecksum(zlib.crc32(place.head), len(place.head)), *told])
-                info.file_size = info.compress_size = len(place.head) + sum(one.length for one in told)
-                if place.data + sum(one.length for one in told) != place.end:
+                info.CRC = crc_of_all([RangeChecksum(zlib.crc32(place.head), len(place.head)), *parts])
+                info.file_size = info.compress_size = len(place.head) + sum(one.length for one in parts)
+                if place.data + sum(one.length for one in parts) != place.end:
                     raise InputError(
                         f"{self.path}: the ranges of {name} are inconsistent", fix="delete the work folder"
                     )

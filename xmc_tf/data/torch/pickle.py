@@ -228,16 +228,16 @@ class _Machine:
         self._stack.append(_Name(name))
 
     def _binpersid(self, _: Any) -> None:
-        told = self._pop()
+        reference = self._pop()
         # Old files have a sixth entry, for a view of another storage.
         if (
-            not isinstance(told, tuple)
-            or len(told) not in (5, 6)
-            or told[0] != "storage"
-            or told[5:] not in ((), (None,))
+            not isinstance(reference, tuple)
+            or len(reference) not in (5, 6)
+            or reference[0] != "storage"
+            or reference[5:] not in ((), (None,))
         ):
             raise self.refused("a reference to something other than a storage")
-        kind, key, count = told[1], told[2], told[4]
+        kind, key, count = reference[1], reference[2], reference[4]
         if not isinstance(kind, _Name) or kind.name not in _NUMBERS or not isinstance(key, str) or not _whole(count):
             raise self.damaged("a storage that is not described")
         self._stack.append(Storage(key, _NUMBERS[kind.name], count))
