@@ -87,7 +87,7 @@ def test_published_linear_file(tmp_path):
     assert contains(json.loads(text), without_retired(data))
 
 
-def test_defaults_are_the_peers_but_for_the_recipe():
+def test_defaults_are_those_of_pecos_but_for_the_recipe():
     """Of the encoder's fine-tuning it is ours, since PECOS's makes good encoders worse."""
     train = XTransformerParams()
     assert train.preliminary_indexer_params == HierarchicalKMeansParams(
@@ -123,8 +123,8 @@ def test_defaults_are_the_peers_but_for_the_recipe():
     assert train.matcher_params_chain == recipe
     assert (recipe.learning_rate, recipe.max_steps, recipe.max_num_labels_in_gpu) == (1e-4, 0, 65536)
     assert (recipe.normalizes, recipe.scale, recipe.head_rate) == (True, 20.0, 2.5e-4)
-    peers = MatcherParams(loss_function="squared-hinge")
-    assert (peers.normalizes, peers.scale, peers.head_rate) == (False, 1.0, 1e-4)
+    pecos = MatcherParams(loss_function="squared-hinge")
+    assert (pecos.normalizes, pecos.scale, pecos.head_rate) == (False, 1.0, 1e-4)
     assert train.max_match_clusters == 32768
     assert RankerParams().mode == "full-model"
     assert XTransformerPredParams().matcher_params_chain == MatcherPredParams(

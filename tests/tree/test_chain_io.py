@@ -22,7 +22,7 @@ def folder(tmp_path):
     return tmp_path / "tree"
 
 
-def test_the_files_are_the_peers(folder):
+def test_the_files_are_those_of_pecos(folder):
     """Names, formats and types as PECOS's loaders want them: uncompressed CSC, f4 data, i4 indices."""
     assert json.loads((folder / "config.json").read_text()) == {"len": TREE.depth}
     assert sorted(entry.name for entry in folder.iterdir()) == ["C0.npz", "C1.npz", "C2.npz", "config.json"]

@@ -37,7 +37,7 @@ def level_sizes(labels, nr_splits, max_leaf_size, min_codes):
 
 
 @pytest.mark.parametrize(("case", "sizes"), SHAPES.items())
-def test_shapes_are_those_of_the_peer(case, sizes):
+def test_shapes_are_those_of_pecos(case, sizes):
     assert level_sizes(*case) == sizes
 
 
