@@ -172,8 +172,8 @@ def _kind(node: ast.FunctionDef | ast.AsyncFunctionDef, owner: str) -> str:
 
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...]:
-    given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    return tuple(argument.arg for argument in given if argument.arg not in ("self", "cls"))
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    return tuple(argument.arg for argument in arguments if argument.arg not in ("self", "cls"))
 
 
 def _last_name(node: ast.expr) -> str:

@@ -137,8 +137,8 @@ def linear_skeleton() -> str:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    wanted = "a parameter file: JSON, as --generate-params-skeleton writes it"
-    data: Any = read_json(path, expected=wanted, top=None, unique_keys=True, foreign=True)
+    form = "a parameter file: JSON, as --generate-params-skeleton writes it"
+    data: Any = read_json(path, expected=form, top=None, unique_keys=True, foreign=True)
     if not isinstance(data, dict):
         raise InputError(f"{path} contains no parameters", expected="a JSON object {...}", received=type(data).__name__)
     return data

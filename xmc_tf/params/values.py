@@ -144,31 +144,31 @@ def _one(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
 
 def _typed(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
     """Return ``value`` in the parameter's type: 1 is accepted for a float, true is not."""
-    wanted = shape.type
+    kind = shape.type
     is_truth = isinstance(value, bool) or type(value).__name__ == "bool"  # numpy's bool too
-    if wanted is bool and is_truth:
+    if kind is bool and is_truth:
         return bool(value)
-    if wanted is int and isinstance(value, numbers.Integral) and not is_truth:
+    if kind is int and isinstance(value, numbers.Integral) and not is_truth:
         return int(value)
-    if wanted is float and isinstance(value, numbers.Real) and not is_truth:
+    if kind is float and isinstance(value, numbers.Real) and not is_truth:
         return float(value)
-    if wanted not in (bool, int, float) and isinstance(value, wanted):
+    if kind not in (bool, int, float) and isinstance(value, kind):
         return value
     raise MisfitError(
         key,
         "has the wrong type",
         expected=expected(field, shape),
         received=f"{shown(value)} ({_TYPE_NAMES.get(type(value), type(value).__name__)})",
-        fix=_fix_type(wanted, value),
+        fix=_fix_type(kind, value),
     )
 
 
-def _fix_type(wanted: type, value: Any) -> str:
-    if isinstance(value, str) and wanted in (int, float):
+def _fix_type(kind: type, value: Any) -> str:
+    if isinstance(value, str) and kind in (int, float):
         return "write the number without quotes"
-    if isinstance(value, str) and wanted is bool:
+    if isinstance(value, str) and kind is bool:
         return "write true or false without quotes"
-    if wanted is int and isinstance(value, float) and value.is_integer():
+    if kind is int and isinstance(value, float) and value.is_integer():
         return f"write {int(value)}"
     return ""
 

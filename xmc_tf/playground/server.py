@@ -181,12 +181,12 @@ class _Handler(BaseHTTPRequestHandler):
         raise _RejectedError(405, f"{path} only accepts {known[path]}", Allow=known[path])
 
     def _length(self) -> int:
-        given = self.headers.get_all("Content-Length", [])
-        if "Transfer-Encoding" in self.headers or not given:
+        lengths = self.headers.get_all("Content-Length", [])
+        if "Transfer-Encoding" in self.headers or not lengths:
             raise _RejectedError(411, "a request must have a Content-Length")
-        if len(given) > 1 or not re.fullmatch("[0-9]+", given[0].strip(), re.ASCII):
+        if len(lengths) > 1 or not re.fullmatch("[0-9]+", lengths[0].strip(), re.ASCII):
             raise _RejectedError(400, "Content-Length is not a number of bytes")
-        digits = given[0].strip().lstrip("0")
+        digits = lengths[0].strip().lstrip("0")
         if len(digits) > 12 or int(digits or "0") > MAX_BYTES:
             raise _RejectedError(413, f"the text is too long: at most {MAX_BYTES >> 20} MB")
         return int(digits or "0")

@@ -38,12 +38,12 @@ class Answers:
         scores = tf.pad(beam.scores, [[0, 0], [0, lacking]])
         return self._filled(nodes, scores, nodes >= 0)
 
-    def first(self, beam: Beam, k: int, wanted: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return of the best ``k`` labels the first ``wanted`` (int32 [n]) of each document."""
-        width = tf.reduce_max(tf.concat([wanted, [0]], axis=0))
+    def first(self, beam: Beam, k: int, counts: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return of the best ``k`` labels the first ``counts`` (int32 [n]) of each document."""
+        width = tf.reduce_max(tf.concat([counts, [0]], axis=0))
         out = self.labels(beam, k)
         labels, scores = out["labels"][:, :width], out["scores"][:, :width]
-        return self._filled(labels, scores, (tf.range(width) < wanted[:, None]) & (labels >= 0))
+        return self._filled(labels, scores, (tf.range(width) < counts[:, None]) & (labels >= 0))
 
     def paths(self, beams: Sequence[Beam], k: int) -> dict[str, tf.Tensor]:
         """Return the best ``k`` labels, and the nodes above each from the top, with their scores.

@@ -66,14 +66,14 @@ class LevelSearch:
         groups = tf.zeros_like(beam.nodes[:, :1]) if self._level.whole else beam.nodes
         each = groups.shape[1]
         # One row of weights to look up for each feature of a document and each group in its beam.
-        wanted = tf.cast(tf.gather(groups, query.rows), keys.dtype) * self._level.stride
-        wanted = tf.reshape(wanted + tf.cast(query.features, keys.dtype)[:, None], [-1])
-        at = tf.minimum(tf.searchsorted(keys, wanted), keys.shape[0] - 1)
-        found = tf.where(tf.equal(tf.gather(keys, at), wanted))[:, 0]
+        row_keys = tf.cast(tf.gather(groups, query.rows), keys.dtype) * self._level.stride
+        row_keys = tf.reshape(row_keys + tf.cast(query.features, keys.dtype)[:, None], [-1])
+        at = tf.minimum(tf.searchsorted(keys, row_keys), keys.shape[0] - 1)
+        found = tf.where(tf.equal(tf.gather(keys, at), row_keys))[:, 0]
         at = tf.gather(at, found)
-        asked = tf.cast(found // each, tf.int32)
-        value = tf.gather(query.values, asked)
-        target = tf.gather(query.rows, asked) * each + tf.cast(found % each, tf.int32)
+        entry = tf.cast(found // each, tf.int32)
+        value = tf.gather(query.values, entry)
+        target = tf.gather(query.rows, entry) * each + tf.cast(found % each, tf.int32)
         nr_targets = query.count * each
         add = self._add_blocks if self._level.form == "blocks" else self._add_pairs
         sums = tf.reshape(add(at, value, target, nr_targets), [-1, each, self._level.widest])

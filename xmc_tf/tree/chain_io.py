@@ -95,12 +95,12 @@ def _depth(folder: Path) -> int:
             received=", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "an empty folder",
             fix="name the folder tree/ of a model, or a matrix of labels × clusters (.npz)",
         )
-    wanted = 'a JSON object with the number of matrices, such as {"len": 3}'
-    config = read_json(file, expected=wanted, top=None)
+    form = 'a JSON object with the number of matrices, such as {"len": 3}'
+    config = read_json(file, expected=form, top=None)
     depth = config.get("len") if isinstance(config, dict) else None
     if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
         raise InputError(
-            f"{file} does not give the depth of the tree", expected=wanted, received=json.dumps(config)[:100]
+            f"{file} does not give the depth of the tree", expected=form, received=json.dumps(config)[:100]
         )
     found = len(list(folder.glob("C*.npz")))
     for t in range(depth):
