@@ -140,7 +140,7 @@ def asked_on_the_page(arguments: list[str]) -> str:
         with urllib.request.urlopen(server.url, timeout=30) as page:
             assert b"<html" in page.read()
         server.shutdown()
-    return f"http://127.0.0.1:{given.port}/   (Ctrl-C ends it)\n"
+    return f"http://127.0.0.1:{given.port}/   (press Ctrl-C to stop)\n"
 
 
 def module_of(module: str) -> ModuleType:
