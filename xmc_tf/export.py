@@ -26,7 +26,7 @@ _DESCRIPTION = """Export a model as a SavedModel, from raw text to label names, 
     python -m xmc_tf.export -m model -o served/2 -k 10 -b 20 --weights int8 -t X.tst.txt -y Y.tst.npz
 
 The last part of -o is the version: TensorFlow Serving serves the highest version in served/. Try the export with
-python -m xmc_tf.playground served; docs/explanation/serving.md shows how to serve it."""
+python -m xmc_tf.playground served; docs/how-to/serving.md shows how to serve it."""
 
 
 def parser() -> argparse.ArgumentParser:
