@@ -6,6 +6,7 @@ README comes first, and leaves a model and its export behind, which the others u
 import doctest
 import os
 import re
+import shlex
 import shutil
 from contextlib import nullcontext
 
@@ -15,7 +16,8 @@ import tensorflow as tf
 import tf_keras
 
 import xmc_tf
-from tests.docs.page_blocks import Reader, blocks, run_page
+from tests.docs.page_blocks import Reader, blocks, commands, run_page
+from tests.docs.test_pages import parsed
 from tests.docs.tiny_data import write_files
 from tests.serving.stand_in import rest
 from tools.docs import examples
@@ -162,3 +164,12 @@ def run_docstring(name, text):
     doctest.DocTestRunner(Checker(), verbose=False, optionflags=flags).run(test, out=out.append, clear_globs=False)
     assert test.examples
     return "".join(out)
+
+
+@pytest.mark.parametrize("page", sorted(set(examples.pages()) - IN_TEST_PAGES), ids=lambda page: page.stem)
+def test_commands_that_are_not_run_are_understood(page):
+    for block in blocks(page):
+        for line in commands(block) if block.language == "text" else ():
+            found = re.search(r"(?:^|\s)(?:xmc-tf|python -m (?=xmc_tf)) +(.*)$", line)
+            if found and "…" not in line:
+                assert parsed(shlex.split(found[1])), f"{block}: {line}"
