@@ -14,11 +14,13 @@ from scipy.sparse import csr_matrix
 
 import xmc_tf
 from tests.api import user_script
-from tests.serving.cases import documents, text_model
+from tests.serving.cases import NAMES, documents, text_model
 from xmc_tf.common.errors import InputError
+from xmc_tf.demo.encoder import make_tiny
 from xmc_tf.metrics import inverse_propensity, measure
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.serving.local import LocalModel
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -93,12 +95,26 @@ def trained(tmp_path_factory):
     return folder
 
 
-def test_the_user_s_script_runs(trained, capsys):
+def test_the_user_s_script_measures_a_model(trained, capsys):
     precision = user_script.main(str(trained / "model"), str(trained / "X.txt"), str(trained / "Y.npz"))
-    out = capsys.readouterr().out
     assert 0.5 < precision <= 1
-    assert out.split()[:3] == ["@1", "@3", "@5"]
-    assert "60 labels in" in out
+    assert capsys.readouterr().out.split()[:3] == ["@1", "@3", "@5"]
+
+
+def test_the_user_s_script_trains_and_exports_both_models(tmp_path, capsys):
+    texts, Y = documents(200)
+    labels = [[NAMES[label] for label in row.indices] for row in Y]
+    encoder = make_tiny(tmp_path / "encoder", texts, 32, hidden_size=16, intermediate_size=32)
+    folders = user_script.train(texts, labels, str(encoder), tmp_path)
+    for folder, seed in zip(folders, (0, 1), strict=True):
+        model = xmc_tf.load(folder)
+        assert model.names == sorted(NAMES)
+        assert user_script.use(model, texts, labels, folder / "served") > 0.5
+        out = capsys.readouterr().out
+        assert f"60 labels in {model.tree.depth} levels, trained with seed {seed}" in out
+        truth = csr_matrix(Y)[:, [NAMES.index(name) for name in model.names]]
+        predicted = LocalModel(folder / "served" / "1").predict(texts)
+        assert xmc_tf.evaluate(truth, predicted).at("P", 1) > 0.5
 
 
 def test_type_checkers_see_the_types(tmp_path):

@@ -59,6 +59,16 @@ class ModelMetadata:
         return int(self._number("nr_features")) if "nr_features" in self.content else self.embedding_dim
 
     @property
+    def seed(self) -> int:
+        """The training seed."""
+        return int(self._number("seed"))
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of the packages that the model was trained with."""
+        return dict(self._value("versions"))
+
+    @property
     def embedding_dim(self) -> int:
         """Size of the embedding of a document."""
         return int(self._number("embedding_dim"))
