@@ -21,7 +21,7 @@ def write(path, content):
 
 
 def write_header(folder, name="params.json", **content):
-    content |= {"files": record_files(folder, but=[name])}
+    content |= {"files": record_files(folder, exclude=[name])}
     content["checksum"] = checksum_of(content)
     write(folder / name, json.dumps(content, indent=1))
 

@@ -28,7 +28,7 @@ def folder(tmp_path):
 
 
 def write_header(folder, **more):
-    content = {"format": "xmc_tf.model", "version": 1, "files": record_files(folder, but=["params.json"]), **more}
+    content = {"format": "xmc_tf.model", "version": 1, "files": record_files(folder, exclude=["params.json"]), **more}
     content["checksum"] = checksum_of(content)
     (folder / "params.json").write_text(json.dumps(content))
 

@@ -5,7 +5,7 @@ import sys
 
 _SCRIPT = """
 import numpy as np
-from xmc_tf.common.memory import give_back_freed
+from xmc_tf.common.memory import release_freed_memory
 
 def own_mb():
     with open("/proc/self/status") as status:
@@ -16,7 +16,7 @@ pieces = [np.ones(10_000) for _ in range(1_000)]
 last = pieces.pop()
 del pieces
 before = own_mb()
-give_back_freed()
+release_freed_memory()
 print(before - own_mb())
 """
 

@@ -38,7 +38,7 @@ def test_a_slow_start_does_not_spoil_the_estimate(clock, capsys):
             shown.add()
     said = lines(capsys)
     assert said[0] == "training: 20%, 1 of 5 steps"  # no estimate yet
-    assert said[3].endswith("1 a second, 1.0 s left")
+    assert said[3].endswith("1/s, 1.0 s left")
     assert said[4] == "training: 100%, 5 of 5 steps"
     assert not any("min" in line for line in said)
 

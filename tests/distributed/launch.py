@@ -1,8 +1,7 @@
-"""Starts a worker script on several ranks, waits with a limit, and gives back what each rank said.
+"""Run a test program on several ranks with a time limit, and return the output of each rank.
 
-Everything runs on this machine over the loopback interface. Each rank's output goes to a file of its own
-(``tests.distributed.rank`` sees to it), so that ranks never mix, and a failing test shows the last lines of
-each.
+Everything runs on this machine over the loopback interface. ``tests.distributed.rank`` writes each rank's output to its
+own file, so that a failing test shows the last lines of each rank.
 
 Example:
     >>> run = horovodrun("smoke.py", world=2, engine="gloo")
@@ -25,14 +24,13 @@ from typing import Any, Literal
 import psutil
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-WORKERS = Path(__file__).parent / "workers"
+PROGRAMS = Path(__file__).parent / "programs"
 BIN = Path(sys.executable).parent
-MARK = "XMC_TF_TEST_RUN"  # every process of a run carries it, whoever its parent is by then
+MARK = "XMC_TF_TEST_RUN"  # set in all processes of a run, so that orphans are found
 TAIL = 25
 
 ENVIRONMENT = {
-    # Open MPI: may be root (containers), more ranks than cores, no binding of both ranks to one core, and
-    # the loopback interface only.
+    # Open MPI: allow root (containers) and more ranks than cores, no binding to cores, only the loopback interface.
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -52,14 +50,14 @@ ENVIRONMENT = {
     "TF_USE_LEGACY_KERAS": "1",
     "CUDA_VISIBLE_DEVICES": "-1",
     "PYTHONUNBUFFERED": "1",
-    # Modules' byte code is kept, as an installation keeps it: ranks do not all compile the package at every start.
+    # Keep byte code, as an installation does, so that ranks do not compile the package at every start.
     "PYTHONDONTWRITEBYTECODE": "",
 }
 
 
 @dataclass(frozen=True)
 class Rank:
-    """What one rank left behind."""
+    """The output of a rank."""
 
     rank: int
     output: str
@@ -77,7 +75,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Run:
-    """How a launch ended."""
+    """The outcome of a run."""
 
     command: list[str]
     returncode: int | None  # None: it was stopped at its time limit
@@ -87,7 +85,7 @@ class Run:
     leftovers: int
 
     def describe(self) -> str:
-        """Return the end of what the launcher and every rank said."""
+        """Return the last lines of the launcher and of each rank."""
         state = "stopped at its time limit" if self.returncode is None else f"ended with {self.returncode}"
         parts = [f"{' '.join(self.command)}\n{state} after {self.seconds:.1f} s"]
         parts += [f"--- rank {rank.rank}\n{_tail(rank.output)}" for rank in self.ranks]
@@ -96,7 +94,7 @@ class Run:
 
 
 class LaunchError(AssertionError):
-    """The launch did not end with 0 in time; ``run`` says how it ended instead."""
+    """The run did not exit with 0 in time; ``run`` is its outcome."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -104,33 +102,33 @@ class LaunchError(AssertionError):
 
 
 def horovodrun(
-    worker: str | Path,
+    program: str | Path,
     *arguments: str,
     world: int = 2,
     engine: Literal["gloo", "mpi"] = "gloo",
     **options: Any,
 ) -> Run:
-    """Run ``worker`` on ``world`` ranks under ``horovodrun``; options as of ``launch``."""
+    """Run ``program`` on ``world`` ranks under ``horovodrun``; the options are those of ``launch``."""
     warm = options.get("warm")
-    program = [*warm, "-m", "horovod.runner.launch"] if warm else [str(BIN / "horovodrun")]
-    command = [*program, f"--{engine}", "-np", str(world), "-H", f"localhost:{world}"]
+    runner = [*warm, "-m", "horovod.runner.launch"] if warm else [str(BIN / "horovodrun")]
+    command = [*runner, f"--{engine}", "-np", str(world), "-H", f"localhost:{world}"]
     command += ["--network-interfaces", "lo", "--disable-cache"]
-    return launch(command, worker, arguments, **options)
+    return launch(command, program, arguments, **options)
 
 
-def mpiexec(worker: str | Path, *arguments: str, world: int = 2, **options: Any) -> Run:
-    """Run ``worker`` on ``world`` ranks under ``mpiexec``; options as of ``launch``."""
-    return launch([str(BIN / "mpiexec"), "-n", str(world)], worker, arguments, **options)
+def mpiexec(program: str | Path, *arguments: str, world: int = 2, **options: Any) -> Run:
+    """Run ``program`` on ``world`` ranks under ``mpiexec``; the options are those of ``launch``."""
+    return launch([str(BIN / "mpiexec"), "-n", str(world)], program, arguments, **options)
 
 
-def python(worker: str | Path, *arguments: str, **options: Any) -> Run:
-    """Run ``worker`` alone, to compare with; options as of ``launch``."""
-    return launch([], worker, arguments, **options)
+def python(program: str | Path, *arguments: str, **options: Any) -> Run:
+    """Run ``program`` as a single process; the options are those of ``launch``."""
+    return launch([], program, arguments, **options)
 
 
 def launch(
     launcher: Sequence[str],
-    worker: str | Path,
+    program: str | Path,
     arguments: Sequence[str],
     *,
     timeout: float = 120.0,
@@ -139,24 +137,24 @@ def launch(
     during: Callable[[Path], None] | None = None,
     warm: Sequence[str] | None = None,
 ) -> Run:
-    """Run ``worker`` under ``launcher`` and leaves no process of it behind.
+    """Run ``program`` under ``launcher``, and leave no process behind.
 
     Args:
-        launcher: the command in front, which decides the number of ranks.
-        worker: a script in ``workers/``, a path, or ``module:package.name``.
-        arguments: what the worker is called with.
-        timeout: seconds after which everything is stopped.
-        env: variables besides this process's and ``ENVIRONMENT``.
-        check: raise ``LaunchError`` unless it ends with 0 in time.
-        during: called once with the folder of the ranks' files (``<rank>.pid``, ``<rank>.out``) while they
-            run, for tests that disturb them.
-        warm: the beginning of the ranks' command line, as ``warm.warm`` gives it, so that they start in a blink.
+        launcher: the command that starts the ranks.
+        program: a script in ``programs/``, a path, or ``module:package.name``.
+        arguments: the program's arguments.
+        timeout: seconds after which all processes are stopped.
+        env: variables in addition to this process's and ``ENVIRONMENT``.
+        check: raise ``LaunchError`` unless the run exits with 0 in time.
+        during: called with the folder of the ranks' files (``<rank>.pid``, ``<rank>.out``) while they run, for tests
+            that disturb them.
+        warm: the beginning of the ranks' command line from ``warm.warm``, with which they start fast.
     """
     with tempfile.TemporaryDirectory(prefix="xmc-tf-run-") as name:
         folder = Path(name)
-        target = str(worker) if str(worker).startswith("module:") else str(WORKERS / worker)
-        program = warm or [sys.executable]
-        command = [*launcher, *program, "-m", "tests.distributed.rank", str(folder), target, *arguments]
+        target = str(program) if str(program).startswith("module:") else str(PROGRAMS / program)
+        interpreter = warm or [sys.executable]
+        command = [*launcher, *interpreter, "-m", "tests.distributed.rank", str(folder), target, *arguments]
         started = time.monotonic()
         log = folder / "launcher.log"
         with log.open("wb") as output:
@@ -191,7 +189,7 @@ def launch(
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str = "the condition") -> None:
-    """Return when ``condition()`` holds."""
+    """Wait until ``condition()`` is true."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -200,7 +198,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str =
 
 
 def is_running(pid: int) -> bool:
-    """Return whether the process lives. One that has ended and waits for a container's slow init does not."""
+    """Return whether the process runs; a zombie does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -208,8 +206,8 @@ def is_running(pid: int) -> bool:
 
 
 def environment() -> dict[str, str]:
-    """What all runs are started with."""
-    # What a launcher above these tests has set would make the ranks believe they were its own.
+    """Return the environment of all runs."""
+    # The variables of a launcher of these tests would confuse the ranks.
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "HOROVOD_"))
     }
@@ -218,12 +216,12 @@ def environment() -> dict[str, str]:
 
 
 def _as_from_a_terminal() -> None:
-    """Ctrl-C is heard: a test run that was itself started in the background hands down that it is ignored."""
+    """Do not ignore Ctrl-C, as processes that are started in the background do."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _stop(process: subprocess.Popen[bytes], folder: Path) -> int:
-    """End what is left of a run, gently first; returns how many processes had to be killed."""
+    """End the processes of a run, first by SIGTERM; return the number of processes that had to be killed."""
     if process.poll() is None:
         _signal_group(process.pid, signal.SIGTERM)
         try:
@@ -235,7 +233,7 @@ def _stop(process: subprocess.Popen[bytes], folder: Path) -> int:
     while (left := _processes_of(folder)) and time.monotonic() < end:
         time.sleep(0.05)
     for one in left:
-        # Launchers put their workers into sessions of their own, so the group's end may not have been theirs.
+        # Launchers start ranks in other sessions, so these may not have ended with the group.
         try:
             one.kill()
         except psutil.NoSuchProcess:
@@ -252,7 +250,7 @@ def _signal_group(leader: int, number: int) -> None:
 
 
 def _processes_of(folder: Path) -> list[psutil.Process]:
-    """Return the living processes that carry the mark of this run."""
+    """Return the running processes of this run."""
     found = []
     for process in psutil.process_iter():
         try:

@@ -1,4 +1,4 @@
-"""``xmc_tf.check``: the ranks and their hosts, what messages cost, and who keeps the others waiting."""
+"""Tests of ``xmc_tf.check``: places of ranks, timings, and ranks that hang."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ def checked(how, *arguments, engine="gloo", world=2, **options):
 @pytest.mark.parametrize(
     ("engine", "world", "communicator"), [("gloo", 2, "Horovod over Gloo"), ("mpiexec", 3, "mpi4py over Open MPI")]
 )
-def test_all_is_well(engine, world, communicator, tmp_path):
+def test_a_successful_check(engine, world, communicator, tmp_path):
     run = checked("none", "--json", "--shared-workdir", str(tmp_path), engine=engine, world=world)
     assert run.returncode == 0, run.describe()
     report = run.ranks[0].result
@@ -42,7 +42,7 @@ def test_all_is_well(engine, world, communicator, tmp_path):
     assert all(rank.output == "" for rank in run.ranks[1:])
 
 
-def test_for_people_it_prints_tables():
+def test_tables_are_printed():
     run = python("module:xmc_tf.check", "--megabytes", "0.5")
     said = run.ranks[0].output
     assert "1 rank: a single process" in said
@@ -81,7 +81,7 @@ def test_a_stopped_rank_is_called_stopped(tmp_path):
     assert not re.search(r"^  rank [02]", said, re.MULTILINE)
 
 
-def test_a_wrong_answer_and_a_folder_of_its_own_are_laid_to_the_rank(tmp_path):
+def test_a_wrong_result_and_an_unshared_folder_name_the_rank(tmp_path):
     run = checked("wrong", engine="mpiexec", world=3)
     assert run.returncode == 1
     assert re.search(r"^all-reduce +WRONG", run.ranks[0].output, re.MULTILINE)
@@ -91,7 +91,7 @@ def test_a_wrong_answer_and_a_folder_of_its_own_are_laid_to_the_rank(tmp_path):
     assert re.search(r"failed: \S+ is not shared: rank 1 \(\S+\) sees another folder", run.ranks[0].output)
 
 
-def test_what_cannot_be_is_refused(tmp_path):
+def test_invalid_options_are_refused(tmp_path):
     run = checked("none", "--shared-workdir", str(tmp_path / "nowhere"), engine="mpiexec")
     assert run.returncode == 2
     assert "error: rank 0 cannot write to the shared folder" in run.ranks[0].output
@@ -101,9 +101,9 @@ def test_what_cannot_be_is_refused(tmp_path):
         assert "numbers above 0" in run.ranks[0].output
 
 
-def test_the_launcher_gives_its_status(tmp_path):
-    worker = "tests.distributed.workers.check_trouble"
-    command = ["--np", "2", "-m", worker, "none", "--megabytes", "0.5"]
+def test_the_launcher_returns_its_status(tmp_path):
+    program = "tests.distributed.programs.check_trouble"
+    command = ["--np", "2", "-m", program, "none", "--megabytes", "0.5"]
     run = python("module:xmc_tf.launch", *command, "--json")
     report = json.loads(re.search(r"^\[0\] (\{.*\})$", run.ranks[0].output, re.MULTILINE)[1])
     assert report["problems"] == []

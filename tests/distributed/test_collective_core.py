@@ -1,4 +1,4 @@
-"""Sharded tables over 1 to 4 ranks and both controllers; what is checked is in tests/collective/world_*.py."""
+"""Run the checks of tests/collective/world_*.py on 1 to 4 ranks with both controllers."""
 
 import pytest
 
@@ -16,9 +16,9 @@ WITH_FIT = [("gloo", 2), ("gloo", 3)]
 @pytest.mark.parametrize("engine", ["gloo", "mpi"])
 def test_everything_holds_in_a_world_of(engine, world):
     environment = {
-        # Answers within half a millisecond rather than one: there are thousands of small exchanges.
+        # Horovod's cycle is shortened from 1 to 0.5 ms, because there are thousands of small exchanges.
         "HOROVOD_CYCLE_TIME": "0.5",
-        # An odd number, so that what goes by even and odd cases is still met.
+        # An odd stride, so that even and odd cases still occur.
         "XMC_TF_TEST_STRIDE": "1" if (engine, world) == ("gloo", 2) else "5",
     }
     modules = [*CALLS, *(["world_fit"] if (engine, world) in WITH_FIT else [])]

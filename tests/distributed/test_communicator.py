@@ -1,4 +1,4 @@
-"""The same calls with the same answers over Horovod, over MPI with and without Horovod's launcher, and alone."""
+"""Tests of the communicator over Horovod, over MPI with and without Horovod's launcher, and alone."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def check(run, size, kind, tensorflow):
         {"rank": rank, "size": size, "kind": kind, "tensorflow": tensorflow} for rank in range(size)
     ]
     assert run.leftovers == 0
-    # Several ranks are told once which world they are, and why; a process that runs alone is told nothing.
+    # Rank 0 of several ranks logs the communicator and the reason; a single process logs nothing.
     assert (f"rank 0 of {size}: " in run.ranks[0].output) == (kind != "Solo")
     assert all("xmc_tf.collective" not in rank.output for rank in run.ranks[1:])
 
@@ -44,7 +44,7 @@ def test_under_horovods_launcher_with_mpi_no_tensorflow_is_needed():
 def test_alone():
     run = python("communicator_calls.py")
     check(run, 1, "Solo", tensorflow=False)
-    assert "a single process" not in run.ranks[0].output  # what every user starts is no news
+    assert "a single process" not in run.ranks[0].output  # the usual case is not logged
     check(mpiexec("communicator_calls.py", world=1), 1, "Solo", tensorflow=False)
 
 
@@ -61,7 +61,7 @@ def test_an_error_on_one_rank_ends_all(launcher):
     assert "RuntimeError: rank 1 has had enough" in raised.ranks[1].output
     assert raised.leftovers == 0
     given = start("input")
-    # Horovod's launcher ends with 1, whatever its workers end with.
+    # Horovod's launcher exits with 1, whatever the status of its ranks.
     assert given.returncode == (2 if launcher == "mpiexec" else 1), given.describe()
     assert "error: rank 1 was given nonsense" in given.ranks[1].output
     assert "Traceback" not in given.ranks[1].output

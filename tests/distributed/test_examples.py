@@ -1,4 +1,4 @@
-"""The examples run as they say, alone and on several workers, and give the same."""
+"""Tests of the examples, which have the same results on one rank and on several."""
 
 import ast
 import re
@@ -15,48 +15,48 @@ EXAMPLES = REPOSITORY / "examples"
 
 
 def losses(run):
-    """By rank, the losses that the workers of ``variable.py`` print."""
+    """Return the losses that the ranks of ``variable.py`` print, by rank."""
     return [[float(loss) for loss in re.findall(r"loss (\S+)", rank.output)] for rank in run.ranks]
 
 
-def textbook(workers):
-    """Return the same losses without any of the package: dense Adagrad on the mean of the workers' gradients."""
+def textbook(ranks):
+    """Return the expected losses: dense Adagrad on the mean of the ranks' gradients, without the package."""
     table, scale = np.ones((1000, 3)), np.array(2.0)
     squares = [np.full_like(table, 0.1), np.full_like(scale, 0.1)]
-    said = [[] for _ in range(workers)]
+    said = [[] for _ in range(ranks)]
     for _ in range(5):
         gradients = [np.zeros_like(table), np.zeros_like(scale)]
-        for worker in range(workers):
-            ids = [0, 1, 2, 5, 6, 7 + 900 * worker]
-            said[worker].append(np.square(table[ids] * scale).sum())
-            gradients[0][ids] += 2 * table[ids] * scale**2 / workers
-            gradients[1] += (2 * scale * np.square(table[ids])).sum() / workers
+        for rank in range(ranks):
+            ids = [0, 1, 2, 5, 6, 7 + 900 * rank]
+            said[rank].append(np.square(table[ids] * scale).sum())
+            gradients[0][ids] += 2 * table[ids] * scale**2 / ranks
+            gradients[1] += (2 * scale * np.square(table[ids])).sum() / ranks
         for value, square, gradient in zip((table, scale), squares, gradients, strict=True):
             square += gradient**2
             value -= 0.1 * gradient / np.sqrt(square + 1e-7)
     return said
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_variable_a_lookup_and_a_loss(workers):
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_variable_a_lookup_and_a_loss(ranks):
     example = EXAMPLES / "variable.py"
-    run = python(example) if workers == 1 else horovodrun(example, engine="gloo", world=workers)
-    np.testing.assert_allclose(losses(run), textbook(workers), atol=1e-3)
+    run = python(example) if ranks == 1 else horovodrun(example, engine="gloo", world=ranks)
+    np.testing.assert_allclose(losses(run), textbook(ranks), atol=1e-3)
 
 
 def results(run):
-    """What the first worker of ``movielens.py`` measured on held-out ratings."""
+    """Return the metrics of rank 0 of ``movielens.py`` on held-out ratings."""
     return ast.literal_eval(re.search(r"held-out ratings: (.*)", run.ranks[0].output)[1])
 
 
 def test_movielens_with_the_estimator(tmp_path):
     run = horovodrun(EXAMPLES / "movielens.py", str(tmp_path), engine="mpi", world=3, timeout=240)
     measured = results(run)
-    # Always saying 3 is wrong by 0.75 on the average.
+    # A constant prediction of 3 has a mean error of 0.75.
     assert measured["mae"] < 0.5
     assert "held-out ratings" not in run.ranks[1].output + run.ranks[2].output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "eval", "served", "train"]
-    # 8 batches, dealt out to three, are evaluated to the same as by one, who has nothing to train any more.
+    # 8 batches evaluate to the same on three ranks as on one, which has nothing left to train.
     again = results(python(EXAMPLES / "movielens.py", str(tmp_path)))
     assert again == pytest.approx(measured, rel=1e-5)
     served = tf.saved_model.load(str(tmp_path / "served" / "1")).signatures["serving_default"]

@@ -1,4 +1,4 @@
-"""``xmc_tf.launch``: cores, output, and what becomes of the others when one rank fails."""
+"""Tests of ``xmc_tf.launch``: cores, output, and failing ranks."""
 
 import json
 import os
@@ -11,13 +11,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.distributed.launch import ENVIRONMENT, REPOSITORY, WORKERS, is_running, python, wait_for
+from tests.distributed.launch import ENVIRONMENT, PROGRAMS, REPOSITORY, is_running, python, wait_for
 from tests.ranks.attacks import attack, flood
 from xmc_tf.launch.messages import ADDRESS, SECRET_FILE
 
 pytestmark = pytest.mark.distributed
 
-WORKER = str(WORKERS / "launched.py")
+PROGRAM = str(PROGRAMS / "launched.py")
 
 
 def launched(*arguments, size=2, controller="gloo", **options):
@@ -26,7 +26,7 @@ def launched(*arguments, size=2, controller="gloo", **options):
 
 
 def waiting_pids(folder, size=2):
-    """Return the workers' process ids, once all of them are waiting."""
+    """Return the ranks' process ids once all of them wait."""
     found = []
 
     def all_wait():
@@ -40,9 +40,9 @@ def waiting_pids(folder, size=2):
 
 
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
-def test_each_rank_has_its_cores_threads_and_arguments_and_its_lines_carry_its_number(controller):
+def test_each_rank_has_its_cores_threads_and_arguments_and_prefixed_lines(controller):
     environment = {k: v for k, v in (os.environ | ENVIRONMENT).items() if "NUM_" not in k or "THREADS" not in k}
-    command = [sys.executable, "-m", "xmc_tf.launch", "--np", "2", "--controller", controller, WORKER, "place"]
+    command = [sys.executable, "-m", "xmc_tf.launch", "--np", "2", "--controller", controller, PROGRAM, "place"]
     run = subprocess.run(
         [*command, "-m", "--np", "two words"], env=environment, cwd=REPOSITORY, capture_output=True, timeout=90
     )
@@ -66,7 +66,7 @@ def test_each_rank_has_its_cores_threads_and_arguments_and_its_lines_carry_its_n
 
 
 def test_strangers_do_not_disturb_a_run():
-    """Before, one line of ``[[[[…`` ended the launcher, and with it the training."""
+    """A line of ``[[[[…`` once ended the launcher, and with it the training."""
     seen = {}
 
     def attack_launcher(folder):
@@ -85,12 +85,12 @@ def test_strangers_do_not_disturb_a_run():
         secret_file = Path(environment[SECRET_FILE])
         secret = secret_file.read_bytes()
         seen.update(mode=secret_file.parent.stat().st_mode, file=secret_file, host=host)
-        # On a command line or in the environment, other users could read it.
+        # Other users could read it on a command line or in the environment.
         assert secret.hex() not in str(environment)
         with attack((host, int(port))), flood((host, int(port))):
             wait_for(lambda: not is_running(launcher), what="the end of the run")
 
-    run = launched(WORKER, "place", during=attack_launcher)
+    run = launched(PROGRAM, "place", during=attack_launcher)
     assert run.returncode == 0, run.describe()
     assert run.leftovers == 0
     assert sorted(re.findall(r"^\[(\d)\] \{", run.ranks[0].output, re.MULTILINE)) == ["0", "1"]
@@ -99,9 +99,9 @@ def test_strangers_do_not_disturb_a_run():
     assert not seen["file"].parent.exists()
 
 
-def test_what_the_user_has_set_stays():
-    # The tests' launcher sets one thread for all.
-    run = launched("--no-pin", WORKER, "place", size=3)
+def test_variables_of_the_user_are_kept():
+    # The tests' own environment sets one thread.
+    run = launched("--no-pin", PROGRAM, "place", size=3)
     assert run.returncode == 0, run.describe()
     places = [json.loads(text) for text in re.findall(r"\[\d\] (\{.*\})", run.ranks[0].output)]
     assert [place["threads"] for place in places] == [["1"]] * 3
@@ -112,7 +112,7 @@ def test_what_the_user_has_set_stays():
     ("controller", "how", "status"), [("gloo", "raise", 1), ("mpi", "raise", 1), ("gloo", "exit", 7)]
 )
 def test_a_failing_rank_stops_its_siblings_and_is_quoted(controller, how, status):
-    run = launched(WORKER, how, controller=controller)
+    run = launched(PROGRAM, how, controller=controller)
     assert run.returncode == status, run.describe()
     assert run.leftovers == 0
     assert run.seconds < 40
@@ -120,7 +120,7 @@ def test_a_failing_rank_stops_its_siblings_and_is_quoted(controller, how, status
     end = said[said.rindex("\nfailed: ") :]
     assert re.search(rf"failed: rank 1 \(pid \d+ on \S+\) ended with exit status {status}", end)
     if how == "raise":
-        assert end.count("    line ") < 10  # the end of what it said, not all of it
+        assert end.count("    line ") < 10  # only its last lines
         assert "    line 99\n" in end
         assert "    RuntimeError: rank 1 has had enough" in end
         assert said.count("RuntimeError: rank 1 has had enough") == 2
@@ -137,21 +137,21 @@ def test_sigkill_stops_the_others_and_names_the_rank(controller, how):
         os.kill(pids[1], signal.SIGKILL)
         wait_for(lambda: not is_running(pids[0]), seconds=30, what="the end of rank 0")
 
-    run = launched(WORKER, how, controller=controller, during=kill_rank_1)
+    run = launched(PROGRAM, how, controller=controller, during=kill_rank_1)
     assert run.returncode == 128 + 9, run.describe()
     assert f"failed: rank 1 (pid {pids[1]} on " in run.ranks[0].output
     assert "was ended by signal 9 (SIGKILL); if nobody killed it, its host was out of memory" in run.ranks[0].output
     assert run.leftovers == 0
 
 
-def test_of_two_that_fail_the_one_that_complained_first_is_named():
-    run = launched(WORKER, "both")
+def test_the_rank_that_reported_its_error_first_is_named():
+    run = launched(PROGRAM, "both")
     assert run.returncode == 6, run.describe()
     assert "failed: rank 1" in run.ranks[0].output
 
 
 def test_nothing_outlives_the_ranks():
-    run = launched(WORKER, "orphan")
+    run = launched(PROGRAM, "orphan")
     assert run.returncode == 0, run.describe()
     assert run.leftovers == 0
 
@@ -163,7 +163,7 @@ def test_stopping_the_launcher_stops_the_ranks(number, status):
         os.kill(int((folder / "0.pid").read_text()), number)
         wait_for(lambda: not any(map(is_running, pids.values())), seconds=20, what="the end of all ranks")
 
-    run = launched(WORKER, "wait", during=stop)
+    run = launched(PROGRAM, "wait", during=stop)
     assert run.returncode == status, run.describe()
     assert "Traceback" not in run.ranks[0].output
     assert run.leftovers == 0

@@ -1,4 +1,4 @@
-"""The end of horovodrun, mpiexec or xmc_tf.launch, by any signal, is the end of all ranks, also inside a collective."""
+"""Tests that all ranks end, even inside a collective, when a signal ends horovodrun, mpiexec or xmc_tf.launch."""
 
 import os
 import re
@@ -14,11 +14,11 @@ from tests.distributed.launch import horovodrun, is_running, mpiexec, wait_for
 
 pytestmark = pytest.mark.distributed
 
-WORKER = "waiting.py"
+PROGRAM = "waiting.py"
 
 
 def end_launcher(number, pids, segments):
-    """For ``during``: sends the signal to the launcher when the ranks wait for each other, and waits for their end.
+    """Return a function for ``during`` that signals the launcher when the ranks wait, and waits for their end.
 
     ``pids`` gets the ranks' numbers, ``segments`` Open MPI's files in shared memory.
     """
@@ -29,7 +29,7 @@ def end_launcher(number, pids, segments):
         pids.extend(int((folder / f"{rank}.pid").read_text()) for rank in range(2))
         maps = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in pids)
         segments.update(map(Path, re.findall(r"/dev/shm/vader\S+", maps)))
-        # The test's own child: over MPI, mpirun is another process below it.
+        # The child of this process; over MPI, mpirun is a child of it.
         above = [parent.pid for parent in psutil.Process(pids[0]).parents()]
         os.kill(above[above.index(os.getpid()) - 1], number)
         wait_for(lambda: not any(map(is_running, pids)), seconds=30, what="the end of all ranks")
@@ -50,7 +50,7 @@ def test_ranks_end_with_their_launcher_and_the_next_run_removes_what_they_leave(
     options = {} if start == "mpiexec" else {"engine": start.rpartition("-")[2]}
     pids, segments, environment = [], set(), {"TMPDIR": str(tmp_path)}
     during = end_launcher(number, pids, segments)
-    done = run(WORKER, check=False, timeout=90, during=during, env=environment, **options)
+    done = run(PROGRAM, check=False, timeout=90, during=during, env=environment, **options)
     assert len(pids) == 2
     assert done.leftovers == 0, done.describe()
     for rank in done.ranks:

@@ -1,4 +1,4 @@
-"""``mpiexec -n N python -m xmc_tf.linear.train``: the bytes of one process, whatever is killed on the way."""
+"""Tests that linear training over ranks writes the bytes of a single process, even after kills."""
 
 import os
 import random
@@ -17,15 +17,15 @@ from xmc_tf.data import save_matrix
 from xmc_tf.linear.distributed.work_folder import work_path
 
 pytestmark = pytest.mark.distributed
-WORKER = "linear_training.py"
-# In what a training is killed, up to a second after its beginning, and which ranks; None for one by chance.
+PROGRAM = "linear_training.py"
+# The stage in which a training is killed, up to a second after its start, and the ranks; None for a random one.
 KILLED = [("tree", None), ("solving", [1]), ("solving", [0]), ("solving", [0, 1]), ("joining", None)]
 DOCUMENTS, LABELS = 300, 400
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Features of both kinds, labels, and relevance."""
+    """Write sparse and dense features, labels, and relevance."""
     folder, rng = tmp_path_factory.mktemp("corpus"), np.random.default_rng(0)
     save_matrix(folder / "X.npz", sparse_rows(DOCUMENTS, 60))
     save_matrix(folder / "X1.npz", sparse_rows(DOCUMENTS, 60, seed=1))
@@ -39,7 +39,7 @@ def corpus(tmp_path_factory):
 
 
 def flags(corpus, model, *more, X="X.npz"):
-    """Return a command line for small clusters, with all that has to be the same on any number of ranks."""
+    """Return flags for small clusters, with which the model must be the same on any number of ranks."""
     data = ["-x", corpus / X, corpus / "E.npy", "-y", corpus / "Y.npz", "-m", model]
     shape = ["--max-leaf-size", 6, "--nr-splits", 4, "-ns", "tfn+man", "-n", 1, "--beam-size", 3]
     return [str(flag) for flag in [*data, *shape, *more]]
@@ -51,20 +51,20 @@ def contents(model: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def one_process(corpus, tmp_path_factory):
-    """Every file of the model that one process trains."""
+    """Return all files of the model that a single process trains."""
     model = tmp_path_factory.mktemp("one") / "model"
-    python(WORKER, "0", *flags(corpus, model))
+    python(PROGRAM, "0", *flags(corpus, model))
     found = contents(model)
     assert {"params.json", "tree/C0.npz", "ranker/ranker/0.model/W.npz"} <= set(found)
     return found
 
 
-def test_mpi_ranks_give_the_bytes_of_one_process(corpus, one_process, tmp_path):
+def test_mpi_ranks_write_the_bytes_of_one_process(corpus, one_process, tmp_path):
     more = ["-mwf", "0.3", "-nst", "8", "--logdir", tmp_path / "logs"]
-    run = mpiexec(WORKER, "0", *flags(corpus, tmp_path / "model", *more), world=3)
+    run = mpiexec(PROGRAM, "0", *flags(corpus, tmp_path / "model", *more), world=3)
     assert contents(tmp_path / "model") == one_process
     assert not work_path(tmp_path / "model").exists()
-    # No rank needs TensorFlow, and rank 0 says for all what each has done.
+    # No rank needs TensorFlow, and rank 0 reports the work of all ranks.
     assert [(rank.result["done"], rank.result["tensorflow"]) for rank in run.ranks] == [(True, False)] * 3
     assert all(rank.result["shared"] for rank in run.ranks)  # the root at least
     assert "waiting s" in run.ranks[0].output
@@ -77,12 +77,12 @@ def test_mpi_ranks_give_the_bytes_of_one_process(corpus, one_process, tmp_path):
     assert [value for tag, value in done.items() if "rankers, level" in tag] == [100] * (len(done) - 1)
 
 
-def test_horovods_ranks_give_the_bytes_of_one_process(corpus, one_process, tmp_path):
-    horovodrun(WORKER, "0", *flags(corpus, tmp_path / "model"), world=2, engine="gloo")
+def test_horovod_ranks_write_the_bytes_of_one_process(corpus, one_process, tmp_path):
+    horovodrun(PROGRAM, "0", *flags(corpus, tmp_path / "model"), world=2, engine="gloo")
     assert contents(tmp_path / "model") == one_process
 
 
-def test_killed_at_any_moment_all_stop_within_seconds_and_the_same_command_finishes(corpus, one_process, tmp_path):
+def test_after_a_kill_all_ranks_stop_and_the_same_command_resumes(corpus, one_process, tmp_path):
     seed = os.environ.get("XMC_TF_TEST_SEED", "0")
     chance, work, command = random.Random(seed), work_path(tmp_path / "model"), flags(corpus, tmp_path / "model")
     for number, (phase, victims) in enumerate(KILLED):
@@ -99,7 +99,7 @@ def test_killed_at_any_moment_all_stop_within_seconds_and_the_same_command_finis
                 os.kill(int((folder / f"{victim}.pid").read_text()), signal.SIGKILL)
 
         run = mpiexec(
-            WORKER,
+            PROGRAM,
             "0.1",
             *command,
             world=2,
@@ -119,13 +119,13 @@ def test_killed_at_any_moment_all_stop_within_seconds_and_the_same_command_finis
         assert work.exists()
         if number:
             assert "resuming from" in run.ranks[0].output
-    # Three ranks resume where two have stopped.
-    again = mpiexec(WORKER, "0", *command, world=3)
+    # Three ranks resume the training of two.
+    again = mpiexec(PROGRAM, "0", *command, world=3)
     assert "resuming from" in again.ranks[0].output
     assert contents(tmp_path / "model") == one_process
 
 
-def test_one_process_goes_on_where_ranks_were_killed(corpus, one_process, tmp_path):
+def test_one_process_resumes_a_training_of_killed_ranks(corpus, one_process, tmp_path):
     work = work_path(tmp_path / "model")
 
     def kill(folder):
@@ -134,15 +134,15 @@ def test_one_process_goes_on_where_ranks_were_killed(corpus, one_process, tmp_pa
             os.kill(int((folder / f"{victim}.pid").read_text()), signal.SIGKILL)
 
     command = flags(corpus, tmp_path / "model")
-    mpiexec(WORKER, "0.05", *command, world=2, during=kill, check=False, timeout=90)
-    again = mpiexec(WORKER, "0", *command, world=1)
+    mpiexec(PROGRAM, "0.05", *command, world=2, during=kill, check=False, timeout=90)
+    again = mpiexec(PROGRAM, "0", *command, world=1)
     assert "resuming from" in again.ranks[0].output
     assert contents(tmp_path / "model") == one_process
 
 
 def test_ranks_with_different_files_stop_before_work_begins(corpus, tmp_path):
     (corpus / "X0.npz").write_bytes((corpus / "X.npz").read_bytes())
-    run = mpiexec(WORKER, "0", *flags(corpus, tmp_path / "model", X="X{rank}.npz"), check=False, timeout=60)
+    run = mpiexec(PROGRAM, "0", *flags(corpus, tmp_path / "model", X="X{rank}.npz"), check=False, timeout=60)
     assert run.returncode not in (0, None)
     said = "\n".join(rank.output for rank in run.ranks)
     assert "ranks received different features" in said
@@ -151,14 +151,14 @@ def test_ranks_with_different_files_stop_before_work_begins(corpus, tmp_path):
     assert not work_path(tmp_path / "model").exists()
 
 
-def test_what_one_rank_sees_in_its_part_of_a_file_stops_all_with_a_message(corpus, tmp_path):
-    wide = dense_rows(DOCUMENTS, 4000)  # enough numbers that the ranks of a host share the look at them
+def test_invalid_values_in_one_ranks_part_of_a_file_stop_all_ranks(corpus, tmp_path):
+    wide = dense_rows(DOCUMENTS, 4000)  # large enough for a shared scan
     wide[-1, 7] = np.nan
     save_matrix(tmp_path / "wide.npy", wide)
     for file, words in (("wide.npy", f"row {DOCUMENTS - 1}, column 7"), ("missing.npy", "does not exist")):
         model = tmp_path / "model"
         data = ["-x", tmp_path / file, "-y", corpus / "Y.npz", "-m", model]
-        run = mpiexec(WORKER, "0", *map(str, data), check=False, timeout=60)
+        run = mpiexec(PROGRAM, "0", *map(str, data), check=False, timeout=60)
         said = "\n".join(rank.output for rank in run.ranks)
         assert run.returncode == 2
         assert words in said
@@ -169,7 +169,7 @@ def test_what_one_rank_sees_in_its_part_of_a_file_stops_all_with_a_message(corpu
 
 
 def test_no_rank_holds_all_weights(tmp_path):
-    """200 MB of weights by ranks that may take 96 MB: what one process in memory cannot do."""
+    """Ranks limited to 96 MB train 200 MB of weights, which a single process could not do in memory."""
     run = mpiexec("limited_training.py", "over ranks", str(tmp_path), world=2)
     for rank in run.ranks:
         assert rank.result["weights"] > 2 * rank.result["limit"]

@@ -1,4 +1,4 @@
-"""Fine-tuning on one, two and four workers: the same losses, the same head, the same predictions."""
+"""Tests that fine-tuning on one, two and four ranks has the same losses, head and predictions."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.distributed
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """What each rank of one, two and four workers said."""
+    """Return the results of each rank, for one, two and four ranks."""
     said = {}
     for size in (1, 2, 4):
         folder = str(tmp_path_factory.getbasetemp() / f"world_{size}")
@@ -36,7 +36,7 @@ def runs(tmp_path_factory):
         *((4, kind) for kind in ("rows", "features", "budget")),
     ],
 )
-def test_losses_are_those_of_one_worker(runs, kind, size):
+def test_losses_are_those_of_one_rank(runs, kind, size):
     (alone,) = runs[1]
     assert len(alone[kind]["losses"]) >= 2
     for rank in runs[size]:
@@ -45,7 +45,7 @@ def test_losses_are_those_of_one_worker(runs, kind, size):
         np.testing.assert_allclose(rank[kind]["vectors"], alone[kind]["vectors"], rtol=1e-3, atol=2e-5)
 
 
-def test_both_routes_are_the_same_and_a_real_batch_decides(runs):
+def test_both_routes_give_the_same_and_a_real_batch_decides(runs):
     for ranks in runs.values():
         for rank in ranks:
             np.testing.assert_allclose(rank["rows"]["losses"], rank["features"]["losses"], rtol=1e-5)
@@ -90,8 +90,8 @@ def test_tensorboard_shows_what_communication_costs(runs, tmp_path_factory, size
             assert min(sent) > 0
 
 
-def test_two_workers_begin_and_others_go_on(runs, tmp_path):
-    """From a checkpoint in the middle of an epoch, by one and then by four, as the unbroken run of one worker."""
+def test_a_training_of_two_ranks_resumes_on_other_numbers(runs, tmp_path):
+    """From a checkpoint in the middle of an epoch, by one and then by four, as the uninterrupted run of one rank."""
     (alone,) = runs[1]
     (tmp_path / "begun").mkdir()
     begun = horovodrun("matcher_training.py", "begin", str(tmp_path / "begun"), world=2)

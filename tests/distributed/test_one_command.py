@@ -1,4 +1,4 @@
-"""``python -m xmc_tf COMMAND`` over ranks: the result, exit status and signals of ``python -m xmc_tf.<module>``."""
+"""Tests that ``python -m xmc_tf COMMAND`` over ranks equals ``python -m xmc_tf.<module>``: results, status, signals."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.distributed.launch import WORKERS, is_running, mpiexec, python, wait_for
+from tests.distributed.launch import PROGRAMS, is_running, mpiexec, python, wait_for
 from tests.linear.command_data import write_corpus
 
 pytestmark = pytest.mark.distributed
@@ -39,7 +39,7 @@ def test_an_error_on_ranks_has_the_exit_status_of_the_command(corpus, tmp_path):
     assert "missing.npz does not exist" in run.ranks[0].output
 
 
-def test_the_end_of_the_launch_command_is_the_end_of_its_ranks():
+def test_ranks_end_with_the_launch_command():
     pids = []
 
     def stop(folder):
@@ -53,7 +53,7 @@ def test_the_end_of_the_launch_command_is_the_end_of_its_ranks():
         os.kill(int((folder / "0.pid").read_text()), signal.SIGTERM)
         wait_for(lambda: not any(map(is_running, pids)), seconds=30, what="the end of all ranks")
 
-    command = ["launch", "--np", "2", str(WORKERS / "launched.py"), "wait"]
+    command = ["launch", "--np", "2", str(PROGRAMS / "launched.py"), "wait"]
     run = python("module:xmc_tf", *command, during=stop, check=False, timeout=90)
     assert run.returncode == 143, run.describe()
     assert run.leftovers == 0, run.describe()

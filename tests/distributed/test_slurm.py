@@ -1,4 +1,4 @@
-"""The Slurm scripts, run as Slurm runs them, with one host that is this machine."""
+"""Tests of the Slurm scripts, run as by Slurm, with this machine as the only host."""
 
 import json
 import os
@@ -14,7 +14,7 @@ SCRIPTS = REPOSITORY / "launch" / "slurm"
 
 
 def run_job(tmp_path, script, *arguments, **environment):
-    """Return a job of two tasks; ``scontrol`` is what Slurm's would say."""
+    """Run a job of two tasks with a fake ``scontrol``."""
     scontrol = tmp_path / "scontrol"
     scontrol.write_text('#!/bin/sh\n[ "$*" = "show hostnames this[1]" ] && echo localhost\n')
     scontrol.chmod(0o755)
@@ -35,20 +35,20 @@ def test_a_job_checks_and_then_runs_on_all_tasks(script, flags, tmp_path):
     run = run_job(tmp_path, script, "xmc_tf.check", "--json", HOROVODRUN_FLAGS=flags)
     assert run.returncode == 0, run.stdout + run.stderr
     told = [line[line.index("{") :] for line in run.stdout.splitlines() if '{"communicator"' in line]
-    [found] = map(json.loads, told)  # the check before it speaks to people
+    [found] = map(json.loads, told)  # the check before it prints tables
     assert [rank["rank"] for rank in found["ranks"]] == [0, 1]
-    # And before it one that looks at the folder.
+    # Before that, another check tests the folder.
     assert f"all ranks see and can write {REPOSITORY}" in run.stdout
 
 
-def test_a_job_without_a_command_says_how_it_is_called(tmp_path):
+def test_a_job_without_a_command_prints_its_usage(tmp_path):
     for script in ("horovod.sbatch", "mpi.sbatch"):
         run = run_job(tmp_path, script)
         assert run.returncode == 2
         assert "usage: sbatch" in run.stderr
 
 
-def test_a_python_without_horovod_is_told(tmp_path):
+def test_a_missing_horovod_is_reported(tmp_path):
     run = run_job(tmp_path, "horovod.sbatch", "xmc_tf.check", PYTHON="/bin/sh")
     assert run.returncode == 2
     assert "no horovodrun beside /bin/sh" in run.stderr

@@ -1,4 +1,4 @@
-"""Ranks that wait for others that never come end in time, and report where each rank is; over Gloo as over MPI."""
+"""Tests that ranks that wait forever end in time and report the state of each rank, over Gloo and MPI."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.distributed.launch import WORKERS, horovodrun, is_running, mpiexec, python, wait_for
+from tests.distributed.launch import PROGRAMS, horovodrun, is_running, mpiexec, python, wait_for
 
 pytestmark = pytest.mark.distributed
 
@@ -16,14 +16,14 @@ RANK = r"^  rank {} \(pid \d+ on \S+\) "
 
 
 def line(run, rank):
-    """What is said of a rank, once, by whoever has said it."""
+    """Return the only line that reports a rank."""
     said = re.findall(RANK.format(rank) + "(.*)$", "\n".join(one.output for one in run.ranks), re.MULTILINE)
     assert len(said) == 1, run.describe()
     return said[0]
 
 
 def ends_of(folder, size):
-    """When each rank has ended, by the clock; to be called while they run."""
+    """Return the time at which each rank ends; called while they run."""
     files = [folder / f"{rank}.pid" for rank in range(size)]
     wait_for(lambda: all(file.exists() and file.read_text() for file in files), what="the ranks' start")
     pids, ends = [int(file.read_text()) for file in files], {}
@@ -39,7 +39,7 @@ def ends_of(folder, size):
 
 
 def stalled(how, size, engine, *arguments, **options):
-    """Return a run that stalls, and seconds from the last step that all made to the end of all."""
+    """Return a run that stalls, and the seconds from the last common step to the end of all ranks."""
     ends = []
     run = horovodrun(
         "stalled_training.py",
@@ -58,8 +58,8 @@ def stalled(how, size, engine, *arguments, **options):
     return run, max(ends) - max(trained)
 
 
-def test_a_rank_that_leaves_out_a_lookup_is_a_stall_in_which_both_ways_are_named():
-    # Who starts the run has the last word.
+def test_a_rank_that_skips_a_lookup_is_reported_with_both_collectives():
+    # The environment overrides the program.
     run, seconds = stalled("skip", 2, "mpi", "3600", env={"XMC_TF_STALL_TIMEOUT": str(TIMEOUT)})
     assert seconds < TIMEOUT + 15
     assert_both_ways(line(run, 0), line(run, 1))
@@ -73,7 +73,7 @@ def assert_both_ways(waits, leaves_out):
     assert re.match(sums + place, leaves_out)
 
 
-def test_ranks_that_are_stopped_or_asleep_are_told_apart():
+def test_stopped_and_sleeping_ranks_are_distinguished():
     run, seconds = stalled("away", 3, "gloo", str(TIMEOUT))
     assert seconds < TIMEOUT + 20
     assert f"stall: rank 0 has waited {TIMEOUT} s for rank 1, 2, which are elsewhere\n" in run.ranks[0].output
@@ -83,7 +83,7 @@ def test_ranks_that_are_stopped_or_asleep_are_told_apart():
 
 
 def launched(controller, size, *arguments):
-    """What ``xmc_tf.launch`` has quoted of the rank that it blames, rank 0."""
+    """Return the lines of rank 0, which ``xmc_tf.launch`` quotes as the cause."""
     options = ["--np", str(size), "--controller", controller, "--stall-timeout", str(TIMEOUT)]
     run = python("module:xmc_tf.launch", *options, *arguments, timeout=90, check=False)
     assert run.returncode == 1, run.describe()
@@ -96,12 +96,12 @@ def launched(controller, size, *arguments):
 
 
 def test_the_launcher_ends_a_stall_over_gloo_and_quotes_it():
-    said = launched("gloo", 2, str(WORKERS / "stalled_training.py"), "skip")
+    said = launched("gloo", 2, str(PROGRAMS / "stalled_training.py"), "skip")
     assert_both_ways(said["0"], said["1"])
 
 
 def test_the_launcher_ends_a_stall_over_mpi_without_tensorflow_while_the_watches_are_attacked():
-    said = launched("mpi", 3, str(WORKERS / "stalled.py"), "attacked")
+    said = launched("mpi", 3, str(PROGRAMS / "stalled.py"), "attacked")
     assert re.match(
         r"waits in a call of the communicator .* for \d+ s; stalled\.py:\d+ in <module>: world\.all", said["0"]
     )
@@ -109,7 +109,7 @@ def test_the_launcher_ends_a_stall_over_mpi_without_tensorflow_while_the_watches
     assert said["2"].startswith("waits in a call of the communicator")
 
 
-def test_without_a_timeout_it_is_only_said_and_goes_on():
+def test_without_a_timeout_a_stall_is_only_logged():
     def let_go(folder):
         wait_for(lambda: (folder / "0.out").exists() and "stall: " in (folder / "0.out").read_text(), seconds=60)
         os.kill(int((folder / "1.pid").read_text()), signal.SIGCONT)

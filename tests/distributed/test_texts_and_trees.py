@@ -1,4 +1,4 @@
-"""Texts to features, and the pipeline's trees, by ranks of both engines: the bytes of one process."""
+"""Tests that features and trees made over ranks have the bytes of a single process."""
 
 import pytest
 
@@ -8,13 +8,13 @@ from tests.linear.cases import label_matrix, sparse_rows
 from xmc_tf.data import save_matrix
 
 pytestmark = pytest.mark.distributed
-WORKER = "texts_and_trees.py"
+PROGRAM = "texts_and_trees.py"
 DOCUMENTS, LABELS = 160, 24
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Texts, labels, features."""
+    """Write texts, labels and features."""
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "X.trn.txt").write_text("".join(f"{text}\n" for text in random_corpus(DOCUMENTS, seed=4, length=6)))
     save_matrix(folder / "Y.trn.npz", label_matrix(DOCUMENTS, LABELS))
@@ -33,9 +33,9 @@ def contents(folder):
 
 @pytest.fixture(scope="module")
 def one_process(corpus, tmp_path_factory):
-    """All files that one process writes."""
+    """Return all files that a single process writes."""
     out = tmp_path_factory.mktemp("one") / "out"
-    run = python(WORKER, *flags(corpus, out), timeout=300)  # compiles, where nothing has yet
+    run = python(PROGRAM, *flags(corpus, out), timeout=300)  # may compile kernels
     found = contents(out)
     wanted = {"model/features/vocabulary.txt", "model/ranker/ranker/0.model/W.npz"}
     wanted |= {f"{name}/tree/C0.npz" for name in ("both", "own")}
@@ -47,9 +47,9 @@ def one_process(corpus, tmp_path_factory):
 @pytest.mark.parametrize("engine", ["gloo", "mpiexec"])
 def test_the_bytes_of_one_process_and_work_for_every_rank(engine, corpus, one_process, tmp_path):
     options = {"world": 2, "timeout": 300}
-    command = [WORKER, *flags(corpus, tmp_path / "out")]
+    command = [PROGRAM, *flags(corpus, tmp_path / "out")]
     run = mpiexec(*command, **options) if engine == "mpiexec" else horovodrun(*command, engine=engine, **options)
     assert contents(tmp_path / "out") == one_process
     for rank in run.ranks:
-        assert rank.result["pieces"] >= 2  # of 160 texts, at most 50 a piece
-        assert rank.result["splits"] >= 4  # none, where another builds the trees
+        assert rank.result["pieces"] >= 2  # 160 texts in pieces of at most 50
+        assert rank.result["splits"] >= 4  # 0 if another rank built the trees

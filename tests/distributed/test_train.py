@@ -1,4 +1,4 @@
-"""Training on several ranks: the same model as on one. What kills do is in ``test_train_killed.py``."""
+"""Tests that training on several ranks gives the model of one rank; see ``test_train_killed.py`` for kills."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.distributed
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Texts, labels and a tiny encoder."""
+    """Write texts, labels and a tiny encoder."""
     return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
@@ -23,40 +23,40 @@ def flags(corpus, model, batch):
 
 
 @pytest.fixture(scope="module")
-def unbroken(corpus):
-    """Return the model of two ranks that nobody disturbs."""
-    run = horovodrun("module:xmc_tf.train", *flags(corpus, corpus / "unbroken", 8), engine="gloo", timeout=300)
+def uninterrupted(corpus):
+    """Return the model of an uninterrupted training on two ranks."""
+    run = horovodrun("module:xmc_tf.train", *flags(corpus, corpus / "uninterrupted", 8), engine="gloo", timeout=300)
     assert "fine-tuning: done" in run.ranks[0].output
-    assert "done in" not in run.ranks[1].output  # rank 0 speaks for all
-    return XTransformer.load(corpus / "unbroken")
+    assert "done in" not in run.ranks[1].output  # only rank 0 logs
+    return XTransformer.load(corpus / "uninterrupted")
 
 
 def assert_same(model, other, texts, atol):
     ours, theirs = model.predict(texts), other.predict(texts)
     np.testing.assert_array_equal(ours.indptr, theirs.indptr)
     np.testing.assert_allclose(ours.data, theirs.data, atol=atol)
-    # Two labels with the same score may stand either way round.
+    # Labels with equal scores may be in any order.
     same = (ours.indices == theirs.indices).mean()
     assert same == 1 or (same > 0.97 and abs(ours - theirs).max() < 10 * atol)
 
 
-def test_two_ranks_train_what_one_trains(corpus, unbroken):
+def test_two_ranks_train_what_one_trains(corpus, uninterrupted):
     python("module:xmc_tf.train", *flags(corpus, corpus / "alone", 16), timeout=300)
     alone, (texts, _) = XTransformer.load(corpus / "alone"), texts_and_labels(corpus, "tst")
-    np.testing.assert_allclose(alone.encode(texts), unbroken.encode(texts), atol=1e-3)
-    assert_same(alone, unbroken, texts, 1e-3)
-    heads = [model.predict(texts, ensemble_method="transformer-only") for model in (alone, unbroken)]
+    np.testing.assert_allclose(alone.encode(texts), uninterrupted.encode(texts), atol=1e-3)
+    assert_same(alone, uninterrupted, texts, 1e-3)
+    heads = [model.predict(texts, ensemble_method="transformer-only") for model in (alone, uninterrupted)]
     np.testing.assert_allclose(heads[0].data, heads[1].data, atol=1e-3)
 
 
-def test_two_ranks_predict_and_encode_what_one_does(corpus, unbroken, tmp_path):
+def test_two_ranks_predict_and_encode_what_one_does(corpus, uninterrupted, tmp_path):
     texts, _ = texts_and_labels(corpus, "tst")
-    paths = [str(path) for path in (corpus / "unbroken", corpus / "X.tst.txt", corpus / "Y.tst.npz", tmp_path)]
+    paths = [str(path) for path in (corpus / "uninterrupted", corpus / "X.tst.txt", corpus / "Y.tst.npz", tmp_path)]
     run = horovodrun("predict_and_encode.py", *paths, engine="mpi", timeout=200)
     assert "precision" in run.ranks[0].output
     assert "precision" not in run.ranks[1].output
-    predicted, expected = load_matrix(tmp_path / "P.npz"), unbroken.predict(texts)
+    predicted, expected = load_matrix(tmp_path / "P.npz"), uninterrupted.predict(texts)
     np.testing.assert_allclose(predicted.toarray(), expected.toarray(), atol=1e-5)
     shares = [np.load(tmp_path / f"X.emb.{rank}.npy") for rank in (0, 1)]
     assert [len(share) for share in shares] == [30, 30]
-    np.testing.assert_allclose(np.concatenate(shares), unbroken.encode(texts), atol=1e-5)
+    np.testing.assert_allclose(np.concatenate(shares), uninterrupted.encode(texts), atol=1e-5)

@@ -1,9 +1,9 @@
-"""Trainings that are killed in every stage, at random moments, and go on when the same command is given again.
+"""Tests of trainings that are killed in each stage, at random times, and resumed by the same command.
 
 A chain is one training, killed once in each stage: a run goes through the stage that the run before it was killed in,
 and is killed in the next one. In the end there is the model of the training that nobody disturbed.
 
-``XMC_TF_KILLS=5 pytest tests/distributed/test_train_killed.py`` runs five chains in which one worker is killed and five
+``XMC_TF_KILLS=5 pytest tests/distributed/test_train_killed.py`` runs five chains in which one rank is killed and five
 in which all are, 120 kills; otherwise it is one chain, in which one or all are, as chance has it.
 """
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.distributed
 
 STAGES = ["features", "encoder", "first-tree", "tokens", "level_1", "level_2", "heads", "embeddings", "tree", "rankers",
           "model", "removal"]  # fmt: skip
-# Of each kind; the first is killed in the first fifth of each stage, and so on.
+# Chains of each kind; the first is killed in the first fifth of each stage, and so on.
 RUNS = int(os.environ.get("XMC_TF_KILLS", "0"))
 CHAINS = [(whom, number) for whom in ("one", "all") for number in range(RUNS)] or [("any", 0)]
 TAKEN_OVER = [("level_2", 1), ("embeddings", 3), ("level_1", 3), ("rankers", 1)]
@@ -37,7 +37,7 @@ GLOBAL_BATCH = 24
 
 @pytest.fixture(scope="module")
 def folder():
-    """In memory, if there is room: what is tested is what a kill leaves, not what a power cut does."""
+    """Return a folder in memory, if there is room: the tests are about kills, not about power failures."""
     memory = Path("/dev/shm")
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > 1 << 28
     with tempfile.TemporaryDirectory(prefix="xmc-tf-killed-", dir=memory if roomy else None) as name:
@@ -46,13 +46,13 @@ def folder():
 
 @pytest.fixture(scope="module")
 def warmly(folder):
-    """Ranks start from a process that has imported everything: 5 seconds less for each of over 100 runs."""
+    """Fork ranks from a process that has imported everything, which saves 5 seconds in each of over 100 runs."""
     with warm(folder, environment()) as command:
         yield command
 
 
 def train(warmly, folder, model, plan=None, world=2, batch=None):
-    """Return the command, killed as planned if it is; gives the run and where it was killed."""
+    """Run the training, killed as planned; return the run and where it was killed."""
     report = folder / f"{model}.report"
     report.unlink(missing_ok=True)
     told = {"report": str(report), "times": str(folder / f"{model}.times"), **(plan or {})}
@@ -76,23 +76,23 @@ def train(warmly, folder, model, plan=None, world=2, batch=None):
 
 
 @pytest.fixture(scope="module")
-def unbroken(warmly, folder):
-    """Return the model of the training that nobody disturbs."""
-    train(warmly, folder, "unbroken")
-    gone_through = [json.loads(line)[0] for line in (folder / "unbroken.times").read_text().splitlines()]
+def uninterrupted(warmly, folder):
+    """Return the model of the uninterrupted training."""
+    train(warmly, folder, "uninterrupted")
+    gone_through = [json.loads(line)[0] for line in (folder / "uninterrupted.times").read_text().splitlines()]
     assert gone_through == STAGES
-    return XTransformer.load(folder / "unbroken")
+    return XTransformer.load(folder / "uninterrupted")
 
 
 def lasts(folder, stage):
-    """How long a stage takes, in seconds: in the fastest run so far, since the first one may have compiled kernels."""
-    runs = sorted(folder.glob("*.times")) if "level" not in stage else [folder / "unbroken.times"]
+    """Return the seconds of a stage in the fastest run so far; the first one may have compiled kernels."""
+    runs = sorted(folder.glob("*.times")) if "level" not in stage else [folder / "uninterrupted.times"]
     lines = [json.loads(line) for run in runs for line in run.read_text().splitlines()]
     return min(took for name, took in lines if name == stage)
 
 
 def precisions(model, folder):
-    """P@1, 3 and 5 in percent on held-out documents, of the rankers and of the label head."""
+    """Return P@1, 3 and 5 in percent on held-out documents, of the rankers and of the label head."""
     texts, Y = texts_and_labels(folder, "tst")
     found = []
     for method in ("concat-only", "transformer-only"):
@@ -111,14 +111,14 @@ def assert_same(model, other, folder):
 
 
 def killed(warmly, folder, model, stage, after, victims, *, made=False):
-    """One run that is killed, with a look at whether that was where it should be; gives what there is to see of it."""
+    """Run a training that is killed, check where it was killed, and return its output."""
     plan = {"stage": stage, "after": after, "victims": victims, "made": made}
     run, struck = train(warmly, folder, model, plan)
     print(f"{model}: {struck['where']} after {1000 * after:.0f} ms, ranks {victims}; over after {run.seconds:.1f} s")
     assert struck["where"].split(",")[0] == stage, run.describe()
     assert struck["victims"] == victims
     assert run.returncode not in (0, None), run.describe()
-    # The model appears whole, and no sooner. While it is put together, the blow may fall when it has just got its name.
+    # The model appears complete. While it is placed, the kill may come just after the rename.
     there = (folder / model).exists()
     assert there == (stage == "removal") or stage == "model"
     assert not there or XTransformer.load(folder / model)
@@ -126,40 +126,40 @@ def killed(warmly, folder, model, stage, after, victims, *, made=False):
 
 
 @pytest.mark.parametrize(("whom", "number"), CHAINS)
-def test_killed_in_every_stage_it_goes_on(warmly, folder, unbroken, whom, number):
+def test_a_training_killed_in_each_stage_resumes(warmly, folder, uninterrupted, whom, number):
     chance, model = random.Random(f"{SEED} {whom} {number}"), f"{whom}-{number}"
     print(f"XMC_TF_TEST_SEED={SEED}")
     for place, stage in enumerate(STAGES):
         after = lasts(folder, stage) * (number + chance.random()) / max(RUNS, 1)
         one = whom == "one" or (whom == "any" and chance.random() < 0.5)
         victims = [chance.randrange(2)] if one else [0, 1]
-        # Those that are to be killed last are held when all is made, if they are faster than the first one was.
+        # Late kills wait at the end of the stage if it is faster than in the first run.
         run = killed(warmly, folder, model, stage, after, victims, made=number == RUNS - 1)
-        # All before the stage in which the former run was killed is there, and said to be.
+        # All stages before the one in which the previous run was killed are kept, and logged as such.
         for before in STAGES[: max(0, place - 1)]:
             if before not in ("tokens", "level_1", "level_2", "heads"):
                 assert f"{before}: kept from before" in run.ranks[0].output, run.describe()
-    assert_same(XTransformer.load(folder / model), unbroken, folder)
+    assert_same(XTransformer.load(folder / model), uninterrupted, folder)
     shutil.rmtree(folder / model)
-    # Nothing half made is left behind; the lock of a killed run is taken over by the next one.
+    # Nothing incomplete is left; the next run takes over the lock of a killed one.
     assert not [path for path in folder.glob(f".{model}*") if path.suffix != ".lock"]
 
 
 @pytest.mark.parametrize(("stage", "world"), TAKEN_OVER if RUNS else TAKEN_OVER[:2])
-def test_what_two_have_begun_one_or_three_finish(warmly, folder, unbroken, stage, world):
-    """The same command, each worker's batch included."""
+def test_a_training_of_two_ranks_resumes_on_one_or_three(warmly, folder, uninterrupted, stage, world):
+    """With the same command, including the batch size per rank."""
     model = f"{stage}-{world}"
     killed(warmly, folder, model, stage, lasts(folder, stage) * 0.7, [0, 1])
     run, _ = train(warmly, folder, model, world=world, batch=GLOBAL_BATCH // 2)
     assert "kept from before" in run.ranks[0].output
     found = XTransformer.load(folder / model)
-    print(f"{precisions(unbroken, folder)} unbroken, {precisions(found, folder)} on {world}")
-    assert precisions(found, folder)[0] == pytest.approx(precisions(unbroken, folder)[0], abs=0.5)
+    print(f"{precisions(uninterrupted, folder)} uninterrupted, {precisions(found, folder)} on {world}")
+    assert precisions(found, folder)[0] == pytest.approx(precisions(uninterrupted, folder)[0], abs=0.5)
 
 
-def test_precision_is_the_same_on_any_number_of_workers(warmly, folder, unbroken):
-    """At the same global batch; of what the model answers, and learned, not guessed."""
-    models = {2: unbroken}
+def test_precision_is_the_same_on_any_number_of_ranks(warmly, folder, uninterrupted):
+    """With the same global batch size; the model must be better than chance."""
+    models = {2: uninterrupted}
     for world in (1, 4):
         train(warmly, folder, f"by-{world}", world=world)
         models[world] = XTransformer.load(folder / f"by-{world}")
@@ -171,8 +171,8 @@ def test_precision_is_the_same_on_any_number_of_workers(warmly, folder, unbroken
     assert 50 < found[2][0] < 95
 
 
-def test_a_full_disk_is_said_and_what_is_made_is_kept(warmly, folder):
-    """No room for the first stage, then for all but a checkpoint, then for everything."""
+def test_a_full_disk_is_reported_and_finished_stages_are_kept(warmly, folder):
+    """The disk is full in the first stage, then at a checkpoint, and then large enough."""
     flags = train_flags(folder, folder / "full", "-ns", "tfn+man", "--text-only")
     said = []
     for limit in (16_000, 40_000):  # the encoder's weights; a checkpoint of its fine-tuning

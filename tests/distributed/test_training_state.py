@@ -1,4 +1,4 @@
-"""Training that was saved by three workers goes on with one, two or four as if it had never stopped."""
+"""Tests that a training saved by three ranks resumes on one, two or four ranks as if uninterrupted."""
 
 import json
 import os
@@ -25,7 +25,7 @@ assert not {"xmc_tf", "horovod"} & {name.split(".")[0] for name in sys.modules}
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """Return the folder, and what the three ranks of the unbroken run said."""
+    """Return the folder, and what the three ranks of the uninterrupted run said."""
     folder = tmp_path_factory.mktemp("run")
     return folder, horovodrun("training.py", "save", str(folder), engine="gloo", world=3)
 
@@ -37,9 +37,9 @@ def assert_same(state, expected):
 
 
 @pytest.mark.parametrize(("world", "engine"), [(1, None), (2, "mpi"), (4, "gloo")])
-def test_three_ranks_go_on_as_any_other_number(saved, world, engine):
-    folder, unbroken = saved
-    expected = unbroken.ranks[0].result["state"]
+def test_a_training_of_three_ranks_resumes_on_other_numbers(saved, world, engine):
+    folder, uninterrupted = saved
+    expected = uninterrupted.ranks[0].result["state"]
     assert {"m", "v"} <= expected.keys()
     assert expected["iterations"] == 12
     if engine is None:
@@ -59,8 +59,8 @@ def test_a_damaged_file_is_named_on_every_rank(saved):
     assert "00-items.v.00002.npy is cut short" in said.pop()
 
 
-def test_the_export_of_three_ranks_answers_in_plain_tensorflow(saved, tmp_path):
-    folder, unbroken = saved
+def test_plain_tensorflow_loads_the_export_of_three_ranks(saved, tmp_path):
+    folder, uninterrupted = saved
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     result = subprocess.run(
         [sys.executable, "-c", ASK, str(folder / "served")],
@@ -73,6 +73,6 @@ def test_the_export_of_three_ranks_answers_in_plain_tensorflow(saved, tmp_path):
     )
     assert result.returncode == 0, result.stderr
     answers = json.loads(result.stdout)
-    for rank in unbroken.ranks:
+    for rank in uninterrupted.ranks:
         np.testing.assert_allclose(answers, rank.result["answers"], rtol=1e-5, atol=1e-6)
     assert {path.name for path in folder.iterdir()} <= {"checkpoint", "served", "broken"}

@@ -1,4 +1,4 @@
-"""A cluster that is too wide for one thread, by ranks in a team: the bytes of one process, killed on the way."""
+"""Tests that a team of ranks trains a wide cluster to the bytes of a single process, even after a kill."""
 
 import os
 import signal
@@ -13,10 +13,10 @@ from xmc_tf.data import save_matrix
 from xmc_tf.linear.distributed.work_folder import work_path
 
 pytestmark = pytest.mark.distributed
-WORKER, DOCUMENTS, LABELS = "wide_training.py", 300, 60
+PROGRAM, DOCUMENTS, LABELS = "wide_training.py", 300, 60
 
 
-def test_a_team_is_killed_and_another_ends_its_course(tmp_path):
+def test_another_team_resumes_after_a_kill(tmp_path):
     rng = np.random.default_rng(0)
     save_matrix(tmp_path / "X.npz", sparse_rows(DOCUMENTS, 60))
     save_matrix(tmp_path / "E.npy", dense_rows(DOCUMENTS))
@@ -32,16 +32,16 @@ def test_a_team_is_killed_and_another_ends_its_course(tmp_path):
     def contents(model):
         return {str(one.relative_to(model)): one.read_bytes() for one in sorted(model.rglob("*")) if one.is_file()}
 
-    python(WORKER, "0", *flags(tmp_path / "one"))
+    python(PROGRAM, "0", *flags(tmp_path / "one"))
     states = work_path(tmp_path / "over ranks") / "wide"
 
     def kill(folder):
         wait_for(lambda: list(states.glob("*/*.2.npz")), seconds=120, what="two steps of a course")
         os.kill(int((folder / "1.pid").read_text()), signal.SIGKILL)
 
-    broken = mpiexec(WORKER, "0.5", *flags(tmp_path / "over ranks"), world=2, during=kill, check=False, timeout=200)
+    broken = mpiexec(PROGRAM, "0.5", *flags(tmp_path / "over ranks"), world=2, during=kill, check=False, timeout=200)
     assert broken.returncode not in (0, None)
-    again = mpiexec(WORKER, "0", *flags(tmp_path / "over ranks"), world=3)
+    again = mpiexec(PROGRAM, "0", *flags(tmp_path / "over ranks"), world=3)
     assert max(rank.result["members"] for rank in again.ranks) == 2
     assert any(step > 2 for rank in again.ranks for _, step in rank.result["begun"])
     assert contents(tmp_path / "over ranks") == contents(tmp_path / "one")

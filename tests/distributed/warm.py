@@ -32,7 +32,7 @@ START_S = 120.0
 
 @contextmanager
 def warm(folder: Path, environment: dict[str, str]) -> Iterator[list[str]]:
-    """Yield the beginning of command lines that are run warm; what comes behind is ``-m module arguments …``.
+    """Yield the beginning of command lines that start fast; ``-m module arguments …`` must follow.
 
     Example:
         >>> with warm(tmp_path, environment) as python:
@@ -62,7 +62,7 @@ def warm(folder: Path, environment: dict[str, str]) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    """Import, then forks whenever somebody asks."""
+    """Import the modules, and then fork a child for each request."""
     path = Path(sys.argv[1])
     _import_all()
     alone = len(os.listdir("/proc/self/task"))
@@ -71,7 +71,7 @@ def main() -> None:
     server.bind(str(path.with_suffix(".part")))
     server.listen(64)
     path.with_suffix(".part").rename(path)
-    children: dict[socket.socket, tuple[int, int]] = {}  # by the client's connection: the child, and its descriptor
+    children: dict[socket.socket, tuple[int, int]] = {}  # by client connection: the child's pid and descriptor
 
     def end(*_: object) -> None:
         for pid, _descriptor in children.values():
@@ -94,7 +94,7 @@ def main() -> None:
 
 
 def _import_all() -> None:
-    """What trainings need, and the launcher."""
+    """Import what trainings and the launcher need."""
     for name in (
         "horovod.runner.launch", "horovod.tensorflow", "transformers.models.bert.modeling_tf_bert",
         "xmc_tf.ranks.horovod_backend", "xmc_tf.encoder", "xmc_tf.features", "xmc_tf.matcher.matcher",
@@ -104,7 +104,7 @@ def _import_all() -> None:
 
 
 def _start(client: socket.socket, others: list[socket.socket]) -> tuple[int, int]:
-    """Fork a child that becomes what the client asks for; gives its number, and what tells of its end."""
+    """Fork a child that runs the client's command; return its pid and a descriptor of its end."""
     descriptors = array.array("i")
     data, more, _, _ = client.recvmsg(1 << 20, socket.CMSG_SPACE(2 * descriptors.itemsize))
     descriptors.frombytes(more[0][2])
@@ -135,7 +135,7 @@ def _start(client: socket.socket, others: list[socket.socket]) -> tuple[int, int
 
 
 def _become(arguments: list[str]) -> int:
-    """Run ``-m module arguments …`` as the interpreter does; gives the exit code."""
+    """Run ``-m module arguments …`` as the interpreter does; return the exit code."""
     sys.argv = arguments[1:]
     sys.modules.pop(arguments[1], None)  # or runpy warns that it runs twice
     try:
@@ -153,7 +153,7 @@ def _become(arguments: list[str]) -> int:
 
 
 def _forward(client: socket.socket, pid: int) -> None:
-    """Signals that the client was sent, as they come; its end is the child's."""
+    """Forward signals from the client to the child; the end of the client ends the child."""
     try:
         sent = client.recv(64)
     except ConnectionError:

@@ -1,4 +1,4 @@
-"""Stands in for a process that ``warm.py`` runs: hands its environment and output over, passes signals on, ends as it.
+"""The client of a process that ``warm.py`` runs: passes its environment, output and signals, and exits like it.
 
 ``python -IS warm_client.py SOCKET -m module [argument …]``
 """

@@ -277,7 +277,7 @@ def _merge(part: Path) -> None:
     shutil.rmtree(slices)
     write_fingerprint(str(part))  # replaces that of the graph alone
     (part / ABOUT).parent.mkdir(exist_ok=True)
-    about: dict[str, Any] = {"format": PLAIN, "files": record_files(part, but=[ABOUT])}
+    about: dict[str, Any] = {"format": PLAIN, "files": record_files(part, exclude=[ABOUT])}
     about["checksum"] = checksum_of(about)
     (part / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 

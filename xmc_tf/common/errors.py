@@ -1,8 +1,8 @@
-"""The one exception for bad input, with a message that can be acted on."""
+"""The exception for invalid input, whose message says how to fix it."""
 
 
 class InputError(ValueError):
-    """What the user gave cannot be used.
+    """An error in the user's input: a file, a flag or an argument.
 
     Example:
         >>> raise InputError("row 3 of Y.npz holds NaN", expected="finite numbers", fix="drop the row")
@@ -12,10 +12,10 @@ class InputError(ValueError):
           fix:      drop the row
 
     Args:
-        problem: what is wrong and where (file, line or row).
-        expected: what would have been right.
-        received: what was received instead.
-        fix: what the user can do about it.
+        problem: what is wrong, beginning with the file, row or flag.
+        expected: the expected input.
+        received: the received input.
+        fix: what the user can do.
     """
 
     def __init__(self, problem: str, *, expected: str = "", received: str = "", fix: str = "") -> None:

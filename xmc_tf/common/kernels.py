@@ -1,4 +1,4 @@
-"""Arrays as compiled kernels take them."""
+"""Arrays in the form that compiled kernels expect."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class _Alias:
-    """Offers an array's memory as writable; keeps the array alive as long as its views."""
+    """A writable view of an array's memory, which keeps the array alive."""
 
     def __init__(self, array: np.ndarray) -> None:
         interface: dict[str, Any] = dict(array.__array_interface__)
@@ -15,16 +15,15 @@ class _Alias:
 
 
 def kernel_view(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return the same array, contiguous and of that type, for a kernel that only reads it.
+    """Return the array, contiguous and of a type, for a kernel that only reads it.
 
-    Numba compiles one version of a kernel for arrays that may be written and another for those that may not, such as
-    memory-mapped ones. Here the second passes for the first: nothing is copied unless the type asks for it, and the
-    kernel is compiled once. (Mapping the files copy-on-write would do too, but Linux refuses such maps beyond the
-    machine's memory.)
+    Numba compiles a kernel twice, for writable arrays and for read-only ones, such as memory-mapped files. This
+    function presents read-only arrays as writable, so that the kernel is compiled once. Arrays are copied only to
+    change their type. (Copy-on-write maps would work too, but Linux refuses them beyond the machine's memory.)
 
     Args:
-        array: what the kernel reads.
-        dtype: what it is compiled for.
+        array: the array.
+        dtype: the type that the kernel is compiled for.
     """
     array = np.require(array, dtype=dtype, requirements=["C", "A"])
     return array if array.flags.writeable else np.asarray(_Alias(array))

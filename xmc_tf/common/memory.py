@@ -1,15 +1,15 @@
-"""Memory that a process holds and no longer needs."""
+"""Release of memory that the process no longer needs."""
 
 import ctypes
 
-# Of glibc; other C libraries give back what is freed, or have no such call.
+# A function of glibc; other C libraries release freed memory themselves, or have no such function.
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
-def give_back_freed() -> None:
-    """Hand freed memory to the system, where the C library keeps it for later.
+def release_freed_memory() -> None:
+    """Return memory that the C library has freed but kept to the system.
 
-    Worth its milliseconds between a step that has worked in memory and one that writes files: their pages need room.
+    This takes milliseconds. Use it before writing large files, whose pages need the memory.
     """
     if _TRIM is not None:
         _TRIM(0)

@@ -1,4 +1,4 @@
-"""Numbers from command lines, within what the code behind them can hold."""
+"""Numbers from command lines, within the range that the code can hold."""
 
 import argparse
 
@@ -9,10 +9,10 @@ _LARGEST = 2**63 - 1
 
 
 def whole(text: str) -> int:
-    """Read a whole number of at most 64 bits; for ``type=`` of an argument parser.
+    """Return a whole number of at most 64 bits; for ``type=`` of an argument parser.
 
-    Python reads numbers of thousands of digits, which no array can hold, and refuses longer ones with an error that
-    does not name the flag.
+    Python itself accepts numbers of thousands of digits, and refuses longer ones with an error that does not name the
+    flag.
     """
     try:
         number = int(text) if len(text) <= 40 else None

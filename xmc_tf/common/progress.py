@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, a line every so often elsewhere, nothing under two seconds."""
+"""Progress of long work: a bar on a terminal, regular lines elsewhere, nothing under two seconds."""
 
 import sys
 import time
@@ -7,29 +7,29 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-# Told of every step of every progress, such as those who draw it elsewhere; must be quick.
+# Functions that are called for each step of each progress, for example to draw it elsewhere; they must be quick.
 WATCHERS: "list[Callable[[Progress], None]]" = []
 
 
-# The rate is that of the last seconds: the first units of most work take longest (compiling, the largest pieces).
+# The rate is that of the last seconds, because the first units usually take longest (compiling, large pieces).
 _WINDOW_S = 30.0
-_STABLE_S = 2.0  # no estimate from less
+_STABLE_S = 2.0  # no estimate from a shorter time
 _SAMPLES_S = 0.25
 
 
 class Progress:
-    """Counts units of work and shows how far it is and when it will end.
+    """A counter of units of work that shows the progress and an estimate of the remaining time.
 
     Example:
         >>> with Progress("level 2 of 3", total=256, unit="clusters") as progress:
         ...     progress.add()
 
     Args:
-        title: what is being done.
-        total: how many units there are.
-        unit: what they are called.
-        quiet_s: nothing is shown before that many seconds.
-        every_s: seconds between lines where standard error is no terminal.
+        title: the name of the work.
+        total: the number of units.
+        unit: the name of the units.
+        quiet_s: the seconds before anything is shown.
+        every_s: the seconds between lines if standard error is not a terminal.
     """
 
     def __init__(self, title: str, total: int, unit: str = "", quiet_s: float = 2.0, every_s: float = 15.0) -> None:
@@ -56,12 +56,12 @@ class Progress:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the start."""
+        """The seconds since the start."""
         return time.monotonic() - self._start
 
     @property
     def rate(self) -> float | None:
-        """Units per second over the last half minute, or None while there is too little to tell."""
+        """The units per second over the last half minute, or None before an estimate is possible."""
         if not self._samples:
             return None
         start, before = self._samples[0]
@@ -70,13 +70,13 @@ class Progress:
 
     @property
     def left_s(self) -> float | None:
-        """Estimated seconds to the end, or None before an estimate is possible and when the work is done."""
+        """The estimated seconds to the end, or None before an estimate is possible and when the work is done."""
         if self.done >= self.total or (rate := self.rate) is None:
             return None
         return (self.total - self.done) / rate
 
     def add(self, count: int = 1) -> None:
-        """Count ``count`` more units as done and shows it when it is time to."""
+        """Count ``count`` more units as done, and show the progress at regular times."""
         self.done += count
         now = time.monotonic()
         if not self._samples or now - self._samples[-1][0] >= _SAMPLES_S:
@@ -93,7 +93,7 @@ class Progress:
     def _show(self) -> None:
         share = min(self.done / max(self.total, 1), 1.0)
         seconds, rate = self.left_s, self.rate
-        left = "" if seconds is None or rate is None else f", {_rate(rate)} a second, {_span(seconds)} left"
+        left = "" if seconds is None or rate is None else f", {_rate(rate)}/s, {_span(seconds)} left"
         counts = f"{self.done:,} of {self.total:,} {self.unit}".rstrip()
         if self._terminal:
             bar = "#" * int(30 * share)
@@ -103,13 +103,13 @@ class Progress:
         sys.stderr.flush()
 
 
-def _rate(a_second: float) -> str:
-    """How many a second, with as many digits as say something."""
-    return f"{a_second:,.0f}" if a_second >= 10 else f"{a_second:.2g}"
+def _rate(per_second: float) -> str:
+    """Return a rate with its significant digits."""
+    return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"
 
 
 def _span(seconds: float) -> str:
-    """Seconds as a person would say them."""
+    """Return a time span in s, min or h."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     seconds = round(seconds)

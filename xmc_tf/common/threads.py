@@ -1,4 +1,4 @@
-"""How many threads a number of threads means."""
+"""The meaning of a number of threads: below 1, one per core."""
 
 import os
 
@@ -7,7 +7,7 @@ from xmc_tf.common.numbers import MOST_THREADS
 
 
 def thread_count(threads: int) -> int:
-    """Return the number itself; below 1, one thread for each core that this process may use."""
+    """Return ``threads``, or the number of cores that this process may use if it is below 1."""
     if threads < 1:
         return len(os.sched_getaffinity(0))
     if threads > MOST_THREADS:

@@ -151,7 +151,7 @@ def _run(watch: Watch, command: list[str], environment: dict[str, str], start_ti
     try:
         watch.follow(launcher, start_timeout)
     except signals.Interrupted as interrupt:
-        signals.take_time()  # so that the ranks have some seconds to end
+        signals.allow_slow_end()  # so that the ranks have some seconds to end
         watch.stop()
         watch.follow(launcher, start_timeout)
         print(f"\n{signals.describe(interrupt.number)}; all ranks have ended", file=sys.stderr)

@@ -108,7 +108,7 @@ def kind_of(folder: Path) -> str:
 
 def write_metadata(folder: Path, metadata: ModelMetadata) -> None:
     """Write ``params.json`` with the records of all other files: last of all, since without it there is not a model."""
-    files = record_files(folder, but=[MODEL_HEADER])
+    files = record_files(folder, exclude=[MODEL_HEADER])
     about = {"format": MODEL_FORMAT, "version": _VERSION, "checksum": ""}
     content: dict[str, Any] = {**about, **metadata.content, "files": files}
     content["checksum"] = checksum_of(content)

@@ -208,7 +208,7 @@ def export_model(
         }
         if warmup is not None:
             write_warmup(part, *warmup)
-        about["files"] = record_files(part, but=[ABOUT])
+        about["files"] = record_files(part, exclude=[ABOUT])
         about["checksum"] = checksum_of(about)
         (part / ABOUT).parent.mkdir(exist_ok=True)
         (part / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

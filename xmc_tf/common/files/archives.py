@@ -1,4 +1,4 @@
-"""The checksums that a zip archive (.npz) holds of its own members."""
+"""Verification of a zip archive (.npz) by the checksums in it."""
 
 import struct
 import zipfile
@@ -11,7 +11,8 @@ from xmc_tf.common.errors import InputError
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _PIECE = 1 << 20
-# Of zipfile and what it stands on: RuntimeError is for a password, NotImplementedError (one of them) for a method.
+# Errors of zipfile and the modules below it: RuntimeError for a password, its subclass NotImplementedError for an
+# unknown compression.
 _UNREADABLE = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -26,13 +27,13 @@ _FIX = "copy the model again from where it is intact, or train it again"
 
 
 def archive_problem(path: Path, stop: Event | None = None, *, thorough: bool = False) -> InputError | None:
-    """Compare the members of an archive with the checksums in it; returns what is wrong with one, if anything is.
+    """Compare the members of an archive with the checksums in it; return the first problem, or None.
 
     Args:
         path: the archive.
         stop: ends the comparison early once it is set.
-        thorough: also unpack compressed members, and report an archive that cannot be read at all. Whoever is about
-            to read it finds both out without help.
+        thorough: also check compressed members, and report an unreadable archive. Code that reads the archive anyway
+            notices both itself.
     """
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb", buffering=0) as file:
@@ -76,7 +77,7 @@ def _crc_of_stored(file: FileIO, info: zipfile.ZipInfo, stop: Event | None) -> i
 
 def _crc_of_compressed(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
     crc = 0
-    with archive.open(info) as member:  # compares the checksum itself when it reaches the end
+    with archive.open(info) as member:  # zipfile compares the checksum at the end
         while piece := member.read(_PIECE):
             crc = zlib.crc32(piece, crc)
     return crc

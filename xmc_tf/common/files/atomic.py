@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all, whatever kills the process."""
+"""Files that are written atomically, even if the process is killed."""
 
 import fcntl
 import glob
@@ -16,9 +16,9 @@ _LOG = logging.getLogger(__name__)
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
-    """Yield a path beside ``path`` to write to; it takes the name ``path`` only when the block ends well."""
+    """Yield a path beside ``path`` to write to; it is renamed to ``path`` if the block succeeds."""
     path = Path(path)
-    if path.exists() and not path.is_file():  # a device or a pipe would be gone from the system
+    if path.exists() and not path.is_file():  # replacing would delete a device or a pipe
         raise InputError(
             f"{path} cannot be replaced by a file",
             expected="the name of a file",
@@ -26,11 +26,11 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
             fix="write to a file first",
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The temporary name keeps the suffix, since numpy's and scipy's writers look at it.
+    # numpy's and scipy's writers need the suffix.
     handle, name = tempfile.mkstemp(prefix=f".{path.stem}.new-", suffix=path.suffix, dir=path.parent)
     part = Path(name)
     try:
-        _lock(handle)  # as long as somebody writes it: see remove_leftovers
+        _lock(handle)  # while it is written: see remove_leftovers
         yield part
         part.chmod(0o666 & ~umask())
         part.replace(path)
@@ -40,7 +40,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
 
 
 def remove_leftovers(path: str | Path) -> None:
-    """Remove what killed runs left beside ``path`` while they wrote it, and says so."""
+    """Remove the temporary files that killed runs left beside ``path``, and log it."""
     path = Path(path)
     if not path.parent.is_dir():
         return
@@ -48,7 +48,7 @@ def remove_leftovers(path: str | Path) -> None:
         try:
             handle = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
-            continue  # gone by now, or not ours
+            continue  # already removed, or not ours
         try:
             if _lock(handle):
                 leftover.unlink(missing_ok=True)
@@ -58,7 +58,7 @@ def remove_leftovers(path: str | Path) -> None:
 
 
 def _lock(handle: int) -> bool:
-    """Lock an open file; False where another process has it, or this disk has no locks."""
+    """Lock an open file; return False if another process has locked it, or the disk has no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

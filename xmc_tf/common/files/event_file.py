@@ -1,4 +1,4 @@
-"""Scalars for TensorBoard, written without TensorFlow: the tensorboard package alone has what it takes."""
+"""Scalars for TensorBoard, written with the tensorboard package, without TensorFlow."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ class EventFile:
         >>> file.close()
 
     Args:
-        folder: made where it is not there.
+        folder: the folder; created if missing.
 
     Raises:
         InputError: the tensorboard package is not installed.
@@ -26,7 +26,7 @@ class EventFile:
 
     def __init__(self, folder: str | Path) -> None:
         try:
-            # Not tensorboard's EventFileWriter, whose file system is TensorFlow's where that is installed.
+            # tensorboard's EventFileWriter would load TensorFlow if that is installed.
             from tensorboard.compat.proto import event_pb2, summary_pb2
             from tensorboard.summary.writer.record_writer import RecordWriter
         except ImportError as error:
@@ -45,7 +45,7 @@ class EventFile:
         self._records.write(self._event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
 
     def write(self, scalars: Mapping[str, float], step: int) -> None:
-        """Add a point to each of some curves; on disk on return."""
+        """Write the values of some scalars at a step, and flush them to the file."""
         values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
         event = self._event(wall_time=time.time(), step=step, summary=self._summary(value=values))
         self._records.write(event.SerializeToString())

@@ -1,4 +1,4 @@
-"""Headers of our folders: a JSON file that says what the folder is, and of which version."""
+"""Headers of xmc_tf's folders: JSON files with the kind and version of the folder."""
 
 from pathlib import Path
 from typing import Any
@@ -8,13 +8,13 @@ from xmc_tf.common.files.json_files import read_json
 
 
 def read_header(path: Path, format: str, version: int, *, of: str, fix: str) -> dict[str, Any]:
-    """Read a header, and refuses what is none, or of another kind of folder or version.
+    """Return the content of a header, after checking its format and version.
 
     Args:
         path: the JSON file.
-        format: what its "format" must be.
-        version: what its "version" must be.
-        of: what the folder is the folder of, for the message.
+        format: the required "format".
+        version: the required "version".
+        of: what the folder holds, for the message.
         fix: what to do when the folder is damaged.
     """
     folder = path.parent

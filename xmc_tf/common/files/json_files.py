@@ -1,8 +1,8 @@
-"""The one reader of JSON: files of models and parameters, and text that arrives over a socket.
+"""The reader of all JSON: files of models and parameters, and messages from a socket.
 
-Every file of a model folder may be damaged, may come from somebody else, or may not be a file at all. The reader
-returns plain values or raises an `InputError` that names the file; it never waits for a pipe, never recurses without
-bound, and never returns a number that the code behind it cannot hold.
+A file of a model folder may be damaged, come from others, or not be a file at all. The reader returns plain values or
+raises an `InputError` that names the file. It never waits for a pipe, never recurses without limit, and never returns a
+number that its callers cannot hold.
 """
 
 import json
@@ -14,7 +14,7 @@ from xmc_tf.common.files.regular import open_regular
 
 MOST_BYTES = 64 << 20
 MOST_LEVELS = 64
-_LARGEST_OWN = 2**63 - 1  # of numpy's and TensorFlow's whole numbers
+_LARGEST_OWN = 2**63 - 1  # of integers in numpy and TensorFlow
 # Tokenizer configurations of transformers write "no limit" as 10**30.
 _MOST_DIGITS = 40
 _TYPE_NAMES: dict[type, str] = {
@@ -121,11 +121,11 @@ def parse_json(
 
 
 class _FaultError(Exception):
-    """A value that JSON allows and this reader does not."""
+    """A value that is valid JSON, but that this reader refuses."""
 
 
 def _whole(digits: str) -> int:
-    # The length first: converting thousands of digits is refused by Python, with an error of its own.
+    # Checked first, because Python itself refuses to convert thousands of digits.
     if len(digits) > 20 or abs(number := int(digits)) > _LARGEST_OWN:
         raise _FaultError(f"the number {_shortened(digits)} is too large (at most 2^63 - 1)")
     return number
@@ -151,7 +151,7 @@ def _no_constant(name: str) -> NoReturn:
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     block = dict(pairs)
     if len(block) != len(pairs):
-        # One of the two values would be lost without a word.
+        # One of the two values would be lost silently.
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise _FaultError(f"{_shortened(twice)} is given twice in one block; remove one")

@@ -1,4 +1,4 @@
-"""Files that the user names: there, a file, and readable, or said at once."""
+"""Checks that files named by the user exist, are regular files, and can be read."""
 
 import difflib
 import os
@@ -10,14 +10,14 @@ from xmc_tf.common.errors import InputError
 
 
 def existing_file(path: str | Path, what: str) -> Path:
-    """Gives ``path`` back when it is a file that can be read.
+    """Return ``path`` if it is a readable file.
 
     Args:
-        path: what the user gave.
+        path: the file.
         what: what the file is for, for the message ("labels", "parameters").
 
     Raises:
-        InputError: when nothing is there, or a folder, or something that may not be read.
+        InputError: it does not exist, is not a file, or is not readable.
     """
     path = Path(path)
     if path.is_dir():
@@ -37,21 +37,21 @@ def existing_file(path: str | Path, what: str) -> Path:
 
 
 def open_regular(path: str | Path, what: str = "", *, fix: str = "") -> BinaryIO:
-    """Open a regular file for reading, and never wait for anything else that has its name.
+    """Open a regular file for reading; refuse anything else without waiting for it.
 
-    Opening a pipe waits for somebody to write into it, and reading a device may never end.
+    Opening a pipe waits for a writer, and reading a device may never end.
 
     Args:
         path: the file.
         what: what the file is for, for the message.
-        fix: what the user can do, where something else is in its place.
+        fix: the advice in the error.
 
     Raises:
-        InputError: nothing has that name, or something that is not a regular file, or it cannot be opened.
+        InputError: it does not exist, is not a regular file, or cannot be opened.
     """
     name = f"{what}: {path}" if what else str(path)
     try:
-        # Looked at first, since opening a pipe already wakes up its writer; then again, since it may have changed.
+        # Checked before opening, which would wake up a pipe's writer, and again after it, because it may have changed.
         kind = os.stat(path).st_mode
         if stat.S_ISREG(kind):
             file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -79,7 +79,7 @@ def _kind_of_file(mode: int) -> str:
 
 
 def _neighbour(path: Path) -> str:
-    """Return a file of nearly that name in the same folder, which is what the user will have meant."""
+    """Return advice with the most similar file name in the folder."""
     if not path.parent.is_dir():
         return f"there is no folder {path.parent} either"
     close = difflib.get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], n=1)

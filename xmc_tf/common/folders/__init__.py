@@ -1,1 +1,1 @@
-"""Folders of results: kinds, locks, checksums, and replacing one completely or not at all."""
+"""Folders of results: kinds, locks, checksums, and atomic replacement."""

@@ -1,8 +1,8 @@
-"""Checksums of a model's files: recorded when it is written, compared while its parts are read.
+"""Checksums of a model's files, recorded when it is written, and compared while it is read.
 
-The records lie in a JSON file of the folder, its header: ``params.json`` of a model, ``assets.extra/xmc_tf.json`` of an
-export. ``"files"`` maps each file, as a relative posix path, to its length and the CRC-32 of its bytes; ``"checksum"``
-is that of the header's own content, and is left out of it.
+The records are in the folder's header, a JSON file: ``params.json`` of a model, ``assets.extra/xmc_tf.json`` of an
+export. ``"files"`` maps each file (a relative posix path) to its length and CRC-32. ``"checksum"`` is the checksum of
+the header's other content.
 """
 
 import json
@@ -29,7 +29,7 @@ MODEL_FORMAT = "xmc_tf.model"
 
 _PIECE = 1 << 20
 _MAPPED_PIECE = 1 << 26
-_CHECKED_FIRST = 4 << 20  # files up to this length are compared before anything is made of them
+_CHECKED_FIRST = 4 << 20  # files up to this length are compared before they are used
 _FIX_MODEL = "copy the model again from where it is intact, or train it again"
 _FIX_EXPORT = "copy the export again from where it is intact, or export the model again"
 _RECORD = re.compile(r"[0-9a-f]{8}")
@@ -45,9 +45,9 @@ def crc_of_file(path: Path) -> str:
 
 
 def _crc_of_mapped(path: Path, stop: Event) -> str:
-    """Return the CRC-32 of a file that somebody else maps and reads at the same time.
+    """Return the CRC-32 of a file that the reader maps at the same time.
 
-    In few calls, since between them a thread waits for Python's lock, and without copying the bytes.
+    It makes few calls, because a thread waits for Python's lock between them, and does not copy the bytes.
 
     Args:
         path: the file, which is not empty.
@@ -67,14 +67,14 @@ def _crc_of_mapped(path: Path, stop: Event) -> str:
     return f"{crc:08x}"
 
 
-def record_files(folder: Path, but: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+def record_files(folder: Path, exclude: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
     """Return the records of all files below a folder, in the order of their names.
 
     Args:
-        folder: what to record.
-        but: relative posix paths to leave out, such as the header's own.
+        folder: the folder.
+        exclude: relative posix paths to leave out, such as the header's own.
     """
-    left_out = set(but)
+    left_out = set(exclude)
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     names = sorted(paths.keys() - left_out)
     with ThreadPoolExecutor(thread_count(-1)) as pool:
@@ -86,25 +86,25 @@ def record_files(folder: Path, but: Iterable[str] = ()) -> dict[str, dict[str, A
 
 
 def checksum_of(content: Mapping[str, Any]) -> str:
-    """Return the checksum of a header's content, without the checksum itself; spaces and order do not matter."""
+    """Return the checksum of a header's content except "checksum"; whitespace and order do not matter."""
     rest = {key: value for key, value in content.items() if key != "checksum"}
     return f"{zlib.crc32(json.dumps(rest, sort_keys=True, separators=(',', ':')).encode()):08x}"
 
 
 def is_unchanged(content: Mapping[str, Any]) -> bool | None:
-    """Return whether a header is as it was saved; None where it holds no checksum."""
+    """Return whether a header is unchanged since it was saved, or None if it has no checksum."""
     return None if "checksum" not in content else content["checksum"] == checksum_of(content)
 
 
 @dataclass(frozen=True)
 class Records:
-    """What the header of a folder says about its files.
+    """The records of a folder's files in its header.
 
     Args:
-        folder: the model's or the export's.
-        header: the file that holds the records.
-        files: length and checksum of each file, by relative posix path.
-        unchanged: whether the header itself is as it was saved; None where that is not known.
+        folder: the folder of the model or export.
+        header: the file with the records.
+        files: the length and checksum of each file, by relative posix path.
+        unchanged: whether the header is unchanged since it was saved; None if unknown.
     """
 
     folder: Path
@@ -114,14 +114,14 @@ class Records:
 
     @classmethod
     def read(cls, folder: Path, header: str = MODEL_HEADER) -> "Records | None":
-        """Read the records of a folder; None where its header is missing, unreadable, or holds none."""
+        """Return the records of a folder, or None if its header is missing, unreadable, or has none."""
         path = folder / header
         if not path.is_file():
             return None
         try:
             content = cls.parse(path)
         except InputError:
-            return None  # whoever reads the header says so
+            return None  # the reader of the header reports it
         if "files" not in content:
             return None
         if header == MODEL_HEADER and content.get("format") != MODEL_FORMAT:
@@ -130,13 +130,13 @@ class Records:
 
     @staticmethod
     def parse(path: Path) -> dict[str, Any]:
-        """Read a header's content."""
+        """Return the content of a header."""
         content: dict[str, Any] = read_json(path, fix=_FIX_MODEL)
         return content
 
     @classmethod
     def around(cls, place: Path) -> "Records | None":
-        """Find the records of the model that a file or folder is part of."""
+        """Return the records of the model that a file or folder is part of, or None."""
         named, real = Path(os.path.abspath(place)), Path(os.path.realpath(place))
         if not named.exists() or not os.path.samefile(named, place):  # ".." behind a link
             named = real
@@ -148,14 +148,11 @@ class Records:
         return None
 
     def problem(self, name: str, stop: Event | None = None) -> InputError | None:
-        """Compare a file with its record.
+        """Compare a file with its record; return the problem, or None.
 
         Args:
-            name: the file's.
-            stop: given by a reader that maps the file itself: it is mapped here too, and ``stop`` ends the comparison.
-
-        Returns:
-            What is wrong with it; None if nothing is.
+            name: the file's name.
+            stop: passed by a reader that maps the file: it is mapped here too, and ``stop`` ends the comparison early.
         """
         path, (size, checksum) = self.folder / name, self.files[name]
         if not path.is_file():
@@ -185,7 +182,7 @@ class Records:
     @property
     def _fix(self) -> str:
         fix = _FIX_MODEL if self.header.name == MODEL_HEADER else _FIX_EXPORT
-        # With both changed nobody knows which of the two is wrong.
+        # If both have changed, either may be wrong.
         return f"{fix}; {self.header.name} has changed too" if self.unchanged is False else fix
 
     def _below(self, place: Path) -> dict[str, tuple[int, str]]:
@@ -201,23 +198,23 @@ class Records:
 def verified(
     place: Path | None, *, skip: tuple[str, ...] = (), archives: Iterable[Path] = (), records: Records | None = None
 ) -> Iterator[None]:
-    """Compare the files of a model's part with their records, in threads, while the block reads them.
+    """Compare the files of a part of a model with their records, in threads, while the block reads them.
 
-    Short files are compared before the block begins. Where both the block and the comparison fail, the comparison's
-    error is raised: it names the cause. Files of models without records pass.
+    Short files are compared before the block begins. If both the block and the comparison fail, the error of the
+    comparison is raised, because it names the cause. Models without records pass.
 
     Example:
         >>> with verified(folder / "tree"):
         ...     tree = load_chain(folder / "tree")
 
     Args:
-        place: a file or folder of the model; None for nothing to compare.
-        skip: endings of files that the block does not read.
-        archives: .npz files that the block maps: one without a record is compared with the checksums of its members.
-        records: the model's, where they are known; by default they are searched for around ``place``.
+        place: a file or folder of the model; None compares nothing.
+        skip: suffixes of files that the block does not read.
+        archives: .npz files that the block maps; those without records are compared with the checksums in them.
+        records: the model's records; default: those found around ``place``.
 
     Raises:
-        InputError: naming the first file that differs.
+        InputError: a file differs; the message names it.
     """
     first, then = _comparisons(place, skip, archives, records)
     if not first and not then:
@@ -233,7 +230,7 @@ def verified(
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        except BaseException:  # some libraries in Rust raise what is no Exception
+        except BaseException:  # libraries in Rust raise errors that are not an Exception
             _raise_first(running)
             raise
         _raise_first(running)
@@ -245,7 +242,7 @@ _Comparison = Callable[[Event], InputError | None]
 def _comparisons(
     place: Path | None, skip: tuple[str, ...], archives: Iterable[Path], records: Records | None
 ) -> tuple[list[_Comparison], list[_Comparison]]:
-    """What to compare before the block and while it runs, each by name."""
+    """Return the comparisons to make before the block and while it runs, sorted by name."""
     if place is None:
         return [], []
     known = records or Records.around(place)
@@ -287,7 +284,7 @@ def _checked_records(files: Any, header: Path) -> dict[str, tuple[int, str]]:
 
 
 def _record(record: Any) -> tuple[int, str] | None:
-    """Return a file's length and checksum, where that is what the record holds."""
+    """Return the length and checksum in a record, or None if it is invalid."""
     if not isinstance(record, dict):
         return None
     size, crc = record.get("bytes"), record.get("crc32")

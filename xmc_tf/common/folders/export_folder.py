@@ -1,4 +1,4 @@
-"""The folder of an exported SavedModel, and which of its files are ours."""
+"""The folder of an exported SavedModel, and the files that xmc_tf writes in it."""
 
 from xmc_tf.common.folders.kinds import FolderKind
 

@@ -1,4 +1,4 @@
-"""Which files of a folder are ours: the only ones that may be replaced or removed."""
+"""Kinds of folders, and the files that xmc_tf writes in them, which alone may be replaced or removed."""
 
 import os
 import re
@@ -19,12 +19,12 @@ class FolderKind:
     """A kind of folder that xmc_tf writes.
 
     Args:
-        what: its name in messages, such as ``"a model of xmc_tf"``.
-        header: the file, relative to the folder, that identifies such a folder; it is written last.
-        recognises: whether the content of a header identifies one. Its ``"files"``, where it has such a key, are all
-            files of the folder but itself.
-        parts: all that such a folder may have at its top: a pattern of names, and for folders a pattern of the paths
-            inside; None for files.
+        what: the kind's name in messages, such as ``"a model of xmc_tf"``.
+        header: the relative path of the file that identifies such a folder; it is written last.
+        recognises: returns whether the content of a header is one of this kind. Its ``"files"``, if present, lists all
+            other files of the folder.
+        parts: the possible entries of such a folder: patterns of names, with a pattern of the paths inside for folders,
+            and None for files.
     """
 
     what: str
@@ -33,7 +33,7 @@ class FolderKind:
     parts: Mapping[str, str | None]
 
     def own_files(self, folder: Path) -> set[str]:
-        """Return the relative paths of the files in ``folder`` that belong to it; none if it is not of this kind."""
+        """Return the relative paths of xmc_tf's files in ``folder``; none if it is not of this kind."""
         header = self._header(folder)
         if header is None:
             return set()
@@ -43,7 +43,7 @@ class FolderKind:
         return set(self.possible_files(folder))
 
     def possible_files(self, folder: Path) -> Iterator[str]:
-        """Yield the relative paths of the files in ``folder`` that have a name of this kind's files."""
+        """Yield the relative paths of the files in ``folder`` whose names are possible in this kind."""
         with os.scandir(folder) as entries:
             found = [entry for entry in entries if self._inside(entry.name) != _NOT_OURS]
         for entry in found:
@@ -51,7 +51,7 @@ class FolderKind:
             yield from filter(self.may_have, names or [entry.name])
 
     def may_have(self, name: str) -> bool:
-        """Return whether such a folder may have a file at this relative path."""
+        """Return whether a folder of this kind may have a file at this relative path."""
         top, _, rest = name.partition("/")
         inside = self._inside(top)
         if inside is None or inside == _NOT_OURS:
@@ -63,12 +63,12 @@ class FolderKind:
         return self._header(folder) is not None
 
     def check_place(self, folder: Path, fix: str = "use another folder") -> None:
-        """Refuse a folder in which files would be replaced that are not ours.
+        """Refuse a folder in which files of others would be replaced.
 
         A folder is accepted if it does not exist, is empty, is of this kind, or holds only files with other names.
 
         Raises:
-            InputError: naming the files in the way.
+            InputError: the message names the files of others.
         """
         if not os.path.lexists(folder):
             return
@@ -87,17 +87,17 @@ class FolderKind:
         )
 
     def _inside(self, top: str) -> str | None:
-        """Return the pattern of paths inside an entry at the top; None for a file, ``_NOT_OURS`` for other names."""
+        """Return the pattern of paths inside an entry of the folder; None for a file, ``_NOT_OURS`` if not ours."""
         return next((inside for name, inside in self.parts.items() if re.fullmatch(name, top)), _NOT_OURS)
 
     def _of_other_form(self, folder: Path) -> list[str]:
-        """Entries at the top that are a folder or a link where we write a file, or the other way round."""
+        """Return the entries that are a folder where we write a file, or the other way round."""
         with os.scandir(folder) as entries:
             found = [(entry.name, _is_folder(entry), self._inside(entry.name)) for entry in entries]
         return [name for name, is_folder, inside in found if inside != _NOT_OURS and is_folder == (inside is None)]
 
     def _header(self, folder: Path) -> Mapping[str, Any] | None:
-        """Return the header's content, where it is one of this kind."""
+        """Return the content of the header, or None if it is not one of this kind."""
         try:
             content: dict[str, Any] = read_json(folder / self.header)
         except (InputError, OSError):
@@ -106,7 +106,7 @@ class FolderKind:
 
 
 def files_of(folder: Path) -> Iterator[str]:
-    """Yield the relative paths of all files in a folder, however deep; links are not followed but given."""
+    """Yield the relative paths of all files below a folder; links are yielded, not followed."""
     for place, folders, names in os.walk(folder):
         relative = os.path.relpath(place, folder)
         linked = [name for name in folders if os.path.islink(os.path.join(place, name))]

@@ -1,7 +1,7 @@
-"""Locks on the folders that commands write: one run at a time, and the second learns who the first is.
+"""Locks on the folders that commands write, with one run at a time.
 
-The lock is the kernel's (``flock``) on a small file beside the folder, so that it ends with its process however that
-comes about. The file says who holds it.
+A lock is a kernel lock (``flock``) on a small file beside the folder, so it ends with its process in any case. The file
+names the process that holds it.
 """
 
 import errno
@@ -30,9 +30,9 @@ _LONGEST_RECORD = 4096
 
 
 def place_beside(folder: Path) -> Path:
-    """Where files that belong to a folder, but are not part of it, lie on the same disk: its parent, if possible.
+    """Return the folder for files that belong to ``folder`` without being part of it: its parent, if possible.
 
-    A mount point's parent is another disk, and a folder may be writable where its parent is not: then in the folder.
+    The parent of a mount point is on another disk, and a parent may not be writable; then it is ``folder`` itself.
     """
     parent = folder.parent
     if folder.is_dir() and (os.path.ismount(folder) or not os.access(parent, os.W_OK | os.X_OK)):
@@ -42,14 +42,14 @@ def place_beside(folder: Path) -> Path:
 
 @contextmanager
 def folder_lock(folder: str | Path) -> Iterator[None]:
-    """Hold the lock of a folder that need not exist yet; the same process may hold it more than once.
+    """Hold the lock of a folder, which need not exist; a process may hold it more than once.
 
     Example:
         >>> with folder_lock("model"):
         ...     train_and_save("model")
 
     Raises:
-        InputError: another process holds it; the message names host, pid and start time.
+        InputError: another process holds it; the message names its host, pid and start time.
     """
     folder = Path(folder).resolve()
     with _held_guard:
@@ -67,7 +67,7 @@ def folder_lock(folder: str | Path) -> Iterator[None]:
 
 
 def _acquire(folder: Path) -> tuple[Path, int, list[Path]]:
-    """Return the lock's file, its open descriptor, and the folders that were made for it."""
+    """Return the lock's file, its open descriptor, and the folders that were created for it."""
     beside = place_beside(folder)
     made = [parent for parent in [beside, *beside.parents] if not parent.exists()]
     beside.mkdir(parents=True, exist_ok=True)
@@ -90,38 +90,38 @@ def _acquire(folder: Path) -> tuple[Path, int, list[Path]]:
                 os.close(descriptor)
                 raise
             _LOG.warning("%s: this file system has no locks: do not write it from two runs at once", beside)
-        # Its last holder may have removed the file between our opening and locking it.
-        if _is_still(path, descriptor):
+        # The previous holder may have removed the file between our open and our lock.
+        if _has_path(path, descriptor):
             break
         os.close(descriptor)
     if interrupted := _read(descriptor):
         _LOG.info("%s: the previous run did not finish (%s)", folder, interrupted)
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(_own_record()).encode(), 0)
+    os.pwrite(descriptor, json.dumps(_new_record()).encode(), 0)
     return path, descriptor, made
 
 
 def _release(path: Path, descriptor: int, made: list[Path]) -> None:
-    # Removed before the lock ends: who opens the name from now on locks a file of their own.
-    if _is_still(path, descriptor):
+    # Removed while the lock is held: a process that opens the path from now on locks a new file.
+    if _has_path(path, descriptor):
         path.unlink(missing_ok=True)
     os.close(descriptor)
     for parent in made:
         try:
             parent.rmdir()
         except OSError:
-            break  # something is in there now
+            break  # no longer empty
 
 
-def _is_still(path: Path, descriptor: int) -> bool:
-    """Return whether the name still leads to the file that is open."""
+def _has_path(path: Path, descriptor: int) -> bool:
+    """Return whether the open file still has this path."""
     try:
         return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:
         return False
 
 
-def _own_record() -> dict[str, object]:
+def _new_record() -> dict[str, object]:
     program = getattr(sys.modules.get("__main__"), "__spec__", None)
     return {
         "host": socket.gethostname(),
@@ -132,7 +132,7 @@ def _own_record() -> dict[str, object]:
 
 
 def _read(descriptor: int) -> str:
-    """Return a lock's record in words; nothing where there is none that can be read."""
+    """Return a description of a lock's record; empty if it cannot be read."""
     try:
         record = parse_json(os.pread(descriptor, _LONGEST_RECORD, 0), of="the lock")
         return (
@@ -144,12 +144,12 @@ def _read(descriptor: int) -> str:
 
 
 def temporary_folder_beside(folder: Path) -> Path:
-    """Makes an empty folder beside ``folder``, on the same disk, under a name that ``leftovers_beside`` finds."""
+    """Create an empty folder beside ``folder``, on the same disk, with a name that ``leftovers_beside`` finds."""
     beside = place_beside(folder)
     beside.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix=f".{folder.name}.new-", dir=beside))
 
 
 def leftovers_beside(folder: Path) -> list[Path]:
-    """What killed runs that wrote ``folder`` left beside it; to be called with its lock held."""
+    """Return what killed runs that wrote ``folder`` left beside it; the caller must hold its lock."""
     return sorted(place_beside(folder).glob(f".{glob.escape(folder.name)}.new-????????*"))

@@ -1,4 +1,4 @@
-"""Which kind of model is in a folder, ours or PECOS's; read from its metadata, without loading the model."""
+"""The kind of model in a folder, of xmc_tf or PECOS, read from its metadata without loading the model."""
 
 from pathlib import Path
 
@@ -10,26 +10,26 @@ _LARGEST = 1 << 24  # bytes of a parameter file
 
 
 def model_kind(folder: Path) -> str:
-    """Return "XTransformer" or "XLinear"; empty if the metadata cannot be read, which loading the model explains."""
+    """Return "XTransformer" or "XLinear", or "" if the metadata cannot be read, which loading the model reports."""
     try:
         if (folder / "params.json").exists():
             return str(read_json(folder / "params.json").get("model", ""))
         if (folder / "param.json").exists():
             return FINE_TUNED if pecos_class(folder) == FINE_TUNED else LINEAR
     except (InputError, OSError):
-        pass  # loading the model says what is wrong
+        pass  # loading the model reports it
     return ""
 
 
 def pecos_class(folder: Path) -> str:
-    """Return which class of PECOS wrote a folder, such as "XTransformer"; empty for any other folder."""
+    """Return the PECOS class that wrote a folder, such as "XTransformer", or "" for any other folder."""
     path = folder / "param.json"
     if (folder / "params.json").exists() or not path.is_file():
         return ""
     try:
         about = read_json(path, limit=_LARGEST, foreign=True)
     except InputError:
-        return ""  # whoever reads the folder says what is wrong with it
+        return ""  # loading the model reports it
     meta = about.get("__meta__")
     name = meta.get("class_fullname") if isinstance(meta, dict) else None
     return name.rpartition("###")[2] if isinstance(name, str) and name.startswith("pecos.") else ""

@@ -1,13 +1,13 @@
-"""Folders that are replaced as a whole, while everything in them that is not ours stays.
+"""Replacement of folders as a whole, which keeps files of others in them.
 
 A new folder is filled beside the old one. Then, in order of preference:
 
-- where nothing is, it is renamed;
-- where an older folder of ours is, the two are exchanged in one step, after the files that are not ours have got a
-  second name in the new one: at every moment the name leads to a complete folder, and a file that another process
-  writes to stays the same file;
-- otherwise (other people's files alone, a mount point, a disk without exchange or links) the files are moved in one by
-  one, the header last. A journal in the folder lets whoever comes next finish that.
+- if nothing is at the path, the new folder is renamed;
+- if an older folder of xmc_tf is there, files of others in it are hard-linked into the new folder, and the two folders
+  are exchanged in one step. So the path always leads to a complete folder, and a file that another process writes
+  stays the same file;
+- otherwise (only files of others, a mount point, a disk without exchange or links) the files are moved one by one, the
+  header last. A journal in the folder lets the next run complete this.
 """
 
 import json
@@ -28,24 +28,23 @@ from xmc_tf.common.folders.renames import exchange, rename_to_free_name
 
 _LOG = logging.getLogger(__name__)
 JOURNAL = ".xmc_tf.placing"
-# With more files of other people than that, their folder stays where it is: nobody stores a model in a home folder
-# twice, and a second name for each file would take long.
-_MOST_CARRIED = 1000
+# In a folder with more files of others, such as a home folder, files are moved one by one: links would take long.
+_MOST_LINKED = 1000
 
 
 @contextmanager
 def claimed_folder(path: str | Path, kind: FolderKind, fix: str = "use another folder") -> Iterator[Path]:
-    """Hold a folder's lock, after what a killed run left of it has been completed or removed.
+    """Hold a folder's lock, after completing or removing what a killed run has left.
 
-    For a command that will fill the folder at its end and wants to know at its beginning that it may.
+    A command that fills the folder at its end uses this to check at its start that it may.
 
     Args:
         path: the folder, which need not exist.
-        kind: what kind of folder it will be.
-        fix: what to do when it cannot be used.
+        kind: the kind of folder to be written.
+        fix: the advice in the error.
 
     Raises:
-        InputError: the folder holds somebody else's files under names that we write, or another process writes it.
+        InputError: the folder has files of others with names that we write, or another process writes it.
     """
     folder = Path(path).resolve()
     with folder_lock(folder):
@@ -56,20 +55,20 @@ def claimed_folder(path: str | Path, kind: FolderKind, fix: str = "use another f
 
 @contextmanager
 def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
-    """Yield a folder to fill; its files take their places in ``path`` only when the block ends well.
+    """Yield a folder to fill, whose files are placed in ``path`` if the block succeeds.
 
-    Of what is in ``path`` already, the files of an older folder of this kind are removed and all others stay.
+    Files of an older folder of this kind in ``path`` are removed; all others stay.
 
     Example:
         >>> with placed_folder("model", MODEL) as part:
         ...     write_all_parts(part)
 
     Args:
-        path: the folder's name in the end.
-        kind: what kind of folder it is.
+        path: the final path of the folder.
+        kind: the kind of folder.
 
     Raises:
-        InputError: the folder holds somebody else's files under names that we write, or another process writes it.
+        InputError: the folder has files of others with names that we write, or another process writes it.
     """
     with claimed_folder(path, kind) as folder:
         part = temporary_folder_beside(folder)
@@ -78,17 +77,17 @@ def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
             yield part
             _place(part, folder, kind)
         finally:
-            # Whatever is left there is ours or has its place in the folder: see _merge_foreign.
+            # Only our files are left there, and links to others: see _merge_foreign.
             shutil.rmtree(part, ignore_errors=True)
 
 
 def _recover(folder: Path, kind: FolderKind) -> None:
-    """Complete or removes what a killed run left of ``folder``, and says so; needs the folder's lock."""
+    """Complete or remove what a killed run left of ``folder``, and log it; the caller must hold the lock."""
     if finish_placing(folder):
         _LOG.info("%s: completed what an interrupted run had begun to place", folder)
     for leftover in leftovers_beside(folder):
         if leftover.is_dir():
-            # Without a header it is half filled, or an older folder of which everything else has found its place.
+            # Without a header, it is incomplete, or an older folder whose other files have been merged.
             if kind.is_at(leftover):
                 _merge_foreign(leftover, folder, kind)
             shutil.rmtree(leftover)
@@ -99,13 +98,13 @@ def _recover(folder: Path, kind: FolderKind) -> None:
 
 
 def finish_placing(folder: Path) -> bool:
-    """Move in what a journal says is to be moved in.
+    """Complete the moves in a folder's journal.
 
     Returns:
         Whether there was a journal.
 
     Raises:
-        InputError: the journal cannot be carried out.
+        InputError: the journal is invalid.
     """
     folder = folder.resolve()
     path = folder / JOURNAL
@@ -122,7 +121,7 @@ def finish_placing(folder: Path) -> bool:
     if not honest:
         raise InputError(f"{path} is not a journal of xmc_tf", fix="remove the file, then train or copy again")
     if part.is_dir():
-        # Each step may have been done already. While the new header waits, one in the folder is the old one.
+        # Any step may already be done. Until the new header is moved, a header in the folder is the old one.
         if (part / header).exists() and header in outdated:
             (folder / header).unlink(missing_ok=True)
         _remove_files(folder, (name for name in outdated if name != header))
@@ -144,20 +143,20 @@ def _place(part: Path, folder: Path, kind: FolderKind) -> None:
         shutil.copystat(folder, part)
     if replaceable:
         try:
-            part.rename(folder)  # succeeds where there is nothing, or an empty folder
+            part.rename(folder)  # succeeds if there is nothing, or an empty folder
             return
         except OSError as error:
             if not folder.is_dir():
                 raise
             _LOG.debug("%s: not renamed: %s", folder, error)
-    kind.check_place(folder)  # once more: somebody may have put files there meanwhile
+    kind.check_place(folder)  # again, because others may have added files
     outdated = kind.own_files(folder)
-    if outdated and replaceable and _carry_foreign(folder, part, outdated) and exchange(part, folder):
-        # From here on ``part`` is the older folder; the caller removes it.
+    if outdated and replaceable and _link_foreign(folder, part, outdated) and exchange(part, folder):
+        # Now ``part`` is the older folder, which the caller removes.
         _merge_foreign(part, folder, kind, newer=True)
         return
-    _drop_carried(part, folder)
-    # Files with the same name are replaced; only the others are to be removed.
+    _remove_links(part, folder)
+    # Files with the same name are replaced; only the others must be removed.
     outdated -= {*files_of(part)} - {kind.header}
     journal = {"part": part.name, "header": kind.header, "outdated": sorted(outdated)}
     written = part.with_name(f"{part.name}.journal")
@@ -167,15 +166,15 @@ def _place(part: Path, folder: Path, kind: FolderKind) -> None:
 
 
 def _may_be_exchanged(folder: Path, part: Path) -> bool:
-    """Not a mount point, somebody else's folder, or one that this process works in: they stay the same folder."""
+    """Return False for a mount point, a folder of another user, and one that this process works in."""
     works_there = Path.cwd().is_relative_to(folder)
     return part.parent == folder.parent and folder.stat().st_uid == os.geteuid() and not works_there
 
 
-def _carry_foreign(folder: Path, part: Path, own: set[str]) -> bool:
-    """Gives all files that are not ours a second name in the new folder; False where that cannot be done."""
-    foreign = list(islice((name for name in files_of(folder) if name not in own), _MOST_CARRIED + 1))
-    if len(foreign) > _MOST_CARRIED:
+def _link_foreign(folder: Path, part: Path, own: set[str]) -> bool:
+    """Link all files of others into the new folder; return False if that is impossible."""
+    foreign = list(islice((name for name in files_of(folder) if name not in own), _MOST_LINKED + 1))
+    if len(foreign) > _MOST_LINKED:
         return False
     of_own = {str(parent) for name in own for parent in Path(name).parents}
     of_foreign = {str(parent) for name in foreign for parent in Path(name).parents}
@@ -188,28 +187,28 @@ def _carry_foreign(folder: Path, part: Path, own: set[str]) -> bool:
         for name in foreign:
             os.link(folder / name, part / name, follow_symlinks=False)
     except OSError as error:
-        _LOG.debug("%s: files are moved in one by one: %s", folder, error)
+        _LOG.debug("%s: files are moved one by one: %s", folder, error)
         return False
     return True
 
 
-def _drop_carried(part: Path, folder: Path) -> None:
-    """Remove the second names again."""
+def _remove_links(part: Path, folder: Path) -> None:
+    """Remove the links that ``_link_foreign`` made."""
     for name in list(files_of(part)):
         if _same_file(part / name, folder / name):
             (part / name).unlink()
 
 
 def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = False) -> None:
-    """Move files that are not ours from a folder that goes into the one that stays, where they are missing.
+    """Move files of others that are missing in the new folder from the old folder, which will be removed.
 
-    Nearly all of them have a name there already; others came between the second names and the exchange.
+    Nearly all have been linked; the others were added between linking and exchange.
 
     Args:
-        old: the folder that goes.
-        folder: the folder that stays.
-        kind: of both.
-        newer: whether a file that differs has been replaced in ``old`` since it got its second name.
+        old: the old folder.
+        folder: the new folder.
+        kind: the kind of both.
+        newer: whether a file that differs is newer in ``old``, because it was replaced after linking.
     """
     own = kind.own_files(old)
     for name in list(files_of(old)):
@@ -221,7 +220,7 @@ def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = Fals
 
 
 def _recover_first_version(folder: Path, kind: FolderKind) -> None:
-    """What version 0.1 left behind: its older folder between two renames, or a folder half filled."""
+    """Recover from version 0.1: restore its old folder after the first of two renames, remove incomplete ones."""
     for leftover in sorted(folder.parent.glob(f".{folder.name}-*")):
         old = leftover / folder.name
         if leftover.name.startswith(f".{folder.name}-old-") and kind.is_at(old):
@@ -243,7 +242,7 @@ def _is_temporary_of_first_version(leftover: Path, folder: Path) -> bool:
 
 
 def _remove_files(folder: Path, names: Iterable[str]) -> None:
-    """Remove files and the folders that are empty without them."""
+    """Remove files, and the folders that are then empty."""
     folders: set[Path] = set()
     for name in names:
         (folder / name).unlink(missing_ok=True)
@@ -252,7 +251,7 @@ def _remove_files(folder: Path, names: Iterable[str]) -> None:
         try:
             (folder / inner).rmdir()
         except OSError:
-            continue  # not empty, or not there
+            continue  # not empty, or missing
 
 
 def _same_file(one: Path, other: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Renames that Linux has and Python does not."""
+"""Renames of Linux that Python does not offer."""
 
 import ctypes
 import errno
@@ -8,31 +8,31 @@ from pathlib import Path
 _AT_FDCWD = -100
 _NO_REPLACE, _EXCHANGE = 1, 2
 _RENAMEAT2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-# Kernels, file systems (NFS, some of FUSE) and mount points that cannot do it answer with one of these.
+# Errors of kernels, file systems (NFS, some of FUSE) and mount points that do not support it.
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES}
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Swap two files or folders in one step; at every moment both names exist.
+    """Swap two files or folders atomically.
 
     Returns:
-        False where the file system cannot do it; nothing has changed then.
+        False if the file system cannot do it; then nothing has changed.
     """
     return _rename(one, other, _EXCHANGE)
 
 
 def rename_to_free_name(source: Path, target: Path) -> bool:
-    """Rename a file or folder unless something has the new name, which a plain rename would replace.
+    """Rename a file or folder, unless the new name exists, which a plain rename would replace.
 
     Returns:
-        False where the name is taken; nothing has changed then.
+        False if the name exists; then nothing has changed.
     """
     try:
         if _rename(source, target, _NO_REPLACE):
             return True
     except FileExistsError:
         return False
-    # Without the system call there is a moment between the look and the rename.
+    # Without the system call, check and rename are not atomic.
     if os.path.lexists(target):
         return False
     source.rename(target)

@@ -133,7 +133,7 @@ def _end_at_once(code: int) -> NoReturn:
 def _leave_interrupted(number: int) -> NoReturn:
     with contextlib.suppress(OSError):  # a launcher that was killed reads nothing any more
         sys.stdout.flush()
-    signals.tell(number, *(text() for text in _on_interrupt))
+    signals.announce(number, *(text() for text in _on_interrupt))
     _end_others(128 + number)
     # Threads of a pool may be in the middle of a long task; the interpreter would wait for them.
     _end_at_once(128 + number)

@@ -1,7 +1,7 @@
-"""Processes made by ``fork``: TensorFlow does not work in them once the parent has used it.
+"""The check that TensorFlow is not used in a fork of a process that has used it.
 
-TensorFlow's threads stay behind in the parent, and the child would wait for them without end. What needs TensorFlow
-asks here first. Rankers that are given features do not need it, and work in any child.
+A fork has no threads of TensorFlow, and would wait for them forever. Rankers that are given features do not need
+TensorFlow, and work in any fork.
 """
 
 import os
@@ -13,13 +13,13 @@ _parent_had_tensorflow = False
 
 
 def check_not_forked(what: str) -> None:
-    """Raise an error where TensorFlow would wait forever.
+    """Raise an error if TensorFlow would wait forever.
 
     Args:
         what: what needs TensorFlow, for the message ("features of texts").
 
     Raises:
-        InputError: this process is a fork of one that had used TensorFlow.
+        InputError: this process is a fork of one that has used TensorFlow.
     """
     if _parent_had_tensorflow:
         raise InputError(
@@ -32,7 +32,7 @@ def check_not_forked(what: str) -> None:
 
 
 def _note_fork() -> None:
-    """In the child: remember whether the parent had started TensorFlow's threads; importing it starts none."""
+    """Record, in the child, whether the parent had started TensorFlow's threads, which importing does not."""
     global _parent_had_tensorflow
     module = sys.modules.get("tensorflow.python.eager.context")
     context = module.context_safe() if module is not None else None

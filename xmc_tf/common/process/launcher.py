@@ -1,8 +1,8 @@
-"""A rank ends when the program that started the ranks has ended.
+"""The end of a rank when its launcher has ended.
 
-``horovodrun --mpi`` is a shell that runs ``mpirun``: when it is killed, mpirun and the ranks know nothing of it and
-continue. So each rank watches those of its ancestors that are launchers. A launcher that works as it should ends after
-its ranks. Ancestors that are no launchers (a shell, sshd, a batch system) may end without an effect.
+``horovodrun --mpi`` is a shell that runs ``mpirun``. When it is killed, mpirun and the ranks do not notice, and run on.
+So each rank watches the launchers among its ancestors, which normally end after their ranks. The end of other ancestors
+(a shell, sshd, a batch system) has no effect.
 """
 
 import contextlib
@@ -15,25 +15,25 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-# What launchers tell the processes that they start.
+# The variables in which launchers pass the rank.
 RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 
 _PROGRAMS = {"horovodrun", "mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "mpiexec.hydra"}
 _MODULES = {"horovod.runner.launch", "xmc_tf.launch", "xmc_tf.launch.agent"}
-# What horovodrun becomes over MPI. Nobody else begins a shell's command like this.
+# The command line that horovodrun becomes over MPI, which is unlikely for any other shell.
 _HOROVODRUN_AS_SHELL = re.compile(r"mpirun (--allow-run-as-root --tag-output|-l) -np \d")
 _KILL_S = 20.0  # from SIGTERM to SIGKILL, for a program that handles the first in its own way
 
 
 class Process(NamedTuple):
-    """A process of this host; the time of its start tells it from a later one with the same number."""
+    """A process of this host; its start time distinguishes it from a later one with the same number."""
 
     pid: int
     started: int  # clock ticks since the host's start
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it still runs."""
         return find(self.pid) == self
 
 
@@ -54,7 +54,7 @@ def launchers() -> list[tuple[Process, str]]:
 
 
 def ancestors(up_to: Process | None = None) -> list[Process]:
-    """Return the processes above this one, the nearest first, up to and with the given one or the first of the host."""
+    """Return the ancestors of this process, the nearest first, up to and including ``up_to``; default: all."""
     found: list[Process] = []
     pid = os.getppid()
     while pid > 1 and (not found or found[-1] != up_to):
@@ -86,12 +86,12 @@ def end_with_launcher() -> None:
 
 
 def _watch(handles: dict[int, str], own: int) -> None:
-    """Return the thread: waits for the end of one of the launchers."""
+    """Wait, in a thread, for the end of a launcher, and end this process."""
     waiting = select.poll()
     for handle in handles:
         waiting.register(handle, select.POLLIN)
     (ended, _), *_ = waiting.poll()
-    with contextlib.suppress(OSError):  # who started the ranks read their output, and has gone
+    with contextlib.suppress(OSError):  # the launcher read this output, and has ended
         os.write(2, f"the launcher ({handles[ended]}) has ended: this rank ends too\n".encode())
     os.kill(own, signal.SIGTERM)
     time.sleep(_KILL_S)
@@ -99,7 +99,7 @@ def _watch(handles: dict[int, str], own: int) -> None:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Return what Linux says of a process from its state on (see proc(5)), or None where there is none."""
+    """Return the fields of a process from its state on (see proc(5)), or None if it does not exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -107,7 +107,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def _launcher_name(pid: int) -> str:
-    """Return the name of a launcher, and nothing for any other program."""
+    """Return the name of a process's launcher, or "" for another program."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
     except OSError:
@@ -116,7 +116,7 @@ def _launcher_name(pid: int) -> str:
 
 
 def launcher_of(words: list[str]) -> str:
-    """Return the launcher's name in a command line, and nothing where it starts any other program.
+    """Return the name of the launcher that a command line starts, or "" for another program.
 
     Example:
         >>> launcher_of(["/usr/bin/python3", "/usr/local/bin/horovodrun", "-np", "2", "train.py"])
@@ -136,7 +136,7 @@ def launcher_of(words: list[str]) -> str:
 
 
 def _launcher_in_python(words: list[str]) -> str:
-    """Return the launcher that an interpreter is started for with these arguments."""
+    """Return the launcher that Python runs with these arguments, or ""."""
     rest = iter(words)
     for word in rest:
         if word == "-m":

@@ -1,4 +1,4 @@
-"""Keeping a library's chatter off the screen while it loads."""
+"""Suppression of the messages that libraries print while they load."""
 
 import os
 import sys
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def muted_stderr() -> Iterator[None]:
-    """Hold back what is written to standard error, by compiled code too; shows it after all if the block fails.
+    """Hold back all output to standard error, also of compiled code, and show it only if the block fails.
 
-    TensorFlow logs the absence of graphics cards as errors while it is imported, before any setting is read.
+    TensorFlow logs missing GPUs as errors during its import, before any setting is read.
     """
     if os.environ.get("XMC_TF_CHATTER"):
         yield
@@ -19,7 +19,7 @@ def muted_stderr() -> Iterator[None]:
     sys.stderr.flush()
     try:
         terminal = os.dup(2)
-    except OSError:  # there is no standard error to keep clean
+    except OSError:  # there is no standard error
         yield
         return
     with tempfile.TemporaryFile() as held_back:

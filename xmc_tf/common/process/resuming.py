@@ -1,10 +1,10 @@
-"""What an interrupted command line tells the user: from where the same command will resume."""
+"""The message of an interrupted command: from where the same command will resume."""
 
 _POINT = {"text": ""}
 
 
 def resumes_from(point: str) -> None:
-    """Record what has just become safe on disk, such as ``fine-tuning, level 2, step 200``."""
+    """Record the point that has been saved, such as ``fine-tuning, level 2, step 200``."""
     _POINT["text"] = f"Rerun the command to resume from {point}."
 
 
@@ -19,5 +19,5 @@ def finished() -> None:
 
 
 def resume_hint() -> str:
-    """Return the sentence for the user; empty where nothing was recorded."""
+    """Return the message for the user; empty if nothing was recorded."""
     return _POINT["text"]

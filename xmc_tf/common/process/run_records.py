@@ -1,9 +1,9 @@
-"""Files that a run keeps outside its own folders are recorded, and removed by the next run if this one was killed.
+"""Records of files that a run keeps outside its folders, which the next run removes if this one was killed.
 
 A rank under Open MPI has a segment in ``/dev/shm`` and a session folder, horovodrun has semaphores there, and a
-training without ``work_dir`` has a temporary folder. When everything is killed at once, nobody removes them. A record
-in ``xmc-tf-UID``, in the folder for temporary files, names them and the processes that they belong to. Only a file that
-is recorded, belongs to this user, and whose processes have all ended is ever removed.
+training without ``work_dir`` has a temporary folder. If all processes are killed at once, these files stay. A record in
+``xmc-tf-UID``, in the folder for temporary files, names the files and their processes. A file is only removed if it is
+recorded, belongs to this user, and all its processes have ended.
 """
 
 import atexit
@@ -36,12 +36,12 @@ _LARGEST_RECORD = 1 << 16
 
 @dataclass
 class Record:
-    """What a process has to say of itself for later.
+    """The record of a process.
 
     Args:
-        place: the host, its start, and the name space in which the numbers of processes are valid.
-        owners: processes, by number and start; the first is the one that writes this.
-        in_memory: names, or patterns of names, in ``/dev/shm``.
+        place: the host, its boot, and the PID namespace, in which process numbers are valid.
+        owners: the processes, by number and start time; the first one writes the record.
+        in_memory: names or patterns in ``/dev/shm``.
         folders: temporary folders.
     """
 
@@ -52,17 +52,17 @@ class Record:
 
     @property
     def dead(self) -> bool:
-        """Whether all its processes have ended, as far as this process can know."""
+        """Whether all its processes are known to have ended."""
         return self.place == _place() and not any(Process(*owner).alive for owner in self.owners)
 
 
-_own: dict[int, Record] = {}  # by this process's number: a fork has a record of its own
+_own: dict[int, Record] = {}  # by process number, because a fork has its own record
 
 
 def start() -> None:
-    """Remove what killed runs have left on this host, and record what this process's launcher keeps, if it has one.
+    """Remove what killed runs have left on this host, and record the files of this process's launcher.
 
-    To be called before MPI is started.
+    Call this before MPI is started.
     """
     if os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", os.environ.get("HOROVOD_LOCAL_RANK", "0")) == "0":
         clean_up()
@@ -77,37 +77,37 @@ def temporary_folder() -> "tempfile.TemporaryDirectory[str]":
 
 
 def clean_up() -> None:
-    """Remove what killed runs have left on this host, and say so."""
+    """Remove what killed runs have left on this host, and log it."""
     folder = _folder(make=False)
     if folder is None:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(BlockingIOError):  # another process is at it
+        with contextlib.suppress(BlockingIOError):  # another process is doing so
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for path in sorted(folder.glob("*.json")):
-                _remove_what_is_left(path)
+                _remove_leftovers(path)
     finally:
         os.close(handle)
 
 
 def record_launcher() -> None:
-    """Record what this process's launcher keeps, if it has one; once."""
+    """Record the files of this process's launcher, if it has one and they are not recorded yet."""
     if os.getpid() in _own or not is_rank():
         return
     in_memory, folders, owners = [], [], []
-    told = dict(os.environ)  # by Open MPI 4
-    if (job := told.get("OMPI_MCA_ess_base_jobid", "")).isdecimal():
+    variables = dict(os.environ)  # set by Open MPI 4
+    if (job := variables.get("OMPI_MCA_ess_base_jobid", "")).isdecimal():
         in_memory.append(f"vader_segment.*.{os.geteuid()}.{int(job):x}.*")
-    session = Path(told.get("OMPI_MCA_orte_jobfam_session_dir", ""))
+    session = Path(variables.get("OMPI_MCA_orte_jobfam_session_dir", ""))
     started_by = launchers()
     for process, _ in started_by:
         owners.append(list(process))
         if session.name == f"pid.{process.pid}":
             folders.append(str(session))
-    # horovodrun's semaphores have their names in the processes that it puts between itself and the ranks.
+    # The processes between horovodrun and the ranks have mapped its semaphores, which shows their names.
     for process in ancestors(up_to=started_by[-1][0]) if started_by else []:
-        with contextlib.suppress(OSError):  # another user's, or it has just ended
+        with contextlib.suppress(OSError):  # a process of another user, or one that has just ended
             maps = Path(f"/proc/{process.pid}/maps").read_text()
             names = sorted(set(re.findall(rf"{_SHARED_MEMORY}/(sem\.mp-\S+)$", maps, re.MULTILINE)))
             if names:
@@ -117,12 +117,12 @@ def record_launcher() -> None:
         _remember(in_memory, folders, owners)
 
 
-def _remove_what_is_left(path: Path) -> None:
+def _remove_leftovers(path: Path) -> None:
     record = _read(path)
     if record is None or not record.dead:
         return
     removed = []
-    for name in _unused(_named_in_memory(record.in_memory)):
+    for name in _unused(_matching_segments(record.in_memory)):
         with contextlib.suppress(OSError):
             (_SHARED_MEMORY / name).unlink()
             removed.append(str(_SHARED_MEMORY / name))
@@ -130,7 +130,7 @@ def _remove_what_is_left(path: Path) -> None:
         if _OUR_FOLDERS.fullmatch(one.name) and _is_mine(one, stat.S_ISDIR):
             shutil.rmtree(one, ignore_errors=True)
             removed.append(str(one))
-            with contextlib.suppress(OSError):  # Open MPI's folder of all its sessions: only when it is empty
+            with contextlib.suppress(OSError):  # Open MPI's folder of all sessions, if it is empty
                 if one.name.startswith("pid."):
                     one.parent.rmdir()
     path.unlink(missing_ok=True)
@@ -152,22 +152,22 @@ def _remember(in_memory: Iterable[str] = (), folders: Iterable[str] = (), owners
     record.folders += folders
     record.owners += owners
     part = path.with_suffix(".part")
-    with contextlib.suppress(OSError):  # a full disk: without a record, nothing of this run is removed
+    with contextlib.suppress(OSError):  # a full disk: without a record, nothing is removed
         part.write_text(json.dumps(asdict(record)))
         part.rename(path)
 
 
 def _forget(path: Path, pid: int) -> None:
-    """At the end of the process, which has removed its files itself, and whose launcher removes the others.
+    """Remove the record at the end of the process, which has removed its files; the launcher removes its own.
 
-    When signals end the run, that may not come about.
+    If a signal ends the run, they may not do so, and the record stays.
     """
     if pid == os.getpid() and signals.received() is None:
         path.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> Record | None:
-    """Return a record, or None for what is not one of ours."""
+    """Return a record, or None if the file is not one of ours."""
     try:
         if not _is_mine(path, stat.S_ISREG) or path.stat().st_size > _LARGEST_RECORD:
             return None
@@ -183,17 +183,19 @@ def _read(path: Path) -> Record | None:
         return None
 
 
-def _named_in_memory(patterns: Iterable[str]) -> set[str]:
-    """Return the names in shared memory that the patterns stand for, of the kinds that our runs leave."""
+def _matching_segments(patterns: Iterable[str]) -> set[str]:
+    """Return the names in shared memory that match the patterns, if they are of the kinds that runs leave."""
     found = {path for pattern in patterns if "/" not in pattern for path in _SHARED_MEMORY.glob(pattern)}
     return {path.name for path in found if _OURS_IN_MEMORY.fullmatch(path.name) and _is_mine(path, stat.S_ISREG)}
 
 
 def _unused(names: set[str]) -> list[str]:
-    """Leave out those that a process has mapped: a later job may have the same number."""
+    """Return the names that no process has mapped: a later job may have the same number."""
     if names:
         for maps in Path("/proc").glob("[0-9]*/maps"):
-            with contextlib.suppress(OSError):  # another user's, who cannot have mapped ours; or it has just ended
+            with contextlib.suppress(
+                OSError
+            ):  # a process of another user, which cannot have mapped ours, or one that has just ended
                 names = names - set(re.findall(rf"{_SHARED_MEMORY}/(\S+)$", maps.read_text(), re.MULTILINE))
     return sorted(names)
 
@@ -207,7 +209,7 @@ def _is_mine(path: Path, kind: Callable[[int], bool]) -> bool:
 
 
 def _folder(make: bool) -> Path | None:
-    """Return the folder of the records, if there is one that nobody else can write to."""
+    """Return the folder of the records, or None if it does not exist or others can write to it."""
     folder = Path(tempfile.gettempdir()) / f"xmc-tf-{os.geteuid()}"
     if make:
         with contextlib.suppress(OSError):
@@ -218,7 +220,7 @@ def _folder(make: bool) -> Path | None:
 
 @cache
 def _place() -> list[str]:
-    """Return what says where numbers of processes are comparable: host, its start, name space."""
+    """Return the scope in which process numbers are unique: host, boot and PID namespace."""
     place = [socket.gethostname()]
     for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
         try:

@@ -1,8 +1,8 @@
-"""SIGINT, SIGTERM and SIGHUP end a command line: with a message, its cleanup, and exit status 128 + signal number.
+"""Handlers of SIGINT, SIGTERM and SIGHUP, which end a command with a message, cleanup, and status 128 + signal.
 
-A Python handler runs only when the main thread returns to the interpreter. A kernel, a TensorFlow session or a wait for
-another rank can keep it away for hours. A thread therefore reads the signals too, from the pipe that Python's C handler
-writes to, and ends the process when the command has not ended ``GRACE_S`` after the signal.
+A Python handler runs only when the main thread returns to the interpreter, which a kernel, a TensorFlow session or a
+wait for another rank may delay by hours. Therefore a thread also reads the signals, from the pipe that Python's C
+handler writes to, and ends the process if the command has not ended ``GRACE_S`` after the signal.
 """
 
 import contextlib
@@ -17,18 +17,18 @@ from types import FrameType
 from typing import Any
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Longer than a cleanup takes, and no longer than horovodrun waits between SIGTERM and SIGKILL.
+# Longer than cleanup takes, and at most what horovodrun waits between SIGTERM and SIGKILL.
 GRACE_S = 5.0
-# A launcher and a terminal may both send the same signal. A later one is from a person who does not want to wait.
-_ONCE_MORE_S = 1.0
-_END_S = 2.0  # for telling the other ranks
+# A launcher and a terminal may both send the signal. A later signal is from a user who does not want to wait.
+_REPEAT_S = 1.0
+_END_S = 2.0  # time limit to stop the other ranks
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal has ended the command line.
+    """The exception by which a signal ends a command.
 
     Args:
-        number: the signal's.
+        number: the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -37,12 +37,12 @@ class Interrupted(KeyboardInterrupt):
 
 
 class _State:
-    """What has happened so far; ``number`` is that of the first signal, if any."""
+    """The state of signal handling; ``number`` is the first signal, if any."""
 
     number: int | None = None
     at = 0.0
-    told = False
-    handled = threading.Event()  # the command ends by itself, however long that takes
+    announced = False
+    handled = threading.Event()  # the command will end by itself, without a limit
 
 
 _STATE = _State()
@@ -54,51 +54,51 @@ def describe(number: int) -> str:
     return "interrupted by Ctrl-C" if number == signal.SIGINT else f"interrupted by {signal.Signals(number).name}"
 
 
-def tell(number: int, *more: str) -> None:
+def announce(number: int, *more: str) -> None:
     """Print the message, and the lines ``more``, unless it has been printed before."""
-    if not _STATE.told:
-        _STATE.told = True
-        with contextlib.suppress(OSError):  # nobody reads it any more
+    if not _STATE.announced:
+        _STATE.announced = True
+        with contextlib.suppress(OSError):  # the reader is gone
             os.write(2, "".join(f"{line}\n" for line in (describe(number), *more) if line).encode())
 
 
 def received() -> int | None:
-    """Return the number of the signal that is ending this command line, or None."""
+    """Return the signal that is ending this command, or None."""
     return _STATE.number
 
 
-def take_time() -> None:
-    """Let the command end by itself, even after ``GRACE_S``: it waits for processes that it has started."""
+def allow_slow_end() -> None:
+    """Let the command take longer than ``GRACE_S`` to end, because it waits for processes that it has started."""
     _STATE.handled.set()
 
 
 def end_at_once() -> None:
-    """From here until the process ends, a signal ends it immediately: there is nothing to clean up.
+    """Make signals end the process immediately from now on, because there is nothing to clean up.
 
     Only handlers that do the same or raise are replaced: a signal that was ignored when Python started, as under
     ``nohup``, stays ignored.
     """
     if threading.current_thread() is threading.main_thread():
-        for number in _heard():
+        for number in _handled():
             signal.signal(number, _end)
 
 
 @contextmanager
 def raised(end: Callable[[int], object]) -> Iterator[None]:
-    """Within the block, the first signal raises ``Interrupted`` in the main thread.
+    """Make the first signal within the block raise ``Interrupted`` in the main thread.
 
     Args:
-        end: called with the exit status, in another thread, when the block has not ended ``GRACE_S`` later; the process
+        end: called with the exit status, in another thread, if the block has not ended ``GRACE_S`` later; the process
             ends when it returns.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in _heard()}
+    before = {number: signal.getsignal(number) for number in _handled()}
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     pipe_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    _STATE.number, _STATE.told = None, False
+    _STATE.number, _STATE.announced = None, False
     _STATE.handled.clear()
     watchdog = threading.Thread(target=_watch, args=(reader, end), name="xmc_tf signals", daemon=True)
     watchdog.start()
@@ -113,17 +113,17 @@ def raised(end: Callable[[int], object]) -> Iterator[None]:
             signal.signal(number, handler)
         sys.unraisablehook = hook
         signal.set_wakeup_fd(pipe_before, warn_on_full_buffer=False)
-        if _STATE.number is None:  # otherwise the watchdog stays on duty until the process has ended
+        if _STATE.number is None:  # otherwise the watchdog runs until the process has ended
             os.close(writer)
 
 
-def _heard() -> list[signal.Signals]:
-    """Return the signals that may be handled: all but those that whoever started this process has it ignore."""
+def _handled() -> list[signal.Signals]:
+    """Return the signals to handle: all except those that the parent process has set to be ignored."""
     return [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    tell(number)
+    announce(number)
     os._exit(128 + number)
 
 
@@ -131,20 +131,20 @@ def _raise(number: int, frame: FrameType | None) -> None:
     if _STATE.number is None:
         _STATE.number, _STATE.at = number, time.monotonic()
         raise Interrupted(number)
-    if time.monotonic() - _STATE.at > _ONCE_MORE_S:
+    if time.monotonic() - _STATE.at > _REPEAT_S:
         _end(number, frame)
 
 
 def _watch(reader: int, end: Callable[[int], object]) -> None:
-    """Return the thread: waits for a signal, and then for the command's end."""
+    """Wait, in a thread, for a signal and then for the command's end."""
     while (got := os.read(reader, 1)) and got[0] not in ENDING:
         continue
     if not got:
         os.close(reader)
         return
     if not _STATE.handled.wait(GRACE_S):
-        tell(got[0])
-        # In a thread of its own, since it may wait for something that the main thread holds.
+        announce(got[0])
+        # In a new thread, because it may wait for something that the main thread holds.
         others = threading.Thread(target=end, args=(128 + got[0],), daemon=True)
         others.start()
         others.join(_END_S)
@@ -152,7 +152,7 @@ def _watch(reader: int, end: Callable[[int], object]) -> None:
 
 
 def _quiet_about_signals(before: Callable[[Any], object]) -> Callable[[Any], object]:
-    """Return a hook that says nothing where a signal came at a place that swallows exceptions (``__del__``)."""
+    """Return a hook that ignores ``Interrupted`` where exceptions are swallowed (``__del__``)."""
 
     def hook(unraisable: Any) -> None:
         if not isinstance(unraisable.exc_value, Interrupted):
@@ -161,22 +161,22 @@ def _quiet_about_signals(before: Callable[[Any], object]) -> Callable[[Any], obj
     return hook
 
 
-def _hold_back() -> None:
-    """Before a fork: a signal that reaches the child in its first moment waits there until ``_forget`` has run."""
+def _block_in_fork() -> None:
+    """Block signals before a fork, so that the child receives them after ``_reset_in_child``."""
     _FORKING.mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
 
 
-def _release() -> None:
+def _unblock_after_fork() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, _FORKING.mask)
 
 
-def _forget() -> None:
-    """In the child of a fork: signals act as in any program, and do not write into the parent's pipe."""
+def _reset_in_child() -> None:
+    """Restore the default handlers in the child of a fork, so that it does not write into the parent's pipe."""
     for number in ENDING:
         if signal.getsignal(number) in (_raise, _end):
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
             signal.set_wakeup_fd(-1)
-    _release()
+    _unblock_after_fork()
 
 
-os.register_at_fork(before=_hold_back, after_in_parent=_release, after_in_child=_forget)
+os.register_at_fork(before=_block_in_fork, after_in_parent=_unblock_after_fork, after_in_child=_reset_in_child)

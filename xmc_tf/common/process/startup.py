@@ -1,10 +1,10 @@
-"""What a command does before its imports, which take seconds."""
+"""The preparation of a command before its imports, which take seconds."""
 
 from xmc_tf.common.process import launcher, signals
 
 
 def prepare() -> None:
-    """Let a signal end the process without a traceback, and a rank end with its launcher, from here on."""
+    """Make signals end the process without a traceback, and a rank end with its launcher, from now on."""
     signals.end_at_once()
     if launcher.is_rank():
         from xmc_tf.common.process import run_records

@@ -1,4 +1,4 @@
-"""What Linux knows of processes and Python does not ask."""
+"""Process functions of Linux that Python does not offer."""
 
 import ctypes
 import signal
@@ -9,12 +9,12 @@ _LIBC = ctypes.CDLL(None)
 
 
 def die_with_parent() -> None:
-    """Has this process killed when the one that started it ends, however that comes about."""
+    """Make the kernel kill this process when its parent ends for any reason."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def process_state(pid: int) -> str:
-    """How a process of this host is: ``running``, ``stopped`` (by a signal or a debugger) or ``ended``."""
+    """Return the state of a process: ``running``, ``stopped`` (by a signal or a debugger) or ``ended``."""
     try:
         letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -1,4 +1,4 @@
-"""Text of others on the user's terminal: label names and documents may hold control characters, even whole commands."""
+"""Safe printing of label names and documents, which may contain control characters, on the user's terminal."""
 
 import logging
 import sys
@@ -8,15 +8,15 @@ _JOINERS = "\u200c\u200d"
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Return the text with control characters written as escapes, so that a terminal shows and does not obey them.
+    r"""Return the text with control characters escaped, so that a terminal shows them instead of obeying them.
 
     Example:
         >>> printable("red\x1b[31m")
         'red\\x1b[31m'
 
     Args:
-        text: what is to be printed; files get it as it is.
-        keep: control characters that stay, such as line ends.
+        text: the text to print; files get it unescaped.
+        keep: control characters to keep, such as line ends.
     """
     if text.isprintable():
         return text
@@ -25,15 +25,15 @@ def printable(text: str, keep: str = "") -> str:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Formats log lines whose names of files and labels cannot move the cursor."""
+    """A log formatter that escapes control characters, for example in names of files and labels."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line with control characters as escapes."""
+        """Return the line with control characters escaped."""
         return printable(super().format(record), keep="\n\t")
 
 
 def prepare_streams() -> None:
-    """Have names that are not UTF-8 printed as escapes; by default standard output fails on them."""
+    """Make standard output and error print names that are not UTF-8 as escapes, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a caller may have put something else there
             stream.reconfigure(errors="backslashreplace")

@@ -1,1 +1,1 @@
-"""The format in which values travel between ranks: it cannot run code."""
+"""The format in which ranks send values, which cannot run code."""

@@ -1,4 +1,4 @@
-"""Numpy's arrays, scalars and types, and sparse matrices, in the wire format."""
+"""Numpy arrays, scalars and types, and sparse matrices, in the wire format."""
 
 import math
 import re
@@ -15,7 +15,7 @@ _LARGEST_CHARACTER = 0x10FFFF
 
 def emit_dtype(dtype: np.dtype, emit: Emit) -> None:
     """Emit the type of an array."""
-    if dtype.name == "bfloat16":  # numpy's own name for it would be that of any two bytes
+    if dtype.name == "bfloat16":  # numpy's name for it would mean any two bytes
         emit_text("bfloat16", emit)
     elif not _DTYPE.fullmatch(dtype.str) or dtype.itemsize == 0:
         raise WireFormatError(f"an array of type {dtype} cannot be sent: numbers, dates, and text of fixed length can")
@@ -40,7 +40,7 @@ def read_dtype(reader: Reader) -> np.dtype:
 
 
 def emit_array(array: np.ndarray, emit: Emit) -> None:
-    """Emit an array without a copy, if its memory has no gaps; the order of its axes in memory is kept."""
+    """Emit an array, without a copy if its memory has no gaps; its memory order (C or Fortran) is kept."""
     backwards = array.flags.f_contiguous and not array.flags.c_contiguous
     plain = np.ascontiguousarray(array.T if backwards else array)
     emit_dtype(array.dtype, emit)
@@ -52,7 +52,7 @@ def emit_array(array: np.ndarray, emit: Emit) -> None:
 
 
 def read_array(reader: Reader) -> np.ndarray:
-    """Return an array in memory of its own."""
+    """Return an array in new memory."""
     dtype, order, dimensions = read_dtype(reader), bytes(reader.take(1)), reader.count()
     if order not in (b"C", b"F") or dimensions > _MOST_DIMENSIONS:
         raise WireFormatError(f"an array of {dimensions:,} dimensions in order {order!r}")
@@ -67,7 +67,7 @@ def read_array(reader: Reader) -> np.ndarray:
 
 
 def emit_scalar(value: np.generic, emit: Emit) -> None:
-    """Emit a scalar of numpy."""
+    """Emit a numpy scalar."""
     if isinstance(value, np.str_):
         emit(b"U")
         emit_text(str(value), emit)
@@ -81,7 +81,7 @@ def emit_scalar(value: np.generic, emit: Emit) -> None:
 
 
 def read_scalar(reader: Reader) -> np.generic:
-    """Return a scalar of numpy."""
+    """Return a numpy scalar."""
     kind = bytes(reader.take(1))
     if kind == b"U":
         return np.str_(reader.text())
@@ -102,7 +102,7 @@ def emit_sparse(matrix: Any, emit: Emit) -> None:
 
 
 def read_sparse(reader: Reader, by_rows: bool) -> Any:
-    """Return a CSR matrix, or a CSC matrix; its indices are checked, since compiled code trusts them."""
+    """Return a CSR or CSC matrix; its indices are checked, because compiled code relies on them."""
     from scipy.sparse import csc_matrix, csr_matrix
 
     shape = reader.count(), reader.count()
@@ -122,7 +122,7 @@ def read_sparse(reader: Reader, by_rows: bool) -> Any:
 
 
 def _checked(array: np.ndarray) -> np.ndarray:
-    """Return the array if its bytes are values of its type; for most types all are."""
+    """Return the array after checking that its bytes are valid for its type."""
     if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
         raise WireFormatError("a truth value that is neither 0 nor 1")
     if array.dtype.kind == "U" and array.size:

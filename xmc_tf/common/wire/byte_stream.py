@@ -1,4 +1,4 @@
-"""The lowest part of the wire format: counted bytes and text, and a reader that never goes beyond its end."""
+"""The lowest layer of the wire format: bytes and text with their lengths, and a reader that checks the end."""
 
 import struct
 from collections.abc import Callable
@@ -14,21 +14,21 @@ class WireFormatError(ValueError):
 
 
 def emit_bytes(data: bytes, emit: Emit) -> None:
-    """Emit bytes with their number in front."""
+    """Emit bytes, preceded by their number."""
     emit(COUNT.pack(len(data)))
     emit(data)
 
 
 def emit_text(text: str, emit: Emit) -> None:
-    """Emit a text; names of files that are not UTF-8 have surrogates."""
+    """Emit a text, which may have surrogates, as names of files that are not UTF-8 do."""
     emit_bytes(text.encode("utf-8", "surrogatepass"), emit)
 
 
 class Reader:
-    """Takes bytes from the front of some data.
+    """A reader of data from front to back.
 
     Args:
-        data: all of them.
+        data: the data.
     """
 
     def __init__(self, data: memoryview) -> None:
@@ -36,7 +36,7 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """Number of bytes that have not been taken yet."""
+        """The number of bytes that have not been read."""
         return self._size - self._at
 
     def take(self, count: int) -> memoryview:
@@ -53,7 +53,7 @@ class Reader:
         return self._data[self._advance(1)]
 
     def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """Return the next numbers, in a layout of fixed size."""
+        """Return the next numbers, in a fixed layout."""
         return layout.unpack_from(self._data, self._advance(layout.size))
 
     def count(self) -> int:
@@ -68,11 +68,11 @@ class Reader:
         return begin
 
     def bytes(self) -> bytes:
-        """Return bytes that ``emit_bytes`` has emitted."""
+        """Return the bytes that ``emit_bytes`` emitted."""
         return bytes(self.take(self.count()))
 
     def text(self) -> str:
-        """Return a text that ``emit_text`` has emitted."""
+        """Return the text that ``emit_text`` emitted."""
         try:
             return self.bytes().decode("utf-8", "surrogatepass")
         except UnicodeDecodeError as error:

@@ -1,10 +1,10 @@
-"""The bytes in which objects travel between ranks: a format that can describe values, but not run code.
+"""The format in which ranks send objects, which can describe values but not run code.
 
 Example:
     >>> unpack(pack({"step": 3, "loss": float("nan"), "rows": np.arange(4)}))
     {'step': 3, 'loss': nan, 'rows': array([0, 1, 2, 3])}
 
-It carries None, bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, ``Path``, numpy's
+It supports None, bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, ``Path``, numpy's
 arrays, scalars and types, sparse matrices (CSR and CSC), and the dataclasses and named tuples that are registered where
 they are defined:
 
@@ -14,7 +14,7 @@ they are defined:
     ...     y: int
 
 A value is a one-byte tag, followed by its content. Classes are looked up by name among those that are registered; no
-name in the data is ever imported. Every length is compared with the bytes that are left before memory is allocated.
+name in the data is ever imported. Each length is compared with the remaining bytes before memory is allocated.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ Registered = TypeVar("Registered", bound=type)
 
 @dataclasses.dataclass(frozen=True)
 class _Record:
-    """How to take a registered class apart and make it again."""
+    """How to pack and unpack a registered class."""
 
     name: bytes
     fields: tuple[str, ...]
@@ -54,10 +54,10 @@ _BY_NAME: dict[bytes, _Record] = {}
 
 
 def register(cls: Registered) -> Registered:
-    """Allow the instances of a dataclass or named tuple to be sent to other ranks; a class decorator.
+    """Register a dataclass or named tuple, so that its instances can be sent to other ranks; a class decorator.
 
     Args:
-        cls: its fields must be values that can be sent. A receiving rank makes it by calling the class.
+        cls: the class. Its fields must be values that can be sent; a receiving rank calls the class with them.
     """
     if dataclasses.is_dataclass(cls):
         fields = dataclasses.fields(cls)
@@ -85,7 +85,7 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(data: bytes | memoryview) -> Any:
-    """Return the value that ``pack`` has turned into these bytes.
+    """Return the value of bytes that ``pack`` returned.
 
     Arrays are copies that can be written to.
 
@@ -125,7 +125,7 @@ def _pack(value: Any, emit: Emit, level: int) -> None:
 
 
 def _sparse_tag(value: Any) -> bytes | None:
-    """Return the tag of a sparse matrix; scipy is not imported for it."""
+    """Return the tag of a sparse matrix, or None, without importing scipy."""
     kind = type(value)
     if not kind.__module__.startswith("scipy.sparse."):
         return None
@@ -172,7 +172,7 @@ def _pack_items(values: Any, emit: Emit, level: int) -> None:
 
 
 def _same_kind(values: Any) -> str:
-    """How struct calls the type of all values; long lists of numbers are sent at its speed."""
+    """Return the struct code of a list of equal number types, which struct sends fast, or ""."""
     kinds = set(map(type, values))
     return _SAME_KIND.get(kinds.pop(), "") if len(kinds) == 1 else ""
 

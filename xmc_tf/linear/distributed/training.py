@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from xmc_tf.common.memory import give_back_freed
+from xmc_tf.common.memory import release_freed_memory
 from xmc_tf.common.threads import thread_count
 from xmc_tf.common.wire.format import register
 from xmc_tf.data import Features
@@ -118,7 +118,7 @@ def _train_run(
 
 def _join(communicator: Communicator, work: WorkFolder, job: SolvingJob, account: Account) -> None:
     """Join the blocks level by level; each rank writes a part of every level."""
-    give_back_freed()  # the solvers' scratch memory: the files that are written now are as large
+    release_freed_memory()  # the solvers' scratch memory: the files that are written now are as large
     instances = job.instances
     for t in sorted({sub.level for sub in job.plan}):
         problem, _ = job.levels[t]

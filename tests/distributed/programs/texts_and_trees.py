@@ -1,4 +1,4 @@
-"""A model from texts by ``xmc_tf.linear.train``, then the pipeline's kinds of trees: ``… TEXTS LABELS OUT``."""
+"""Train a model from texts with ``xmc_tf.linear.train``, then make the pipeline's trees: ``… TEXTS LABELS OUT``."""
 
 import json
 import os

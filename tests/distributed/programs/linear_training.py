@@ -1,4 +1,4 @@
-"""``xmc_tf.linear.train`` with small, slow sub-problems, and for tests of different inputs a file a rank.
+"""Run ``xmc_tf.linear.train`` with small, slow sub-problems, and optionally different inputs on each rank.
 
 ``linear_training.py SECONDS flag …``: sleeps that long at every task, and in proportion while the tree is built and
 when levels are joined; ``{rank}`` in a flag becomes the rank. Where ``XMC_TF_TEST_MARKS`` names a folder, a file there
@@ -20,7 +20,7 @@ from xmc_tf.tree import distributed_kmeans, kmeans_wide
 rank, _ = rank_and_size(os.environ)
 pause, flags = float(sys.argv[1]), [flag.replace("{rank}", str(rank)) for flag in sys.argv[2:]]
 plan.LEAST_WORK = 1000
-# Every node of the tree's upper levels counts as wide enough for several ranks.
+# All nodes of the upper levels count as wide enough for several ranks.
 distributed_kmeans._SHARED_ENTRIES = kmeans_wide._ENTRIES_A_NUMBER = kmeans_wide._ENTRIES_A_MESSAGE = 0
 kmeans_wide._LABELS_OF_A_TASK = 1
 run_in_step, shared_nodes = distributed_kmeans._run_in_step, []
@@ -28,7 +28,7 @@ marks = os.environ.get("XMC_TF_TEST_MARKS")
 
 
 def slow(module, name, mark, factor=1.0):
-    """Makes a function sleep before and after its work."""
+    """Wrap a function so that it sleeps before and after its work."""
     work = getattr(module, name)
 
     def slowly(*args, **more):

@@ -1,4 +1,4 @@
-"""What the rankers' distributed training stands on: mpi4py alone, with no TensorFlow in the process."""
+"""Run the MPI collectives of the rankers' training: mpi4py alone, without TensorFlow."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ total = np.zeros(5)
 world.Allreduce(np.arange(5.0) + rank, total)
 np.testing.assert_array_equal(total, 2 * np.arange(5.0) + 1)
 
-# Rank r sends 1 + 2 r + t rows to rank t; each value says from whom, to whom and which.
+# Rank r sends 1 + 2 r + t rows to rank t; each value shows source, target and number.
 sent = [np.array([100 * rank + 10 * target + i for i in range(1 + 2 * rank + target)]) for target in range(size)]
 sizes = np.array([len(rows) for rows in sent])
 arriving = np.zeros(size, dtype=np.int64)

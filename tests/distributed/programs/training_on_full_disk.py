@@ -1,4 +1,4 @@
-"""``xmc_tf.train`` on a disk that is full as soon as a file is larger than so many bytes.
+"""Run ``xmc_tf.train`` on a disk that is full as soon as a file exceeds a number of bytes.
 
 ``training_on_full_disk.py BYTES [flag …]``
 """
@@ -10,6 +10,6 @@ from xmc_tf import train
 from xmc_tf.common.process import cli
 
 limit, flags = int(sys.argv[1]), sys.argv[2:]
-# Python ignores the signal that comes with it, so that writing fails as on a full disk.
+# Python ignores SIGXFSZ, so that writing fails as on a full disk.
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 cli.run(train.main, flags)

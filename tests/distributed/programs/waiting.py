@@ -1,4 +1,4 @@
-"""Rank 0 waits for rank 1 in a collective, which never comes: for tests that end them from outside."""
+"""Rank 0 waits in a collective for rank 1, which never joins, for tests that end the run from outside."""
 
 import time
 
@@ -7,7 +7,7 @@ from xmc_tf.ranks.choosing import choose_communicator
 
 
 def main(argv):
-    """Wait until somebody ends this."""
+    """Wait until this process is ended."""
     world = choose_communicator()
     print(f"rank {world.rank} is here", flush=True)
     if world.rank == 1:

@@ -1,4 +1,4 @@
-"""A training from which some ranks turn aside: with skip, rank 1 leaves out a lookup; with away, 1 stops, 2 sleeps."""
+"""A training that stalls: with skip, rank 1 skips a lookup; with away, rank 1 stops and rank 2 sleeps."""
 
 import os
 import signal

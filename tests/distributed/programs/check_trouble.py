@@ -1,4 +1,4 @@
-"""``xmc_tf.check`` with a rank 1 that goes wrong as it is told: none|late|hang|stop|wrong|elsewhere."""
+"""Run ``xmc_tf.check`` with a fault on rank 1: none|late|hang|stop|wrong|elsewhere."""
 
 import os
 import signal
@@ -16,14 +16,14 @@ right = exchanges.COLLECTIVES["all-reduce"]
 
 
 def hanging(world, count):
-    """Keep the others waiting."""
+    """Hang, so that the other ranks wait."""
     if how == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(600)
 
 
 def wrong(world, count):
-    """Take part, and finds something else than it should."""
+    """Take part, but get a wrong result."""
     trial = right(world, count)
     return trial._replace(call=lambda: trial.call() + 1)
 

@@ -1,4 +1,4 @@
-"""Trains a small model with a sharded table, from a checkpoint or from the start: ``training.py TASK FOLDER``.
+"""Train a small model with a sharded table, from a checkpoint or from the start: ``training.py TASK FOLDER``.
 
 ``save``: six steps, a checkpoint, an export, then six more, which is the unbroken run.
 ``resume``: takes the checkpoint up and makes the last six steps.
@@ -56,7 +56,7 @@ def train(model, first, last):
 
 
 def state(model):
-    """Everything that is trained, whole."""
+    """Return all trained variables, with whole tables."""
     world = strategy.communicator
     (table,) = tables_of(model)
     whole = {"values": table.variable, **table.slots}
@@ -74,7 +74,7 @@ if TASK == "save":
     train(model, 0, HALF)
     assert save_training(FOLDER / "checkpoint", model, strategy.communicator) == HALF
     export_saved_model(FOLDER / "served", model, tables_of(model), strategy.communicator)
-    # Every rank asks for the same rows; all of them have to, together.
+    # All ranks look up the same rows, because the lookup is collective.
     ids = np.arange(ROWS + 3).reshape(-1, 4) % ROWS
     result["answers"] = model(ids, training=False).numpy().tolist()
     train(model, HALF, 2 * HALF)

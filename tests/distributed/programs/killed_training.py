@@ -1,4 +1,4 @@
-"""``xmc_tf.train``, killed from outside at a given moment of a given stage, or not at all.
+"""Run ``xmc_tf.train``, killed at a given time of a given stage, or not at all.
 
 ``killed_training.py PLAN [flag …]``, PLAN being JSON: ``report``, the file that says where it was killed, ``times``,
 the file that gets a line for each stage that has been gone through; and, to be killed, ``stage``, ``after`` so many
@@ -31,12 +31,12 @@ plan, flags = json.loads(sys.argv[1]), sys.argv[2:]
 rank = int(os.environ.get("HOROVOD_RANK", "0"))
 report, times = Path(plan["report"]), Path(plan["times"])
 pid_of = "{}.pid-of-{}".format
-state = mmap.mmap(-1, 64)  # what rank 0 is in, for the killer to read
+state = mmap.mmap(-1, 64)  # the stage of rank 0, for the killer
 begun: dict[str, float] = {}
 
 
 def enter(stage):
-    """Rank 0 is in a stage from here."""
+    """Mark the beginning of a stage on rank 0."""
     if rank != 0 or stage in begun:
         return
     begun[stage] = time.monotonic()
@@ -46,7 +46,7 @@ def enter(stage):
 
 
 def leave(stage):
-    """To here; if it is to be killed in it, not before it has been."""
+    """Mark the end of a stage; if it is to be killed in it, wait for that."""
     if rank != 0:
         return
     took = time.monotonic() - begun.pop(stage)
@@ -58,7 +58,7 @@ def leave(stage):
 
 
 def await_the_end(stage):
-    """Does not go on before the blow has fallen."""
+    """Wait to be killed."""
     state[:] = f"{stage}, at its end".encode().ljust(64)
     end = time.monotonic() + 60
     while not report.exists():
@@ -67,18 +67,18 @@ def await_the_end(stage):
 
 
 def made(stage):
-    """All of a stage is made, but the folder has not got its name yet."""
+    """The stage is complete, but its folder is not renamed yet."""
     if rank == 0 and stage == plan.get("stage") and plan.get("made"):
         await_the_end(stage)
 
 
 def kill_when_told(ear):
-    """Return the killer's whole life."""
+    """Run the killer."""
     if not os.read(ear, 1):
         return
     time.sleep(plan["after"])
     pids = {victim: int(Path(pid_of(report, victim)).read_text()) for victim in plan["victims"]}
-    # Rank 0 last: what is said of its place is true of the moment of its death, and of the others' death as well.
+    # Rank 0 last, so that its recorded stage is the one in which all ranks are killed.
     for victim in sorted(pids, reverse=True):
         os.kill(pids[victim], signal.SIGKILL)
     where = bytes(state).decode().strip()
@@ -88,7 +88,7 @@ def kill_when_told(ear):
 
 
 def around(owner, name, before=None, after=None):
-    """Has a method preceded and followed by something, called with the method's arguments."""
+    """Wrap a method with functions to call before and after it, with its arguments."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -104,7 +104,7 @@ def around(owner, name, before=None, after=None):
 
 
 def watch_aside():
-    """Tokenizing, which is no stage with a folder of its own making."""
+    """Mark tokenizing, a stage without its own folder."""
     original = Stages.aside
 
     class Aside:
@@ -123,7 +123,7 @@ def watch_aside():
 
 
 def watch_levels(folder_of_levels):
-    """Each level of fine-tuning, from its head to what it leaves for the next one."""
+    """Mark each level of fine-tuning, from its head to its result."""
     original = LabelHead.for_level.__func__
 
     def for_level(cls, strategy, level, *arguments, **options):
@@ -140,7 +140,7 @@ Path(pid_of(report, rank)).write_text(str(os.getpid()))
 if rank == 0:
     ear, tell = os.pipe()
     if os.fork() == 0:
-        os.setsid()  # who ends the ranks when one has died must not end this one before it has told
+        os.setsid()  # so that the killer is not ended with the ranks before it has reported
         os.close(tell)
         os.closerange(0, 3)
         try:

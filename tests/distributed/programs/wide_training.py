@@ -1,4 +1,4 @@
-"""``xmc_tf.linear.train`` with clusters that count as too wide for one thread: ``wide_training.py SECONDS flag …``.
+"""Run ``xmc_tf.linear.train`` with clusters that count as wide: ``wide_training.py SECONDS flag …``.
 
 It sleeps that long after every step of a team's course.
 """
@@ -21,7 +21,7 @@ begun, members = [], [1]
 
 
 def slowly(team, name, state):
-    """Says at which step each course was begun, and takes its time."""
+    """Print the step at which each solve starts, and sleep."""
     if not any(name == other for other, _ in begun):
         begun.append((name, state.step))
     members.append(team.members)

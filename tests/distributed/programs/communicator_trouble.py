@@ -1,4 +1,4 @@
-"""Rank 1 goes wrong as it is told, in a command line, while the others wait for it: raise|input|exit."""
+"""A command in which rank 1 fails while the others wait for it: raise|input|exit."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from xmc_tf.ranks.choosing import choose_communicator
 
 
 def main(argv=None):
-    """Wait for everybody, but for rank 1."""
+    """Wait for all ranks; rank 1 fails instead."""
     world = choose_communicator()
     world.barrier()
     if world.rank == 1:

@@ -1,4 +1,4 @@
-"""A rank under the launcher that does as it is told: place|raise|exit|wait|deaf|orphan|both."""
+"""A rank under the launcher that behaves as asked: place|raise|exit|wait|deaf|orphan|both."""
 
 import json
 import os
@@ -21,7 +21,7 @@ elif how == "raise" and rank == 1:
 elif how == "exit" and rank == 1:
     sys.exit(7)
 elif how == "both":
-    # The one that complains first is the cause, even if it takes longer to end.
+    # The rank that reports its error first is the cause, even if it ends later.
     time.sleep(0 if rank == 1 else 0.4)
     print(f"rank {rank} complains", file=sys.stderr)
     time.sleep(0.8 if rank == 1 else 0)

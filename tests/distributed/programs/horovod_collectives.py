@@ -1,4 +1,4 @@
-"""Every collective that xmc_tf builds on, with numbers that tell who sent what to whom."""
+"""Run all of Horovod's collectives that xmc_tf uses, with numbers that show source and target."""
 
 import json
 import os
@@ -23,7 +23,7 @@ assert hvd.gloo_enabled() == (ENGINE == "gloo")
 
 
 def rows_for(source: int, target: int) -> np.ndarray:
-    """Return the rows that ``source`` sends to ``target``: 1 + 2 source + target, each saying where it is from."""
+    """Return the 1 + 2 source + target rows that ``source`` sends to ``target``, which show their source."""
     count = 1 + 2 * source + target
     return np.float32([[source, target, i] for i in range(count)])
 
@@ -43,7 +43,7 @@ np.testing.assert_array_equal(everything.numpy(), np.concatenate([rows_for(0, 0)
 from_one = hvd.broadcast(tf.constant([rank * 7, 5]), root_rank=1)
 assert from_one.numpy().tolist() == [7, 5]
 
-# Unequal splits, which the sharded label head lives on, and the gradient through them.
+# Unequal splits, which the sharded label head uses, and their gradient.
 send = tf.Variable(np.concatenate([rows_for(rank, target) for target in range(size)]))
 splits = [len(rows_for(rank, target)) for target in range(size)]
 with tf.GradientTape() as tape:
@@ -55,7 +55,7 @@ assert received_splits.numpy().tolist() == [len(rows) for rows in expected]
 gradient = tape.gradient(weighed, send).numpy()
 np.testing.assert_array_equal(gradient[:, 0], np.repeat([10.0, 11.0], splits))
 
-# Nothing to send to one of the two is an ordinary case.
+# A rank may send nothing to another one.
 lonely, counts = hvd.alltoall(tf.fill([3], rank), splits=[0, 3] if rank == 0 else [3, 0])
 assert lonely.numpy().tolist() == [1 - rank] * 3
 assert counts.numpy().tolist() == ([0, 3] if rank == 0 else [3, 0])

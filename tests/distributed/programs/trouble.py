@@ -1,4 +1,4 @@
-"""Goes wrong as it is told: ``trouble.py raise|exit|hang``, on rank 1."""
+"""Fail on rank 1: ``trouble.py raise|exit|hang``."""
 
 import sys
 import time
@@ -17,7 +17,6 @@ try:
         time.sleep(600)
     world.Barrier()
 except BaseException as error:  # noqa: BLE001
-    # mpi4py finalises MPI at exit, which waits for the other ranks, and these wait for this one: an error
-    # that is not turned into an abort is a deadlock.
+    # At exit, mpi4py waits for the other ranks, which wait for this one: without an abort, an error is a deadlock.
     traceback.print_exc()
     world.Abort(error.code if isinstance(error, SystemExit) else 1)

@@ -1,4 +1,4 @@
-"""Rank 1 stops until somebody lets it go on; rank 0 is to say so, and then both go on."""
+"""Rank 1 stops until the test continues it; rank 0 logs the stall, and then both continue."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Predicts and encodes with the command lines on all ranks: ``predict_and_encode.py MODEL TEXTS LABELS OUT``."""
+"""Run the predict and encode commands on all ranks: ``predict_and_encode.py MODEL TEXTS LABELS OUT``."""
 
 import os
 import sys

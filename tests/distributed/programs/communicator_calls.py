@@ -1,4 +1,4 @@
-"""Every call of the communicator, with values that tell who sent what to whom; the answers are known."""
+"""Call all methods of the communicator with values that show source and target, and check the results."""
 
 import json
 import logging
@@ -21,7 +21,7 @@ assert world.allgather(world.host) == [world.host] * size
 
 
 def objects():
-    """Values of any kind and length, from and to every rank."""
+    """Check values of any type and length, from and to each rank."""
     world.barrier()
     for root in ranks:
         value = {"from": root, "data": b"x" * 5000 * root}
@@ -33,13 +33,13 @@ def objects():
 
 
 def rows(source, target, dtype, width=3):
-    """What ``source`` sends to ``target``: each row says from whom, to whom and which it is; there may be none."""
+    """Return the rows that ``source`` sends to ``target``, which show source, target and number; maybe none."""
     count = (3 * source + 2 * target) % 5
     return np.array([[source, target, i][:width] for i in range(count)], dtype=dtype).reshape(count, width)
 
 
 def arrays():
-    """Rows and sums of every type."""
+    """Check rows and sums of each type."""
     for dtype in (np.float32, np.float64, np.float16, np.int64, np.int8, np.uint64, bool, "S3", "datetime64[s]"):
         sent = [rows(rank, r, np.int64).astype(dtype) for r in ranks]
         received, counts = world.alltoall_array(np.concatenate(sent), [len(part) for part in sent])
@@ -67,14 +67,14 @@ def arrays():
     assert counts.tolist() == [0] * size
     assert world.allgather_array(np.zeros((0, 7))).shape == (0, 7)
     assert world.broadcast_array(np.zeros((0, 7)) if rank == 0 else None).shape == (0, 7)
-    # A view with gaps and one in the other order are moved as what they show.
+    # Views with gaps and in Fortran order are sent by value.
     matrix = np.arange(4 * size * 6).reshape(4 * size, 6)
     received, _ = world.alltoall_array(matrix[::2, ::-1], [2] * size)
     np.testing.assert_array_equal(received, np.tile(matrix[::2, ::-1][2 * rank : 2 * rank + 2], (size, 1)))
 
 
 def mistakes():
-    """What all ranks get wrong together leaves them able to go on."""
+    """Check that ranks can continue after an error on all of them."""
     with pytest.raises(InputError, match="add up to the 3 rows"):
         world.alltoall_array(np.zeros((3, 2)), [1] + [0] * (size - 1))
     with pytest.raises(InputError, match=f"no rank {size}"):
@@ -94,7 +94,7 @@ def mistakes():
 
 
 def random_lengths():
-    """Messages of random lengths, some longer than others by far, in however many rounds."""
+    """Check messages of very different random lengths, in several rounds."""
     random = np.random.default_rng(5)
     counts = random.integers(0, 9, (size, size))
     data = [random.standard_normal((counts[r].sum(), 3)) for r in ranks]

@@ -1,4 +1,4 @@
-"""Trains 200 MB of weights with little memory of its own; mapped files do not count.
+"""Train 200 MB of weights with little private memory; mapped files do not count.
 
 ``limited_training.py "over ranks"|"in memory" FOLDER``
 """
@@ -25,7 +25,7 @@ params = RankerParams.from_json({"hlm_args": {"model_chain": {"threshold": 0.0, 
 
 
 def inputs(labels, clusters):
-    """Documents with two labels each, over a tree of one level of clusters."""
+    """Return documents with two labels each, and a tree with one level of clusters."""
     rng = np.random.default_rng(0)
     X = Features(dense=rng.random((DOCUMENTS, DIMENSIONS), np.float32))
     rows = np.repeat(np.arange(DOCUMENTS), 2)
@@ -41,7 +41,7 @@ def inputs(labels, clusters):
 how, folder = sys.argv[1], Path(sys.argv[2])
 communicator = choose_communicator()
 X, Y, chain = inputs(300, 3)
-train_rankers(X, Y, chain, params=params, threads=1)  # compiles, or loads what is compiled
+train_rankers(X, Y, chain, params=params, threads=1)  # compiles or loads the kernels
 X, Y, chain = inputs(100_000, 400)
 used = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData"))
 limit = int(used.split()[1]) * 1024 + LIMIT

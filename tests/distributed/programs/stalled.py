@@ -1,4 +1,4 @@
-"""Rank 1 takes another way through the program than the others and leaves out a collective.
+"""A program in which rank 1 skips a collective.
 
 With ``attacked``, it first sends garbage to the stall watches of all ranks, and holds half-open connections to them.
 """
@@ -16,7 +16,7 @@ world.barrier()
 if world.rank == 1:
     with contextlib.ExitStack() as held:
         if "attacked" in sys.argv:
-            # The launcher starts this file as a script of a user's, which does not know the tests' folder.
+            # Started by the launcher as a script, which cannot import the tests.
             sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
             from tests.ranks.attacks import attack
 

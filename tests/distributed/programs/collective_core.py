@@ -1,4 +1,4 @@
-"""Runs what has to hold in a world of any size (``tests/collective/world_*.py``): each function ``check_*``."""
+"""Run all functions ``check_*`` of ``tests/collective/world_*.py``."""
 
 import importlib
 import json

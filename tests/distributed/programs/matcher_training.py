@@ -1,4 +1,4 @@
-"""Fine-tunes a tiny matcher: ``matcher_training.py TASK FOLDER``.
+"""Fine-tune a tiny matcher: ``matcher_training.py TASK FOLDER``.
 
 ``levels``: one level by each route, with accumulation, by a token budget, with a tiny BERT; all levels and predictions.
 ``begin``: one level up to a checkpoint in the middle of an epoch, on which it is stopped.
@@ -30,7 +30,7 @@ from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.params import MatcherParams, MatcherPredParams
 
 TASK, FOLDER = sys.argv[1], Path(sys.argv[2])
-N, GLOBAL_BATCH = 61, 12  # the last batch of an epoch has one document: with several workers some have none
+N, GLOBAL_BATCH = 61, 12  # the last batch of an epoch has one document, so some of several ranks have none
 
 strategy = CollectiveStrategy(seed=3)
 world = strategy.communicator
@@ -72,7 +72,7 @@ tasks = levels_of(TREE, Y, max_match_clusters=LABELS, weights=True)
 
 
 def one_level(folder, params, encoder=None):
-    """Training of the second level; what is left of it."""
+    """Train the second level; return the rest of it."""
     encoder, task = encoder or TinyEncoder(), tasks[1]
     head = LabelHead.for_level(strategy, task.level, task.nr_nodes, encoder.dim, task.splits, params)
     matched = parents_matched(task, "tfn", tasks[0].targets)
@@ -96,7 +96,7 @@ def levels():
         "accumulated": changed(gradient_accumulation_steps=2, loss_function="cross-entropy", max_steps=8),
         "budget": changed(token_budget=48 // world.size, max_steps=8, normalize_vectors=True, logit_scale=3.0),
     }
-    if world.size > 2:  # starting so many takes longest, so only what the number of workers may change
+    if world.size > 2:  # starts are slow, so only test what the number of ranks may change
         kinds = {kind: kinds[kind] for kind in ("rows", "features", "budget")}
     found = {kind: one_level(FOLDER / f"{kind} {world.size}", params) for kind, params in kinds.items()}
     found["sent"] = bytes_sent()
@@ -142,7 +142,7 @@ def all_levels():
 
 
 class StoppedError(Exception):
-    """What stops a run after its first checkpoint."""
+    """The exception that stops a run after its first checkpoint."""
 
 
 def begin():
