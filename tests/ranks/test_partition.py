@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
@@ -88,6 +88,7 @@ def test_balanced_is_the_best_of_all_contiguous_partitions(weights, size, bounda
 
 
 @given(st.lists(st.floats(0, 1e300), min_size=1, max_size=30), SIZES)
+@example([1e-308, 1e-308, 0.0], 2)
 def test_fractional_weights_are_balanced_nearly_optimally(weights, size):
     shares = np.add.reduceat(np.array(weights) / 1e3, np.arange(len(weights)))  # sums within the floats' range
     partition = balanced(np.array(weights), size)

@@ -168,8 +168,9 @@ def _whole_weights(weights: np.ndarray) -> np.ndarray:
     total = float(weights.sum(dtype=np.float64))
     if weights.dtype.kind != "f" and total < 2**62:
         return weights.astype(np.int64)
-    if not np.isfinite(total):
-        weights, total = weights / weights.max(), float((weights / weights.max()).sum())
+    if total and not 1e-250 < total < np.inf:  # the scale factor below would not be finite
+        weights = weights / weights.max()
+        total = float(weights.sum())
     return np.rint(weights * (_RESOLUTION / total)).astype(np.int64) if total else np.zeros(len(weights), np.int64)
 
 
