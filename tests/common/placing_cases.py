@@ -1,4 +1,4 @@
-"""A kind of folder to place, and processes that die while they place it."""
+"""A kind of folder to place, and processes that are killed while they place it."""
 
 import json
 import os
@@ -17,7 +17,7 @@ _STEPS = ("rename", "replace", "link", "unlink", "mkdir", "rmdir")
 
 
 def fill(part: Path, word: str, count: int = 3) -> None:
-    """Write a complete folder of the kind, all of whose files hold ``word``."""
+    """Write a complete folder of the kind, in which all files contain ``word``."""
     (part / "parts" / "deep").mkdir(parents=True)
     for number in range(count):
         (part / "parts" / f"{number}.bin").write_text(word)
@@ -28,13 +28,13 @@ def fill(part: Path, word: str, count: int = 3) -> None:
 
 
 def place(folder: Path, word: str, count: int = 3) -> None:
-    """Places such a folder."""
+    """Place such a folder."""
     with placing.placed_folder(folder, KIND) as part:
         fill(part, word, count)
 
 
 def word_of(folder: Path) -> str | None:
-    """What a complete folder holds; None where there is no header. Fails for a mixture."""
+    """Return the word of a complete folder, or None without a header; fail for a mixture."""
     if not (folder / "box.json").exists():
         return None
     header = json.loads((folder / "box.json").read_text())
@@ -51,7 +51,7 @@ def word_of(folder: Path) -> str | None:
 
 
 def dies_at_step(step: int, folder: Path, word: str, *, with_exchange: bool = True) -> bool:
-    """Has a process place a folder, killed before its ``step``-th change of the disk; False if it needs fewer."""
+    """Place a folder in a process that is killed before its ``step``-th change; return False if it has fewer."""
     child = os.fork()
     if child == 0:
         _die_at(step)

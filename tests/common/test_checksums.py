@@ -1,4 +1,4 @@
-"""Records of a folder's files, and what a change is answered with."""
+"""Tests of the records of a folder's files, and of the errors after a change."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from xmc_tf.common.folders.checksums import Records, checksum_of, crc_of_file, i
 
 @pytest.fixture
 def folder(tmp_path):
-    """Return a folder with a header in which all its files are recorded."""
+    """Return a folder whose header has records of all its files."""
     (tmp_path / "m" / "part" / "deep").mkdir(parents=True)
     (tmp_path / "m" / "names.txt").write_bytes(b"one\ntwo\n")
     (tmp_path / "m" / "part" / "a.bin").write_bytes(bytes(range(256)) * 9)
@@ -55,7 +55,7 @@ def test_large_files_are_read_in_pieces(tmp_path):
 
 
 @pytest.mark.parametrize("place", [".", "part", "part/deep", "names.txt", "part/../part", "part/deep/.."])
-def test_what_has_not_changed_passes(folder, place):
+def test_unchanged_files_pass(folder, place):
     assert read_all(folder / place)
 
 
@@ -73,11 +73,11 @@ def test_a_change_is_named_with_both_checksums(folder):
     assert crc_of_file(path) in error.received
     assert "copy the model again" in error.fix
     assert "train it again" in error.fix
-    assert read_all(folder / "names.txt")  # only what is read is compared
+    assert read_all(folder / "names.txt")  # only the files that are read are compared
     assert read_all(folder / "part", skip=(".bin",))
 
 
-def test_another_size_and_a_missing_file_are_said_as_such(folder):
+def test_another_size_and_a_missing_file_are_reported(folder):
     with (folder / "part" / "a.bin").open("ab") as file:
         file.write(b"x")
     with pytest.raises(InputError, match=r"its size has changed.*\n.*2,304 bytes\n.*2,305 bytes"):
@@ -96,7 +96,7 @@ def test_a_pipe_in_place_of_a_file_does_not_block(folder):
 
 @pytest.mark.parametrize("size", [100, 5_000_000])
 def test_the_comparison_explains_a_failure_of_the_block(folder, size):
-    """Short files are compared before the block, long ones beside it."""
+    """Short files are compared before the block, long ones while it runs."""
     path = folder / "part" / "a.bin"
     path.write_bytes(bytes(size))
     write_header(folder)
@@ -142,7 +142,7 @@ def test_folders_without_records_pass(tmp_path):
         {"a\0": {"bytes": 1, "crc32": "00000000"}},
     ],
 )
-def test_records_that_cannot_be_right(tmp_path, files):
+def test_invalid_records_are_refused(tmp_path, files):
     (tmp_path / "params.json").write_text(json.dumps({"format": "xmc_tf.model", "version": 1, "files": files}))
     with pytest.raises(InputError, match=r"params\.json: the record of the file"):
         Records.read(tmp_path)
@@ -165,7 +165,7 @@ def archive(tmp_path_factory):
 
 
 def data_of(path):
-    """Where the members' bytes lie in an archive."""
+    """Return the places of the members' bytes in an archive."""
     ranges = []
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
@@ -176,7 +176,7 @@ def data_of(path):
 
 
 @given(st.data())
-def test_an_archive_knows_a_flipped_byte_of_any_member(archive, tmp_path_factory, data):
+def test_a_flipped_byte_of_any_member_is_noticed(archive, tmp_path_factory, data):
     content = bytearray(archive.read_bytes())
     content[data.draw(st.sampled_from(data_of(archive)))] ^= data.draw(st.integers(1, 255))
     damaged = tmp_path_factory.getbasetemp() / "damaged.npz"
@@ -198,7 +198,7 @@ def test_no_archive_breaks_the_comparison(archive, tmp_path_factory, position, v
         assert isinstance(archive_problem(damaged, thorough=thorough), InputError | None)
 
 
-def test_compressed_members_are_unpacked_where_asked(tmp_path):
+def test_compressed_members_are_unpacked_if_thorough(tmp_path):
     path = tmp_path / "W.npz"
     np.savez_compressed(path, data=np.arange(1000))
     assert archive_problem(path, thorough=True) is None

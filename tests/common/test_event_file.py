@@ -1,4 +1,4 @@
-"""Scalars for TensorBoard: what its own reader finds in the file, written without TensorFlow."""
+"""Tests that TensorBoard reads scalars that are written without TensorFlow."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ print(json.dumps([name for name in sys.modules if name.split(".")[0] in ("tensor
 
 
 def scalars(folder):
-    """Return the curves of a run, as TensorBoard reads them."""
+    """Return the scalars of a run, as TensorBoard reads them."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     read = EventAccumulator(str(folder)).Reload()
@@ -37,7 +37,7 @@ def test_tensorboard_reads_what_was_written_without_tensorflow(tmp_path):
     }
 
 
-def test_without_tensorboard_it_says_what_to_do(tmp_path, monkeypatch):
+def test_the_error_without_tensorboard_has_a_fix(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.record_writer", None)
     with pytest.raises(InputError, match="pip install tensorboard"):
         EventFile(tmp_path)

@@ -1,4 +1,4 @@
-"""The one reader of JSON: every fault is an error that names the file, and nothing waits, recurses or overflows."""
+"""Tests of the JSON reader: all errors name the file, and nothing waits, recurses or overflows."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ VALUES = st.recursive(
 
 
 def refused(path, content, **options):
-    """Return the message about a file with that content."""
+    """Return the error message for a file with this content."""
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:
         read_json(path, **options)
@@ -55,11 +55,11 @@ def refused(path, content, **options):
         (b'{"a": 1e999}', "too large"),
     ],
 )
-def test_what_is_refused(tmp_path, content, words):
+def test_invalid_json_is_refused(tmp_path, content, words):
     assert words in refused(tmp_path / "params.json", content, fix="copy it again")
 
 
-def test_a_key_that_is_given_twice_where_it_matters(tmp_path):
+def test_a_repeated_key_is_refused_if_asked(tmp_path):
     assert "k is given twice" in refused(tmp_path / "p.json", b'{"k": 1, "k": 2}', unique_keys=True)
     assert read_json(tmp_path / "p.json") == {"k": 2}
 
@@ -67,19 +67,19 @@ def test_a_key_that_is_given_twice_where_it_matters(tmp_path):
 def test_a_file_that_is_too_long_is_not_read_to_its_end(tmp_path):
     path = tmp_path / "huge.json"
     with path.open("wb") as file:
-        file.truncate(1 << 40)  # a terabyte of nothing
+        file.truncate(1 << 40)  # a terabyte of zeros
     with pytest.raises(InputError, match=r"huge\.json is too long"):
         read_json(path, limit=1000)
 
 
-def test_files_of_other_libraries_may_hold_what_ours_do_not(tmp_path):
+def test_files_of_other_libraries_may_have_large_numbers_and_nan(tmp_path):
     path = tmp_path / "tokenizer_config.json"
     path.write_text('{"model_max_length": 1000000000000000019884624838656, "x": Infinity}')
     assert read_json(path, foreign=True)["x"] == float("inf")
     assert "too large" in refused(path, b'{"a": ' + b"9" * 5000 + b"}", foreign=True)
 
 
-def test_what_is_no_file_is_refused_at_once(tmp_path):
+def test_anything_but_a_regular_file_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "circle.json").symlink_to(tmp_path / "circle.json")
@@ -117,7 +117,7 @@ def test_looking_at_a_pipe_does_not_wake_its_writer(tmp_path):
     writer.join(60)
 
 
-def test_nesting_is_limited_wherever_the_stack_stands():
+def test_nesting_is_limited_at_any_stack_depth():
     fine = "[" * MOST_LEVELS + "]" * MOST_LEVELS
     deep = f"[{fine}]"
 
@@ -134,7 +134,7 @@ def test_nesting_is_limited_wherever_the_stack_stands():
 
 
 @given(VALUES)
-def test_whatever_json_writes_is_read_as_json_reads_it(value):
+def test_values_are_read_as_by_the_json_module(value):
     assert parse_json(json.dumps(value), of="x", top=None) == value
     assert parse_json(json.dumps(value).encode(), of="x", top=None, unique_keys=True) == value
 
@@ -146,12 +146,12 @@ def test_anything_else_is_an_input_error(content):
 
 
 def test_no_module_reads_a_file_of_json_by_itself():
-    """`json.loads` is left where a library or this process itself made the text."""
+    """Only text that a library or this process has made may be read with `json.loads`."""
     allowed = {
         "common/files/json_files.py",
-        "encoder/graph_tokenizer.py",  # what the tokenizers library has just written
+        "encoder/graph_tokenizer.py",  # just written by the tokenizers library
         "encoder/unigram.py",
-        "linear/distributed/inputs.py",  # two texts of json.dumps, compared
+        "linear/distributed/inputs.py",  # compares two results of json.dumps
     }
     found = subprocess.run(
         [sys.executable, "-c", _LIST_READERS], capture_output=True, text=True, check=True, timeout=60

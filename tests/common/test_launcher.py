@@ -1,4 +1,4 @@
-"""A rank ends when its launcher has ended; nothing else ends because a process above it has."""
+"""Tests that a rank ends with its launcher, and that other processes do not end with their ancestors."""
 
 import os
 import signal
@@ -18,13 +18,13 @@ def main(argv):
     print("done", flush=True)
 cli.run(main, [])
 """
-# Starts a rank and lives on, as launchers do.
+# Starts a rank and keeps running, as launchers do.
 START = "import subprocess, sys; subprocess.run([sys.argv[1], '-c', sys.argv[2]])"
 AS_RANK = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
 
 
 def killed_above(name, variables, seconds, begin=START):
-    """What a process says after the one that started it, under the given name, has been killed."""
+    """Return the output of a process after its parent, with the given name, has been killed."""
     environment = {key: value for key, value in os.environ.items() if key not in RANK_VARIABLES} | variables
     above = subprocess.Popen(
         [name, "-c", begin, sys.executable, RANK.format(seconds=seconds)], executable=sys.executable, env=environment,
@@ -34,7 +34,7 @@ def killed_above(name, variables, seconds, begin=START):
         process = find(int(output.readline()))
         above.kill()
         above.wait()
-        return output.read(), process  # to the end of the rank, which writes there too
+        return output.read(), process  # until the rank ends, which writes there too
 
 
 def test_a_rank_ends_with_its_launcher():
@@ -58,26 +58,26 @@ time.sleep(60)
 @pytest.mark.parametrize(
     ("name", "variables", "begin"),
     [
-        ("python", {}, START),  # a shell or a terminal that ends
+        ("python", {}, START),  # a shell or terminal that ends
         ("python", {}, DAEMON),
-        ("mpirun", {}, START),  # no rank: what a rank's program has started, or something else of that name
-        ("sshd", AS_RANK, START),  # a rank of a launcher that is not known, which may start daemons
+        ("mpirun", {}, START),  # not a rank: a child of a rank, or another program with that name
+        ("sshd", AS_RANK, START),  # a rank of an unknown launcher, which may start daemons
         ("slurmstepd", AS_RANK, START),
     ],
 )
-def test_other_processes_keep_on_when_what_has_started_them_ends(name, variables, begin):
+def test_other_processes_do_not_end_with_their_parent(name, variables, begin):
     said, _ = killed_above(name, variables, seconds=0.5, begin=begin)
     assert said == "done\n"
 
 
-def test_a_process_is_not_taken_for_a_later_one_of_the_same_number():
+def test_a_process_differs_from_a_later_one_with_the_same_number():
     own = find(os.getpid())
     assert own.alive
     assert not Process(own.pid, own.started - 1).alive
     child = subprocess.Popen(["sleep", "60"])
     process = find(child.pid)
     os.kill(child.pid, signal.SIGKILL)
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and nobody has taken notice yet
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, but has not been waited for
     assert not process.alive
     child.wait()
     assert find(child.pid) is None
@@ -105,11 +105,11 @@ def test_a_process_is_not_taken_for_a_later_one_of_the_same_number():
         ("grep horovodrun", ""),
     ],
 )
-def test_launchers_are_told_from_other_programs(line, name):
+def test_launchers_are_distinguished_from_other_programs(line, name):
     assert launcher_of(line.split(" ")) == name
 
 
-def test_what_horovodrun_becomes_over_mpi_is_told_from_a_person_s_shell():
+def test_horovodrun_over_mpi_is_distinguished_from_a_users_shell():
     assert (
         launcher_of(["/bin/sh", "-c", "mpirun --allow-run-as-root --tag-output -np 2 -H localhost:2"]) == "horovodrun"
     )

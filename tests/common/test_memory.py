@@ -1,4 +1,4 @@
-"""Freed memory goes back to the system."""
+"""Test that freed memory is released to the system."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ def own_mb():
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) / 1024 for line in status if line.startswith("RssAnon:"))
 
-# Pieces too small to be mapped one by one; the last one keeps the heap from shrinking by itself.
+# Blocks too small to be mapped separately; the last one keeps the heap from shrinking by itself.
 pieces = [np.ones(10_000) for _ in range(1_000)]
 last = pieces.pop()
 del pieces
@@ -21,6 +21,6 @@ print(before - own_mb())
 """
 
 
-def test_what_is_freed_is_given_back():
+def test_freed_memory_is_released():
     said = subprocess.run([sys.executable, "-c", _SCRIPT], check=True, capture_output=True, text=True).stdout
     assert float(said) > 50

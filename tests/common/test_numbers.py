@@ -1,4 +1,4 @@
-"""Numbers of command lines, within what arrays can hold."""
+"""Tests of numbers on command lines, within the range of arrays."""
 
 import argparse
 
@@ -16,7 +16,7 @@ def test_numbers(text, number):
 
 
 @pytest.mark.parametrize("text", ["", "3.0", "x" * 100, "9" * 20, "9" * 30, "9" * 5000, "-" + "9" * 20])
-def test_no_numbers(text):
+def test_invalid_numbers_are_refused(text):
     with pytest.raises(argparse.ArgumentTypeError) as caught:
         whole(text)
     assert len(str(caught.value)) < 120

@@ -1,4 +1,4 @@
-"""A folder is replaced as a whole, and nothing in it that is not ours is lost, whatever kills the process."""
+"""Tests that a folder is replaced as a whole and keeps files of others, even if the process is killed."""
 
 import json
 import os
@@ -15,14 +15,14 @@ from xmc_tf.common.folders import placing
 
 
 def hidden(folder):
-    """Hidden entries in and beside a folder."""
+    """Return hidden entries in and beside a folder."""
     beside = {entry.name for entry in folder.parent.iterdir() if entry.name.startswith(".")}
     return beside | {entry.name for entry in folder.iterdir() if entry.name.startswith(".")}
 
 
 @pytest.fixture
 def box(tmp_path):
-    """Return a folder with an older box and files of somebody else."""
+    """Return a folder with an older box and files of others."""
     folder = tmp_path / "box"
     place(folder, "old")
     (folder / "train.log").write_text("begun\n")
@@ -35,14 +35,14 @@ def box(tmp_path):
 
 
 def foreign_of(folder):
-    """What a user has put into the folder."""
+    """Return the files of others in the folder."""
     assert (folder / "empty").is_dir()
     assert os.readlink(folder / "latest") == "runs/first"
     return [(folder / name).read_text() for name in ("train.log", "runs/first/events", "parts/notes.md")]
 
 
 @pytest.mark.parametrize("with_exchange", [True, False])
-def test_files_that_are_not_ours_stay_even_while_they_are_written(box, with_exchange, monkeypatch):
+def test_files_of_others_stay_even_while_they_are_written(box, with_exchange, monkeypatch):
     if not with_exchange:
         monkeypatch.setattr(placing, "exchange", lambda one, other: False)
     with (box / "train.log").open("a") as log:
@@ -61,7 +61,7 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new_folder_and_all_other_files
     step, seen = 0, set()
     while dies_at_step(step, box, f"new {step}", with_exchange=with_exchange):
         if with_exchange:
-            # Nobody has looked after the folder yet.
+            # Nothing has recovered the folder yet.
             assert word_of(box) is not None
         assert len(foreign_of(box)) == 3
         with placing.claimed_folder(box, KIND):
@@ -77,7 +77,7 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new_folder_and_all_other_files
     assert "old" in seen
 
 
-def test_a_reader_completes_what_a_killed_run_was_moving_in(box):
+def test_a_reader_completes_the_moves_of_a_killed_run(box):
     step, completed = 0, 0
     while dies_at_step(step, box, f"new {step}", with_exchange=False):
         if word_of_any(box) is None:
@@ -89,12 +89,12 @@ def test_a_reader_completes_what_a_killed_run_was_moving_in(box):
 
 
 def word_of_any(folder):
-    """Return the word of a folder that may be a mixture; None without a header."""
+    """Return the word of a folder that may be a mixture, or None without a header."""
     header = folder / "box.json"
     return json.loads(header.read_text())["word"] if header.exists() else None
 
 
-def test_other_peoples_files_are_never_replaced(tmp_path):
+def test_files_of_others_are_never_replaced(tmp_path):
     folder = tmp_path / "exp"
     folder.mkdir()
     (folder / "box.json").write_text("{}")
@@ -117,7 +117,7 @@ def test_other_peoples_files_are_never_replaced(tmp_path):
         place(folder, "newer")
 
 
-def test_a_file_in_the_place_of_the_folder_and_a_link_in_the_place_of_a_part_are_refused(tmp_path):
+def test_a_file_instead_of_the_folder_and_a_link_instead_of_a_part_are_refused(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(InputError, match="is a file"):
         place(tmp_path / "file", "new")
@@ -154,7 +154,7 @@ def test_a_mount_point_is_filled_in_place(tmp_path, monkeypatch):
         assert not hidden(folder)
 
 
-def test_what_fails_while_it_is_filled_leaves_the_old_folder_and_nothing_else(box):
+def test_an_error_while_filling_leaves_only_the_old_folder(box):
     def fail(part):
         fill(part, "new")
         raise RuntimeError("no room")
@@ -195,7 +195,7 @@ def test_leftovers_of_the_first_version_are_restored_or_removed(tmp_path, caplog
         "[" * 100_000,
     ],
 )
-def test_a_journal_of_somebody_else_moves_and_removes_nothing(tmp_path, journal):
+def test_a_foreign_journal_moves_and_removes_nothing(tmp_path, journal):
     folder = tmp_path / "box"
     folder.mkdir()
     (tmp_path / "precious").write_text("mine")
@@ -214,7 +214,7 @@ with folder_lock(sys.argv[1]):
 """
 
 
-def test_a_second_run_is_refused_by_name_and_a_killed_ones_lock_is_taken_over(tmp_path, caplog):
+def test_a_second_run_is_refused_and_the_lock_of_a_killed_one_is_taken_over(tmp_path, caplog):
     caplog.set_level("INFO")
     folder = tmp_path / "box"
     place(folder, "old")
@@ -235,14 +235,14 @@ def test_a_second_run_is_refused_by_name_and_a_killed_ones_lock_is_taken_over(tm
     assert not hidden(folder)
 
 
-def test_a_lock_that_is_no_lock_of_ours_is_taken_over_too(tmp_path):
+def test_a_foreign_lock_file_is_taken_over_too(tmp_path):
     (tmp_path / ".box.lock").write_text("[" * 100_000)
     with folder_locks.folder_lock(tmp_path / "box"), folder_locks.folder_lock(tmp_path / "box"):
         assert (tmp_path / ".box.lock").exists()
     assert not (tmp_path / ".box.lock").exists()
 
 
-def test_what_a_killed_run_left_of_a_part_inside_its_half_made_folder_is_no_foreign_file(box):
+def test_leftovers_inside_an_incomplete_folder_are_not_files_of_others(box):
     half = folder_locks.temporary_folder_beside(box)
     (half / "tree").mkdir()
     (half / ".tree.lock").touch()
@@ -254,7 +254,7 @@ def test_what_a_killed_run_left_of_a_part_inside_its_half_made_folder_is_no_fore
     assert not hidden(box)
 
 
-def test_a_file_that_came_into_the_older_folder_at_the_last_moment_is_kept(box, monkeypatch):
+def test_a_file_added_to_the_old_folder_at_the_last_moment_is_kept(box, monkeypatch):
     exchange = placing.exchange
 
     def late(part, folder):

@@ -1,4 +1,4 @@
-"""What a person sees of long work: estimates from the recent rate, and none that cannot be right."""
+"""Tests of progress and its estimates."""
 
 import re
 
@@ -11,7 +11,7 @@ from xmc_tf.common.progress import Progress
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that the test moves."""
 
     now = 100.0
 
@@ -31,7 +31,7 @@ def lines(capsys):
 
 
 def test_a_slow_start_does_not_spoil_the_estimate(clock, capsys):
-    """One second of work is left; the first unit, which includes compiling, took 17 s."""
+    """One second of work is left; the first unit, with compiling, took 17 s."""
     with Progress("training", 5, "steps", every_s=0) as shown:
         for seconds in (17, 1, 1, 1, 1):
             clock.now += seconds
@@ -76,6 +76,6 @@ def test_no_estimate_is_negative_or_shown_at_the_end(total, steps):
     ("seconds", "said"),
     [(0.04, "0.0 s"), (59.94, "59.9 s"), (59.96, "1 min 00 s"), (68.4, "1 min 08 s"), (7199.6, "2 h 00 min")],
 )
-def test_spans_as_a_person_says_them(seconds, said):
+def test_time_spans(seconds, said):
     assert progress._span(seconds) == said
     assert re.fullmatch(r"[\d.]+ s|\d+ min \d\d s|\d+ h \d\d min", said)

@@ -1,4 +1,4 @@
-"""What killed runs leave in shared memory and in temporary folders is removed, and nothing else is."""
+"""Tests that only leftovers of killed runs are removed from shared memory and temporary folders."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
-    """Return the folder for temporary files, and no record yet of this process."""
+    """Return an empty folder for temporary files, with no record of this process."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(run_records, "_own", {})
     return tmp_path
@@ -31,7 +31,7 @@ def temporary(tmp_path, monkeypatch):
 
 @pytest.fixture
 def segment():
-    """Yield a file in shared memory with a name of Open MPI's."""
+    """Yield a file in shared memory with a name that Open MPI uses."""
     path = MEMORY / f"vader_segment.xmc-tf-test.{os.geteuid()}.{os.getpid():x}.0"
     path.write_bytes(b"x" * 4096)
     yield path
@@ -55,7 +55,7 @@ def recorded(temporary, **changes):
     return path
 
 
-def test_what_a_killed_run_has_left_is_removed_and_named(temporary, segment, caplog):
+def test_leftovers_of_a_killed_run_are_removed_and_named(temporary, segment, caplog):
     session = temporary / "ompi.host.0" / "pid.7"
     (session / "0").mkdir(parents=True)
     pattern = f"vader_segment.*.{os.geteuid()}.{os.getpid():x}.*"
@@ -71,19 +71,19 @@ def test_what_a_killed_run_has_left_is_removed_and_named(temporary, segment, cap
 @pytest.mark.parametrize(
     "changes",
     [
-        {"owners": [list(find(os.getpid()))]},  # it lives
-        {"owners": [[1, 1], list(find(os.getpid()))]},  # another one of its processes does
+        {"owners": [list(find(os.getpid()))]},  # it still runs
+        {"owners": [[1, 1], list(find(os.getpid()))]},  # another of its processes still runs
         {"place": ["another-host", "?", "?"]},
     ],
 )
-def test_what_may_be_in_use_stays(temporary, segment, changes):
+def test_files_that_may_be_in_use_stay(temporary, segment, changes):
     record = recorded(temporary, in_memory=[segment.name], **changes)
     clean_up()
     assert segment.exists()
     assert record.exists()
 
 
-def test_a_file_that_a_later_job_of_the_same_number_has_mapped_stays(temporary, segment):
+def test_a_file_mapped_by_a_later_job_with_the_same_number_stays(temporary, segment):
     recorded(temporary, in_memory=[segment.name])
     with segment.open("r+b") as file, mmap.mmap(file.fileno(), 0):
         clean_up()
@@ -122,7 +122,7 @@ fields = st.dictionaries(st.sampled_from(["place", "owners", "in_memory", "folde
 
 @settings(max_examples=40)
 @given(fields | st.text())
-def test_whatever_a_record_holds_nothing_is_raised(content):
+def test_an_invalid_record_raises_nothing(content):
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", name)
         path = recorded(Path(name))
@@ -158,7 +158,7 @@ def test_a_temporary_folder_is_removed_at_the_end_or_by_the_next_run(temporary):
     assert [path.name for path in temporary.iterdir()] == [f"xmc-tf-{os.geteuid()}"]
 
 
-def test_the_record_goes_with_the_process(temporary):
+def test_the_record_is_removed_with_the_process(temporary):
     with temporary_folder() as name:
         (record,) = temporary.glob("xmc-tf-*/*.json")
         assert json.loads(record.read_text())["folders"] == [name]

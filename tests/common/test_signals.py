@@ -1,4 +1,4 @@
-"""Signals end a command line with a message and its exit status, wherever they meet it."""
+"""Tests that signals end a command with a message and its exit status at any time."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from xmc_tf.common.process import cli, signals
 
 def block():
-    # A native call that no signal interrupts, as a kernel or a wait for another rank.
+    # A native call that signals do not interrupt, like a kernel or a wait for another rank.
     mutex, libc = ctypes.create_string_buffer(64), ctypes.CDLL(None)
     libc.pthread_mutex_lock(mutex)
     print("there", flush=True)
@@ -31,7 +31,7 @@ def there():
 
 
 def ended_by(body, *numbers, **options):
-    """Exit status, output after the first line, and errors of a program that the signals are sent to."""
+    """Send signals to a program; return its status, its output after the first line, and its errors."""
     code = BEGIN + textwrap.dedent(body) + "\ncli.run(main, [])\n"
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
@@ -51,7 +51,7 @@ def ended_by(body, *numbers, **options):
         (signal.SIGHUP, 129, "interrupted by SIGHUP\n"),
     ],
 )
-def test_a_signal_is_named_and_what_is_to_be_cleaned_up_is(number, status, message):
+def test_a_signal_is_named_and_cleanup_runs(number, status, message):
     body = """
     def main(argv):
         cli.on_failure(lambda code: print("others end with", code, flush=True))
@@ -89,7 +89,7 @@ def test_a_task_of_a_pool_does_not_keep_the_process_alive():
     assert ended_by(body, signal.SIGTERM) == (143, "", "interrupted by SIGTERM\n")
 
 
-def test_a_cleanup_that_hangs_ends_too():
+def test_a_hanging_cleanup_is_ended():
     body = """
     def main(argv):
         signals.GRACE_S = 0.5
@@ -101,7 +101,7 @@ def test_a_cleanup_that_hangs_ends_too():
 
 
 def test_the_same_signal_twice_does_not_disturb_the_cleanup():
-    # mpiexec's terminal sends it to the ranks, and so does mpiexec.
+    # Both the terminal and mpiexec send it to the ranks.
     body = """
     def main(argv):
         try:
@@ -114,7 +114,7 @@ def test_the_same_signal_twice_does_not_disturb_the_cleanup():
     assert ended_by(body, signal.SIGTERM) == (143, "cleaned up\n", "interrupted by SIGTERM\n")
 
 
-def test_an_exception_that_a_library_makes_of_it_is_no_traceback():
+def test_an_exception_of_a_library_after_a_signal_shows_no_traceback():
     body = """
     def main(argv):
         try:
@@ -125,7 +125,7 @@ def test_an_exception_that_a_library_makes_of_it_is_no_traceback():
     assert ended_by(body, signal.SIGINT) == (130, "", "interrupted by Ctrl-C\n")
 
 
-def test_where_exceptions_are_swallowed_it_ends_after_the_grace():
+def test_if_exceptions_are_swallowed_the_process_ends_after_the_grace_period():
     body = """
     class Swallows:
         def __del__(self):
@@ -139,8 +139,8 @@ def test_where_exceptions_are_swallowed_it_ends_after_the_grace():
     assert ended_by(body, signal.SIGTERM) == (143, "", "interrupted by SIGTERM\n")
 
 
-def test_what_is_ignored_stays_ignored():
-    # As nohup starts it.
+def test_ignored_signals_stay_ignored():
+    # As under nohup.
     body = """
     def main(argv):
         os.kill(os.getpid(), signal.SIGHUP)
@@ -150,7 +150,7 @@ def test_what_is_ignored_stays_ignored():
     assert ended_by(body, signal.SIGHUP, signal.SIGTERM, preexec_fn=ignore)[0] == 143
 
 
-def test_a_fork_neither_inherits_the_handlers_nor_tells_its_parent():
+def test_a_fork_does_not_inherit_handlers_or_signal_its_parent():
     body = """
     def main(argv):
         signals.GRACE_S = 0.2
@@ -167,7 +167,7 @@ def test_a_fork_neither_inherits_the_handlers_nor_tells_its_parent():
     assert (run.returncode, run.stdout, run.stderr) == (0, "there 15\n", "")
 
 
-def test_handlers_are_put_back_when_a_command_line_is_run_inside_another_program():
+def test_handlers_are_restored_after_a_command_inside_another_program():
     before = [signal.getsignal(number) for number in signals.ENDING], sys.unraisablehook, signal.set_wakeup_fd(-1)
     with pytest.raises(SystemExit):
         cli.run(lambda argv: sys.exit(3))

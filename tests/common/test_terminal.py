@@ -1,4 +1,4 @@
-"""Names that a terminal would obey, and names that no terminal can show."""
+"""Tests of names with control characters, and of names that are not UTF-8."""
 
 import subprocess
 import sys
@@ -32,11 +32,11 @@ cli.run(main)
         ("\udcff", "\\udcff"),
     ],
 )
-def test_what_is_shown(text, shown):
+def test_control_characters_are_escaped(text, shown):
     assert printable(text) == shown
 
 
-def test_what_stays():
+def test_other_text_is_unchanged():
     assert printable("a\n\x1b", keep="\n") == "a\n\\x1b"
 
 

@@ -1,4 +1,4 @@
-"""Objects as bytes: they arrive as they were sent, and damaged bytes do nothing but raise the one error."""
+"""Tests of the wire format: values arrive unchanged, and damaged bytes only raise its error."""
 
 import math
 import pickle
@@ -64,7 +64,7 @@ values = st.recursive(
 
 
 def same(one, other):
-    """Equal in type and bit for bit, so that NaN equals itself and 0.0 is not -0.0."""
+    """Return whether type and bits are equal: NaN equals itself, and 0.0 is not -0.0."""
     assert type(one) is type(other), (one, other)
     if isinstance(one, np.ndarray):
         assert (one.dtype, one.shape, one.strides) == (other.dtype, other.shape, other.strides) or one.size == 0
@@ -90,7 +90,7 @@ def same(one, other):
 
 @given(values)
 @settings(deadline=None, max_examples=150)
-def test_values_arrive_as_they_were_sent(value):
+def test_values_arrive_unchanged(value):
     same(unpack(pack(value)), value)
 
 
@@ -106,11 +106,11 @@ def test_values_arrive_as_they_were_sent(value):
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
-def test_the_edges(value):
+def test_edge_cases(value):
     same(unpack(pack(value)), value)
 
 
-def test_views_with_gaps_arrive_as_what_they_show_and_can_be_written_to():
+def test_views_with_gaps_arrive_as_writable_copies():
     whole = np.arange(24.0).reshape(4, 6)
     for view in (whole[::2, ::-1], whole.T[1:], np.broadcast_to(3, (2, 2))):
         received = unpack(pack(view))
@@ -143,8 +143,8 @@ def test_sparse_matrices_keep_their_arrays(make, index, shape):
         same(getattr(received, name), getattr(matrix, name))
 
 
-def test_a_sparse_matrix_that_points_out_of_its_memory_is_refused():
-    """Compiled code trusts the indices."""
+def test_a_sparse_matrix_with_indices_out_of_range_is_refused():
+    """Compiled code relies on the indices."""
     for name, wrong in (("indices", [9, 1]), ("indices", [-1, 1]), ("indptr", [0, 99, 2]), ("indptr", [0, 2, 1])):
         matrix = csr_matrix(np.array([[0, 1.0, 0], [0, 2, 0]]))
         setattr(matrix, name, np.array(wrong, np.int32))
@@ -160,7 +160,7 @@ def test_a_sparse_matrix_that_points_out_of_its_memory_is_refused():
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
-def test_what_cannot_be_sent_is_named(value):
+def test_unsupported_values_are_named(value):
     with pytest.raises(WireFormatError, match="be sent"):
         pack(value)
 
@@ -239,7 +239,7 @@ def test_a_length_beyond_the_end_allocates_nothing(tag, count):
 
 
 def test_hostile_bytes_stay_small_in_memory():
-    """A process that may use little more memory than it has now, and reads every kind of claim."""
+    """A process with a memory limit reads all kinds of invalid lengths."""
     code = (
         "import resource, struct\n"
         "from scipy.sparse import csr_matrix\n"
@@ -261,7 +261,7 @@ def test_hostile_bytes_stay_small_in_memory():
 
 
 def test_no_name_in_the_data_is_looked_up_anywhere_but_in_the_table(monkeypatch):
-    """What a pickle would run is not even imported."""
+    """Code that a pickle would run is not even imported."""
 
     class Bomb:
         def __reduce__(self):
@@ -298,13 +298,13 @@ def test_a_class_that_refuses_its_fields_is_the_formats_error():
     ],
     ids=["key twice", "member twice", "list in set", "step 0", "bool 2", "no character", "no UTF-8", "more", "nothing"],
 )
-def test_values_that_python_does_not_have_are_refused(data):
+def test_impossible_values_are_refused(data):
     with pytest.raises(WireFormatError):
         unpack(data)
 
 
 def test_an_array_is_copied_as_often_as_by_pickle():
-    """One copy on each side; measured as the peak of memory in a process of its own."""
+    """One copy on each side, measured as the peak memory of a new process."""
     code = (
         "import resource\n"
         "import numpy as np\n"
@@ -322,7 +322,7 @@ def test_an_array_is_copied_as_often_as_by_pickle():
 
 
 def test_nothing_in_the_package_unpickles():
-    """Neither by itself nor through those calls of mpi4py and Horovod that pickle what they are given."""
+    """Neither directly nor through functions of mpi4py and Horovod that pickle their arguments."""
     forbidden = re.compile(
         r"^\s*(?:import|from) (?:pickle|_pickle|marshal|shelve|joblib|dill|cloudpickle)\b"
         r"|allow_pickle=True|(?:broadcast|allgather)_object|trust_remote_code"

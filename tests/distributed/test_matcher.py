@@ -91,7 +91,7 @@ def test_tensorboard_shows_what_communication_costs(runs, tmp_path_factory, size
 
 
 def test_a_training_of_two_ranks_resumes_on_other_numbers(runs, tmp_path):
-    """From a checkpoint in the middle of an epoch, by one and then by four, as the uninterrupted run of one rank."""
+    """One rank and then four resume from a checkpoint in an epoch, like the uninterrupted run of one rank."""
     (alone,) = runs[1]
     (tmp_path / "begun").mkdir()
     begun = horovodrun("matcher_training.py", "begin", str(tmp_path / "begun"), world=2)

@@ -1,1 +1,1 @@
-"""Who runs where: communicator, partition, and tables of embeddings sharded over the ranks."""
+"""Training over ranks: the strategy, its sharded tables, optimizers and checkpoints."""

@@ -1,1 +1,1 @@
-"""What every part uses: errors that say what to do, progress, atomic writes, the shell of a command line."""
+"""Code that all parts use: errors, progress, files, folders, processes, and the wire format."""

@@ -107,7 +107,7 @@ class Watch:
         self._forget_secret()
 
     def first_failure(self) -> RankState | None:
-        """Return the rank that failed first."""
+        """Return the rank whose failure caused the others, or None."""
         return first_failure(self.ranks.values())
 
     def missing(self) -> list[int]:

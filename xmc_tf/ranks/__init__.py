@@ -1,1 +1,1 @@
-"""Ranks, the processes of a distributed run: who they are, and how they exchange values. No TensorFlow."""
+"""The ranks (processes) of a distributed run and their communication, without TensorFlow."""

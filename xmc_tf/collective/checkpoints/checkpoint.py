@@ -143,7 +143,7 @@ def _check_tables(tables: Sequence[ShardedTable], data: Path) -> None:
         )
     names = [table.name for table in tables]
     if doubled := {name for name in names if names.count(name) > 1}:
-        raise InputError(f"two tables have the name {min(doubled)!r}", expected="a name of its own for each")
+        raise InputError(f"two tables have the name {min(doubled)!r}", expected="different names")
     for table in tables:
         low, high = table.partition.bounds[table.rank : table.rank + 2]
         for part, variable in {VALUES: table.variable, **table.slots}.items():

@@ -1,4 +1,4 @@
-"""How the user started a command: ``python -m xmc_tf.predict`` or ``xmc-tf predict``; messages show the same form."""
+"""The way in which the user started a command, ``python -m xmc_tf.predict`` or ``xmc-tf predict``, for messages."""
 
 import re
 from collections.abc import Mapping

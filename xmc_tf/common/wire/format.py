@@ -42,7 +42,7 @@ Registered = TypeVar("Registered", bound=type)
 
 @dataclasses.dataclass(frozen=True)
 class _Record:
-    """How to pack and unpack a registered class."""
+    """The fields and the constructor of a registered class."""
 
     name: bytes
     fields: tuple[str, ...]

@@ -15,7 +15,7 @@ MOST_BYTES = 512 << 10
 
 
 class FrameError(ValueError):
-    """What was received is not a message."""
+    """The received data are not a message."""
 
 
 def frame(content: dict[str, Any]) -> bytes:

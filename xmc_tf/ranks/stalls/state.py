@@ -53,10 +53,10 @@ def place() -> str:
     if frame is None:
         return ""
     frames = traceback.extract_stack(frame)
-    for beside in (_PACKAGE, _PACKAGE / "collective"):
+    for skipped in (_PACKAGE, _PACKAGE / "collective"):
         for line in reversed(frames):
             path = Path(line.filename)
             foreign = line.filename.startswith(("<", *_LIBRARIES)) or path.name.startswith(_GENERATED)
-            if not foreign and not path.is_relative_to(beside):
+            if not foreign and not path.is_relative_to(skipped):
                 return f"{path.name}:{line.lineno} in {line.name}: {line.line}"
     return ""
