@@ -103,10 +103,10 @@ def test_the_launcher_ends_a_stall_over_gloo_and_quotes_it():
 def test_the_launcher_ends_a_stall_over_mpi_without_tensorflow_while_the_watches_are_attacked():
     said = launched("mpi", 3, str(PROGRAMS / "stalled.py"), "attacked")
     assert re.match(
-        r"waits in a call of the communicator .* for \d+ s; stalled\.py:\d+ in <module>: world\.all", said["0"]
+        r"waits in a method of the communicator .* for \d+ s; stalled\.py:\d+ in <module>: world\.all", said["0"]
     )
     assert re.match(r"is in no collective; stalled\.py:\d+ in <module>: time\.sleep", said["1"])
-    assert said["2"].startswith("waits in a call of the communicator")
+    assert said["2"].startswith("waits in a method of the communicator")
 
 
 def test_without_a_timeout_a_stall_is_only_logged():

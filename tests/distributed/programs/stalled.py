@@ -20,7 +20,7 @@ if world.rank == 1:
             sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
             from tests.ranks.attacks import attack
 
-            for peer in settings._watch._peers:
-                held.enter_context(attack(peer.endpoints[world.host]))
+            for endpoints in settings._watch._endpoints:
+                held.enter_context(attack(endpoints.addresses[world.host]))
         time.sleep(600)
 world.allgather(world.rank)
