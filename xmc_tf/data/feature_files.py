@@ -8,11 +8,11 @@ from scipy.sparse import issparse
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.checks import check_pair
 from xmc_tf.data.features import Features, as_features
-from xmc_tf.data.looking import ALONE, Looks
 from xmc_tf.data.matrices import load_matrix
+from xmc_tf.data.scanning import ALONE, Scan
 
 
-def load_features(paths: Sequence[str | Path], *, looks: Looks = ALONE) -> Features:
+def load_features(paths: Sequence[str | Path], *, scan: Scan = ALONE) -> Features:
     """Read one file of features, or a sparse and a dense one that are concatenated.
 
     Example:
@@ -20,9 +20,9 @@ def load_features(paths: Sequence[str | Path], *, looks: Looks = ALONE) -> Featu
 
     Args:
         paths: one .npz or .npy, or two: sparse, then dense.
-        looks: the shared scan that checks the numbers, as for ``load_matrix``.
+        scan: the shared scan that checks the numbers, as for ``load_matrix``.
     """
-    parts = [load_matrix(path, name="features", looks=looks) for path in paths]
+    parts = [load_matrix(path, name="features", scan=scan) for path in paths]
     if len(parts) == 1:
         return as_features(parts[0])
     if len(parts) != 2 or not issparse(parts[0]) or issparse(parts[1]):

@@ -10,9 +10,9 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, issparse
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.regular import existing_file
-from xmc_tf.data.looking import ALONE, Looks
 from xmc_tf.data.npz.reading import is_npy, is_npz, read_npy, read_npz
 from xmc_tf.data.npz.writing import write_npz
+from xmc_tf.data.scanning import ALONE, Scan
 from xmc_tf.data.structure import check_finite, check_indices, check_pointers
 
 _LOG = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _MEMBERS = ("format", "shape", "data", "indices", "indptr", "row", "col", "coord
 
 
 def load_matrix(
-    path: str | Path, *, name: str = "matrix", mmap: bool = True, looks: Looks = ALONE
+    path: str | Path, *, name: str = "matrix", mmap: bool = True, scan: Scan = ALONE
 ) -> csr_matrix | csc_matrix | np.ndarray:
     """Read a matrix, check it, and convert it to the form that the package expects.
 
@@ -37,7 +37,7 @@ def load_matrix(
         name: name of the matrix in messages.
         mmap: whether to map uncompressed arrays of the right types; they are then read-only and shared by all processes
             of the machine.
-        looks: the shared scan that checks the numbers; all ranks that share it load this file, with the same content.
+        scan: the shared scan that checks the numbers; all ranks that share it load this file, with the same content.
 
     Returns:
         CSR or CSC as in the file (COO becomes CSR) with sorted rows and without duplicates, or a C-contiguous array;
@@ -49,7 +49,7 @@ def load_matrix(
     path = existing_file(path, name)
     what = f"{name}: {path}"
     if is_npz(path):
-        matrix = _sparse(read_npz(path, name=name, wanted=_MEMBERS, mmap=mmap), what, looks)
+        matrix = _sparse(read_npz(path, name=name, wanted=_MEMBERS, mmap=mmap), what, scan)
     elif is_npy(path):
         matrix = _dense(read_npy(path, name=name, mmap=mmap), what)
     else:
@@ -59,7 +59,7 @@ def load_matrix(
             received="a file of neither format",
             fix="save it with scipy.sparse.save_npz or numpy.save; give texts with -t",
         )
-    check_finite(matrix, what, looks)
+    check_finite(matrix, what, scan)
     return matrix
 
 
@@ -106,7 +106,7 @@ def index_type(shape: tuple[int, int], nr_entries: int) -> type[np.signedinteger
     return np.int32 if max(*shape, nr_entries) <= _LARGEST_INT32 else np.int64
 
 
-def _sparse(arrays: dict[str, np.ndarray], what: str, looks: Looks) -> csr_matrix | csc_matrix:
+def _sparse(arrays: dict[str, np.ndarray], what: str, scan: Scan) -> csr_matrix | csc_matrix:
     form = arrays["format"].tobytes().replace(b"\0", b"").decode("ascii", "replace") if "format" in arrays else ""
     needed = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr")}.get(
         form, ("coords",) if "coords" in arrays else ("row", "col")
@@ -132,12 +132,12 @@ def _sparse(arrays: dict[str, np.ndarray], what: str, looks: Looks) -> csr_matri
         raise InputError(f"{what}: data is not a list of values", expected="one dimension", received=f"{data.ndim}")
     if form == "coo":
         return _from_coo(arrays, data, shape, what)
-    return _compressed(form, data, arrays["indices"], arrays["indptr"], shape, what, looks)
+    return _compressed(form, data, arrays["indices"], arrays["indptr"], shape, what, scan)
 
 
 def _compressed(
     form: str, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int], what: str,
-    looks: Looks,
+    scan: Scan,
 ) -> csr_matrix | csc_matrix:  # fmt: skip
     nr_major, nr_minor = shape if form == "csr" else shape[::-1]
     for key, array in (("indices", indices), ("indptr", indptr)):
@@ -151,7 +151,7 @@ def _compressed(
             fix="save it again",
         )
     check_pointers(indptr, nr_major, len(data), what)
-    canonical = check_indices(indptr, indices, nr_minor, what, "row" if form == "csr" else "column", looks)
+    canonical = check_indices(indptr, indices, nr_minor, what, "row" if form == "csr" else "column", scan)
     index = np.int32 if max(*shape, len(data)) <= _LARGEST_INT32 else np.int64
     cls = csr_matrix if form == "csr" else csc_matrix
     matrix = cls(shape, dtype=np.float32)

@@ -1,7 +1,7 @@
 """Checks of a sparse matrix: consistent arrays and finite values.
 
 All checks read the arrays in pieces, so that a mapped matrix larger than memory can be checked. Those of all entries
-can be shared by ranks (``looking.py``).
+can be shared by ranks (``scanning.py``).
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.looking import ALONE, Looks, worth_sharing
+from xmc_tf.data.scanning import ALONE, Scan, worth_sharing
 
 _PIECE = 1 << 20
 
@@ -29,7 +29,7 @@ def check_pointers(indptr: np.ndarray, nr_major: int, nr_entries: int, what: str
 
 
 def check_indices(
-    indptr: np.ndarray, indices: np.ndarray, nr_minor: int, what: str, line: str, looks: Looks = ALONE
+    indptr: np.ndarray, indices: np.ndarray, nr_minor: int, what: str, line: str, scan: Scan = ALONE
 ) -> bool:
     """Check that all indices lie within the matrix.
 
@@ -39,7 +39,7 @@ def check_indices(
         nr_minor: number of columns (or rows).
         what: name of the matrix in messages.
         line: name of a pointer's range in messages: "row" or "column".
-        looks: the shared scan.
+        scan: the shared scan.
 
     Returns:
         Whether the indices of every row are ascending, without duplicates.
@@ -62,11 +62,11 @@ def check_indices(
                 canonical = bool(np.all(indptr[np.searchsorted(indptr, turns)] == turns))
         return canonical
 
-    return all(worth_sharing(looks, indices.size).each(look))
+    return all(worth_sharing(scan, indices.size).each(look))
 
 
-def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str, looks: Looks = ALONE) -> None:
-    """Raise an error for NaN and infinity that names the first row and column; ``looks``: the shared scan."""
+def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str, scan: Scan = ALONE) -> None:
+    """Raise an error for NaN and infinity that names the first row and column; ``scan``: the shared scan."""
     values = matrix if isinstance(matrix, np.ndarray) else matrix.data
     rows_per_piece = max(1, _PIECE // max(1, values.shape[1])) if values.ndim == 2 else _PIECE
 
@@ -84,7 +84,7 @@ def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str, looks:
                     fix="find their cause; remove the entries, or replace them by numbers",
                 )
 
-    worth_sharing(looks, values.size).each(look)
+    worth_sharing(scan, values.size).each(look)
 
 
 def _position(matrix: csr_matrix | csc_matrix | np.ndarray, start: int, place: tuple[int, ...]) -> tuple[int, int]:

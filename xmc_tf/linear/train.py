@@ -21,7 +21,7 @@ from xmc_tf.data import (
     load_matrix,
     load_names,
 )
-from xmc_tf.data.looking import ALONE, Looks
+from xmc_tf.data.scanning import ALONE, Scan
 from xmc_tf.linear.distributed.inputs import check_same_inputs
 from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.work_folder import remove_discarded, work_path
@@ -54,7 +54,7 @@ from xmc_tf.params import (
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.ranks.shared_scan import LooksOverRanks
+from xmc_tf.ranks.shared_scan import SharedScan
 from xmc_tf.ranks.solo import Solo
 from xmc_tf.tree import label_embedding
 
@@ -92,7 +92,7 @@ def _train(communicator: Communicator, folder: Path, settings: LinearSettings) -
         # First of all: only files that are the same everywhere can be checked together.
         key = check_same_inputs(communicator, settings.files, settings.decisive)
         resumes_from(f"what is complete in {work_path(folder)}")
-        train_command_over_ranks(communicator, folder, _read_inputs(settings, LooksOverRanks(communicator)), key)
+        train_command_over_ranks(communicator, folder, _read_inputs(settings, SharedScan(communicator)), key)
     else:
         nothing_to_resume("linear training in one process keeps everything in memory (mpiexec -n 2 keeps files)")
         with reported(settings.arguments.logdir, communicator):
@@ -100,13 +100,13 @@ def _train(communicator: Communicator, folder: Path, settings: LinearSettings) -
     finished()
 
 
-def _read_inputs(settings: LinearSettings, looks: Looks) -> LinearInputs:
+def _read_inputs(settings: LinearSettings, scan: Scan) -> LinearInputs:
     """Reads the files and checks them."""
     arguments = settings.arguments
     names = load_names(arguments.labels) if arguments.labels else None
-    Y = load_matrix(arguments.label_path, name="labels", looks=looks)
+    Y = load_matrix(arguments.label_path, name="labels", scan=scan)
     texts = TextFile(arguments.text_path) if arguments.text_path else None
-    X: Any = None if arguments.inst_path is None else load_features(arguments.inst_path, looks=looks)
+    X: Any = None if arguments.inst_path is None else load_features(arguments.inst_path, scan=scan)
     files = {
         "Y": arguments.label_path,
         "X": arguments.inst_path,

@@ -8,8 +8,8 @@ from hypothesis.extra import numpy as hnp
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import load_features, load_matrix, looking, save_matrix
-from xmc_tf.data.looking import ALONE
+from xmc_tf.data import load_features, load_matrix, save_matrix, scanning
+from xmc_tf.data.scanning import ALONE
 from xmc_tf.data.structure import check_finite, check_indices
 
 
@@ -17,16 +17,16 @@ class InParts:
     """One process that does what ``parts`` would do; the first fault stands for all."""
 
     def __init__(self, parts):
-        self.parts, self.looks = parts, 0
+        self.parts, self.scans = parts, 0
 
     def each(self, look):
-        self.looks += 1
+        self.scans += 1
         return [look(part, self.parts) for part in range(self.parts)]
 
 
 @pytest.fixture(autouse=True)
 def few_are_shared(monkeypatch):
-    monkeypatch.setattr(looking, "_FEW", 0)
+    monkeypatch.setattr(scanning, "_FEW", 0)
 
 
 def outcome(check, *args):
@@ -49,7 +49,7 @@ def lines_of_indices(draw):
 def test_order_and_range_of_indices(lines, parts, columns):
     indptr, indices = lines
     alone, shared = (
-        outcome(check_indices, indptr, indices, columns, "X", "row", looks) for looks in (ALONE, InParts(parts))
+        outcome(check_indices, indptr, indices, columns, "X", "row", scan) for scan in (ALONE, InParts(parts))
     )
     assert alone == shared
 
@@ -65,12 +65,12 @@ def test_values_that_are_no_numbers(values, parts):
 
 
 def test_what_is_small_is_not_shared(monkeypatch):
-    monkeypatch.setattr(looking, "_FEW", 100)
-    looks = InParts(2)
-    check_finite(np.zeros((10, 10), np.float32), "X", looks)
-    assert looks.looks == 0
-    check_finite(np.zeros((11, 10), np.float32), "X", looks)
-    assert looks.looks == 1
+    monkeypatch.setattr(scanning, "_FEW", 100)
+    scan = InParts(2)
+    check_finite(np.zeros((10, 10), np.float32), "X", scan)
+    assert scan.scans == 0
+    check_finite(np.zeros((11, 10), np.float32), "X", scan)
+    assert scan.scans == 1
 
 
 def test_files_are_the_same_matrices(tmp_path):
@@ -85,11 +85,11 @@ def test_files_are_the_same_matrices(tmp_path):
         data=unsorted.data, indices=unsorted.indices, indptr=unsorted.indptr,
     )  # fmt: skip
     save_matrix(tmp_path / "E.npy", rng.random((40, 3), np.float32))
-    looks = InParts(3)
-    loaded = load_matrix(tmp_path / "X.npz", looks=looks)
+    scan = InParts(3)
+    loaded = load_matrix(tmp_path / "X.npz", scan=scan)
     assert (loaded.indices == X.indices).all()
     assert (loaded.data == X.data).all()
-    assert looks.looks == 2  # indices and values
-    pair = load_features([tmp_path / "X.npz", tmp_path / "E.npy"], looks=looks)
+    assert scan.scans == 2  # indices and values
+    pair = load_features([tmp_path / "X.npz", tmp_path / "E.npy"], scan=scan)
     assert pair.shape == (40, 12)
-    assert looks.looks == 5
+    assert scan.scans == 5
