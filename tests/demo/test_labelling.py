@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmc_tf.demo.copies import originals
-from xmc_tf.demo.labelling import MOST_LABELS, candidates, choose, name_words
+from xmc_tf.demo.labelling import MOST_LABELS, candidates, choose_labels, name_words
 from xmc_tf.demo.prose import words
 from xmc_tf.demo.sources import Entry
 
@@ -38,13 +38,13 @@ def test_words_of_a_name(name, expected):
 def test_rare_and_common_labels_are_not_given_and_a_lone_label_is_none():
     possible = [["about: a", "about: rare", "about: b", "kind: x"]] * 1 + [["about: a", "about: b", "kind: x"]] * 9
     possible += [["about: c", "kind: x"]] * 10
-    chosen = choose(possible, [True] * 20, least=3, largest_share=0.6)
+    chosen = choose_labels(possible, [True] * 20, least=3, largest_share=0.6)
     assert chosen == [["about: a", "about: b"]] * 10 + [[]] * 10
 
 
 def test_labels_that_only_test_texts_have_are_not_given():
     possible = [["about: a", "about: b"]] * 10
-    assert choose(possible, [False] * 10, least=1, largest_share=1) == [[]] * 10
+    assert choose_labels(possible, [False] * 10, least=1, largest_share=1) == [[]] * 10
 
 
 LABEL = st.sampled_from([f"{group}: {i}" for group in ("about", "takes", "package", "kind") for i in range(6)])
@@ -53,7 +53,7 @@ LABEL = st.sampled_from([f"{group}: {i}" for group in ("about", "takes", "packag
 @given(st.lists(st.tuples(st.lists(LABEL, unique=True), st.booleans()), max_size=60), st.integers(1, 6))
 def test_the_promises_hold_for_any_labels(documents, least):
     possible, training = [d for d, _ in documents], [t for _, t in documents]
-    chosen = choose(possible, training, least, 1.0)
+    chosen = choose_labels(possible, training, least, 1.0)
     counts = {}
     for given_labels, fit, train in zip(chosen, possible, training, strict=True):
         assert set(given_labels) <= set(fit)

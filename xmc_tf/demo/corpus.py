@@ -21,7 +21,7 @@ from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import save_matrix
 from xmc_tf.demo.copies import originals
-from xmc_tf.demo.labelling import candidates, choose
+from xmc_tf.demo.labelling import candidates, choose_labels
 from xmc_tf.demo.prose import prose, words
 from xmc_tf.demo.sources import Entry, Tally, package_folders, read_entries
 
@@ -112,7 +112,7 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
     texts, labels = [texts[i] for i in kept], [labels[i] for i in kept]
 
     training = [not _is_test(text) for text in texts]
-    chosen = choose(labels, training, least, largest_share)
+    chosen = choose_labels(labels, training, least, largest_share)
     names = sorted({name for given in chosen for name in given})
     if not names:
         raise InputError(

@@ -64,10 +64,10 @@ def _singular(word: str) -> str:
     return word
 
 
-def choose(
+def choose_labels(
     possible: Sequence[Sequence[str]], training: Sequence[bool], least: int, largest_share: float
 ) -> list[list[str]]:
-    """Gives every document its labels.
+    """Return the labels of every document.
 
     A label must be learnable (it has ``least`` training documents) and say something (it does not fit more
     than ``largest_share`` of them). Of each group a document gets few, the most specific first.

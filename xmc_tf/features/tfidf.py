@@ -13,7 +13,7 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.features import store
 from xmc_tf.features.batches import TextRange, map_in_order, text_batches
 from xmc_tf.features.graph import TfidfGraph
-from xmc_tf.features.vocabulary import Vocabulary, choose
+from xmc_tf.features.vocabulary import Vocabulary, choose_features
 from xmc_tf.features.words import ngram_keys, split_words
 from xmc_tf.params import TfidfParams
 
@@ -73,7 +73,7 @@ class Tfidf:
         params = params or TfidfParams()
         with Progress("TF-IDF: counting words", len(texts), "documents") as progress:
             counter = count_ngrams(texts, params, threads, progress)
-        return cls(params, choose(counter.counted(), counter.nr_rows, params), counter.nr_rows)
+        return cls(params, choose_features(counter.counted(), counter.nr_rows, params), counter.nr_rows)
 
     def transform(
         self, texts: "TextFile | TextRange | Sequence[bytes] | Sequence[str]", threads: int = -1, quiet: bool = False

@@ -43,7 +43,7 @@ class Vocabulary:
         return self.lines().decode("utf-8").splitlines()
 
 
-def choose(counted: "Counted", nr_documents: int, params: TfidfParams) -> Vocabulary:
+def choose_features(counted: "Counted", nr_documents: int, params: TfidfParams) -> Vocabulary:
     """Choose the features among the n-grams that were counted.
 
     Of the n-grams that at least ``min_df`` documents hold, the ``max_features`` that occur most often; where
