@@ -1,9 +1,10 @@
 """The head of an .npy: what it says of the array, read from a file that somebody else made.
 
-numpy's own reader takes the head for Python and has it parsed. Before Python 3.11.8 two threads that parse at the same
-time may make one of them fail with a ``SystemError`` (https://github.com/python/cpython/issues/106905), and heads that
-Python 2 wrote go through a tokenizer that fails in ways of its own on damaged files. The format is simple enough to
-read it here.
+numpy's own reader has Python parse the header. Before Python 3.11.8, two threads that parse at the same time may make
+one of them fail with a ``SystemError`` (https://github.com/python/cpython/issues/106905). A lock around numpy's reader
+is not enough: it fails whenever any other thread parses, for example in an import. Headers that Python 2 wrote also go
+through a tokenizer that fails in ways of its own on damaged files. The format is simple enough to read it here
+(``tests/data/test_npy_head.py``).
 """
 
 import math
