@@ -2,6 +2,8 @@
 
 import threading
 
+import numpy as np
+
 from xmc_tf.common.wire.format import pack, unpack
 
 
@@ -18,8 +20,9 @@ class ThreadCommunicator:
         self.world.meet.wait()
         return gathered
 
-    def allreduce_array(self, array):
-        return sum(self.allgather(array))
+    def allreduce_array(self, array, operation="sum"):
+        arrays = self.allgather(array)
+        return np.max(arrays, axis=0) if operation == "max" else sum(arrays)
 
     def barrier(self):
         self.allgather(None)

@@ -21,6 +21,7 @@ from xmc_tf.matcher.levels import deepest_level
 from xmc_tf.matcher.predict_levels import head_blocks, predict_level
 from xmc_tf.matcher.training import LevelByLevel
 from xmc_tf.params import MatcherParams, MatcherPredParams
+from xmc_tf.ranks.rounds import equal_rounds
 
 _FORMAT = "xmc_tf.matcher"
 _PAIRS_AT_ONCE = 1 << 16  # pairs of a document and a node that are scored in one call
@@ -183,7 +184,7 @@ class Matcher:
                 received=f"{nodes.shape[0]:,} × {nodes.shape[1]:,}",
             )
         found = np.empty(len(nodes.indices), np.float32)
-        for low, high in self._pairs_at_once(nodes.indptr):
+        for low, high in equal_rounds(nodes.indptr, _PAIRS_AT_ONCE, self.strategy.communicator):
             begin, end = int(nodes.indptr[low]), int(nodes.indptr[high])
             wanted = tf.RaggedTensor.from_row_splits(
                 nodes.indices[begin:end].astype(np.int64), (nodes.indptr[low : high + 1] - begin).astype(np.int64)
@@ -269,16 +270,6 @@ class Matcher:
         for splits in self.splits[:0:-1]:
             kept.insert(0, np.diff(np.concatenate([[0], np.cumsum(kept[0])])[splits]) > 0)
         return kept
-
-    def _pairs_at_once(self, indptr: np.ndarray) -> list[tuple[int, int]]:
-        """Return ranges of documents with not too many pairs: equally many on all ranks, so the last may be empty."""
-        ranges, low = [], 0
-        while low < len(indptr) - 1:
-            high = max(low + 1, int(np.searchsorted(indptr, indptr[low] + _PAIRS_AT_ONCE, side="right")) - 1)
-            ranges.append((low, high))
-            low = high
-        most = int(self.strategy.communicator.allreduce_array(np.array([len(ranges)]), "max")[0])
-        return ranges + [(low, low)] * (most - len(ranges))
 
 
 def _check_about(about: dict[str, Any], found: dict[str, Any], folder: str | Path) -> None:

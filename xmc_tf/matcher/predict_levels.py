@@ -17,7 +17,7 @@ from xmc_tf.linear.kernels.postprocess import neutral
 from xmc_tf.linear.postprocess import post_processor_code
 from xmc_tf.matcher.beam_kernels import best_children, count_children
 from xmc_tf.matcher.head import LabelHead
-from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.rounds import equal_rounds
 
 _ROWS_AT_ONCE = 16384  # rows of the head per block
 _SCORES_AT_ONCE = 1 << 25  # scores of candidates in memory: 128 MiB
@@ -70,7 +70,7 @@ def predict_level(
     counts = np.minimum(np.diff(counted), only_topk)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     nodes, scores = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.float32)
-    for low, high in _documents_at_once(begins, head.strategy.communicator):
+    for low, high in equal_rounds(begins, _SCORES_AT_ONCE, head.strategy.communicator):
         part = parents[low:high]
         raw = score_children(head, vectors[low:high], part, splits)
         best_children(
@@ -147,18 +147,6 @@ def head_blocks(head: LabelHead, splits: np.ndarray) -> Iterator[tuple[int, np.n
             parts.append(world.broadcast_array(mine, owner))
         if parts:
             yield low, parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _documents_at_once(begins: np.ndarray, communicator: Communicator) -> Iterator[tuple[int, int]]:
-    """Yield ranges of documents with not too many candidates: equally many on all ranks, so the last may be empty."""
-    ranges, low = [], 0
-    while low < len(begins) - 1:
-        high = max(low + 1, int(np.searchsorted(begins, begins[low] + _SCORES_AT_ONCE, side="right")) - 1)
-        ranges.append((low, high))
-        low = high
-    most = int(communicator.allreduce_array(np.array([len(ranges)]), "max")[0])
-    yield from ranges
-    yield from [(low, low)] * (most - len(ranges))
 
 
 def _root(documents: int, code: int) -> csr_matrix:
