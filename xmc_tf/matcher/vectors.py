@@ -1,16 +1,14 @@
 """The embeddings of all documents in one file, of which every rank writes its part; computed again for each level."""
 
 import math
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy_format
 
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import TokenStore
-from xmc_tf.data.npz.npy_head import read_head
+from xmc_tf.data.row_file import RowFile
 from xmc_tf.encoder import encode_documents
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
@@ -36,20 +34,16 @@ def vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Co
     def make() -> None:
         if communicator.rank == 0:
             path.parent.mkdir(parents=True, exist_ok=True)
-            npy_format.open_memmap(path, mode="w+", dtype=np.float32, shape=(len(store), encoder.dim))
+            RowFile.create(path, (len(store), encoder.dim))
 
     def fill() -> None:
         # Only the first rank shows its progress.
         quiet_s = 2.0 if communicator.rank == 0 else math.inf
         with Progress("encoding", high - low, "documents", quiet_s=quiet_s) as progress:
             vectors = encode_documents(encoder, store, np.arange(low, high), progress=progress)
-        # Not through a memory map: on a network disk, a page that two hosts write would lose the data of one.
-        with path.open("r+b") as file:
-            offset = read_head(file, f"vectors: {path}").length
-            file.seek(offset + 4 * encoder.dim * low)
-            vectors.tofile(file)
-            file.flush()
-            os.fsync(file.fileno())
+        with RowFile(path) as file:
+            file.write(low, vectors)
+            file.sync()
 
     run_on_all_ranks(communicator, make)
     run_on_all_ranks(communicator, fill)

@@ -1,7 +1,6 @@
 """The documents' vectors in one file that all ranks fill, block by block, and that an interrupted run takes up."""
 
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from numpy.lib import format as npy_format
 
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.progress import Progress
-from xmc_tf.data.npz.npy_head import read_head
+from xmc_tf.data.row_file import RowFile
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
@@ -82,7 +81,7 @@ def _prepare(path: Path, shape: tuple[int, int]) -> np.ndarray:
     if not path.exists() or not done:
         for record in records:
             record.unlink()
-        npy_format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+        RowFile.create(path, shape)
         return np.zeros(0, np.int64)
     return np.array(done, np.int64)
 
@@ -100,10 +99,7 @@ def _encode_blocks(
     """Encodes this rank's blocks, some at a time."""
     from xmc_tf.encoder import encode_documents
 
-    with path.open("rb") as file:
-        head = read_head(file, f"embeddings: {path}")
-    at, dim = head.length, head.shape[1]
-    with path.open("r+b") as file, (path.parent / f"done.{rank}").open("a", encoding="ascii") as record:
+    with RowFile(path) as file, (path.parent / f"done.{rank}").open("a", encoding="ascii") as record:
         record.write("\n")  # a line that was cut short must not run into ours
         groups = np.array_split(blocks, max(1, -(-len(blocks) * BLOCK // _GROUP)))
         todo = int(sum(min(BLOCK, len(store) - int(block) * BLOCK) for block in blocks))
@@ -119,16 +115,8 @@ def _encode_blocks(
                 vectors = rows_of_length(length, vectors)
                 start = 0
                 for part in rows:
-                    # Not through a mapping: pages that two hosts write at once over a network would lose one's half.
-                    _write_at(file.fileno(), vectors[start : start + len(part)], at + 4 * dim * int(part[0]))
+                    file.write(int(part[0]), vectors[start : start + len(part)])
                     start += len(part)
-                os.fsync(file.fileno())
+                file.sync()
                 record.writelines(f"{block}\n" for block in some)
                 record.flush()
-
-
-def _write_at(file: int, vectors: np.ndarray, offset: int) -> None:
-    rest = np.ascontiguousarray(vectors, np.float32).data.cast("B")
-    while rest:
-        count = os.pwrite(file, rest, offset)
-        rest, offset = rest[count:], offset + count
