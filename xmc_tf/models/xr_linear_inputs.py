@@ -14,7 +14,7 @@ from xmc_tf.data import Features, TextFile, as_features, check_pair, load_matrix
 from xmc_tf.linear.modes import level_pred_params
 from xmc_tf.linear.problems import check_relevance, sorted_csc
 from xmc_tf.models.xr_linear_training import fit_tfidf, other_params
-from xmc_tf.params import PredictionOverrides, RankerPredParams, XRLinearParams
+from xmc_tf.params import PredictionOverrides, RankerPredParams, XRLinearParams, with_effect
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.tree import LabelTree, load_chain
 from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks
@@ -63,7 +63,7 @@ class LinearSettings:
         blocks = {"train": self.params.ranker.to_json(), "pred": self.params.prediction.to_json(), **self.recorded}
         overrides = {} if self.overrides == PredictionOverrides() else vars(self.overrides)
         # Another key instead of "wishes" would make existing work folders useless.
-        return _without_threads({**ours, **blocks, "wishes": overrides, "version": version("xmc_tf")})
+        return with_effect({**ours, **blocks, "wishes": overrides, "version": version("xmc_tf")})
 
     def pred_params_for(self, tree: LabelTree) -> RankerPredParams:
         """Return the prediction parameters of the rankers of a tree, with one block per level."""
@@ -187,10 +187,3 @@ def in_order(negatives: dict[int, spmatrix], tree: LabelTree, path: str | None) 
             fix="give the tree that they were computed for with --code-path",
         )
     return {**negatives, 1: negatives[1][:, order]}
-
-
-def _without_threads(block: Any) -> Any:
-    """Parameters without those that leave the model as it is."""
-    if isinstance(block, dict):
-        return {key: _without_threads(value) for key, value in block.items() if key not in ("threads", "verbose")}
-    return [_without_threads(one) for one in block] if isinstance(block, list | tuple) else block

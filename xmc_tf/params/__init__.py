@@ -1,7 +1,7 @@
 """All parameters: frozen classes that validate their values and read and write PECOS's JSON."""
 
 from xmc_tf.params.arguments import add_arguments, from_arguments, truth
-from xmc_tf.params.base import Params, per_level
+from xmc_tf.params.base import Params, per_level, with_effect
 from xmc_tf.params.choices import (
     BOOTSTRAPS,
     ENSEMBLES,
@@ -107,5 +107,6 @@ __all__ = [
     "tfidf_of_pecos",
     "truth",
     "warn_without_effect",
+    "with_effect",
     "xtransformer_skeleton",
 ]

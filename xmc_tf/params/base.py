@@ -153,6 +153,13 @@ def warn_of_retired(keys: list[str]) -> None:
         _LOG.warning("retired parameters have no effect and were ignored: %s", ", ".join(keys))
 
 
+def with_effect(block: Any) -> Any:
+    """Return parameters in JSON form without those that leave a result as it is."""
+    if isinstance(block, dict):
+        return {name: with_effect(value) for name, value in block.items() if name not in ("threads", "verbose")}
+    return [with_effect(value) for value in block] if isinstance(block, list | tuple) else block
+
+
 def _read_value(shape: Shape, value: Any, place: str, retired: list[str]) -> Any:
     if not issubclass(shape.type, Params):
         return value

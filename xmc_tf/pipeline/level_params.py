@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.matcher.levels import deepest_level
 from xmc_tf.params import MatcherParams, MatcherPredParams, override_levels, per_level
 from xmc_tf.pipeline.inputs import Recipe
 from xmc_tf.tree import LabelTree
@@ -22,15 +23,7 @@ def level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, 
         recipe: what the user said; a list of blocks must have one for each level, as in PECOS.
         tree: that the encoder is fine-tuned on.
     """
-    most, sizes = recipe.params.max_match_clusters, tree.level_sizes[1:]
-    levels = next((t for t, size in enumerate(sizes) if size > most), len(sizes))
-    if levels == 0:
-        raise InputError(
-            "no level of the tree is small enough for fine-tuning",
-            expected=f"at most --max-match-clusters {most:,} nodes below the root",
-            received=f"{sizes[0]:,}",
-            fix="raise --max-match-clusters, or lower --nr-splits or --min-codes",
-        )
+    levels = deepest_level(tree, recipe.params.max_match_clusters)
     chain = per_level(recipe.params.matcher_params_chain, levels, "matcher_params_chain")
     scales = recipe.steps_scale or (1.0,) * levels
     if len(scales) != levels or min(scales) <= 0:
@@ -46,7 +39,7 @@ def level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, 
     return tuple(_scaled(one, scale) for one, scale in zip(chain, scales, strict=True)), pred_chain
 
 
-def with_effect(params: MatcherParams) -> dict[str, Any]:
+def with_effect_on_level(params: MatcherParams) -> dict[str, Any]:
     """What decides the result of a level."""
     return {name: value for name, value in params.to_json().items() if name not in _WITHOUT_EFFECT}
 

@@ -20,7 +20,7 @@ from typing import Any
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.process.resuming import resumes_from
-from xmc_tf.params import Params
+from xmc_tf.params import Params, with_effect
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
@@ -205,15 +205,8 @@ def digest(value: Any) -> str:
 
 def _as_json(value: Any) -> Any:
     if isinstance(value, Params):
-        return _with_effect(value.to_json())
+        return with_effect(value.to_json())
     raise TypeError(f"no input of a stage: {type(value).__name__}")
-
-
-def _with_effect(block: Any) -> Any:
-    """Parameters without those that leave the result as it is."""
-    if isinstance(block, dict):
-        return {name: _with_effect(value) for name, value in block.items() if name not in ("threads", "verbose")}
-    return [_with_effect(value) for value in block] if isinstance(block, list) else block
 
 
 def _discard(folder: Path, *records: str) -> None:

@@ -17,7 +17,7 @@ from xmc_tf.pipeline.checksums import files_of
 from xmc_tf.pipeline.devices import precision
 from xmc_tf.pipeline.embeddings import embed_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
-from xmc_tf.pipeline.level_params import level_params, with_effect
+from xmc_tf.pipeline.level_params import level_params, with_effect_on_level
 from xmc_tf.pipeline.rankers import rankers_of
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.trees import cluster_labels, read_tree, write_tree
@@ -172,7 +172,7 @@ class Steps:
             "labels": self.checksums["labels"],
             "validation": [self.checksums["validation texts"], self.checksums["validation labels"]],
             "truncate_length": self._longest,
-            "params": [with_effect(one) for one in params],
+            "params": [with_effect_on_level(one) for one in params],
             "pred_params": list(pred_params),
             "seed": recipe.seed,
         }
