@@ -20,9 +20,9 @@ class ThreadCommunicator:
         self.world.meet.wait()
         return gathered
 
-    def allreduce_array(self, array, operation="sum"):
+    def allreduce_array(self, array, op="sum"):
         arrays = self.allgather(array)
-        return np.max(arrays, axis=0) if operation == "max" else sum(arrays)
+        return np.max(arrays, axis=0) if op == "max" else sum(arrays)
 
     def barrier(self):
         self.allgather(None)
