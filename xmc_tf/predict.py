@@ -144,7 +144,7 @@ def _inputs(arguments: argparse.Namespace) -> dict[str, Named]:
 
 
 def _by_server(arguments: argparse.Namespace) -> None:
-    """Asks a server, which was told with the export how to search."""
+    """Ask a server, whose search options were set by the export."""
     cli.set_verbosity(arguments.verbose_level)
     fixed = {
         "-x": arguments.feat_path,

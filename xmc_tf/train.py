@@ -49,7 +49,7 @@ _EMBEDDINGS = "X.trn.npy"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Trains and saves a model."""
+    """Train and save a model."""
     arguments = parser().parse_args(argv)
     if text := _skeleton(arguments):
         print(text)
@@ -73,12 +73,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Recipe, folder: Path, work: Path) -> None:
-    given = run_on_all_ranks(communicator, lambda: _given(arguments))
+    inputs = run_on_all_ranks(communicator, lambda: _training_inputs(arguments))
     device = choose_device(communicator, recipe.first_level.use_gpu)
-    _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in given.documents.Y.shape), device)
+    _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in inputs.documents.Y.shape), device)
 
     stages = Stages(work, communicator)
-    model = XTransformer.trained(given, recipe, stages)
+    model = XTransformer.trained(inputs, recipe, stages)
 
     def save() -> None:
         model.save(folder)
@@ -87,8 +87,8 @@ def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Re
 
     on_first_rank(communicator, save)
     finished()
-    if given.validation is not None:
-        table = measure_over_ranks(XTransformer.load(folder), given.validation, communicator, arguments.layout)
+    if inputs.validation is not None:
+        table = measure_over_ranks(XTransformer.load(folder), inputs.validation, communicator, arguments.layout)
         if communicator.rank == 0:
             print(table)
     if communicator.rank == 0:
@@ -125,7 +125,7 @@ def _require(arguments: argparse.Namespace) -> None:
 
 
 def _check_files(a: argparse.Namespace) -> None:
-    """Refuses files that do not exist before anything slow, such as asking a hub for the encoder."""
+    """Refuse files that do not exist before any slow work, such as downloading the encoder."""
     for what, paths in {
         "texts": [a.trn_text_path, a.tst_text_path],
         "labels": [a.trn_label_path, a.tst_label_path],
@@ -138,7 +138,7 @@ def _check_files(a: argparse.Namespace) -> None:
 
 
 def _refuse_outputs(a: argparse.Namespace, recipe: Recipe) -> None:
-    """Refuses folders that would replace an input, or a part of another model."""
+    """Refuse folders that would replace an input, or a part of another model."""
     inputs = {
         "-t": a.trn_text_path, "-x": a.trn_feat_path, "-y": a.trn_label_path, "-tt": a.tst_text_path,
         "-xt": a.tst_feat_path, "-yt": a.tst_label_path, "--labels": a.labels, "--code-path": a.code_path,
@@ -169,9 +169,9 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
     if arguments.pred_params_path:
         held["pred_params"] = load_block(arguments.pred_params_path, XTransformerPredParams)
     # These choose between levels, which only the tree tells: they are put over the parameters later.
-    wishes = ("beam_size", "only_topk", "post_processor", "ensemble_method")
+    overrides = ("beam_size", "only_topk", "post_processor", "ensemble_method")
     # Flags without effect take any text, which must not become the parameter of that name.
-    left_out = {*wishes, *(flag.strip("-").replace("-", "_") for flag in WITHOUT_EFFECT["train"])}
+    left_out = {*overrides, *(flag.strip("-").replace("-", "_") for flag in WITHOUT_EFFECT["train"])}
     flags = argparse.Namespace(**{name: value for name, value in vars(arguments).items() if name not in left_out})
     if arguments.fp16 is not None:
         flags.mixed_precision = _precision(arguments)
@@ -195,12 +195,12 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
         seed=arguments.seed,
         threads=arguments.threads,
         logdir=arguments.logdir,
-        **{name: getattr(arguments, name) for name in wishes},
+        **{name: getattr(arguments, name) for name in overrides},
     )
 
 
 def _precision(arguments: argparse.Namespace) -> str:
-    """What --fp16, the flag of PECOS's distributed training, says in --mixed-precision's words."""
+    """Return the value of --mixed-precision; --fp16, a flag of PECOS's distributed training, means fp16."""
     meant = "fp16" if arguments.fp16 else "off"
     if arguments.mixed_precision not in (MatcherParams().mixed_precision, meant):
         raise InputError(
@@ -222,7 +222,7 @@ def _check_encoder(recipe: Recipe, work: Path) -> None:
     check_available(first.init_model_dir or first.model_shortcut, first.cache_dir)
 
 
-def _given(arguments: argparse.Namespace) -> TrainingInputs:
+def _training_inputs(arguments: argparse.Namespace) -> TrainingInputs:
     """The data, read on every rank: large files are mapped, and pages are shared."""
     a = arguments
     documents = _documents(a.trn_text_path, a.trn_label_path, a.trn_feat_path)

@@ -58,7 +58,7 @@ class ModelCheck:
 
     @property
     def intact(self) -> bool:
-        """Whether no file is damaged or missing."""
+        """Return whether no file is damaged or missing."""
         return not any(one.state in (DAMAGED, MISSING) for one in self.files)
 
     def to_text(self) -> str:

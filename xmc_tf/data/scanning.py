@@ -1,4 +1,4 @@
-"""Who scans a large array: this process all of it, or several processes, each a part."""
+"""Scans of large arrays: by this process, or shared by several processes that scan a part each."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar

@@ -42,12 +42,12 @@ class RankState:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended with an error of its own, without being stopped."""
+        """Return whether the rank ended with an error of its own, without being stopped."""
         return self.ended_at is not None and self.status != 0 and not self.stopped
 
     @property
     def exit_code(self) -> int:
-        """Its exit status in a shell; 1 if it was lost."""
+        """Exit status of the rank in a shell; 1 if it was lost."""
         if self.status is None:
             return 1
         return 128 - self.status if self.status < 0 else self.status

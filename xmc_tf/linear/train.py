@@ -101,7 +101,7 @@ def _train(communicator: Communicator, folder: Path, settings: LinearSettings) -
 
 
 def _read_inputs(settings: LinearSettings, scan: Scan) -> LinearInputs:
-    """Reads the files and checks them."""
+    """Read and check the files."""
     arguments = settings.arguments
     names = load_names(arguments.labels) if arguments.labels else None
     Y = load_matrix(arguments.label_path, name="labels", scan=scan)
@@ -142,7 +142,7 @@ def _train_here(folder: Path, inputs: LinearInputs) -> None:
 
 
 def _sort_out_t(arguments: argparse.Namespace) -> None:
-    """Tells apart the two meanings of -t: PECOS's scripts give a threshold by it, ours a text."""
+    """Distinguish the two meanings of -t: a threshold in PECOS's scripts, texts in ours."""
     for value in arguments.text_or_threshold:
         try:
             arguments.threshold = float(value)
@@ -165,7 +165,7 @@ def _require(arguments: argparse.Namespace) -> None:
 
 
 def _refuse_outputs(a: argparse.Namespace) -> None:
-    """Refuses a model's folder that would replace an input."""
+    """Refuse a model folder that would replace an input."""
     inputs = {
         "-x": a.inst_path, "-t": a.text_path, "-y": a.label_path, "--labels": a.labels, "-r": a.rel_path,
         "-um": a.usn_match_path, "-uy": a.usn_label_path, "-c": a.code_path, "-f": a.label_feat_path,

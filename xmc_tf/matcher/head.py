@@ -40,7 +40,7 @@ class Scaling:
 
     @property
     def is_identity(self) -> bool:
-        """Whether embeddings stay as they are."""
+        """Whether embeddings are left unchanged."""
         return not self.normalize and self.factor == 1.0
 
     def apply(self, vectors: tf.Tensor | np.ndarray) -> tf.Tensor:

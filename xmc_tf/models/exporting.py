@@ -11,7 +11,7 @@ from xmc_tf.serving.label_head import LabelHeadParts
 
 
 def parts_of(model: Parts) -> ModelParts:
-    """Takes a model apart for :func:`xmc_tf.serving.export.export_model`.
+    """Return the parts of a model for :func:`xmc_tf.serving.export.export_model`.
 
     Args:
         model: with rankers.

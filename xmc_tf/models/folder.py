@@ -1,4 +1,4 @@
-"""What the folders of all models have in common: ``params.json``, label names, the vectorizer, and checks of them."""
+"""The parts that all model folders share: ``params.json``, label names, the vectorizer, and their checks."""
 
 import json
 import logging
@@ -60,7 +60,7 @@ MODEL = FolderKind(
 
 
 def _no_model(folder: Path) -> InputError:
-    """What is wrong with a folder that has no ``params.json``."""
+    """Return the error for a folder that has no ``params.json``."""
     if folder.name and folder.with_name(f"{folder.name}.work").is_dir() and not folder.exists():
         return InputError(
             f"{folder} does not exist yet: the training is not finished",
@@ -134,13 +134,13 @@ def read_names(folder: Path, count: int) -> list[str] | None:
 
 
 def write_names(folder: Path, names: Sequence[str] | None) -> None:
-    """Writes ``labels.txt``, where labels have names."""
+    """Write ``labels.txt``, if labels have names."""
     if names:
         (folder / "labels.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
 
 
 def check_parts(folder: Path, metadata: ModelMetadata, found: Iterable[tuple[str, str, int]]) -> None:
-    """Refuses parts that were copied together from two models.
+    """Refuse parts that were copied together from two models.
 
     Args:
         folder: the model's.
@@ -158,7 +158,7 @@ def check_parts(folder: Path, metadata: ModelMetadata, found: Iterable[tuple[str
 
 
 def nr_dense(metadata: ModelMetadata, folder: Path) -> int:
-    """How many of the features are dense."""
+    """Return the number of dense features."""
     value = metadata.content.get("nr_dense", 0)
     if not isinstance(value, int) or value < 0:
         raise InputError(f"{folder / 'params.json'}: nr_dense is {value!r}", expected="a whole number of at least 0")

@@ -67,7 +67,7 @@ def true_labels(labels: Labels, texts: Any, nr_labels: int, names: Sequence[str]
 
 
 def _are_names(labels: Any) -> bool:
-    """Whether the labels are given by name; arrays and tables are taken for a matrix, which the checks then refuse."""
+    """Return whether the labels are names; arrays and tables count as a matrix, which the checks then refuse."""
     return not issparse(labels) and not hasattr(labels, "shape")
 
 

@@ -23,7 +23,7 @@ PARTS = ("tree", "features", "encoder", "head", "ranker")
 
 
 class Parts:
-    """What a model consists of; somebody who only encodes never waits for its rankers.
+    """The parts of a model, loaded when they are first used: to encode texts, no rankers are loaded.
 
     Args:
         parts: where each of them lies.
@@ -51,7 +51,7 @@ class Parts:
         return f"{type(self).__name__}({self.nr_labels:,} labels, {', '.join(self.parts)}; {self.folder})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: where the parts lie, not the parts, of which an encoder alone can take gigabytes."""
+        """Pickle the paths of the parts, not the parts: an encoder alone can take gigabytes."""
         if self._kept is not None:
             raise TypeError(
                 f"{self!r} is in a temporary folder and cannot be pickled; fix: model.save(folder), then load"
@@ -64,17 +64,17 @@ class Parts:
 
     @property
     def nr_labels(self) -> int:
-        """How many labels can be predicted."""
+        """Number of labels."""
         return self.metadata.nr_labels
 
     @property
     def makes_features(self) -> bool:
-        """Whether it makes its rankers' features from the text itself, or they see none but the vector."""
+        """Whether texts are enough: the model has a vectorizer, or its rankers see the embedding only."""
         return "features" in self.parts or self.nr_given_features == 0
 
     @property
     def nr_given_features(self) -> int:
-        """How many features each document has beside the encoder's vector."""
+        """Number of features that the caller gives for each document, beside the embedding."""
         return self.metadata.nr_features - self.metadata.embedding_dim
 
     @cached_property

@@ -109,7 +109,7 @@ def convert_parts(model: "Parts", folder: Path) -> ModelMetadata:
 
 
 def _pooling_and_size(path: Path) -> tuple[str, int]:
-    """How PECOS pools with such an encoder, and how wide its embeddings are."""
+    """Return PECOS's pooling for such an encoder, and the size of its embeddings."""
     config = _read(path)
     kind = config.get("model_type")
     if kind not in _POOLING:
@@ -135,9 +135,9 @@ def _pooling_and_size(path: Path) -> tuple[str, int]:
 
 
 def _pred_params(matcher: dict[str, Any], path: Path) -> MatcherPredParams:
-    given = matcher.get("pred_params") or {}
+    options = matcher.get("pred_params") or {}
     try:
-        return MatcherPredParams.from_json(given)
+        return MatcherPredParams.from_json(options)
     except InputError as error:
         raise InputError(
             f"{path}: pred_params: {error.problem}", expected=error.expected, received=error.received, fix=error.fix

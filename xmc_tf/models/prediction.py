@@ -115,7 +115,7 @@ def _topk(model: Parts, options: PredictionOptions) -> int:
 
 
 def head_post_processor(model: Parts, method: str) -> str:
-    """What becomes of the heads' scores: for a mean with the rankers' they have to be of one scale with them."""
+    """Return the post-processor of the heads' scores: a mean needs the scale of the rankers' scores."""
     params = model.metadata.pred_params["matcher_params_chain"]
     name = str((params[-1] if isinstance(params, list) else params)["post_processor"])
     if name != "noop" or method != "average":

@@ -1,4 +1,4 @@
-"""How a training runs: where its finished stages stay, on which ranks and threads, from which seed."""
+"""Options of a training run: the folder of its finished stages, ranks, threads, seed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """How a training runs; the model depends on ``seed`` only.
+    """Options of a training run; of these, the model depends on ``seed`` only.
 
     Example:
         >>> XTransformer.train(texts, labels, run=TrainingRun(work_dir="model.work", logdir="logs"))

@@ -282,5 +282,5 @@ class XRLinear:
 
 
 def _are_texts(documents: object) -> TypeGuard[Texts]:
-    """Whether documents are given as texts, and not as features; an array with one dimension holds texts."""
+    """Return whether documents are texts, not features; an array with one dimension holds texts."""
     return not isinstance(documents, Features) and len(getattr(documents, "shape", ())) != 2

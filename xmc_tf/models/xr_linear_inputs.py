@@ -175,7 +175,7 @@ def user_negatives(inputs: LinearInputs) -> dict[int, spmatrix]:
 
 
 def in_order(negatives: dict[int, spmatrix], tree: LabelTree, path: str | None) -> dict[int, spmatrix]:
-    """Negatives of clusters with their columns in the order of the tree, which has numbered the clusters again."""
+    """Return negatives of clusters with their columns in the order of the tree, which renumbers the clusters."""
     if 1 not in negatives:
         return negatives
     order = tree.node_order[-1]

@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def train_command_over_ranks(communicator: Communicator, folder: Path, inputs: LinearInputs, key: str) -> None:
-    """Trains with all ranks, through files in a work folder beside the model's; takes up what is there already.
+    """Train on all ranks, through files in a work folder beside the model's; resume from files that are there.
 
     Args:
         communicator: the ranks.
@@ -126,7 +126,7 @@ def _keep(work: WorkFolder, tree: LabelTree) -> None:
 def _place_model(
     folder: Path, work: WorkFolder, model: XLinear, tree: LabelTree, names: list[str] | None, metadata: ModelMetadata
 ) -> None:
-    """Writes the model's folder, completely or not at all.
+    """Write the model folder, completely or not at all.
 
     Args:
         folder: the model's.

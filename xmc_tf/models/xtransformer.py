@@ -167,7 +167,7 @@ class XTransformer(Parts):
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Reads a model's folder, or a folder of ``pecos.xmc.xtransformer``; ``save`` converts that one."""
+        """Load a model, or a folder of ``pecos.xmc.xtransformer``, which ``save`` converts."""
         folder = Path(folder)
         if pecos := pecos_class(folder):
             if pecos != "XTransformer":

@@ -27,7 +27,7 @@ def checksum(thing: Any) -> str | None:
 
 
 def files_of(name: str) -> list[list[str | int]] | None:
-    """What a folder holds, as sizes and dates tell; None where the name is not a folder."""
+    """Return the sizes and dates of a folder's files; None if the path is not a folder."""
     folder = Path(name).expanduser()
     if not folder.is_dir():
         return None
@@ -36,7 +36,7 @@ def files_of(name: str) -> list[list[str | int]] | None:
 
 
 def same_everywhere(communicator: Communicator, checksums: Mapping[str, str | None]) -> None:
-    """Refuses ranks that were given different data, which would train without an error and for nothing.
+    """Refuse ranks with different data: they would train without an error, and the model would be useless.
 
     Args:
         communicator: the ranks.

@@ -1,4 +1,4 @@
-"""Which device a process computes on, and how exactly."""
+"""The device and the precision of a process."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from xmc_tf.ranks.communicator import Communicator
 
 
 def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:
-    """Gives this process the GPU that is its own on its host, or none; called before TensorFlow computes anything.
+    """Assign this process its own GPU, if its host has one; must be called before TensorFlow computes anything.
 
     Args:
         communicator: tells which of the host's processes this is.
@@ -35,7 +35,7 @@ def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:
 
 @contextmanager
 def precision(name: str) -> Iterator[None]:
-    """Models that are made inside compute in that precision: ``off`` for full, ``fp16``, ``bf16``."""
+    """Set the precision of models that are built inside: ``off`` for full precision, ``fp16``, ``bf16``."""
     import tf_keras
 
     policy = {"off": "float32", "fp16": "mixed_float16", "bf16": "mixed_bfloat16"}[name]

@@ -32,7 +32,7 @@ def embed_documents(
     length: float = 1.0,
     batch_tokens: int = 16384,
 ) -> dict[str, Any]:
-    """Writes the vectors of all documents, scaled to one length, to ``folder/E.npy``; all ranks call it together.
+    """Write the embeddings of all documents, scaled to one length, to ``folder/E.npy``; all ranks must call it.
 
     Args:
         encoder: the same on all ranks.
@@ -61,7 +61,7 @@ def rows_of_length(length: float, vectors: np.ndarray) -> np.ndarray:
 
 
 def copy_of_length_one(vectors: np.ndarray, path: Path) -> None:
-    """Writes vectors, which may lie in a file, to another one, all of length 1; some at a time.
+    """Write embeddings, scaled to length 1, to another file, some at a time.
 
     Args:
         vectors: as long as they are.
@@ -75,7 +75,7 @@ def copy_of_length_one(vectors: np.ndarray, path: Path) -> None:
 
 
 def _prepare(path: Path, shape: tuple[int, int]) -> np.ndarray:
-    """Makes the file, or finds one that was begun; gives the blocks that it already has."""
+    """Create the file, or open one that was begun; return the blocks that it already has."""
     records = list(path.parent.glob("done.*"))
     done = sorted({block for record in records for block in _blocks_in(record)})
     if not path.exists() or not done:
@@ -96,7 +96,7 @@ def _blocks_in(record: Path) -> Iterator[int]:
 def _encode_blocks(
     encoder: "Encoder", store: "TokenStore", path: Path, blocks: np.ndarray, rank: int, length: float, batch_tokens: int
 ) -> None:
-    """Encodes this rank's blocks, some at a time."""
+    """Encode this rank's blocks, some at a time."""
     from xmc_tf.encoder import encode_documents
 
     with RowFile(path) as file, (path.parent / f"done.{rank}").open("a", encoding="ascii") as record:

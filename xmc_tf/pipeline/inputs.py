@@ -44,18 +44,18 @@ class Documents:
 
     @property
     def nr_documents(self) -> int:
-        """How many there are."""
+        """Number of documents."""
         return int(self.Y.shape[0])
 
     @property
     def nr_labels(self) -> int:
-        """How many labels there are, whether they occur or not."""
+        """Number of labels, including those without documents."""
         return int(self.Y.shape[1])
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the model is trained.
+    """The options of a training.
 
     Args:
         params: of the trees, the encoder and the rankers.
@@ -124,7 +124,7 @@ class TrainingInputs:
     validation: Documents | None = None
 
     def check(self, communicator: Communicator) -> dict[str, str | None]:
-        """Refuses what does not fit together, or differs between ranks.
+        """Refuse data that do not fit together, or differ between ranks.
 
         Returns:
             The checksums of all that is trained on.

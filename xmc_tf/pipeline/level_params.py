@@ -17,7 +17,7 @@ _WITHOUT_EFFECT = (
 
 
 def level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, ...], tuple[MatcherPredParams, ...]]:
-    """How each level is trained, and how it predicts: as the parameters say, with the caller's wishes over them.
+    """Return the training and prediction options of each level: the parameters, with the caller's overrides.
 
     Args:
         recipe: what the user said; a list of blocks must have one for each level, as in PECOS.
@@ -40,7 +40,7 @@ def level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, 
 
 
 def with_effect_on_level(params: MatcherParams) -> dict[str, Any]:
-    """What decides the result of a level."""
+    """Return the options that decide the result of a level."""
     return {name: value for name, value in params.to_json().items() if name not in _WITHOUT_EFFECT}
 
 

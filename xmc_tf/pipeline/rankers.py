@@ -27,7 +27,7 @@ def rankers_of(
     seed: int = 0,
     logdir: str | None = None,
 ) -> dict[str, Any]:
-    """Trains the rankers and writes them to ``folder/ranker``; all ranks call it together.
+    """Train the rankers and write them to ``folder/ranker``; all ranks must call it.
 
     Args:
         X: all documents × features, mapped from the same files on all ranks.

@@ -83,7 +83,7 @@ class Stages:
         after: Sequence[Stage] = (),
         by_all: bool = False,
     ) -> Stage:
-        """Makes a stage, or finds it made.
+        """Run a stage, or return its finished result.
 
         Args:
             name: of the stage and of its folder.
@@ -116,7 +116,7 @@ class Stages:
 
     @contextmanager
     def aside(self, name: str, said: Callable[[], str]) -> Iterator[None]:
-        """Tells of work between the stages that looks after itself, as tokenizing does.
+        """Log work between the stages that resumes by itself, such as tokenizing.
 
         Args:
             name: what it is called.
@@ -136,7 +136,7 @@ class Stages:
         ]
 
     def remove(self) -> None:
-        """Removes the work folder, when its results are elsewhere."""
+        """Remove the work folder, when its results are elsewhere."""
 
         def remove() -> None:
             # If we are stopped, the rest is still a work folder, in which nothing half removed counts as made.
@@ -148,7 +148,7 @@ class Stages:
         on_first_rank(self.communicator, remove)
 
     def _prepare(self) -> None:
-        """Makes the folder; refuses one that holds anything else."""
+        """Create the folder; refuse one with other files."""
         mark = self.folder / ".work"
         if self.folder.exists() and not mark.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
             raise InputError(
@@ -173,7 +173,7 @@ class Stages:
         return record if record is not None and record.get("hash") == key else None
 
     def _begin(self, part: Path, key: str) -> None:
-        """Makes the folder to fill; what an interrupted run left in it stays if it was of the same inputs."""
+        """Create the folder to fill; files of an interrupted run stay if its inputs were the same."""
         begun = _read(part / _BEGUN)
         if begun is not None and begun.get("hash") == key:
             self._tell("%s: resuming", part.stem)
@@ -183,7 +183,7 @@ class Stages:
         (part / _BEGUN).write_text(json.dumps({"hash": key}), encoding="utf-8")
 
     def _complete(self, part: Path, name: str, key: str, record: Record, seconds: float) -> None:
-        """Gives the folder its name."""
+        """Rename the filled folder to its final name."""
         content = {"stage": name, "hash": key, "seconds": round(seconds, 3), "facts": record}
         (part / _RECORD).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         target = self.folder / name
@@ -210,7 +210,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _discard(folder: Path, *records: str) -> None:
-    """Removes a folder, what says that it is of use first: if we are stopped, nobody takes up the rest."""
+    """Remove a folder, its record first: after an interruption, nothing resumes from the rest."""
     for record in records:
         (folder / record).unlink(missing_ok=True)
     if folder.exists():

@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Made:
-    """What a training has made.
+    """The result of a training.
 
     Args:
         parts: where each part of the model folder lies.
@@ -36,7 +36,7 @@ class Made:
 def make_parts(
     inputs: TrainingInputs, recipe: Recipe, stages: Stages, strategy: Callable[[], "CollectiveStrategy"]
 ) -> Made:
-    """Makes all parts of a model, or finds them made; all ranks call it together.
+    """Make all parts of a model, or find them finished; all ranks must call it.
 
     Args:
         inputs: the training data, the same on all ranks.
@@ -77,7 +77,7 @@ def make_parts(
 
 
 def describe(inputs: TrainingInputs, recipe: Recipe) -> Record:
-    """What ``params.json`` says of any model."""
+    """Return the metadata that every model has."""
     return {
         "model": "XTransformer",
         "train_params": portable(recipe.params).to_json(),

@@ -18,7 +18,7 @@ from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks
 
 
 def write_tree(folder: Path, tree: LabelTree) -> dict[str, Any]:
-    """Puts a tree into a stage's folder."""
+    """Write a tree to a stage's folder."""
     save_chain(folder / "tree", tree)
     return {"said": " > ".join(f"{size:,}" for size in tree.level_sizes)}
 
@@ -34,7 +34,7 @@ def cluster_labels(
     threads: int = -1,
     logdir: str | None = None,
 ) -> dict[str, Any]:
-    """Builds a tree by what the labels are like; all ranks call it together, and the tree is that of one.
+    """Build a tree of similar labels; all ranks must call it, and the tree is the one that a single rank builds.
 
     Args:
         folder: of the stage, which all ranks see.

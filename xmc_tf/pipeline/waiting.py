@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 def on_first_rank(communicator: Communicator, work: Callable[[], Result], every_s: float = 1.0) -> Result:
-    """Has rank 0 do ``work()`` and gives all ranks its result, or its error.
+    """Run ``work()`` on rank 0, and return its result, or raise its error, on all ranks.
 
     The ranks exchange a word every ``every_s`` seconds meanwhile. In one long wait the transport would take rank 0 for
     hung, and nobody would notice that a rank has died.
@@ -45,7 +45,7 @@ def on_first_rank(communicator: Communicator, work: Callable[[], Result], every_
 
 
 def _ends_within(future: Future[Any], seconds: float) -> bool:
-    """Whether the work is over, be it by an error, after at most so many seconds."""
+    """Return whether the work has ended, even with an error, within so many seconds."""
     try:
         future.exception(seconds)
     except NotYet:

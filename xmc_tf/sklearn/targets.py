@@ -37,7 +37,7 @@ class Targets:
 
     @property
     def single(self) -> bool:
-        """Whether each document has exactly one label."""
+        """Return whether each document has exactly one label."""
         return self.form == SINGLE
 
     @property

@@ -18,7 +18,7 @@ _LONGEST_LABEL = 200  # characters
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns are read, and how labels are cut out of a cell.
+    """The columns that are read, and the separator of the labels in a cell.
 
     Args:
         texts: places of the columns whose cells are joined to the text.
@@ -52,7 +52,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """What the user says of the columns; None: guessed.
+    """The user's choice of columns; None: guessed.
 
     Args:
         text: names of the columns of texts.

@@ -23,7 +23,7 @@ _SHOWN = 5  # bad rows in a message
 
 @dataclass(frozen=True)
 class PrepareOptions:
-    """How a table becomes a data set.
+    """Options of :func:`prepare`.
 
     Args:
         source: how it is read.
@@ -40,7 +40,7 @@ class PrepareOptions:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a data set holds.
+    """The content of a data set, in numbers.
 
     Args:
         documents: number of documents by split.
@@ -102,7 +102,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     wanted = {"source": _identity(table, source), "columns": asdict(columns)}
     if database.exists():
         store = TableStore.open(database, write=True)
-        if {key: store.meta(key) for key in wanted} != _as_json(wanted):
+        if not store.has_meta(**wanted):
             raise InputError(
                 f"{database} holds a data set of another table, or of other columns",
                 expected=f"a data set of {source.name}",
@@ -118,7 +118,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         _read(source, columns, store)
         finished()
     _refuse_many_bad_rows(store, source.name, options.max_bad_rows)
-    if store.meta("splits") != asdict(options.splits):
+    if not store.has_meta(splits=asdict(options.splits)):
         _split(store, options.splits)
     return store
 
@@ -157,12 +157,6 @@ def _identity(table: Any, source: Source) -> dict[str, Any]:
     else:
         about["rows"] = source.size
     return about
-
-
-def _as_json(value: Any) -> Any:
-    import json
-
-    return json.loads(json.dumps(value))
 
 
 def _read(source: Source, columns: Columns, store: TableStore) -> None:

@@ -1,4 +1,4 @@
-"""What every kind of table yields: records, and rows that cannot be read."""
+"""The rows that every kind of table yields: records, and rows that cannot be read."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol

@@ -21,7 +21,7 @@ _NAMES = {"comma": ",", "tab": "\t", "\\t": "\t", "semicolon": ";", "bar": "|", 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """How a table is read; None: found from the file.
+    """Options for reading a table; None: found from the file.
 
     Args:
         kind: one of ``KINDS``.

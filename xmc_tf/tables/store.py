@@ -17,6 +17,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.tables.splits import SPLITS
 
 FORMAT, VERSION = "xmc_tf.table", 1
@@ -88,7 +89,13 @@ class TableStore:
             row = self.connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         except sqlite3.DatabaseError:
             return None
-        return None if row is None else json.loads(row[0])
+        return None if row is None else parse_json(row[0], of=f"{self.path}: {key}", top=None)
+
+    def has_meta(self, **values: Any) -> bool:
+        """Return whether :meth:`write_meta` has stored just these values."""
+        one = self.connection.execute
+        rows = {key: one("SELECT value FROM meta WHERE key = ?", (key,)).fetchone() for key in values}
+        return all(rows[key] == (json.dumps(value),) for key, value in values.items())
 
     def write_meta(self, **values: Any) -> None:
         """Store values that JSON can hold."""

@@ -1,12 +1,12 @@
 """Tables in JSON lines, Parquet, SQLite and DataFrames."""
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.tables.encodings import named, text_encoding
 from xmc_tf.tables.records import BadRow, Record
 
@@ -176,9 +176,9 @@ def quoted(name: str) -> str:
 def _object(line: str) -> Any:
     """Return what a line holds, or a description of what is wrong with it."""
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return f"not JSON: {str(error)[:60]}"
+        return parse_json(line, of="the line", top=None, foreign=True)
+    except InputError as error:
+        return f"{error.problem.removeprefix('the line is ')}: {error.received}"[:80]
 
 
 def _plain(value: Any) -> Any:

@@ -35,7 +35,7 @@ class FolderContent:
     is_model: bool = True
 
     def has_part(self, name: str) -> bool:
-        """Whether a name at the top of the folder is one of its parts, or is one where case does not matter."""
+        """Return whether a name at the top of the folder is a part, also on file systems that ignore case."""
         return self.parts.fullmatch(name.casefold()) is not None
 
 
@@ -160,7 +160,7 @@ def _also_read(output: str, flag: str, read: str) -> InputError:
 
 
 def _is_read_there(path: str | Path, folder: str) -> bool:
-    """Whether a file is one that the command reads in a folder; of a model, other files than its parts are not."""
+    """Return whether the command reads a file of a folder; of a model's folder, it reads the parts only."""
     found, kind = _identity(path), kind_of(Path(folder))
     if found is None:
         return False
@@ -202,7 +202,7 @@ def _same(one: str | Path, other: str | Path) -> bool:
 
 
 def kind_of(folder: Path) -> FolderContent | None:
-    """What kind of folder it is, by its content: parameter files of users are called ``params.json`` too."""
+    """Return the kind of a folder, by its content: parameter files of users are called ``params.json`` too."""
     if (folder / "saved_model.pb").is_file():
         return EXPORT_KIND
     if (folder / "params.json").is_file():

@@ -19,7 +19,7 @@ class _Writable(Protocol):
 
 
 def write_in_steps(file: _Writable, data: memoryview, start: int = 0) -> None:
-    """Writes all of it, a few pages at a time.
+    """Write all of it, a few pages at a time.
 
     Args:
         file: open for writing; an unbuffered one may take less than it is given, and is given the rest again.

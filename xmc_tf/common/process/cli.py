@@ -79,7 +79,7 @@ def on_interrupt(text: Callable[[], str]) -> None:
 
 
 def on_failure(action: Callable[[int], object]) -> None:
-    """Has ``action(code)`` called when a command line has failed and said so, before the process ends.
+    """Register ``action(code)``, to be called after a command has printed its error and before the process ends.
 
     One of several ranks ends the others this way, who would wait for it.
     """
@@ -113,7 +113,7 @@ def _explain(error: BaseException) -> tuple[int, str] | None:
 
 
 def _has_surrogates(text: str) -> bool:
-    """Whether a text stands for bytes of the command line or of a file's name that are not UTF-8."""
+    """Return whether a text represents bytes that are not UTF-8, of the command line or of a file's name."""
     return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 

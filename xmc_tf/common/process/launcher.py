@@ -33,7 +33,7 @@ class Process(NamedTuple):
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Return whether the process still runs."""
         return find(self.pid) == self
 
 

@@ -52,7 +52,7 @@ class Record:
 
     @property
     def dead(self) -> bool:
-        """Whether all its processes are known to have ended."""
+        """Return whether all its processes are known to have ended."""
         return self.place == _place() and not any(Process(*owner).alive for owner in self.owners)
 
 

@@ -31,7 +31,7 @@ _DICTIONARY = re.compile(rf"\{{ *(?:{_ENTRY} *(?:, *|(?=\}}))){{3}}\}}\s*")  # i
 
 @dataclass(frozen=True)
 class Head:
-    """What the head says, and where the data begin."""
+    """The fields of a header, and where the data begin."""
 
     shape: tuple[int, ...]
     fortran: bool
@@ -87,7 +87,7 @@ def damaged(what: str, how: str) -> InputError:
 
 
 def _room(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    """What numpy must be able to count, for an empty array too."""
+    """Return the size that numpy must be able to count, for an empty array too."""
     return math.prod(max(side, 1) for side in shape) * dtype.itemsize
 
 

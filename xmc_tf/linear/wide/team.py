@@ -31,7 +31,7 @@ class Team(ABC):
 
     @property
     def own_parts(self) -> range:
-        """Parts of this member."""
+        """Parts of the problem that this member has."""
         return range(self.number, self.parts, self.members)
 
     def blocks(self, size: int) -> np.ndarray:
