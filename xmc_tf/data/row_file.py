@@ -28,7 +28,11 @@ class RowFile:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("r+b")
-        head = read_head(self._file, f"embeddings: {path}")
+        try:
+            head = read_head(self._file, f"embeddings: {path}")
+        except BaseException:
+            self._file.close()
+            raise
         self._begin, self._row_bytes = head.length, head.shape[1] * head.dtype.itemsize
 
     @staticmethod
