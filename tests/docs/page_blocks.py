@@ -170,7 +170,8 @@ def run_page(page: Path, reader: Reader) -> Iterator[tuple[Block, str]]:
 def differences(shown: str, printed: str) -> list[str]:
     """Return the lines of a page's output that a run did not print, in this order.
 
-    Numbers may differ by a quarter, because they depend on the processor and fine-tuning is not deterministic; ``…`` stands for any text.
+    Numbers may differ by a quarter, because they depend on the processor and fine-tuning is not deterministic.
+    ``…`` stands for any text.
     """
     lines, missing = iter(printed.splitlines()), []
     for line in filter(None, map(str.strip, shown.splitlines())):

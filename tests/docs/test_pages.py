@@ -32,6 +32,7 @@ def title(page):
 def read(page, folder, monkeypatch):
     """Run a page in a folder, and return the lines that it shows and no run printed."""
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "110")  # 80 in the processes of pytest-xdist
     export = folder / "served" / "1"
     with ExitStack() as stack:
         servers = {
