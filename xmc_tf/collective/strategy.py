@@ -150,6 +150,12 @@ class CollectiveStrategy:
             >>> with strategy.embedding_scope(shard_above=0):
             ...     table = strategy.variable("var_1", shape=(1000, 3), initializer="ones")
             >>> rows = strategy.lookup(table, [0, 1, 2, 5, 6, 7])
+
+        Args:
+            name: name of the variable; checkpoints identify it by this name.
+            shape: its shape.
+            initializer: name of a Keras initializer, a matrix, or a function from row numbers to rows.
+            trainable: whether optimizers update it.
         """
         within = self._embedding_scope
         if within is not None and len(shape) == 2 and _large(shape[0], shape[1], within):
@@ -205,7 +211,14 @@ class CollectiveStrategy:
         *,
         weights: tf.Tensor | tf.RaggedTensor | None = None,
     ) -> tf.Tensor | tf.RaggedTensor:
-        """Return rows of a result of ``variable`` or ``table``; collective. See ``lookup.lookup``."""
+        """Return rows of a result of ``variable`` or ``table``; collective. See ``lookup.lookup``.
+
+        Args:
+            table: a result of ``variable`` or ``table``.
+            ids: row numbers: a dense, ragged or sparse tensor.
+            combiner: ``sum`` or ``mean`` of the rows of each bag; None: all rows.
+            weights: weight of each id in its bag; needs a combiner.
+        """
         if isinstance(table, ShardedTable):
             return lookup(table, ids, combiner, weights=weights, wire=self._wires.get(table, self._defaults.wire))
         rows, dim = table.shape
@@ -253,6 +266,11 @@ class CollectiveStrategy:
         Example:
             >>> estimator = strategy.estimator(make_model, model_dir="run")
             >>> estimator.train_and_evaluate(TrainSpec(ratings, max_steps=5000), EvalSpec(held_out))
+
+        Args:
+            model: a compiled Keras model, or a function that returns one.
+            model_dir: folder of checkpoints and logs, on a disk that all ranks share.
+            **options: further arguments of ``Estimator``.
         """
         from xmc_tf.collective.estimator import Estimator
 
@@ -261,13 +279,23 @@ class CollectiveStrategy:
     def export_saved_model(
         self, folder: str | Path, model: "tf_keras.Model | Mapping[str, Signature]", *, track: Sequence[Any] = ()
     ) -> Path:
-        """Write a SavedModel that plain TensorFlow loads; collective. See ``saved_model.export_saved_model``."""
+        """Write a SavedModel that plain TensorFlow loads; collective. See ``saved_model.export_saved_model``.
+
+        Args:
+            folder: folder of the SavedModel; for TensorFlow Serving, its name is the version.
+            model: a Keras model, or functions by signature name.
+            track: further objects whose variables the functions use.
+        """
         from xmc_tf.collective.saved_model import export_saved_model
 
         return export_saved_model(folder, model, self.tables, self.communicator, track=track)
 
     def check_replicas(self, variables: Sequence[tf.Variable]) -> int:
-        """Check that replicated variables are bitwise equal on all ranks; see ``check_replicas_equal``."""
+        """Check that replicated variables are bitwise equal on all ranks; see ``check_replicas_equal``.
+
+        Args:
+            variables: the variables to compare.
+        """
         return check_replicas_equal(variables, self.communicator)
 
     def _table_of_layer(

@@ -113,7 +113,12 @@ class TextFile:
         return np.diff(self._offsets)
 
     def lines(self, start: int = 0, stop: int | None = None) -> list[bytes]:
-        """Return the documents from ``start`` up to ``stop`` as bytes without line ends."""
+        """Return the documents from ``start`` up to ``stop`` as bytes without line ends.
+
+        Args:
+            start: number of the first document, from 0.
+            stop: number after the last document; None: all.
+        """
         stop = len(self) if stop is None else min(stop, len(self))
         start = max(start, 0)
         if start >= stop:
@@ -124,7 +129,13 @@ class TextFile:
         return [line.removesuffix(b"\r") for line in lines] if b"\r" in block else lines
 
     def batches(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[list[bytes]]:
-        """Yield the documents in lists of ``size``; the last one may be shorter."""
+        """Yield the documents in lists of ``size``; the last one may be shorter.
+
+        Args:
+            size: number of documents in a list.
+            start: number of the first document, from 0.
+            stop: number after the last document; None: all.
+        """
         stop = len(self) if stop is None else min(stop, len(self))
         for first in range(max(start, 0), stop, size):
             yield self.lines(first, min(first + size, stop))

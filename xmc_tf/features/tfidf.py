@@ -117,7 +117,11 @@ class Tfidf:
         return self._vocabulary.names
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder; its ``vocabulary.txt`` lists the names of the features for reading."""
+        """Write a folder; its ``vocabulary.txt`` lists the names of the features for reading.
+
+        Args:
+            folder: folder of the vectorizer; an older vectorizer there is replaced.
+        """
         store.save(folder, self.params, self._vocabulary, self.nr_documents)
 
     @classmethod
@@ -126,6 +130,9 @@ class Tfidf:
 
         Raises:
             InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
+
+        Args:
+            folder: folder of the vectorizer.
         """
         return cls(*store.load(folder))
 

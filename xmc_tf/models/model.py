@@ -45,7 +45,16 @@ class Model(Protocol):
         post_processor: str | None = None,
         threads: int = -1,
     ) -> csr_matrix:
-        """Return the scores of the best labels of each document, descending within a row: documents × labels."""
+        """Return the scores of the best labels of each document, descending within a row: documents × labels.
+
+        Args:
+            texts: documents, one text each.
+            beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None: the
+                model's default.
+            only_topk: number of labels per document; None: the model's default.
+            post_processor: function applied to the scores of each level; None: the model's default.
+            threads: number of threads; -1: one per core.
+        """
 
     def best(
         self,
@@ -56,13 +65,38 @@ class Model(Protocol):
         post_processor: str | None = None,
         threads: int = -1,
     ) -> list[list[tuple[str, float]]]:
-        """Return the names and scores of the k best labels of each document, best first."""
+        """Return the names and scores of the k best labels of each document, best first.
+
+        Args:
+            texts: documents, one text each.
+            k: number of labels per document.
+            beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None: the
+                model's default.
+            post_processor: function applied to the scores of each level; None: the model's default.
+            threads: number of threads; -1: one per core.
+        """
 
     def evaluate(self, texts: Texts, labels: Labels, *, ks: Sequence[int] = (1, 3, 5, 10)) -> Measures:
-        """Measure the model's predictions of documents whose labels are known."""
+        """Measure the model's predictions of documents whose labels are known.
+
+        Args:
+            texts: documents, one text each.
+            labels: their labels: a sparse matrix of documents × labels, or lists of label names.
+            ks: numbers of labels, k, at which the metrics are computed.
+        """
 
     def save(self, folder: str | Path) -> None:
-        """Write the model to a folder, completely or not at all; an older model there is replaced."""
+        """Write the model to a folder, completely or not at all; an older model there is replaced.
+
+        Args:
+            folder: folder of the model.
+        """
 
     def export(self, folder: str | Path, settings: "ExportSettings | None" = None) -> "Exported":
-        """Export the model as a SavedModel."""
+        """Export the model as a SavedModel.
+
+        Args:
+            folder: folder of the SavedModel; for TensorFlow Serving, its name is the version.
+            settings: options of the export, such as the number of labels and the precision of the weights; None: the
+                model's defaults.
+        """

@@ -94,7 +94,12 @@ class XRLinear:
         return load_tfidf(self.folder / "features" if self.folder else None, self.metadata)
 
     def features(self, texts: Texts, threads: int = -1) -> Features:
-        """Return the TF-IDF features of texts."""
+        """Return the TF-IDF features of texts.
+
+        Args:
+            texts: documents, one text each.
+            threads: number of threads; -1: one per core.
+        """
         return as_features(self.tfidf.transform(texts, threads=threads))
 
     def predict(
@@ -135,7 +140,15 @@ class XRLinear:
     ) -> list[list[tuple[str, float]]]:
         """Return the names and scores of the k best labels of each document, best first.
 
-        A label without a name goes by its number. For the other arguments see :meth:`predict`.
+        A label without a name goes by its number.
+
+        Args:
+            texts: documents: texts, for a model that was trained on texts; else features.
+            k: number of labels per document.
+            beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None: the
+                model's default.
+            post_processor: function applied to the scores of each level; None: the model's default.
+            threads: number of threads; -1: one per core.
         """
         predicted = self.predict(
             texts, beam_size=beam_size, only_topk=k, post_processor=post_processor, threads=threads
@@ -158,7 +171,11 @@ class XRLinear:
         return evaluate(truth, self.predict(texts, only_topk=ks[-1]), ks)
 
     def save(self, folder: str | Path) -> None:
-        """Write the model to a folder, completely or not at all; an older model there is replaced."""
+        """Write the model to a folder, completely or not at all; an older model there is replaced.
+
+        Args:
+            folder: folder of the model.
+        """
         write_model(
             folder, self.tree, self.names, self.metadata, self.ranker.save,
             self.tfidf.save if self.reads_text else None,
@@ -186,7 +203,11 @@ class XRLinear:
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Load a model, or rankers that PECOS trained, from a folder."""
+        """Load a model, or rankers that PECOS trained, from a folder.
+
+        Args:
+            folder: a model of xmc_tf, or PECOS's folder of an XLinear model.
+        """
         folder = Path(folder)
         if not (folder / "params.json").exists() and (folder / "param.json").exists():
             ranker = XLinear.load(folder)

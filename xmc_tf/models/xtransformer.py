@@ -146,6 +146,9 @@ class XTransformer(Parts):
         """Write the model to a folder, completely or not at all.
 
         An older model there is replaced; other files stay. Only one rank may call it.
+
+        Args:
+            folder: folder of the model.
         """
         folder = Path(folder)
         from_pecos = bool(pecos_class(self.folder))
@@ -167,7 +170,11 @@ class XTransformer(Parts):
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Load a model, or a folder of ``pecos.xmc.xtransformer``, which ``save`` converts."""
+        """Load a model, or a folder of ``pecos.xmc.xtransformer``, which ``save`` converts.
+
+        Args:
+            folder: a model of xmc_tf, or PECOS's folder of an XR-Transformer model.
+        """
         folder = Path(folder)
         if pecos := pecos_class(folder):
             if pecos != "XTransformer":
@@ -257,6 +264,11 @@ class XTransformer(Parts):
 
         Example:
             >>> print(model.export("served/1").table())
+
+        Args:
+            folder: folder of the SavedModel; for TensorFlow Serving, its name is the version.
+            settings: options of the export, such as the number of labels and the precision of the weights; None: the
+                model's defaults.
         """
         from xmc_tf.models.exporting import parts_of
         from xmc_tf.serving.export import export_model
@@ -278,7 +290,19 @@ class XTransformer(Parts):
     ) -> list[list[tuple[str, float]]]:
         """Return the names and scores of the k best labels of each text, best first.
 
-        A label without a name goes by its number. For the other arguments see :meth:`predict`.
+        A label without a name goes by its number.
+
+        Args:
+            texts: documents, one text each.
+            k: number of labels per document.
+            X: features of the documents; required if the model was trained with features.
+            beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None: the
+                model's default.
+            post_processor: function applied to the scores of each level; None: the model's default.
+            ensemble_method: scores to use; see :meth:`predict`. None: the model's default.
+            max_pred_chunk: number of documents to predict at a time.
+            batch_tokens: number of tokens to encode at a time.
+            threads: number of threads; -1: one per core.
         """
         predicted = self.predict(
             texts, X, beam_size=beam_size, only_topk=k, post_processor=post_processor, ensemble_method=ensemble_method,

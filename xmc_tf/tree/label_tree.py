@@ -110,13 +110,23 @@ class LabelTree:
         return self.labels if level == self.depth else self.node_order[level]
 
     def children(self, level: int, node: int) -> range:
-        """Return the positions at ``level + 1`` of the children of a node."""
+        """Return the positions at ``level + 1`` of the children of a node.
+
+        Args:
+            level: level of the tree; 0: the root.
+            node: position of the node at its level.
+        """
         self._check_level(level, self.depth - 1)
         self._check_node(level, node)
         return range(int(self.splits[level][node]), int(self.splits[level][node + 1]))
 
     def parent(self, level: int, node: int) -> int:
-        """Return the position at ``level - 1`` of the parent of a node."""
+        """Return the position at ``level - 1`` of the parent of a node.
+
+        Args:
+            level: level of the tree; 0: the root.
+            node: position of the node at its level.
+        """
         if level == 0:
             raise InputError("the root has no parent", expected="a level of 1 or more", received="level 0")
         self._check_level(level, self.depth)
@@ -124,7 +134,11 @@ class LabelTree:
         return int(np.searchsorted(self.splits[level - 1], node, side="right") - 1)
 
     def path(self, label: int) -> tuple[int, ...]:
-        """Return the nodes above a label, from the root (always 0) to its leaf cluster."""
+        """Return the nodes above a label, from the root (always 0) to its leaf cluster.
+
+        Args:
+            label: number of the label.
+        """
         if not 0 <= label < self.nr_labels:
             raise InputError(
                 f"the tree has no label {label}", expected=f"0 to {self.nr_labels - 1}", received=str(label)
@@ -136,7 +150,12 @@ class LabelTree:
         return tuple(reversed(nodes))
 
     def labels_under(self, level: int, node: int) -> np.ndarray:
-        """Return all labels below a node in the order of the tree; at the last level, the label itself."""
+        """Return all labels below a node in the order of the tree; at the last level, the label itself.
+
+        Args:
+            level: level of the tree; 0: the root.
+            node: position of the node at its level.
+        """
         self._check_level(level, self.depth)
         self._check_node(level, node)
         first, last = node, node + 1
@@ -150,6 +169,9 @@ class LabelTree:
         Example:
             >>> LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3]).under_one_root(2)
             LabelTree(1 > 5)
+
+        Args:
+            level: the level whose nodes become the root's children.
         """
         self._check_level(level, self.depth)
         first = np.array([0, self.level_sizes[level]])
