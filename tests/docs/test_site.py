@@ -99,11 +99,14 @@ def test_a_missing_docstring_and_a_missing_argument_are_counted():
             a: one.
         """
 
+    def silent(a):
+        """Add."""
+
     def undocumented():
         pass
 
-    half.__qualname__ = "half"
     assert public_names.undescribed(half, public_names.docstring(half)) == ["b"]
+    assert public_names.undescribed(silent, public_names.docstring(silent)) == ["a"]
     assert public_names.docstring(undocumented) == ""
 
 

@@ -80,17 +80,19 @@ def problems(pages: Iterable[str]) -> list[str]:
 
 
 def undescribed(value: Any, text: str) -> list[str]:
-    """Return the arguments that a docstring does not describe, although it describes others, or is a function's."""
-    if isinstance(value, property) or hasattr(value, "func") or (inspect.isclass(value) and issubclass(value, Params)):
-        return []  # the parameters of a parameter class are fields with a help text
+    """Return the arguments that a docstring does not describe."""
+    if isinstance(value, property) or hasattr(value, "func"):
+        return []
+    # Fields of parameter classes have a help text. A class without a constructor of its own is not for users to call.
+    if inspect.isclass(value) and (
+        issubclass(value, Params) or "__init__" not in vars(value) or getattr(value, "_is_protocol", False)
+    ):
+        return []
     function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
     try:
         names = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
     except ValueError:
         return []
     section = _ARGS.search(text)
-    if section is None:
-        # The first line of a method can be enough: "Write the model to a folder."
-        return names if inspect.isfunction(value) and "." not in value.__qualname__ else []
-    described = set(re.findall(r"^\s+\*{0,2}(\w+)(?: \([^)]*\))?:", section[1], re.MULTILINE))
+    described = set(re.findall(r"^\s+\*{0,2}(\w+)(?: \([^)]*\))?:", section[1], re.MULTILINE)) if section else set()
     return [name for name in names if name not in described]

@@ -55,7 +55,13 @@ class Params:
 
     @classmethod
     def read(cls, data: Any, place: str, retired: list[str]) -> Self:
-        """Read a block at ``place`` of a larger one as `from_json` does; add its retired keys to ``retired``."""
+        """Read a block at ``place`` of a larger one as `from_json` does; add its retired keys to ``retired``.
+
+        Args:
+            data: the block: a JSON object.
+            place: its path in the whole file, for messages.
+            retired: receives the paths of keys that no longer have an effect.
+        """
         if not isinstance(data, dict):
             raise MisfitError(
                 place or cls.__name__, "is not a block", expected="a JSON object {...}", received=shown(data)

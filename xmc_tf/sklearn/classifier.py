@@ -117,12 +117,20 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters; with ``deep`` also those of the blocks, such as ``tfidf__ngram_max``."""
+        """Return the parameters; with ``deep`` also those of the blocks, such as ``tfidf__ngram_max``.
+
+        Args:
+            deep: include the options of the blocks.
+        """
         params: dict[str, Any] = super().get_params(deep=False)
         return {**params, **nested(params)} if deep else params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``tfidf__ngram_max=3`` changes one option of a block."""
+        """Set parameters; ``tfidf__ngram_max=3`` changes one option of a block.
+
+        Args:
+            **params: new values by name.
+        """
         changes: dict[str, dict[str, Any]] = defaultdict(dict)
         own = {}
         for name, value in params.items():
@@ -158,6 +166,9 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
 
         For lists of names: the best first, at most ``max_labels`` with a score of at least ``threshold``. For one label
         per document: the best.
+
+        Args:
+            X: documents: texts or features, as in ``fit``.
         """
         check_is_fitted(self)
         if self._targets.single:
@@ -171,6 +182,9 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
 
         The scores rank labels; they are not calibrated. If each document has one label, each row is scaled to a sum of
         1.
+
+        Args:
+            X: documents: texts or features, as in ``fit``.
         """
         check_is_fitted(self)
         return self._in_shape(self._shares(X) if self._targets.single else self._scores(X, self.scored_labels))
@@ -180,6 +194,9 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
 
         As in scikit-learn, two labels of which each document has one are an exception: the result has one number per
         document, above 0 for the second label.
+
+        Args:
+            X: documents: texts or features, as in ``fit``.
         """
         check_is_fitted(self)
         if self._targets.single and len(self.classes_) == 2:
@@ -188,7 +205,12 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         return self._in_shape(self._scores(X, self.scored_labels))
 
     def top_k(self, X: Any, k: int = 5) -> list[list[tuple[Any, float]]]:
-        """Return the names and scores of the k best labels of each document, best first."""
+        """Return the names and scores of the k best labels of each document, best first.
+
+        Args:
+            X: documents: texts or features, as in ``fit``.
+            k: number of labels per document.
+        """
         check_is_fitted(self)
         scores, classes = self._scores(X, k), self.classes_.tolist()
         found = []
@@ -203,6 +225,11 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         It is ``f1_score(y, predict(X), average="samples", zero_division=1)``. If each document has one label: the
         accuracy. scikit-learn's subset accuracy, which counts a document only if all its labels are right, says little
         with many labels.
+
+        Args:
+            X: documents: texts or features, as in ``fit``.
+            y: their true labels, in a form that ``fit`` takes.
+            sample_weight: weight of each document; None: all equal.
         """
         check_is_fitted(self)
         if self._targets.single:
