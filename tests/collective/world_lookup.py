@@ -171,7 +171,7 @@ def check_more_than_can_be_counted(world):
     try:
         wires.MOST_NUMBERS = 59
         for call in (lookup, tf.function(lookup)):
-            message = r"too_much/rows: one exchange would move \d+ rows of 3 numbers .*; at most 59 numbers"
+            message = r"too_much/rows: one exchange would move \d+ rows of 3 numbers .*; the maximum is 59 numbers"
             with pytest.raises(tf.errors.InvalidArgumentError, match=message):
                 call(table, tf.range(20))
         wires.MOST_NUMBERS = 20 * world.size * 3
