@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.params.base import Params
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,11 +21,12 @@ _ARGS = re.compile(r"^(?:Args|Attributes):\n((?:[ ]+.*\n?|\n)+)", re.MULTILINE)
 
 def public_names() -> dict[str, Any]:
     """Return the public objects by their full names."""
-    return {
-        f"{module}.{name}": getattr(import_module(module), name)
-        for module in MODULES
-        for name in import_module(module).__all__
-    }
+    with muted_stderr():  # the first import of TensorFlow writes about GPUs that are not there
+        return {
+            f"{module}.{name}": getattr(import_module(module), name)
+            for module in MODULES
+            for name in import_module(module).__all__
+        }
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
