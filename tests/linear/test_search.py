@@ -171,7 +171,7 @@ def test_codes_in_any_form():
 
 
 @pytest.mark.parametrize(
-    ("wishes", "words"),
+    ("settings", "words"),
     [
         ({"codes": csr_matrix((8, 7), dtype=np.float32)}, ["8 documents × 6", "8 × 7"]),
         ({"codes": csr_matrix((7, 6), dtype=np.float32)}, ["7 × 6"]),
@@ -180,11 +180,11 @@ def test_codes_in_any_form():
         ({"post_processor": "l5-hinge"}, ["unknown post-processor 'l5-hinge'", "log-l4-hinge"]),
     ],
 )
-def test_impossible_settings_are_refused(wishes, words):
+def test_impossible_settings_are_refused(settings, words):
     X = features("sparse", 8)
     model = model_for(X, [*random_chain(40, [6, 10])[1:]])
     with pytest.raises(InputError) as caught:
-        model.predict(X, **wishes)
+        model.predict(X, **settings)
     for word in words:
         assert word in str(caught.value)
 

@@ -196,6 +196,16 @@ def test_files_that_are_no_tables(tmp_path, content, words):
         prepare(path, tmp_path / "out.sqlite")
 
 
+def test_a_database_that_cannot_be_opened_is_named(tmp_path):
+    path = _csv(tmp_path)
+    damaged = tmp_path / "damaged.sqlite"
+    damaged.write_bytes(b"SQLite format 3\x00 and nothing more")
+    with pytest.raises(InputError, match=r"damaged\.sqlite cannot be opened"):
+        prepare(path, damaged)
+    with pytest.raises(InputError, match=r"nowhere does not exist"):
+        prepare(path, tmp_path / "nowhere" / "out.sqlite")
+
+
 def test_a_store_says_what_it_is_not(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         TableStore.open(tmp_path / "none.sqlite")

@@ -80,7 +80,7 @@ class DelimitedFile:
         """Yield (first line, cells, fault) of every row that is not empty.
 
         A quote that is never closed would swallow the rest of the file as one cell. Such a row becomes a fault of its
-        first line, and reading goes on with the next line.
+        first line, and reading continues with the next line.
         """
         csv.field_size_limit(_LARGEST_CELL)
         with self._open() as file:

@@ -218,6 +218,16 @@ class StoredTexts(Sequence[str]):
 
 
 def _connected(path: Path, mode: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, check_same_thread=False)
-    connection.execute("PRAGMA synchronous = NORMAL")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path.parent} does not exist", expected="a folder for the database", fix="create it first")
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, check_same_thread=False)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.Error as error:
+        raise InputError(
+            f"{path} cannot be opened: {error}",
+            expected="a database of xmc-tf prepare, or a new file",
+            fix="give another file",
+        ) from None
     return connection
