@@ -32,6 +32,7 @@ LAYERS = [
         "evaluate",
         "export",
         "launch",
+        "plan",
         "check",
         "preprocess",
         "prepare",
@@ -56,6 +57,7 @@ WITHOUT_TENSORFLOW = [
     "linear",
     "check",
     "launch",
+    "plan",
     "sklearn",
 ]
 # Loading one of the two starts Horovod or MPI: tests/distributed/test_communicator.py covers them.

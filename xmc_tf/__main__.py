@@ -18,6 +18,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "preprocess": ("xmc_tf.preprocess", "Make matrices from files of labels and texts."),
         "train": ("xmc_tf.train", "Train an XR-Transformer: a fine-tuned encoder and linear rankers."),
         "linear train": ("xmc_tf.linear.train", "Train linear rankers only, on texts or on features."),
+        "plan": ("xmc_tf.plan", "Estimate memory, network traffic and hours of a training."),
         "launch": ("xmc_tf.launch", "Run a module or script on several ranks of this machine."),
         "check": ("xmc_tf.check", "Check that all ranks can reach each other, or that a model is intact."),
     },

@@ -3,10 +3,13 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.benchmarks.ranker_planner import made_up_work, np, picture, simulate
+from tests.benchmarks.ranker_planner import picture
 from xmc_tf.linear.train import parser
+from xmc_tf.plan.ranker_schedule import simulate
+from xmc_tf.plan.ranker_tasks import RankerSizes, synthetic_tasks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "rankers-over-ranks.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"-m xmc_tf\.linear\.train (.*?)(?:\s+#.*)?$", PAGE, flags=re.MULTILINE)
@@ -25,24 +28,27 @@ def test_commands_and_flags_are_valid():
 
 @pytest.mark.parametrize("labels", ["1e6", "1e7"])
 def test_the_figures_are_the_planners(labels):
-    works, _ = made_up_work(int(float(labels)), np.random.default_rng(0))
+    sizes = RankerSizes.like_records(int(float(labels)))
+    tasks = synthetic_tasks(sizes, np.random.default_rng(0))
     stated = [float(figure) for figure in dict(ROWS)[labels].split("|")]
-    assert [simulate(works, ranks)["over_even"] for ranks in RANKS] == pytest.approx(stated, rel=0.005)
+    assert [simulate(tasks, sizes, ranks)["over_even"] for ranks in RANKS] == pytest.approx(stated, rel=0.005)
 
 
 def test_the_plan_itself_is_within_its_aims():
     """For 1e7 labels, the longest share is within 5 % of an even one at 64 ranks, and 15 % at 512."""
-    works, shape = made_up_work(10_000_000, np.random.default_rng(1))
-    assert shape["levels"] == 6
+    sizes = RankerSizes.like_records(10_000_000)
+    tasks = synthetic_tasks(sizes, np.random.default_rng(1))
+    assert len(tasks.levels) == 6
     for ranks, aim in ((64, 1.05), (512, 1.15)):
-        found = simulate(works, ranks, seed=1)
+        found = simulate(tasks, sizes, ranks, seed=1)
         assert 1 <= found["rest_over_even"] <= found["over_even"] <= aim
         assert found["longest_s"] < found["even_s"]
 
 
 def test_the_picture_is_drawn():
-    works, _ = made_up_work(20_000, np.random.default_rng(0))
-    lines = [{"labels": 20_000, **simulate(works, ranks)} for ranks in (8, 16)]
+    sizes = RankerSizes.like_records(20_000)
+    tasks = synthetic_tasks(sizes, np.random.default_rng(0))
+    lines = [{"labels": 20_000, **simulate(tasks, sizes, ranks)} for ranks in (8, 16)]
     drawn = picture(lines)
     assert drawn.startswith("<svg")
     assert "20,000 labels" in drawn

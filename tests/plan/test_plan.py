@@ -1,0 +1,137 @@
+"""Estimates against what the training code does, and the command that prints them."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from transformers import AutoConfig
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.matcher.levels import deepest_level
+from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.plan import __main__ as command
+from xmc_tf.plan.fine_tuning import FineTuningOptions, fine_tuning, trained_nodes
+from xmc_tf.plan.ranker_tasks import RankerSizes, synthetic_tasks
+from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, EncoderSize, Machines, encoder_size, parse_hosts
+from xmc_tf.tree import build_tree
+
+MINILM = ENCODERS["all-minilm-l6-v2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [("bert-base", 109), ("all-minilm-l6-v2", 22.6), ("xlm-roberta-base", 277), ("bert-large", 334)],
+)
+def test_numbers_of_weights_are_those_of_the_model_cards(name, millions):
+    assert ENCODERS[name].weights / 1e6 == pytest.approx(millions, rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta"])
+def test_the_shape_is_read_from_a_configuration(kind, tmp_path):
+    AutoConfig.for_model(kind).save_pretrained(tmp_path)
+    found = encoder_size(str(tmp_path))
+    assert (found.width, found.feed_forward, found.heads) == (768, 3072, 12)
+    assert found.layers == (6 if kind == "distilbert" else 12)
+
+
+@pytest.mark.parametrize("labels", [50, 300, 2617, 40_000])
+@pytest.mark.parametrize("most", [40, 200, 5000])
+def test_the_level_is_the_one_that_training_chooses(labels, most):
+    features = csr_matrix(np.random.default_rng(0).random((labels, 4), np.float32))
+    tree = build_tree(features, HierarchicalKMeansParams())
+    sizes = tree.level_sizes
+    options = FineTuningOptions(max_match_clusters=most)
+    if sizes[1] > most:
+        for choose in (lambda: deepest_level(tree, most), lambda: trained_nodes(labels, options)):
+            with pytest.raises(InputError, match="level of"):
+                choose()
+    else:
+        assert trained_nodes(labels, options) == sizes[deepest_level(tree, most)]
+
+
+def test_synthetic_tasks_match_as_many_documents_as_random_labels_do():
+    rng = np.random.default_rng(0)
+    labels, documents, per_document = 2048, 20_000, 4.0
+    frequency = (16481 * rng.random(labels) + 2080.0) ** -1.092
+    rate = per_document * frequency / frequency.sum()
+    Y = csr_matrix((rng.random((documents, labels)) < rate).astype(np.float32))
+    # A tree of 2,048 labels: 32 leaves of 64 labels, below 2 nodes of 16 leaves, below the root.
+    expected = documents
+    for width in (64, 16 * 64):
+        clusters = csr_matrix((np.ones(labels), (np.arange(labels), np.arange(labels) // width)))
+        expected += (Y @ clusters).nnz
+    found = synthetic_tasks(RankerSizes(labels, documents, per_document, 30, 1e5), np.random.default_rng(1))
+    assert found.matched == pytest.approx(expected, rel=0.03)
+    assert sorted(found.levels) == [0, 1, 2]
+
+
+def test_the_head_is_divided_and_the_encoder_is_not():
+    data, options = DataSizes(10_000_000, 1_000_000, tokens=32), FineTuningOptions(max_match_clusters=10_000_000)
+    one, eight = (fine_tuning(data, MINILM, Machines(1, n), DEVICES["h100"], options) for n in (1, 8))
+    head = 10_000_000 * 385 * 16
+    assert one.memory - eight.memory == pytest.approx(head * 7 / 8)
+    assert one.sent == 0
+    assert one.wire_share == 0
+    assert eight.sent > 0
+    assert "10,000,000 nodes" in one.detail
+
+
+def test_a_measured_speed_replaces_the_devices():
+    data = DataSizes(1000, 32_000)
+    found = fine_tuning(data, MINILM, Machines(1, 1), DEVICES["cpu-core"], FineTuningOptions(docs_per_second=100))
+    assert found.seconds == pytest.approx(3 * 32_000 / 100)
+
+
+def test_a_slow_network_is_named_with_a_fix(capsys):
+    arguments = ["--labels", "3e6", "--docs", "2M", "--encoder", "bert-base-cased", "--device", "a100"]
+    command.main([*arguments, "--hosts", "4x8", "--network", "1"])
+    shown = capsys.readouterr().out
+    assert "3,000,000 labels, 2,000,000 documents, bert-base-cased (109 million weights), 4 x 8 ranks" in shown
+    assert "for the network (fix:" in shown
+    command.main([*arguments, "--hosts", "8", "--device", "v100"])
+    assert "for the network" not in capsys.readouterr().out
+
+
+def test_too_little_memory_is_named(capsys):
+    command.main(["--labels", "500k", "--docs", "5M", "--hosts", "1x4", "--memory", "16"])
+    assert "rankers needs" in capsys.readouterr().out
+
+
+def test_json_has_the_figures_of_the_table(capsys):
+    arguments = ["--labels", "2617", "--docs", "7534", "--hosts", "2"]
+    command.main([*arguments, "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert [stage["name"] for stage in found["stages"]] == ["TF-IDF", "label tree", "rankers"]
+    assert found["seconds"] == pytest.approx(sum(stage["seconds"] for stage in found["stages"]))
+
+
+@pytest.mark.parametrize("text", ["0x8", "4x", "x", "", "4x8x2", "-1", "4 8", "123456"])
+def test_invalid_hosts_are_refused(text):
+    with pytest.raises(InputError, match="--hosts"):
+        parse_hosts(text)
+
+
+@pytest.mark.parametrize(("text", "value"), [("3e6", 3e6), ("2M", 2e6), ("500k", 5e5), ("1_000", 1e3), ("1.5", 1.5)])
+def test_numbers_as_people_write_them(text, value):
+    assert command.number(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "0", "-3", "1e99", "nan", "many", "1e", "9" * 400])
+def test_other_numbers_are_refused(text, capsys):
+    with pytest.raises(SystemExit):
+        command.main(["--labels", text, "--docs", "5"])
+    assert "--labels" in capsys.readouterr().err
+
+
+def test_an_unknown_encoder_and_a_damaged_configuration_are_named(tmp_path):
+    with pytest.raises(InputError, match="--encoder gpt-9"):
+        encoder_size("gpt-9")
+    (tmp_path / "config.json").write_text('{"hidden_size": 8}')
+    with pytest.raises(InputError, match="num_hidden_layers"):
+        encoder_size(str(tmp_path))
+
+
+def test_activations_grow_with_the_square_of_long_texts():
+    size = EncoderSize(1, 64, 256, 4, 100)
+    assert size.activation_bytes(4096, half=False) > 3 * size.activation_bytes(2048, half=False)

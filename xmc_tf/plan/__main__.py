@@ -1,0 +1,114 @@
+"""``python -m xmc_tf.plan``: estimate memory, bytes sent and hours of a training."""
+
+import argparse
+import json
+import re
+from collections.abc import Sequence
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.invocation import as_called
+from xmc_tf.plan.fine_tuning import FineTuningOptions
+from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, Machines, encoder_size, parse_hosts
+from xmc_tf.plan.summary import estimate
+
+_DESCRIPTION = """Estimate memory per rank, bytes on the network and hours of a training, before it is started.
+
+    python -m xmc_tf.plan --labels 3e6 --docs 2e6 --encoder bert-base --hosts 4x8 --device a100
+    python -m xmc_tf.plan --labels 500k --docs 5M --hosts 1x2 --cores 8
+
+Without --encoder, linear rankers are planned. The estimates come from the code that divides the work, and from speeds
+that were measured or that you give."""
+_UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
+
+
+def number(text: str) -> float:
+    """Return a positive number such as ``3e6``, ``2M`` or ``500k``; for ``type=`` of an argument parser."""
+    match = re.fullmatch(r"(\d{1,15}(?:[_,]\d{3})*(?:\.\d+)?(?:e\+?\d{1,2})?)([kmgb]?)", text.strip().lower())
+    value = float(re.sub("[_,]", "", match[1])) * _UNITS[match[2]] if match else 0.0
+    if not 0 < value <= 1e13:
+        raise argparse.ArgumentTypeError(f"expected a positive number, such as 3e6, 2M or 500k, received {text!r}")
+    return value
+
+
+def whole(text: str) -> int:
+    """Return a positive whole number such as ``3e6``; for ``type=`` of an argument parser."""
+    value = number(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, received {text!r}")
+    return round(value)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = argparse.ArgumentParser(
+        prog=as_called("python -m xmc_tf.plan"), description=_DESCRIPTION, formatter_class=cli.HelpFormatter
+    )
+    data, fine, machines = DataSizes(1, 1), FineTuningOptions(), Machines(1, 1)
+    group = out.add_argument_group("data")
+    add = group.add_argument
+    add("--labels", type=whole, required=True, metavar="N", help="number of labels")
+    add("--docs", type=whole, required=True, metavar="N", help="number of training documents")
+    add("--labels-per-doc", type=number, default=data.labels_per_document, metavar="N", help="mean number of labels")
+    add("--tokens", type=whole, default=data.tokens, metavar="N", help="mean number of tokens that the encoder reads")
+    add(
+        "--entries", type=number, default=data.entries, metavar="N", help="mean number of TF-IDF features of a document"
+    )
+    add("--features", type=whole, default=data.features, metavar="N", help="number of different TF-IDF features")
+    group = out.add_argument_group("model")
+    add = group.add_argument
+    add("--encoder", metavar="NAME", help=f"folder with config.json, or {', '.join(ENCODERS)}")
+    add("--batch-size", type=whole, default=fine.batch_size, metavar="N", help="documents per step and rank")
+    add("--epochs", type=number, default=fine.epochs, metavar="N", help="passes over the documents")
+    add("--max-match-clusters", type=whole, default=fine.max_match_clusters, metavar="N",
+        help="maximum number of nodes of the level that is fine-tuned")  # fmt: skip
+    add("--half", action="store_true", help="compute in half precision (--mixed-precision)")
+    add("--trees", type=whole, default=1, metavar="N", help="number of trees of rankers")
+    add("--nr-splits", type=whole, default=fine.nr_splits, metavar="N", help="number of children of a node of the tree")
+    add(
+        "--max-leaf-size",
+        type=whole,
+        default=fine.max_leaf_size,
+        metavar="N",
+        help="maximum number of labels of a leaf",
+    )
+    group = out.add_argument_group("machines")
+    add = group.add_argument
+    add("--hosts", default="1x1", metavar="HxR", help="hosts x ranks per host, such as 4x8")
+    add("--device", choices=sorted(DEVICES), default="cpu-core", help="what each rank computes on")
+    add("--docs-per-second", type=number, metavar="N",
+        help="measured speed of fine-tuning on one rank (default: estimated from --device)")  # fmt: skip
+    add("--cores", type=whole, default=machines.cores_per_rank, metavar="N", help="cores of each rank, for the rankers")
+    add("--network", type=number, default=machines.network * 8 / 1e9, metavar="GBIT",
+        help="gigabits per second of each host's network")  # fmt: skip
+    add("--memory", type=number, default=machines.memory / 1e9, metavar="GB", help="memory of each host")
+    out.add_argument("--json", action="store_true", help="print all figures as JSON, in bytes and seconds")
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the estimate."""
+    a = parser().parse_args(argv)
+    if a.nr_splits < 2:
+        raise InputError("--nr-splits is too small", expected="at least 2", received=str(a.nr_splits))
+    hosts, ranks = parse_hosts(a.hosts)
+    machines = Machines(hosts, ranks, a.cores, a.network * 1e9 / 8, a.memory * 1e9)
+    encoder = encoder_size(a.encoder) if a.encoder else None
+    device = DEVICES[a.device]
+    if a.device == "cpu-core":
+        device = type(device)(device.single * a.cores, device.half * a.cores, 0)
+    data = DataSizes(a.labels, a.docs, a.labels_per_doc, a.entries, a.features, a.tokens)
+    options = FineTuningOptions(
+        a.batch_size, a.epochs, a.max_match_clusters, a.half, a.docs_per_second, a.nr_splits, a.max_leaf_size
+    )
+    found = estimate(data, encoder, machines, device, options, trees=a.trees)
+    if a.json:
+        print(json.dumps(found.to_json()))
+        return
+    model = f"{a.encoder} ({encoder.weights / 1e6:,.0f} million weights)" if encoder else "linear rankers"
+    where = f"{hosts} x {ranks} ranks" if machines.ranks > 1 else "1 rank"
+    print(f"{a.labels:,} labels, {a.docs:,} documents, {model}, {where}\n\n{found.text()}")
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,218 @@
+"""The sizes that an estimate starts from: the data, the encoder, the machines."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import parse_json
+
+
+@dataclass(frozen=True)
+class DataSizes:
+    """The sizes of the training data.
+
+    Args:
+        labels: number of labels.
+        documents: number of training documents.
+        labels_per_document: mean number of labels of a document.
+        entries: mean number of TF-IDF features of a document that are not 0.
+        features: number of different TF-IDF features.
+        tokens: mean number of tokens of a document that the encoder reads.
+    """
+
+    labels: int
+    documents: int
+    labels_per_document: float = 5.0
+    entries: float = 40.0
+    features: int = 1_000_000
+    tokens: int = 128
+
+
+@dataclass(frozen=True)
+class EncoderSize:
+    """The shape of a transformer encoder.
+
+    Args:
+        layers: number of layers.
+        width: dimension of token vectors and embeddings.
+        feed_forward: dimension of the inner layer.
+        heads: number of attention heads.
+        vocabulary: number of different tokens.
+        positions: number of learned positions.
+    """
+
+    layers: int
+    width: int
+    feed_forward: int
+    heads: int
+    vocabulary: int
+    positions: int = 512
+
+    @property
+    def layer_weights(self) -> int:
+        """Number of weights of all layers: attention, feed-forward, normalisation."""
+        return self.layers * (4 * self.width**2 + 2 * self.width * self.feed_forward + 9 * self.width)
+
+    @property
+    def weights(self) -> int:
+        """Number of all weights, with the token embeddings."""
+        return self.layer_weights + (self.vocabulary + self.positions) * self.width
+
+    def forward_flops(self, tokens: int) -> float:
+        """Return the floating-point operations that encode one document."""
+        return 2.0 * self.layer_weights * tokens + 4.0 * self.layers * tokens**2 * self.width
+
+    def activation_bytes(self, tokens: int, half: bool) -> float:
+        """Return the memory that one document's activations take until the gradients are computed.
+
+        The formula counts what a layer keeps in half precision: 34 bytes per token and width, and 5 per attention
+        weight (Korthikanti et al. 2022, https://arxiv.org/abs/2205.05198); twice that in single precision.
+        """
+        kept = self.layers * tokens * (34.0 * self.width + 5.0 * self.heads * tokens)
+        return kept if half else 2 * kept
+
+
+ENCODERS = {
+    "all-minilm-l6-v2": EncoderSize(6, 384, 1536, 12, 30522),
+    "distilbert-base": EncoderSize(6, 768, 3072, 12, 30522),
+    "bert-base": EncoderSize(12, 768, 3072, 12, 30522),
+    "bert-base-multilingual": EncoderSize(12, 768, 3072, 12, 119547),
+    "bert-large": EncoderSize(24, 1024, 4096, 16, 30522),
+    "roberta-base": EncoderSize(12, 768, 3072, 12, 50265, 514),
+    "roberta-large": EncoderSize(24, 1024, 4096, 16, 50265, 514),
+    "xlm-roberta-base": EncoderSize(12, 768, 3072, 12, 250002, 514),
+    "xlm-roberta-large": EncoderSize(24, 1024, 4096, 16, 250002, 514),
+    "mpnet-base": EncoderSize(12, 768, 3072, 12, 30527, 514),
+    "deberta-v3-base": EncoderSize(12, 768, 3072, 12, 128100),
+}
+
+
+def encoder_size(name: str) -> EncoderSize:
+    """Return the shape of an encoder.
+
+    Args:
+        name: a name of ``ENCODERS``, with or without "-cased" or "-uncased"; or a folder with a ``config.json``.
+    """
+    if (config := Path(name) / "config.json").is_file():
+        return _from_config(config)
+    known = re.sub(r"-(un)?cased$", "", name.lower().rpartition("/")[2])
+    if known not in ENCODERS:
+        raise InputError(
+            f"--encoder {name} is not known", expected=f"a folder with a config.json, or {', '.join(ENCODERS)}",
+            fix="name one of similar size",
+        )  # fmt: skip
+    return ENCODERS[known]
+
+
+def _from_config(path: Path) -> EncoderSize:
+    held = parse_json(path.read_bytes(), of=str(path))
+    # DistilBERT and XLNet have names of their own.
+    fields = {
+        "layers": ("num_hidden_layers", "n_layers", "n_layer"),
+        "width": ("hidden_size", "dim", "d_model"),
+        "feed_forward": ("intermediate_size", "hidden_dim", "d_inner"),
+        "heads": ("num_attention_heads", "n_heads", "n_head"),
+        "vocabulary": ("vocab_size",),
+    }
+    found = {}
+    for field, names in fields.items():
+        values = [held[name] for name in names if isinstance(held.get(name), int)]
+        if not values:
+            raise InputError(f"{path} lacks {names[0]}", expected="the configuration of a transformer encoder")
+        found[field] = values[0]
+    positions = held.get("max_position_embeddings")
+    return EncoderSize(**found, positions=positions if isinstance(positions, int) else 512)
+
+
+@dataclass(frozen=True)
+class Device:
+    """The sustained speed and the memory of what one rank computes on.
+
+    Args:
+        single: floating-point operations per second in single precision (TF32 where the device has it).
+        half: the same in half precision.
+        memory: bytes; 0: the host's memory.
+    """
+
+    single: float
+    half: float
+    memory: float
+
+
+# Of a GPU's peak, trainings of encoders commonly reach a third. The core's figure is that of fine-tuning
+# all-MiniLM-L6-v2 on two cores of a server with AVX-512.
+_OF_PEAK = 0.33
+DEVICES = {
+    "cpu-core": Device(4e10, 4e10, 0),
+    "t4": Device(8.1e12 * _OF_PEAK, 65e12 * _OF_PEAK, 16e9),
+    "v100": Device(15.7e12 * _OF_PEAK, 125e12 * _OF_PEAK, 32e9),
+    "l4": Device(60e12 * _OF_PEAK, 121e12 * _OF_PEAK, 24e9),
+    "a10": Device(62.5e12 * _OF_PEAK, 125e12 * _OF_PEAK, 24e9),
+    "a100": Device(156e12 * _OF_PEAK, 312e12 * _OF_PEAK, 80e9),
+    "h100": Device(495e12 * _OF_PEAK, 989e12 * _OF_PEAK, 80e9),
+    "h200": Device(495e12 * _OF_PEAK, 989e12 * _OF_PEAK, 141e9),
+}
+
+
+# Bytes per second between ranks of one host, over PCI Express.
+_WITHIN_A_HOST = 2e10
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The machines of a training.
+
+    Args:
+        hosts: number of hosts.
+        ranks_per_host: number of ranks of each.
+        cores_per_rank: number of cores of each rank, for the rankers.
+        network: bytes per second that a host sends and receives at the same time.
+        memory: bytes of each host.
+    """
+
+    hosts: int
+    ranks_per_host: int
+    cores_per_rank: int = 4
+    network: float = 1.25e9
+    memory: float = 256e9
+
+    @property
+    def ranks(self) -> int:
+        """Number of all ranks."""
+        return self.hosts * self.ranks_per_host
+
+    @property
+    def network_per_rank(self) -> float:
+        """Bytes per second of a rank while all ranks of a host send."""
+        return self.network / self.ranks_per_host if self.hosts > 1 else _WITHIN_A_HOST
+
+    def ring_seconds(self, sent: float) -> float:
+        """Return the duration of an all-reduce of which each rank sends so many bytes to the next one.
+
+        Neighbours in the ring share a host, so only one rank per host sends its bytes over the network.
+        """
+        return sent / (self.network if self.hosts > 1 else _WITHIN_A_HOST)
+
+    def pairwise_seconds(self, sent: float) -> float:
+        """Return the duration of an all-to-all in which each rank sends so many bytes, evenly to all others."""
+        leaving = (self.ranks - self.ranks_per_host) / max(self.ranks - 1, 1)
+        return sent * leaving / self.network_per_rank + sent * (1 - leaving) / _WITHIN_A_HOST
+
+
+def parse_hosts(text: str) -> tuple[int, int]:
+    """Return the number of hosts and of ranks of each from ``4x8`` or ``8``.
+
+    Example:
+        >>> parse_hosts("4x8"), parse_hosts("2")
+        ((4, 8), (1, 2))
+    """
+    match = re.fullmatch(r"(?:(\d{1,5})\s*[x×X*]\s*)?(\d{1,5})", text.strip())
+    hosts, ranks = (int(match[1] or 1), int(match[2])) if match else (0, 0)
+    if hosts < 1 or ranks < 1:
+        raise InputError(
+            "--hosts is not valid", expected="hosts x ranks per host, such as 4x8, or ranks of one host",
+            received=json.dumps(text),
+        )  # fmt: skip
+    return hosts, ranks
