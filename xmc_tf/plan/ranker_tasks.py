@@ -22,7 +22,7 @@ _DOCUMENTS_A_LABEL = 9.293
 
 @dataclass(frozen=True)
 class RankerSizes:
-    """What determines the tasks of rankers.
+    """The sizes that determine the tasks of rankers.
 
     Args:
         labels: number of labels.

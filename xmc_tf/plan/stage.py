@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StageEstimate:
-    """What a stage needs.
+    """The needs of a stage.
 
     Args:
         name: name of the stage.
