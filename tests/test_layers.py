@@ -23,7 +23,7 @@ LAYERS = [
     ["matcher", "serving"],
     ["pipeline"],
     ["models"],
-    ["sklearn"],
+    ["sklearn", "jobs"],
     [
         "__main__",
         "train",

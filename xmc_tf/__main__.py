@@ -16,7 +16,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Data and training": {
         "prepare": ("xmc_tf.prepare", "Read a table of texts and labels, such as CSV, into a data set."),
         "preprocess": ("xmc_tf.preprocess", "Make matrices from files of labels and texts."),
-        "train": ("xmc_tf.train", "Train an XR-Transformer: a fine-tuned encoder and linear rankers."),
+        "train": ("xmc_tf.train", "Train a model on a table, or an XR-Transformer on files of texts and labels."),
         "linear train": ("xmc_tf.linear.train", "Train linear rankers only, on texts or on features."),
         "plan": ("xmc_tf.plan", "Estimate memory, network traffic and hours of a training."),
         "launch": ("xmc_tf.launch", "Run a module or script on several ranks of this machine."),
@@ -41,6 +41,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 MODULES = {command: module for group in COMMANDS.values() for command, (module, _) in group.items()}
 _SUB_GROUPS = {command.split()[0] for command in MODULES if " " in command}
 _EXAMPLES = (
+    "train data.csv -m model",
     "train -t X.trn.txt -y Y.trn.npz -m model --labels labels.txt",
     'predict -m model -q "gradient of a sparse matrix"',
 )

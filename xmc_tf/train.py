@@ -2,6 +2,8 @@
 
 import argparse
 import logging
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,13 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder, refuse_output, refuse_work_folder
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.resuming import finished, resume_hint
 from xmc_tf.data import TextFile, load_features, load_matrix, load_names
+from xmc_tf.jobs.encoder import train_encoder
+from xmc_tf.jobs.summary import JobSummary
+from xmc_tf.jobs.train import data_set_of, train_linear
+from xmc_tf.jobs.train_flags import add_job_flags, given_flags, has_encoder, linear_options, refuse_job_flags, table_job
 from xmc_tf.metrics import format_table
 from xmc_tf.models.folder import MODEL
 from xmc_tf.models.over_ranks import measure_over_ranks
@@ -36,16 +43,24 @@ from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.embeddings import copy_of_length_one
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Stages
-from xmc_tf.pipeline.train_flags import parser
+from xmc_tf.pipeline.train_flags import parser as file_parser
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.tables.preparation import summary_of
 from xmc_tf.tree import load_chain
 
 _LOG = logging.getLogger(__name__)
 _EMBEDDINGS = "X.trn.npy"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = file_parser()
+    add_job_flags(out)
+    return out
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -54,6 +69,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     if text := _skeleton(arguments):
         print(text)
         return
+    given = given_flags(parser(), argv)
+    if arguments.table is not None:
+        _train_on_table(arguments, given, sys.argv[1:] if argv is None else argv)
+        return
+    refuse_job_flags(given)
     _require(arguments)
     communicator = choose_communicator()
     # What rank 0 says is said for all.
@@ -70,6 +90,34 @@ def main(argv: Sequence[str] | None = None) -> None:
         run_on_all_ranks(communicator, lambda: _check_files(arguments))
         on_first_rank(communicator, lambda: _check_encoder(recipe, work))
         _train(communicator, arguments, recipe, folder, work)
+
+
+def _train_on_table(arguments: argparse.Namespace, given: dict[str, Any], argv: Sequence[str]) -> None:
+    """Prepare a table, choose settings, train, measure, and print a summary."""
+    communicator = choose_communicator()
+    cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
+    if communicator.rank == 0:
+        warn_without_effect(arguments, "train")
+        cli.on_interrupt(resume_hint)
+    job = table_job(arguments, given, shlex.join([as_called("python -m xmc_tf.train"), *argv]))
+    recipe = _recipe(arguments) if has_encoder(given) else None
+    options = linear_options(given) if recipe is None else None
+    if arguments.preponly:
+        print(on_first_rank(communicator, lambda: summary_of(data_set_of(job)).text()))
+        return
+    announce_compiling()
+    refuse_model_folder("-m", job.model, {"TABLE": job.table, "--data-set": job.database})
+    work = Path(arguments.work_dir or f"{job.model}.work")
+    with claimed_by_all(communicator, job.model, MODEL, work, fix="give another folder with -m"):
+        if recipe is None:
+            assert options is not None
+            summary: JobSummary | None = train_linear(job, options, communicator.size)
+        else:
+            on_first_rank(communicator, lambda: _check_encoder(recipe, work))
+            summary = train_encoder(job, recipe, Stages(work, communicator), keep=arguments.keep_work)
+    finished()
+    if summary is not None:
+        print(summary.text())
 
 
 def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Recipe, folder: Path, work: Path) -> None:

@@ -25,6 +25,10 @@ from xmc_tf.params import (
 
 _DESCRIPTION = """Train XR-Transformer: fine-tune an encoder on a label tree, then rankers on features and embeddings.
 
+From a table with columns of texts and labels; settings are chosen on held-out rows, the model is measured on others.
+Without --model-shortcut, linear rankers are trained, in seconds instead of minutes:
+    python -m xmc_tf.train data.csv -m model
+    python -m xmc_tf.train data.csv -m model --text-column title,abstract --label-column keywords --model-shortcut NAME
 From texts; TF-IDF features are computed and stored in the model:
     python -m xmc_tf.train -t X.trn.txt -y Y.trn.npz -m model --labels labels.txt
 From texts and features, with validation on held-out documents:
@@ -43,7 +47,9 @@ _EXPLICIT = (
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = cli.make_parser(
-        "xmc_tf.train", _DESCRIPTION, usage="%(prog)s -t TEXTS -y LABELS -m MODEL [-x FEATURES] [options]"
+        "xmc_tf.train",
+        _DESCRIPTION,
+        usage="%(prog)s TABLE -m MODEL [options]\n       %(prog)s -t TEXTS -y LABELS -m MODEL [-x FEATURES] [options]",
     )
     _add_files(out)
     _add_tree(out.add_argument_group("label tree"))

@@ -50,6 +50,7 @@ class Summary:
         copies: documents whose text occurs before.
         only_in_test: labels without a document in training.
         guesses: sentences about what was guessed.
+        single_label: whether each document has exactly one label.
     """
 
     documents: dict[str, int]
@@ -59,13 +60,15 @@ class Summary:
     copies: int
     only_in_test: int
     guesses: list[str]
+    single_label: bool = False
 
     def text(self) -> str:
         """Return the summary as lines for a terminal."""
         total = sum(self.documents.values())
         lines = [
             f"{total:,} documents: " + ", ".join(f"{count:,} {split}" for split, count in self.documents.items()),
-            f"{self.labels:,} labels, {self.pairs / max(total, 1):.1f} per document",
+            f"{self.labels:,} labels, "
+            + ("one per document" if self.single_label else f"{self.pairs / max(total, 1):.1f} per document"),
         ]
         if self.copies:
             lines.append(f"{self.copies:,} documents repeat an earlier text; copies are in one split")
@@ -128,14 +131,16 @@ def summary_of(store: TableStore) -> Summary:
     one = store.connection.execute
     Y = store.labels("train")
     trained = set(Y.indices.tolist())
+    pairs = int(one("SELECT count(*) FROM document_labels").fetchone()[0])
     return Summary(
         {split: store.count(split) for split in SPLITS},
         store.nr_labels,
-        int(one("SELECT count(*) FROM document_labels").fetchone()[0]),
+        pairs,
         dict(one("SELECT reason, count(*) FROM bad_rows GROUP BY reason ORDER BY count(*) DESC").fetchall()),
         int(one("SELECT count(*) - count(DISTINCT key) FROM documents").fetchone()[0]),
         store.nr_labels - len(trained),
         list(store.meta("guesses") or []),
+        pairs == store.count(),  # rows without a label are not used
     )
 
 
@@ -233,7 +238,7 @@ class _Writer:
 
     def commit(self, rows_read: int | str) -> None:
         """Write all rows since the last commit, with the point that reading has come to."""
-        with self._store.connection as write:
+        with self._store.writing() as write:
             write.executemany(
                 "INSERT INTO documents (id, line, text, key, name) VALUES (?, ?, ?, ?, ?)", self._new_documents
             )
@@ -275,7 +280,7 @@ def _refuse_many_bad_rows(store: TableStore, name: str, most: float) -> None:
 def _split(store: TableStore, options: SplitOptions) -> None:
     keys = [key for (key,) in store.connection.execute("SELECT key FROM documents ORDER BY id")]
     chosen = split_documents(keys, store.labels(), options)
-    with store.connection as write:
+    with store.writing() as write:
         write.executemany(
             "UPDATE documents SET split = ? WHERE id = ?", zip(chosen.tolist(), range(len(keys)), strict=True)
         )

@@ -7,9 +7,11 @@ document_labels  document, label
 bad_rows         line, reason, start
 """
 
+import errno
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, overload
 
@@ -52,11 +54,28 @@ class TableStore:
     def create(cls, path: Path) -> "TableStore":
         """Create an empty database; there must be no file."""
         connection = _connected(path, "rwc")
-        with connection:
-            connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
         store = cls(path, connection)
+        with store.writing():
+            connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
         store.write_meta(format=FORMAT, version=VERSION)
         return store
+
+    @staticmethod
+    def is_data_set(path: str | Path) -> bool:
+        """Return whether a file is a database that ``xmc-tf prepare`` has made."""
+        path = Path(path)
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            if file.read(16) != b"SQLite format 3\x00":
+                return False
+        try:
+            store = TableStore(path, _connected(path, "ro"))
+        except InputError:
+            return False
+        found = store.meta("format") == FORMAT
+        store.close()
+        return found
 
     @classmethod
     def open(cls, path: str | Path, *, write: bool = False) -> "TableStore":
@@ -97,9 +116,23 @@ class TableStore:
         rows = {key: one("SELECT value FROM meta WHERE key = ?", (key,)).fetchone() for key in values}
         return all(rows[key] == (json.dumps(value),) for key, value in values.items())
 
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Write in one transaction: completely, or not at all.
+
+        Raises:
+            InputError: another command is writing to the database, or it cannot be written.
+            OSError: the disk is full.
+        """
+        try:
+            with self.connection:
+                yield self.connection
+        except sqlite3.DatabaseError as error:
+            raise _write_error(self.path, error) from error
+
     def write_meta(self, **values: Any) -> None:
         """Store values that JSON can hold."""
-        with self.connection:
+        with self.writing():
             self.put_meta(values)
 
     def put_meta(self, values: dict[str, Any]) -> None:
@@ -215,6 +248,27 @@ class StoredTexts(Sequence[str]):
         for number, text in rows:
             if number in wanted:
                 yield " ".join(text.splitlines())
+
+
+def _write_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
+    """Return what a person can act on, for an error of writing."""
+    name = getattr(error, "sqlite_errorname", "")
+    if name == "SQLITE_FULL" or "disk I/O" in str(error):
+        return OSError(
+            errno.ENOSPC, f"the disk is full or failing ({error}); complete rows are kept: free some space and rerun",
+            str(path),
+        )  # fmt: skip
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CONSTRAINT")):
+        return InputError(
+            f"{path} is in use: another command is writing to it ({error})",
+            expected="one command at a time that writes to a data set",
+            fix="wait until the other command has ended, or give another database",
+        )
+    return InputError(
+        f"{path} cannot be written: {error}",
+        expected="an undamaged database on a disk that can be written to",
+        fix="check its permissions; if it is damaged, remove it and prepare the table again",
+    )
 
 
 def _connected(path: Path, mode: str) -> sqlite3.Connection:

@@ -1,0 +1,99 @@
+"""From a table to a model, a measurement and the record of the run, by one command."""
+
+import json
+
+import pytest
+
+from xmc_tf import XRLinear, evaluate
+from xmc_tf.common.errors import InputError
+from xmc_tf.tables.runs import predictions_of, runs_of
+from xmc_tf.tables.store import TableStore
+from xmc_tf.train import main
+
+
+def _train(table, *flags):
+    main([str(table), "-m", str(table.parent / "model"), "--verbose-level", "0", *map(str, flags)])
+
+
+def test_one_command_trains_and_measures(multi, capsys):
+    _train(multi, "--ngram-max", 1)
+    shown = capsys.readouterr().out
+    store = TableStore.open(multi.with_suffix(".sqlite"))
+    model = XRLinear.load(multi.parent / "model")
+    assert sorted(model.names) == ["cooking", "music", "sports", "travel"]
+    expected = evaluate(store.labels("test"), model.predict(store.texts("test")), (1, 3))
+    (run,) = runs_of(store)
+    assert run.metrics["P@1"] == pytest.approx(expected.at("P", 1)) == 1.0
+    assert f"{100 * expected.at('P', 3):.2f}" in shown
+    assert run.documents == {"train": 160, "validation": 20, "test": 20}
+    assert (run.kind, run.labels, run.model) == ("XR-Linear", 4, str(multi.parent / "model"))
+    assert run.parameters["tfidf.ngram_max"] == 1
+    assert "single words only" not in [trial["name"] for trial in run.trials]  # the user has decided
+    assert [document for document, *_ in predictions_of(store, 1)] == store.ids("test").tolist()
+    for part in ("data  ", "settings  ", "results  ", "files  ", "next  ", "xmc_tf.predict NEW.csv -m"):
+        assert part in shown
+
+
+def test_the_model_is_trained_on_training_and_validation_documents(multi):
+    _train(multi, "--effort", "fast")
+    about = json.loads((multi.parent / "model" / "params.json").read_text())
+    assert about["nr_documents"] == 180
+
+
+def test_one_label_per_document_is_measured_as_such(single, capsys):
+    _train(single)
+    shown = capsys.readouterr().out
+    (run,) = runs_of(TableStore.open(single.with_suffix(".sqlite")))
+    assert run.metrics["accuracy"] == run.metrics["micro-F1"] == run.metrics["P@1"]
+    assert "one per document" in shown
+    assert "accuracy" in shown
+    assert "macro F1" in shown
+
+
+def test_a_second_run_splits_no_text_into_words(multi, caplog):
+    from xmc_tf.jobs.features import StoredFeatures
+    from xmc_tf.params import TfidfParams
+
+    _train(multi, "--effort", "fast")
+    store = TableStore.open(multi.with_suffix(".sqlite"), write=True)
+    again = StoredFeatures(store)
+    tfidf, X = again.of(TfidfParams())
+    test = again.of_test(TfidfParams())
+    assert again.computed == 0
+    assert (tfidf.transform([*store.texts("train"), *store.texts("validation")]) != X).nnz == 0
+    assert (test != tfidf.transform(list(store.texts("test")))).nnz == 0
+    again.of(TfidfParams(ngram_max=1))
+    assert again.computed == 180
+
+
+def test_a_prepared_data_set_is_trained_on_as_it_is(multi, capsys):
+    _train(multi, "--preponly", "--test", 0.5)
+    assert "100 test" in capsys.readouterr().out
+    assert not (multi.parent / "model").exists()
+    _train(multi.with_suffix(".sqlite"), "--effort", "fast")
+    assert "100 test" in capsys.readouterr().out
+
+
+def test_without_test_documents_nothing_is_measured(multi, capsys):
+    _train(multi, "--test", 0, "--validation", 0)
+    assert "nothing was measured" in capsys.readouterr().out
+    (run,) = runs_of(TableStore.open(multi.with_suffix(".sqlite")))
+    assert run.metrics == {}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["data.csv"], "lacks -m"),
+        (["data.csv", "-m", "model", "-t", "X.txt"], "exclude each other"),
+        (["data.csv", "-m", "model", "--num-train-epochs", "2"], "--num-train-epochs: there is no encoder"),
+        (["-t", "X.txt", "-y", "Y.npz", "-m", "model", "--minutes", "3"], "--minutes: there is no table"),
+        (["-t", "X.txt", "-y", "Y.npz", "-m", "model", "--label-column", "a"], "--label-column: there is no table"),
+        (["missing.csv", "-m", "model"], "missing.csv"),
+    ],
+)
+def test_command_lines_that_cannot_work(flags, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((InputError, FileNotFoundError), match=message):
+        main(flags)
+    assert not (tmp_path / "model").exists()

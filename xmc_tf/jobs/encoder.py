@@ -1,0 +1,81 @@
+"""Training an XR-Transformer on a table, on one rank or many."""
+
+import logging
+import time
+
+from xmc_tf.common.process.versions import package_versions
+from xmc_tf.jobs.summary import JobSummary
+from xmc_tf.jobs.train import TableJob, data_set_of, finish, results_of
+from xmc_tf.models.over_ranks import predict_over_ranks
+from xmc_tf.models.prediction import PredictionOptions
+from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.pipeline.devices import choose_device
+from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
+from xmc_tf.pipeline.stages import Stages
+from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.tables.preparation import summary_of
+from xmc_tf.tables.runs import Run, flat_parameters, now
+from xmc_tf.tables.store import TableStore
+
+_LOG = logging.getLogger(__name__)
+
+
+def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool = False) -> JobSummary | None:
+    """Fine-tune an encoder and train rankers on a table. Collective.
+
+    The validation documents are measured during fine-tuning, which keeps the best state; they are not trained on.
+
+    Args:
+        job: what to train on, and where to.
+        recipe: all options.
+        stages: the stages; those that are complete are not repeated.
+        keep: whether to keep the work folder.
+
+    Returns:
+        What is printed; None on other ranks than the first.
+    """
+    began, start = now(), time.monotonic()
+    communicator = stages.communicator
+
+    def prepared() -> str:
+        store = data_set_of(job)
+        store.close()
+        return str(store.path)
+
+    path = on_first_rank(communicator, prepared)
+    store = run_on_all_ranks(communicator, lambda: TableStore.open(path))
+    device = choose_device(communicator, recipe.first_level.use_gpu)
+    documents = _documents(store, "train")
+    _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in documents.Y.shape), device)
+    validation = _documents(store, "validation") if store.count("validation") else None
+    model = XTransformer.trained(TrainingInputs(documents, None, None, store.names, validation), recipe, stages)
+    on_first_rank(communicator, lambda: model.save(job.model))
+    predicted = None
+    if store.count("test"):
+        model = XTransformer.load(job.model)
+        predicted = predict_over_ranks(model, store.texts("test"), None, communicator, PredictionOptions())
+    if communicator.rank:
+        return None
+    store = TableStore.open(path, write=True)
+    about = summary_of(store)
+    results = results_of(store, predicted, about.single_label)
+    first = recipe.first_level
+    reasons = [f"encoder {first.init_model_dir or first.model_shortcut}, fine-tuned on {device}"]
+    if validation is not None:
+        reasons.append("the validation documents were used to measure and to stop, not to train")
+    durations = {stage.name: round(stage.seconds, 2) for stage in stages.done}
+    run = Run(
+        began=began, seconds=round(time.monotonic() - start, 2), command=job.command, model=str(job.model),
+        kind="XR-Transformer", parameters=flat_parameters(recipe.params.to_json()),
+        metrics=results.metrics() if results else {}, durations=durations, chosen=reasons,
+        versions=package_versions("tensorflow", "transformers"), documents=about.documents, labels=about.labels,
+    )  # fmt: skip
+    summary = finish(job, store, about, run, results, predicted)
+    if not keep:
+        stages.remove()
+    return summary
+
+
+def _documents(store: TableStore, split: str) -> Documents:
+    return Documents(store.texts(split), store.labels(split), None, {"texts": f"{store.path}, {split} documents"})

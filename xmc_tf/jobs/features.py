@@ -1,0 +1,133 @@
+"""TF-IDF features of a data set, stored in its database: a second run reads no text again."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, overload
+
+from scipy.sparse import csr_matrix
+
+from xmc_tf.models.xr_linear_training import fit_tfidf
+from xmc_tf.params import TfidfParams
+from xmc_tf.tables.store import StoredTexts, TableStore
+from xmc_tf.tables.stored_arrays import (
+    content_matrix,
+    entry_key,
+    folder_content,
+    get_entry,
+    matrix_content,
+    put_entry,
+    write_folder,
+)
+
+if TYPE_CHECKING:
+    from xmc_tf.features import Tfidf
+
+_LOG = logging.getLogger(__name__)
+
+
+class JoinedTexts(Sequence[str]):
+    """The texts of several splits, one after the other, read when they are used.
+
+    Args:
+        parts: the texts of each split.
+    """
+
+    def __init__(self, parts: Sequence[StoredTexts]) -> None:
+        self.parts = list(parts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "JoinedTexts": ...
+
+    def __getitem__(self, index: int | slice) -> "str | JoinedTexts":
+        if isinstance(index, slice):
+            first, last, step = index.indices(len(self))
+            if step != 1:
+                raise ValueError("the step of a slice of texts must be 1")
+            begins = accumulate(map(len, self.parts), initial=0)
+            return JoinedTexts(
+                [part[max(first - at, 0) : max(last - at, 0)] for part, at in zip(self.parts, begins, strict=False)]
+            )
+        for part in self.parts:
+            if index < len(part):
+                return part[index]
+            index -= len(part)
+        raise IndexError("there is no such document")
+
+    def __iter__(self) -> Iterator[str]:
+        for part in self.parts:
+            yield from part
+
+
+class StoredFeatures:
+    """TF-IDF features of the training and validation documents, and of the test documents.
+
+    Words are counted in training and validation documents, without their labels, so that settings can be compared on
+    validation documents and the last training on both needs no other features.
+
+    Args:
+        store: the data set, open for writing.
+        threads: number of threads; -1: one per core.
+    """
+
+    def __init__(self, store: TableStore, threads: int = -1) -> None:
+        self.store, self.threads = store, threads
+        self.computed = 0
+        """Number of texts that were split into words because their features were not stored."""
+        self._known: dict[str, tuple[Tfidf, csr_matrix]] = {}
+
+    def of(self, params: TfidfParams) -> "tuple[Tfidf, csr_matrix]":
+        """Return the vectorizer, and the features of the training documents followed by the validation documents."""
+        key = self._key(params, "train+validation")
+        if key not in self._known:
+            self._known[key] = self._stored(key) or self._compute(key, params)
+        return self._known[key]
+
+    def of_test(self, params: TfidfParams) -> csr_matrix:
+        """Return the features of the test documents."""
+        key = self._key(params, "test")
+        if (content := get_entry(self.store, key)) is not None:
+            return content_matrix(content)
+        texts = self.store.texts("test")
+        X = self.of(params)[0].transform(texts, threads=self.threads)
+        self.computed += len(texts)
+        put_entry(self.store, key, matrix_content(X))
+        return X
+
+    def _key(self, params: TfidfParams, documents: str) -> str:
+        source, columns, splits = (self.store.meta(key) for key in ("source", "columns", "splits"))
+        return entry_key(
+            tfidf=params.to_json(), documents=documents, source=source, columns=columns, splits=splits, version=1
+        )
+
+    def _stored(self, key: str) -> "tuple[Tfidf, csr_matrix] | None":
+        content = get_entry(self.store, key)
+        if content is None:
+            return None
+        from xmc_tf.features import Tfidf
+
+        with TemporaryDirectory() as folder:
+            write_folder(content, Path(folder))
+            tfidf = Tfidf.load(folder)
+        X = content_matrix(content)
+        _LOG.info("features of %s documents read from %s", f"{X.shape[0]:,}", self.store.path)
+        return tfidf, X
+
+    def _compute(self, key: str, params: TfidfParams) -> "tuple[Tfidf, csr_matrix]":
+        texts = JoinedTexts([self.store.texts("train"), self.store.texts("validation")])
+        tfidf, features = fit_tfidf(texts, params, self.threads)
+        self.computed += len(texts)
+        X = features.sparse
+        assert X is not None
+        with TemporaryDirectory() as folder:
+            tfidf.save(Path(folder) / "features")
+            put_entry(self.store, key, {**folder_content(Path(folder) / "features"), **matrix_content(X)})
+        return tfidf, X

@@ -1,0 +1,142 @@
+"""Training linear rankers on a data set: settings are compared on validation documents, then all is trained."""
+
+import dataclasses
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.sparse import csr_matrix, vstack
+
+from xmc_tf.data import Features, as_features
+from xmc_tf.jobs.features import StoredFeatures
+from xmc_tf.jobs.settings import Settings
+from xmc_tf.linear.modes import level_pred_params
+from xmc_tf.metrics import evaluate
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.models.xr_linear_training import RankerData, label_tree, other_params
+from xmc_tf.params import PredictionOverrides, XRLinearParams
+
+_LOG = logging.getLogger(__name__)
+_KS = (1, 3, 5)
+_LEAST_GAIN = 0.001  # smaller differences are chance, and the simpler settings stay
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting that was tried on validation documents.
+
+    Args:
+        name: what was changed; "the defaults" for the first.
+        score: the mean of P@1, P@3 and P@5, or the accuracy where each document has one label.
+        seconds: training and prediction, without the features.
+        kept: whether it was better than all before.
+    """
+
+    name: str
+    score: float
+    seconds: float
+    kept: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A trained model with the account of its choice.
+
+    Args:
+        model: the model.
+        params: its settings.
+        trials: what was tried, in order.
+        seconds: durations by part of the work.
+    """
+
+    model: XRLinear
+    params: XRLinearParams
+    trials: tuple[Trial, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearTraining:
+    """Training of linear rankers on the features of a data set.
+
+    Args:
+        features: of training and validation documents, by TF-IDF options.
+        Y: labels of the training documents.
+        Y_validation: labels of the validation documents.
+        names: label names.
+        overrides: prediction options that the user has set.
+        threads: number of threads; -1: one per core.
+        seed: random seed.
+        single_label: whether each document has exactly one label.
+    """
+
+    features: StoredFeatures
+    Y: csr_matrix
+    Y_validation: csr_matrix
+    names: Sequence[str]
+    overrides: PredictionOverrides = PredictionOverrides()  # noqa: RUF009  it is frozen
+    threads: int = -1
+    seed: int = 0
+    single_label: bool = False
+
+    def run(self, settings: Settings) -> Chosen:
+        """Choose the settings on the validation documents, then train on these and the training documents."""
+        began = time.monotonic()
+        params, trials = self._choose(settings)
+        chosen = time.monotonic()
+        tfidf, X = self.features.of(params.tfidf)
+        Y = vstack([self.Y, self.Y_validation], format="csr")
+        model = self._train(params, as_features(X), Y, tfidf)
+        seconds = {"choosing settings": chosen - began, "training": time.monotonic() - chosen}
+        return Chosen(model, params, tuple(trials), seconds if trials else {"training": seconds["training"]})
+
+    def _choose(self, settings: Settings) -> tuple[XRLinearParams, list[Trial]]:
+        best, trials = settings.params, list[Trial]()
+        if not settings.steps:
+            return best, trials
+        rows = self._sample(settings.sample)
+        names = ["the first settings", *(step.name for step in settings.steps)]
+        for number, name in enumerate(names):
+            params = settings.steps[number - 1].change(best) if number else best
+            began = time.monotonic()
+            score = self._score(params, rows)
+            kept = not trials or score > max(trial.score for trial in trials if trial.kept) + _LEAST_GAIN
+            trials.append(Trial(name, score, time.monotonic() - began, kept))
+            best = params if kept else best
+            _LOG.info(
+                "settings %s of %s: %s: %s %.2f%s", number + 1, len(names), name, self.measure, 100 * score,
+                ", kept" if kept and number else "",
+            )  # fmt: skip
+        return best, trials
+
+    @property
+    def measure(self) -> str:
+        """Name of the measure by which settings are compared."""
+        return "accuracy" if self.single_label else "mean of P@1, P@3 and P@5"
+
+    def _score(self, params: XRLinearParams, rows: np.ndarray | slice) -> float:
+        """Return the measure of settings on the validation documents."""
+        tfidf, X = self.features.of(params.tfidf)
+        count = self.Y.shape[0]
+        model = self._train(params, as_features(X[:count][rows]), self.Y[rows], tfidf)
+        predicted = model.ranker.predict(as_features(X[count:]), only_topk=_KS[-1], threads=self.threads)
+        measures = evaluate(self.Y_validation, predicted, _KS)
+        return measures.at("P", 1) if self.single_label else float(np.mean([measures.at("P", k) for k in _KS]))
+
+    def _sample(self, documents: int | None) -> np.ndarray | slice:
+        """Return the training documents to compare settings on, the same ones each time."""
+        if documents is None or documents >= self.Y.shape[0]:
+            return slice(None)
+        chosen = np.random.default_rng(self.seed).choice(self.Y.shape[0], documents, replace=False)
+        return np.sort(chosen)
+
+    def _train(self, params: XRLinearParams, X: Features, Y: csr_matrix, tfidf: object) -> XRLinear:
+        tree = label_tree(None, X, Y, params.tree, self.threads)
+        prediction = level_pred_params(params.ranker, params.prediction, tree.depth, self.overrides)
+        return XRLinear.trained(
+            RankerData(X, Y, tree, list(self.names)), dataclasses.replace(params, prediction=prediction),
+            tfidf=tfidf,  # type: ignore[arg-type]
+            recorded=other_params(params, tfidf is not None), threads=self.threads, seed=self.seed,
+        )  # fmt: skip

@@ -1,0 +1,156 @@
+"""The summary that a training on a table prints: data, settings and their reasons, results, what to do next."""
+
+import shlex
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xmc_tf.common.process.invocation import as_called
+from xmc_tf.metrics import Measures, format_table, percent
+from xmc_tf.metrics.single_label import SingleLabelMeasures
+
+_WIDTH, _LEFT = 100, 11
+_SHOWN = ("P", "R", "nDCG", "PSP")
+
+
+@dataclass(frozen=True)
+class Results:
+    """The measures of the test documents.
+
+    Args:
+        overall: ranking measures.
+        single: measures of single-label data, else None.
+        names: label names.
+        baseline: P@1 of always predicting the most frequent label.
+        unseen: share of the labels of test documents that no other document has.
+    """
+
+    overall: Measures
+    names: Sequence[str]
+    single: SingleLabelMeasures | None = None
+    baseline: float = 0.0
+    unseen: float = 0.0
+
+    def metrics(self) -> dict[str, float]:
+        """Return all measures by name, for the record of the run."""
+        found = {
+            f"{name}@{k}": self.overall.at(name, k)
+            for name in self.overall.values
+            for k in self.overall.ks
+            if self.overall.at(name, k) == self.overall.at(name, k)
+        }
+        if self.single is not None:
+            one = self.single
+            found |= {"accuracy": one.accuracy, "micro-F1": one.micro_f1, "macro-F1": one.macro_f1}
+        return found
+
+    def lines(self) -> list[str]:
+        """Return the results as lines for a terminal."""
+        out = [f"measured on {self.overall.documents:,} test documents, which were not used in training", ""]
+        if self.single is not None:
+            return [*out, *self._single()]
+        ks = [f"@{k}" for k in self.overall.ks]
+        rows = [[name, *map(percent, self.overall.values[name])] for name in _SHOWN if name in self.overall.values]
+        out += format_table(["%", *ks], rows, indent="  ").splitlines()
+        out += ["", "P: share of the first k labels that are right; R: share of the right labels among them;"]
+        out += ["nDCG: both, the first ranks count most; PSP: P with rare labels weighing more"]
+        out.append(f"always predicting the most frequent label: P@1 {percent(self.baseline)}")
+        if self.unseen:
+            out.append(f"{percent(self.unseen)} % of the test documents' labels occur in no other document")
+        return out
+
+    def _single(self) -> list[str]:
+        assert self.single is not None
+        found = self.single
+        rows = [
+            ["accuracy", percent(found.accuracy)],
+            ["macro F1", percent(found.macro_f1)],
+            ["micro F1", percent(found.micro_f1)],
+            ["most frequent label", percent(self.baseline)],
+        ]
+        out = format_table(["", "%"], rows, indent="  ").splitlines()
+        if confused := found.confusions(5):
+            table = [
+                [
+                    _short(self.names[one.true]),
+                    _short(self.names[one.predicted]),
+                    f"{one.documents:,}",
+                    f"{one.share:.0%}",
+                ]
+                for one in confused
+            ]
+            head = ["true label", "predicted instead", "documents", "of the label"]
+            out += ["", "most confused:", "", *format_table(head, table, left=2, indent="  ").splitlines()]
+        return out
+
+
+@dataclass(frozen=True)
+class JobSummary:
+    """All that is printed.
+
+    Args:
+        data: lines about the data set.
+        settings: sentences about the settings.
+        results: the measures; None without test documents.
+        files: what → path.
+        next: about → command.
+        durations: part of the work → seconds.
+    """
+
+    data: Sequence[str]
+    settings: Sequence[str]
+    results: Results | None
+    files: dict[str, Path]
+    next: dict[str, str]
+    durations: dict[str, float] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """Return the summary for a terminal."""
+        results = ["no test documents: nothing was measured"] if self.results is None else self.results.lines()
+        parts = {
+            "data": _wrapped(self.data),
+            "settings": _wrapped(self.settings),
+            "results": results,
+            "time": [", ".join(f"{part} {seconds:,.0f} s" for part, seconds in self.durations.items())],
+            "files": [f"{what + ':':<10} {path}" for what, path in self.files.items()],
+            "next": [line for about, command in self.next.items() for line in (f"{about}:", f"  {as_called(command)}")],
+        }
+        return "\n" + "\n\n".join(_part(title, lines) for title, lines in parts.items() if lines)
+
+
+def next_commands(table: Path, text: Sequence[str], database: Path, model: Path) -> dict[str, str]:
+    """Return what a user may want to do with a new model: about → command.
+
+    Args:
+        table: the table.
+        text: its columns of texts.
+        database: the data set.
+        model: the model.
+    """
+    column = "" if list(text) == ["text"] else f" --column {shlex.quote(','.join(text))}"
+    model_flag = f"-m {shlex.quote(str(model))}"
+    return {
+        "label another table": f"python -m xmc_tf.predict NEW.csv{column} {model_flag} -o labels.csv",
+        "label one text": f'python -m xmc_tf.predict {model_flag} -q "a text"',
+        "compare all runs": f"python -m xmc_tf.runs {shlex.quote(str(database))}",
+        "serve it": f"python -m xmc_tf.export {model_flag} -o served/1",
+    }
+
+
+def _wrapped(sentences: Sequence[str]) -> list[str]:
+    return [
+        line
+        for sentence in sentences
+        for line in textwrap.wrap(sentence, _WIDTH - _LEFT, subsequent_indent="  ", break_long_words=False)
+    ]
+
+
+def _part(title: str, lines: Sequence[str]) -> str:
+    first, *others = lines
+    out = [f"{title:<{_LEFT}}{first}".rstrip(), *(f"{'':<{_LEFT}}{line}".rstrip() for line in others)]
+    return "\n".join(out)
+
+
+def _short(name: str, most: int = 32) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"

@@ -1,0 +1,231 @@
+"""Training on a table: prepare a data set, choose settings, train, measure, record the run, summarize."""
+
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix, vstack
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.versions import package_versions
+from xmc_tf.jobs.features import StoredFeatures
+from xmc_tf.jobs.linear import Chosen, LinearTraining
+from xmc_tf.jobs.settings import DataShape, choose_settings
+from xmc_tf.jobs.summary import JobSummary, Results, next_commands
+from xmc_tf.metrics import evaluate
+from xmc_tf.metrics.single_label import measure_single_label
+from xmc_tf.params import PredictionOverrides, XRLinearParams
+from xmc_tf.tables.preparation import PrepareOptions, Summary, prepare, summary_of
+from xmc_tf.tables.runs import Run, flat_parameters, now, record_run
+from xmc_tf.tables.store import TableStore
+from xmc_tf.tables.table_flags import database_of
+
+_LOG = logging.getLogger(__name__)
+_KS = (1, 3, 5, 10)
+
+
+@dataclass(frozen=True)
+class TableJob:
+    """A training on a table.
+
+    Args:
+        table: the table, or a data set that ``xmc-tf prepare`` has made.
+        model: folder of the model.
+        options: how the table is read and split.
+        database: the data set; None: beside the table.
+        command: the command line, for the record of the run.
+        minutes: time that the choice of settings should fit into; None: as the effort needs.
+        effort: ``fast``, ``balanced`` or ``best``.
+        threads: number of threads; -1: one per core.
+        seed: random seed.
+    """
+
+    table: Path
+    model: Path
+    options: PrepareOptions
+    database: Path | None = None
+    command: str = ""
+    minutes: float | None = None
+    effort: str = "balanced"
+    threads: int = -1
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class LinearOptions:
+    """The user's options of linear rankers.
+
+    Args:
+        params: parameters; those that he did not set have their defaults.
+        fixed: names of the parameters that he has set.
+        overrides: prediction options that he has set.
+    """
+
+    params: XRLinearParams
+    fixed: frozenset[str] = frozenset()
+    overrides: PredictionOverrides = PredictionOverrides()  # noqa: RUF009  it is frozen
+
+
+def data_set_of(job: TableJob) -> TableStore:
+    """Return the data set of a table, open for writing; it is prepared first if that is necessary."""
+    if TableStore.is_data_set(job.table):
+        store = TableStore.open(job.table, write=True)
+        if store.meta("rows_read") != "all" or store.meta("splits") is None:
+            raise InputError(
+                f"{job.table} is not complete: its preparation was interrupted",
+                fix="run the same xmc-tf prepare command again, which resumes",
+            )
+        return store
+    return prepare(job.table, job.database or database_of(job.table), job.options)
+
+
+def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSummary:
+    """Train linear rankers on a table, from its rows to the record of the run.
+
+    Args:
+        job: what to train on, and where to.
+        options: the user's options.
+        ranks: number of processes; more than one are refused.
+    """
+    if ranks > 1:
+        raise InputError(
+            "linear rankers on a table are trained by one process", received=f"{ranks} ranks",
+            fix="start it without a launcher; or write files and use mpiexec -n N python -m xmc_tf.linear.train",
+        )  # fmt: skip
+    began, timed = now(), _Times()
+    with timed("preparing"):
+        store = data_set_of(job)
+        about = summary_of(store)
+    _require_documents(store, about)
+    shape = shape_of(store, about)
+    settings = choose_settings(shape, options.params, fixed=options.fixed, minutes=job.minutes, effort=job.effort)
+    features = StoredFeatures(store, job.threads)
+    training = LinearTraining(
+        features, store.labels("train"), store.labels("validation"), store.names, options.overrides,
+        job.threads, job.seed, about.single_label,
+    )  # fmt: skip
+    with timed("features"):
+        features.of(settings.params.tfidf)
+    chosen = training.run(settings)
+    timed.add(chosen.seconds)
+    chosen.model.save(job.model)
+    predicted = None
+    with timed("testing"):
+        if store.count("test"):
+            predicted = chosen.model.predict(features.of_test(chosen.params.tfidf), threads=job.threads)
+    results = results_of(store, predicted, about.single_label)
+    sentences = [*settings.reasons, *_account(training, chosen, about)]
+    run = Run(
+        began=began, seconds=timed.total, command=job.command, model=str(job.model), kind="XR-Linear",
+        parameters=flat_parameters(chosen.params.to_json()), metrics=results.metrics() if results else {},
+        durations=timed.seconds, chosen=sentences, trials=[vars(trial) for trial in chosen.trials],
+        versions=package_versions(), documents=about.documents, labels=about.labels,
+    )  # fmt: skip
+    return finish(job, store, about, run, results, predicted)
+
+
+def finish(
+    job: TableJob, store: TableStore, about: Summary, run: Run, results: Results | None, predicted: csr_matrix | None
+) -> JobSummary:
+    """Record a run, and return what is printed."""
+    number = record_run(store, run, predicted)
+    _LOG.info("recorded as run %s in %s", number, store.path)
+    columns = store.meta("source")["columns"]
+    texts = [columns[at] for at in store.meta("columns")["texts"]]
+    return JobSummary(
+        data=[f"{store.path}, run {number}", *about.text().splitlines()],
+        settings=run.chosen,
+        results=results,
+        files={"model": job.model, "data set": store.path},
+        next=next_commands(job.table, texts, store.path, job.model),
+        durations=run.durations,
+    )
+
+
+def shape_of(store: TableStore, about: Summary) -> DataShape:
+    """Return the size of a data set, as the choice of settings needs it."""
+    letters = store.connection.execute(
+        "SELECT coalesce(avg(length(text)), 0) FROM (SELECT text FROM documents LIMIT 10000)"
+    ).fetchone()[0]
+    return DataShape(
+        about.documents["train"], about.documents["validation"], about.labels, max(letters / 6, 1.0), about.single_label
+    )
+
+
+def results_of(store: TableStore, predicted: csr_matrix | None, single_label: bool) -> Results | None:
+    """Return the measures of the test documents; None if there are none."""
+    if predicted is None:
+        return None
+    truth = store.labels("test")
+    known = vstack([store.labels("train"), store.labels("validation")], format="csr")
+    frequency = np.bincount(known.indices, minlength=known.shape[1])
+    ks = [k for k in _KS if k <= truth.shape[1]]
+    return Results(
+        evaluate(truth, predicted, ks, training_labels=known),
+        store.names,
+        measure_single_label(truth, predicted) if single_label else None,
+        baseline=float(np.mean(truth[:, int(frequency.argmax())].toarray())),
+        unseen=float(np.mean(frequency[truth.indices] == 0)) if truth.nnz else 0.0,
+    )
+
+
+def _account(training: LinearTraining, chosen: Chosen, about: Summary) -> list[str]:
+    """Return sentences about what was chosen, why, and what was trained on."""
+    out = []
+    if chosen.trials:
+        first, best = chosen.trials[0], [trial for trial in chosen.trials if trial.kept][-1]
+        kept = [trial.name for trial in chosen.trials[1:] if trial.kept]
+        left = [trial.name for trial in chosen.trials[1:] if not trial.kept]
+        scores = f"{training.measure} of the validation documents: {100 * best.score:.2f}"
+        if kept:
+            before = f"{100 * first.score:.2f} without"
+            out.append(f"{' and '.join(kept)}: better than the first settings ({scores}, {before})")
+        if left:
+            out.append(f"tried without gain: {', '.join(left)}" + ("" if kept else f" ({scores})"))
+    if validation := about.documents["validation"]:
+        both = about.documents["train"] + validation
+        out.append(
+            f"the model was trained on training and validation documents, {both:,}: more documents make it better, and "
+            "the test documents stay apart"
+        )
+    return out
+
+
+def _require_documents(store: TableStore, about: Summary) -> None:
+    if not about.documents["train"]:
+        raise InputError(f"{store.path} has no training documents", fix="lower --test and --validation")
+
+
+class _Times:
+    """Durations of the parts of a job."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._began = time.monotonic()
+
+    def __call__(self, part: str) -> "_Timed":
+        return _Timed(self, part)
+
+    def add(self, seconds: dict[str, float]) -> None:
+        """Add durations that were measured elsewhere."""
+        self.seconds |= {part: round(value, 2) for part, value in seconds.items()}
+
+    @property
+    def total(self) -> float:
+        """Seconds since the beginning."""
+        return round(time.monotonic() - self._began, 2)
+
+
+class _Timed:
+    """A part of a job whose duration is measured."""
+
+    def __init__(self, times: _Times, part: str) -> None:
+        self._times, self._part = times, part
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._times.add({self._part: time.monotonic() - self._began})

@@ -1,0 +1,140 @@
+"""The flags of training on a table, beside those of training on files."""
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.jobs.settings import EFFORTS
+from xmc_tf.jobs.train import LinearOptions, TableJob
+from xmc_tf.params import (
+    WITHOUT_EFFECT,
+    HierarchicalKMeansParams,
+    LinearLevelParams,
+    PredictionOverrides,
+    RankerParams,
+    TfidfParams,
+    XRLinearParams,
+    from_arguments,
+)
+from xmc_tf.tables.table_flags import add_table_options, table_options
+
+_OF_JOBS = ("minutes", "effort", "preponly", "data_set", "report")
+_OF_FILES = {
+    "trn_text_path": "-t", "trn_feat_path": "-x", "trn_label_path": "-y", "tst_text_path": "-tt",
+    "tst_feat_path": "-xt", "tst_label_path": "-yt", "labels": "--labels", "label_feat_path": "--label-feat-path",
+}  # fmt: skip
+_OF_ENCODERS = ("model_shortcut", "init_model_dir", "params_path", "train_params_path")
+_OF_BOTH = {
+    "table", "model_dir", "seed", "threads", "beam_size", "only_topk", "post_processor", "negative_sampling",
+    "verbose_level", "layout", *_OF_JOBS,
+}  # fmt: skip
+
+
+def add_job_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the table and the options of a training on it."""
+    parser.add_argument("table", nargs="?", metavar="TABLE", help="table of texts and labels, instead of -t and -y")
+    group = parser.add_argument_group("training on a table")
+    add = group.add_argument
+    add(
+        "--effort", choices=EFFORTS, default="balanced",
+        help="settings to compare on validation documents: none, those that usually pay, or more",
+    )  # fmt: skip
+    add(
+        "--minutes", type=float, metavar="NUMBER",
+        help="time for the whole training; fewer settings are compared if it is short (an estimate for two cores)",
+    )  # fmt: skip
+    add("--preponly", action="store_true", help="only read the table into its data set")
+    add("--data-set", metavar="FILE", help="database of the data set (default: TABLE with the ending .sqlite)")
+    add_table_options(parser)
+
+
+def given_flags(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> dict[str, Any]:
+    """Return the values of the flags on a command line, without defaults.
+
+    Args:
+        parser: a new parser, which cannot be used afterwards.
+        argv: the command line.
+    """
+    for action in parser._actions:
+        action.default = argparse.SUPPRESS
+    return vars(parser.parse_args(argv))
+
+
+def refuse_job_flags(given: dict[str, Any]) -> None:
+    """Refuse flags of tables on a command line without a table."""
+    reader = argparse.ArgumentParser(add_help=False)
+    add_table_options(reader)
+    of_tables = {action.dest: action.option_strings[0] for action in reader._actions}
+    of_tables |= {name: f"--{name.replace('_', '-')}" for name in _OF_JOBS}
+    if found := [of_tables[name] for name in of_tables if name in given]:
+        raise InputError(
+            f"{', '.join(found)}: there is no table", expected="a table before the flags",
+            fix="python -m xmc_tf.train data.csv -m model",
+        )  # fmt: skip
+
+
+def table_job(arguments: argparse.Namespace, given: dict[str, Any], command: str) -> TableJob:
+    """Return the job that a command line describes.
+
+    Raises:
+        InputError: it names files that the table replaces, or lacks the folder of the model.
+    """
+    if found := [flag for name, flag in _OF_FILES.items() if name in given]:
+        raise InputError(
+            f"a table and {', '.join(found)} exclude each other",
+            expected="texts and labels from one source",
+            fix=f"leave out {', '.join(found)}, or the table",
+        )
+    if not arguments.model_dir and not arguments.preponly:
+        raise InputError(
+            "the command line lacks -m", expected="a folder for the model", fix="add -m model, or --preponly"
+        )
+    return TableJob(
+        Path(arguments.table),
+        Path(arguments.model_dir or "."),
+        table_options(arguments),
+        None if arguments.data_set is None else Path(arguments.data_set),
+        command,
+        arguments.minutes,
+        arguments.effort,
+        arguments.threads,
+        arguments.seed,
+    )
+
+
+def has_encoder(given: dict[str, Any]) -> bool:
+    """Return whether a command line names an encoder, or parameters that do."""
+    return any(name in given for name in _OF_ENCODERS)
+
+
+def linear_options(given: dict[str, Any]) -> LinearOptions:
+    """Return the options of linear rankers on a command line without an encoder.
+
+    Raises:
+        InputError: a flag needs an encoder.
+    """
+    linear = (TfidfParams, HierarchicalKMeansParams, LinearLevelParams, RankerParams)
+    known = {field.name for cls in linear for field in dataclasses.fields(cls)} | _OF_BOTH
+    reader = argparse.ArgumentParser(add_help=False)
+    add_table_options(reader)
+    known |= {action.dest for action in reader._actions}
+    known |= {flag.strip("-").replace("-", "_") for flag in WITHOUT_EFFECT["train"]}
+    if others := [f"--{name.replace('_', '-')}" for name in given if name not in known]:
+        raise InputError(
+            f"{', '.join(others)}: there is no encoder",
+            expected="flags of linear rankers, because no encoder is named",
+            fix="add --model-shortcut ENCODER to train an XR-Transformer, or leave them out",
+        )
+    flags = argparse.Namespace(**given)
+    if "negative_sampling" in given:
+        flags.neg_mining_chain = given["negative_sampling"]
+    params = XRLinearParams(
+        ranker=from_arguments(RankerParams, flags),
+        tree=from_arguments(HierarchicalKMeansParams, flags),
+        tfidf=from_arguments(TfidfParams, flags),
+    )
+    overrides = PredictionOverrides(*(given.get(name) for name in ("beam_size", "only_topk", "post_processor")))
+    return LinearOptions(params, frozenset(given), overrides)

@@ -1,0 +1,116 @@
+"""Measures of single-label data, where each document has exactly one label: accuracy, F1, confusion matrix."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as smat
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.metrics.measures import check_shapes
+from xmc_tf.metrics.ranking import NO_LABEL, LabelCounts, as_truth, top_labels
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """A pair of labels that is confused.
+
+    Args:
+        true: number of the true label.
+        predicted: number of the label that was predicted instead.
+        documents: number of documents.
+        share: of the documents of the true label.
+    """
+
+    true: int
+    predicted: int
+    documents: int
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
+class SingleLabelMeasures:
+    """The measures of the first label that is predicted for each document.
+
+    Args:
+        documents: number of documents.
+        accuracy: share of documents whose label was predicted.
+        micro_f1: F1 over all documents and labels; equal to the accuracy if each document gets a prediction.
+        macro_f1: mean of the F1 of the labels that occur in the documents, each with the same weight.
+        matrix: true label × predicted label, numbers of documents.
+    """
+
+    documents: int
+    accuracy: float
+    micro_f1: float
+    macro_f1: float
+    matrix: smat.csr_matrix
+
+    def confusions(self, most: int = 10) -> list[Confusion]:
+        """Return the pairs of labels that are confused most often.
+
+        Args:
+            most: number of pairs.
+        """
+        entries = self.matrix.tocoo()
+        wrong = np.flatnonzero((entries.row != entries.col) & (entries.data > 0))
+        order = wrong[np.lexsort((entries.col[wrong], entries.row[wrong], -entries.data[wrong]))][:most]
+        of_label = np.asarray(self.matrix.sum(axis=1)).ravel()
+        return [
+            Confusion(
+                int(entries.row[at]), int(entries.col[at]), int(entries.data[at]),
+                float(entries.data[at] / max(of_label[entries.row[at]], 1)),
+            )
+            for at in order
+        ]  # fmt: skip
+
+
+def is_single_label(truth: smat.spmatrix) -> bool:
+    """Return whether each document has exactly one label.
+
+    Args:
+        truth: documents × labels.
+    """
+    rows = as_truth(truth)
+    return rows.shape[0] > 0 and bool((np.diff(rows.indptr) == 1).all())
+
+
+def measure_single_label(truth: smat.spmatrix, predictions: smat.spmatrix) -> SingleLabelMeasures:
+    """Measure the first predicted label of each document against its only true one.
+
+    Example:
+        >>> measure_single_label(truth, predictions).accuracy
+        0.8125
+
+    Args:
+        truth: documents × labels, one label per document.
+        predictions: documents × labels, the scores. A document without a prediction counts as wrong.
+
+    Raises:
+        InputError: a document has no label or several, or the shapes do not fit.
+    """
+    check_shapes(truth, predictions, "the prediction")
+    true = as_truth(truth)
+    counts = np.diff(true.indptr)
+    if (counts != 1).any():
+        row = int(np.flatnonzero(counts != 1)[0])
+        raise InputError(
+            f"document {row:,} has {counts[row]} labels", expected="one label per document",
+            fix="use evaluate, which measures several labels per document",
+        )  # fmt: skip
+    best, labels = top_labels(predictions, 1)[:, 0], true.shape[1]
+    given = best != NO_LABEL
+    pairs = (np.ones(given.sum(), np.int64), (true.indices[given], best[given]))
+    matrix = smat.csr_matrix(pairs, shape=(labels, labels))
+    of = LabelCounts(
+        true=np.bincount(true.indices, minlength=labels),
+        predicted=np.bincount(best[given], minlength=labels),
+        found=matrix.diagonal(),
+    )
+    right, documents = int(of.found.sum()), len(best)
+    return SingleLabelMeasures(
+        documents,
+        right / documents,
+        2 * right / (documents + int(given.sum())),
+        float(of.f1[of.true > 0].mean()),
+        matrix,
+    )

@@ -1,0 +1,175 @@
+"""The trainings on a data set, recorded in its database: parameters, durations, metrics, predictions of test documents.
+
+runs              id, begin, seconds, command, model folder, content (JSON)
+run_predictions   run, document, labels and scores of its best labels, best first
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.tables.store import TableStore
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (id INTEGER PRIMARY KEY AUTOINCREMENT, began TEXT NOT NULL, seconds REAL NOT NULL,
+    command TEXT NOT NULL, model TEXT NOT NULL, content TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS run_predictions (run INTEGER NOT NULL, document INTEGER NOT NULL, labels BLOB NOT NULL,
+    scores BLOB NOT NULL, PRIMARY KEY (run, document)) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training on a data set.
+
+    Args:
+        id: number of the run; 0 before it is recorded.
+        began: date and time of its begin, in UTC, as ISO 8601.
+        seconds: duration.
+        command: the command line.
+        model: folder of the model.
+        kind: "XR-Linear" or "XR-Transformer".
+        parameters: parameters by dotted name.
+        metrics: name → value from 0 to 1, of the test documents.
+        durations: part of the work → seconds.
+        chosen: sentences about the choice of settings.
+        trials: settings that were tried: name, score, seconds, kept.
+        curve: learning curve: name → (step, value) pairs.
+        versions: versions of Python and the packages.
+        documents: number of documents by split.
+        labels: number of labels.
+    """
+
+    began: str
+    seconds: float
+    command: str
+    model: str
+    kind: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    durations: dict[str, float] = field(default_factory=dict)
+    chosen: list[str] = field(default_factory=list)
+    trials: list[dict[str, Any]] = field(default_factory=list)
+    curve: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    documents: dict[str, int] = field(default_factory=dict)
+    labels: int = 0
+    id: int = 0
+
+
+_COLUMNS = ("id", "began", "seconds", "command", "model")
+
+
+def now() -> str:
+    """Return the date and time in UTC, as ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def record_run(store: TableStore, run: Run, predicted: csr_matrix | None = None) -> int:
+    """Record a training with the predictions of the test documents; return its number.
+
+    Args:
+        store: the data set, open for writing.
+        run: the training.
+        predicted: test documents × labels, the scores; None if nothing was tested.
+    """
+    content = {name: value for name, value in asdict(run).items() if name not in _COLUMNS}
+    with store.writing() as write:
+        write.executescript(f"BEGIN; {_SCHEMA}")
+        done = write.execute(
+            "INSERT INTO runs (began, seconds, command, model, content) VALUES (?, ?, ?, ?, ?)",
+            (run.began, run.seconds, run.command, run.model, json.dumps(content)),
+        )
+        number = int(done.lastrowid or 0)
+        if predicted is not None:
+            write.executemany("INSERT INTO run_predictions VALUES (?, ?, ?, ?)", _rows(number, store, predicted))
+    return number
+
+
+def runs_of(store: TableStore) -> list[Run]:
+    """Return all recorded trainings, the oldest first."""
+    if not _has_runs(store):
+        return []
+    return [_run(row) for row in store.connection.execute("SELECT * FROM runs ORDER BY id")]
+
+
+def run_of(store: TableStore, number: int) -> Run:
+    """Return a recorded training.
+
+    Raises:
+        InputError: there is no such run.
+    """
+    row = None
+    if _has_runs(store):
+        row = store.connection.execute("SELECT * FROM runs WHERE id = ?", (number,)).fetchone()
+    if row is None:
+        known = [run.id for run in runs_of(store)]
+        raise InputError(
+            f"{store.path} has no run {number}",
+            expected="one of " + ", ".join(map(str, known[-20:])) if known else "a data set on which was trained",
+            fix=f"xmc-tf runs {store.path} lists all",
+        )
+    return _run(row)
+
+
+def delete_run(store: TableStore, number: int) -> Run:
+    """Delete a recorded training from the database, and return it; its model folder stays."""
+    run = run_of(store, number)
+    with store.writing() as write:
+        write.execute("DELETE FROM runs WHERE id = ?", (number,))
+        write.execute("DELETE FROM run_predictions WHERE run = ?", (number,))
+    return run
+
+
+def predictions_of(store: TableStore, number: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yield (document, labels, scores) of the test documents of a run, best labels first."""
+    run_of(store, number)
+    for document, labels, scores in store.connection.execute(
+        "SELECT document, labels, scores FROM run_predictions WHERE run = ? ORDER BY document", (number,)
+    ):
+        yield document, np.frombuffer(labels, "<i4"), np.frombuffer(scores, "<f4")
+
+
+def _rows(number: int, store: TableStore, predicted: csr_matrix) -> Iterator[tuple[int, int, bytes, bytes]]:
+    for document, a, b in zip(store.ids("test").tolist(), predicted.indptr, predicted.indptr[1:], strict=False):
+        labels, scores = predicted.indices[a:b].astype("<i4"), predicted.data[a:b].astype("<f4")
+        yield number, document, labels.tobytes(), scores.tobytes()
+
+
+def _has_runs(store: TableStore) -> bool:
+    return store.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs'").fetchone() is not None
+
+
+def _run(row: Sequence[Any]) -> Run:
+    content = json.loads(row[len(_COLUMNS)])
+    known = {one.name for one in fields(Run)}
+    return Run(
+        **dict(zip(_COLUMNS, row, strict=False)),
+        **{name: value for name, value in content.items() if name in known},
+    )
+
+
+def flat_parameters(nested: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested parameters by dotted name: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``.
+
+    Args:
+        nested: dictionaries and lists of values.
+        prefix: beginning of all names.
+    """
+    if isinstance(nested, dict):
+        items: Any = nested.items()
+    elif isinstance(nested, list | tuple) and any(isinstance(one, dict) for one in nested):
+        items = enumerate(nested)
+    else:
+        return {prefix: nested}
+    out: dict[str, Any] = {}
+    for name, value in items:
+        if not str(name).startswith("__"):
+            out |= flat_parameters(value, f"{prefix}.{name}" if prefix else str(name))
+    return out
