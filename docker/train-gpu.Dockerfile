@@ -6,6 +6,7 @@
 # TensorFlow 2.18 is built for CUDA 12 and cuDNN 9. The development image has the compiler and NCCL's headers.
 FROM nvidia/cuda:12.6.3-cudnn-devel-ubuntu22.04
 ENV DEBIAN_FRONTEND=noninteractive
+# hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends software-properties-common \
     && add-apt-repository -y ppa:deadsnakes/ppa \
     && apt-get install -y --no-install-recommends g++ make python3.11 python3.11-venv python3.11-dev \
@@ -23,6 +24,7 @@ RUN mkdir xmc_tf && echo '__version__ = "0"' > xmc_tf/__init__.py \
     && LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LD_LIBRARY_PATH make setup && rm -rf xmc_tf
 COPY xmc_tf xmc_tf
 ENV PATH=/opt/xmc_tf/.venv/bin:$PATH
-USER mpiuser
+# mpiuser, by number: a host without this name can check that it is not root.
+USER 1000
 WORKDIR /data
 CMD ["python", "-m", "xmc_tf.train", "--help"]
