@@ -64,6 +64,8 @@ WITHOUT_TENSORFLOW = [
 BACKENDS = ["ranks.horovod_backend", "ranks.mpi_backend"]
 # So do these modules of parts that need it otherwise. Fine-tuning trains on arrays, which are made without it.
 MODULES_WITHOUT_TENSORFLOW = [
+    "jobs.predict",
+    "jobs.settings",
     "matcher.candidates",
     "matcher.levels",
     "models.folder",

@@ -15,6 +15,7 @@ from xmc_tf.data import (
     load_label_choice,
     prediction_path,
 )
+from xmc_tf.jobs.predict import add_table_prediction, table_prediction
 from xmc_tf.models.over_ranks import predict_over_ranks
 from xmc_tf.models.prediction import PredictionOptions
 from xmc_tf.models.results import give_result, load_true_labels
@@ -46,6 +47,8 @@ _DESCRIPTION = """Predict labels with a model of xmc_tf.train.
 
 Print names and scores of the best labels of a text:
     python -m xmc_tf.predict -m model -q "gradient of a sparse matrix"
+Write label names and scores for a table, such as a CSV file:
+    python -m xmc_tf.predict data.csv --column text -m model -o labels.csv
 Write a matrix of scores for a file of texts, and print precision and recall:
     python -m xmc_tf.predict -m model -t X.tst.txt -o pred.npz -y Y.tst.npz
 On several ranks:
@@ -59,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     out = cli.make_parser(
         "xmc_tf.predict",
         _DESCRIPTION,
-        usage="%(prog)s [-m MODEL | --server URL] [-t TEXTS | -q TEXT] [-x FEATURES] [options]",
+        usage="%(prog)s [-m MODEL | --server URL] [TABLE | -t TEXTS | -q TEXT] [-x FEATURES] [options]",
     )
     add = out.add_argument
     model = out.add_mutually_exclusive_group(required=True)
@@ -72,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     source = out.add_mutually_exclusive_group(required=True)
     add_texts(source)
     add_queries(source)
+    add_table_prediction(out, source)
     add(
         "-x", "--feat-path", nargs="+", metavar="FILE",
         help="features of the texts; required if the model was trained with -x",
@@ -96,6 +100,9 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Predict, and save or print the result."""
     arguments = parser().parse_args(argv)
+    if arguments.table is not None:
+        _predict_table(arguments)
+        return
     arguments.save_pred_path = prediction_path(arguments.save_pred_path, folder_name="P.npz")
     if arguments.server is not None:
         refuse_output("-o", arguments.save_pred_path, _inputs(arguments))
@@ -164,6 +171,33 @@ def _by_server(arguments: argparse.Namespace) -> None:
     predicted = Client(arguments.server).predict(texts, arguments.only_topk, arguments.batch_size, names)
     Y = load_true_labels(arguments.label_path, texts, predicted.shape[1])
     give_result(predicted, names, arguments.save_pred_path, Y, arguments.layout)
+
+
+def _predict_table(arguments: argparse.Namespace) -> None:
+    """Write the labels of the rows of a table."""
+    communicator = choose_communicator()
+    if arguments.server is not None or communicator.size > 1:
+        raise InputError(
+            "a table is labelled by one process, with -m",
+            received="--server" if arguments.server is not None else f"{communicator.size} ranks",
+            fix="start the command without a launcher; or use -t with a file of texts",
+        )
+    cli.set_verbosity(arguments.verbose_level)
+    job = table_prediction(arguments, arguments.save_pred_path)
+    announce_compiling()
+    model = XTransformer.load(arguments.model_folder)
+    if arguments.only_labels:
+        _restrict(model, arguments.only_labels)
+    choose_device(communicator, arguments.use_gpu)
+
+    def predict(texts: list[str], labels: int) -> csr_matrix:
+        return model.predict(
+            texts, beam_size=arguments.beam_size, only_topk=labels, post_processor=arguments.post_processor,
+            ensemble_method=arguments.ensemble_method, threads=arguments.threads,
+            batch_tokens=arguments.batch_size * model.metadata.truncate_length,
+        )  # fmt: skip
+
+    job.run(predict, model.names)
 
 
 def _restrict(model: XTransformer, path: str) -> None:

@@ -17,6 +17,7 @@ from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.resuming import finished, resume_hint
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, load_features, load_matrix, load_names
 from xmc_tf.jobs.encoder import train_encoder
 from xmc_tf.jobs.summary import JobSummary
@@ -117,7 +118,7 @@ def _train_on_table(arguments: argparse.Namespace, given: dict[str, Any], argv: 
             summary = train_encoder(job, recipe, Stages(work, communicator), keep=arguments.keep_work)
     finished()
     if summary is not None:
-        print(summary.text())
+        print(printable(summary.text(), keep="\n"))
 
 
 def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Recipe, folder: Path, work: Path) -> None:

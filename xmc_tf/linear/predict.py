@@ -21,6 +21,7 @@ from xmc_tf.data import (
     load_matrix,
     prediction_path,
 )
+from xmc_tf.jobs.predict import add_table_prediction, table_prediction
 from xmc_tf.models.results import give_result, load_true_labels
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (
@@ -39,6 +40,8 @@ _DESCRIPTION = """Predict labels with a model of xmc_tf.linear.train or of PECOS
 
 Print names and scores of the best labels of a text:
     python -m xmc_tf.linear.predict -m model -q "gradient of a sparse matrix"
+Write label names and scores for a table, such as a CSV file:
+    python -m xmc_tf.linear.predict data.csv --column text -m model -o labels.csv
 Write a matrix of scores for a file of texts or of features:
     python -m xmc_tf.linear.predict -m model -t X.tst.txt -o pred.npz
     python -m xmc_tf.linear.predict -m model -x X.tst.npz -o pred.npz -y Y.tst.npz"""
@@ -49,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     out = cli.make_parser(
         "xmc_tf.linear.predict",
         _DESCRIPTION,
-        usage="%(prog)s -m MODEL [-t TEXTS | -x FEATURES | -q TEXT] [options]",
+        usage="%(prog)s -m MODEL [TABLE | -t TEXTS | -x FEATURES | -q TEXT] [options]",
     )
     add_model(out, required=True)
     source = out.add_mutually_exclusive_group(required=True)
@@ -62,6 +65,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add_texts(source)
     add_queries(source)
+    add_table_prediction(out, source)
     add_predictions(out)
     add_answers(out)
     add_only_labels(out)
@@ -84,6 +88,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     announce_compiling()
     if arguments.max_pred_chunk < 1:
         raise InputError("-B must be at least 1", received=str(arguments.max_pred_chunk))
+    if arguments.table is not None:
+        _predict_table(arguments)
+        return
     arguments.save_pred_path = prediction_path(arguments.save_pred_path)
     inputs = {
         "-m": arguments.model_folder, "-x": arguments.inst_path, "-t": arguments.text_path,
@@ -100,6 +107,29 @@ def main(argv: Sequence[str] | None = None) -> None:
     Y = load_true_labels(arguments.label_path, documents, model.ranker.nr_labels)
     predicted = _predict(arguments, model, documents)
     give_result(predicted, model.names, arguments.save_pred_path, Y, arguments.layout)
+
+
+def _predict_table(arguments: argparse.Namespace) -> None:
+    """Write the labels of the rows of a table."""
+    job = table_prediction(arguments, arguments.save_pred_path)
+    model = XRLinear.load(arguments.model_folder)
+    if not model.reads_text:
+        raise InputError(
+            f"{arguments.model_folder} reads features, not texts", expected="a model that was trained on texts",
+            fix="give the features of the documents with -x",
+        )  # fmt: skip
+    if arguments.only_labels:
+        chosen = load_label_choice(arguments.only_labels, model.names, model.ranker.nr_labels)
+        model.ranker.set_output_constraint(chosen)
+
+    def predict(texts: list[str], labels: int) -> csr_matrix:
+        X = as_features(model.tfidf.transform(texts, threads=arguments.threads, quiet=True))
+        return model.ranker.predict(
+            X, beam_size=arguments.beam_size, only_topk=labels, post_processor=arguments.post_processor,
+            threads=arguments.threads,
+        )  # fmt: skip
+
+    job.run(predict, model.names)
 
 
 def _documents(arguments: argparse.Namespace, model: XRLinear) -> Any:

@@ -1,0 +1,92 @@
+"""Files of predicted labels for people: CSV and TSV that are safe in spreadsheets, and JSON lines.
+
+A cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage return can run as a formula in a spreadsheet.
+It gets an apostrophe in front, unless it is a plain number.
+"""
+
+import csv
+import json
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.atomic import atomic_file
+
+KINDS = (".csv", ".tsv", ".jsonl")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+
+Labels = Sequence[tuple[str, float]]
+
+
+def safe_cell(value: Any) -> str:
+    """Return a cell that no spreadsheet takes for a formula.
+
+    Example:
+        >>> safe_cell("=1+1"), safe_cell("-1.5"), safe_cell("plain")
+        ("'=1+1", '-1.5', 'plain')
+
+    Args:
+        value: content of the cell; None becomes an empty cell.
+    """
+    text = "" if value is None else str(value)
+    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
+
+
+class LabelFile:
+    """A file of the best labels of each row of a table, written completely or not at all.
+
+    CSV and TSV have the columns ``line``, the kept columns, then ``label 1``, ``score 1``, ``label 2`` and so on. JSON
+    lines have an object per row with ``line``, the kept columns, ``labels`` and ``scores``.
+
+    Args:
+        path: the file; its extension is one of ``KINDS``.
+        kept: names of the columns of the table that are copied.
+        most: number of labels per row.
+    """
+
+    def __init__(self, path: Path, kept: Sequence[str], most: int) -> None:
+        if path.suffix.lower() not in KINDS:
+            raise InputError(
+                f"-o {path} has an unknown extension", expected=f"a file with one of the extensions {', '.join(KINDS)}"
+            )
+        self.path, self._kept, self._most = path, list(kept), most
+        self._placing: AbstractContextManager[Path] = atomic_file(path)
+
+    def __enter__(self) -> Self:
+        part = self._placing.__enter__()
+        self._file = part.open("w", encoding="utf-8", errors="replace", newline="")
+        self._csv: Any = None
+        if self.path.suffix.lower() != ".jsonl":
+            self._csv = csv.writer(self._file, delimiter="\t" if self.path.suffix.lower() == ".tsv" else ",")
+            ranked = [f"{what} {rank}" for rank in range(1, self._most + 1) for what in ("label", "score")]
+            self._csv.writerow(["line", *map(safe_cell, self._kept), *ranked])
+        return self
+
+    def write(self, line: int, cells: Sequence[Any], labels: Labels) -> None:
+        """Write a row.
+
+        Args:
+            line: number of the row's line in the table.
+            cells: values of the kept columns.
+            labels: names and scores, best first; empty for a row that has no text.
+        """
+        if self._csv is None:
+            content: dict[str, Any] = {"line": line}
+            content |= {name: value for name, value in zip(self._kept, cells, strict=True) if name not in content}
+            content |= {"labels": [name for name, _ in labels], "scores": [round(score, 6) for _, score in labels]}
+            self._file.write(json.dumps(content, ensure_ascii=False, default=str) + "\n")
+            return
+        found = [cell for name, score in labels for cell in (safe_cell(name), f"{score:.6g}")]
+        empty = [""] * (2 * (self._most - len(labels)))
+        self._csv.writerow([line, *map(safe_cell, cells), *found, *empty])
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        self._placing.__exit__(kind, error, trace)
