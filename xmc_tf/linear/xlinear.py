@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix, spmatrix
+from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.kernels import kernel_view
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data.features import Features
 from xmc_tf.linear.chunks import build_chunks
@@ -22,6 +21,7 @@ from xmc_tf.linear.kernels.search import score_paths, search
 from xmc_tf.linear.level import Level
 from xmc_tf.linear.paths import selected_paths
 from xmc_tf.linear.postprocess import post_processor_code
+from xmc_tf.linear.query_arrays import code_arrays, kernel_form, ranked_csr
 from xmc_tf.linear.sub_models import checked_labels, joined, restricted, split_at, sub_model
 
 _LOG = logging.getLogger(__name__)
@@ -188,6 +188,25 @@ class XLinear:
         Returns:
             (documents × labels) scores, descending within a row.
         """
+        found = self.search(
+            X, beam_size=beam_size, only_topk=only_topk, post_processor=post_processor, codes=codes, threads=threads
+        )
+        return ranked_csr(*found, self.nr_labels)
+
+    def search(
+        self,
+        X: Features,
+        *,
+        beam_size: int | None = None,
+        only_topk: int | None = None,
+        post_processor: str | None = None,
+        codes: csr_matrix | None = None,
+        threads: int = -1,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return labels [documents, k] and their scores, best first, and the number of labels of each document.
+
+        The arguments are those of :meth:`predict`.
+        """
         self._check(X)
         beams = np.array([level.pred_params.only_topk for level in self.levels], np.int64)
         if beam_size is not None:
@@ -200,8 +219,8 @@ class XLinear:
         beams = np.minimum(beams, [level.clusters.shape[0] for level in self.levels])
         count = thread_count(threads)
         chunks = self.chunks(X.nr_dense, count)
-        query = _kernel_form(X)
-        start = _NO_CODES if codes is None else _code_arrays(codes, (X.nr_rows, self.levels[0].clusters.shape[1]))
+        query = kernel_form(X)
+        start = _NO_CODES if codes is None else code_arrays(codes, (X.nr_rows, self.levels[0].clusters.shape[1]))
         n, k = X.nr_rows, int(beams[-1])
         nodes, scores = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
         found = np.zeros(n, np.int64)
@@ -218,7 +237,7 @@ class XLinear:
                 ]
                 for future in [pool.submit(*call) for call in calls]:
                     future.result()
-        return _ranked_csr(nodes, scores, found, self.nr_labels)
+        return nodes, scores, found
 
     def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
         """Return the scores of selected labels: those of a beam search that keeps all their ancestors.
@@ -239,7 +258,7 @@ class XLinear:
         paths = selected_paths(self.levels, chunks, csr_matrix(selected))
         out = np.empty(len(paths.chunk), np.float32)
         score_paths(
-            chunks, *_kernel_form(X), paths.indptr, paths.chunk, paths.child, paths.parent,
+            chunks, *kernel_form(X), paths.indptr, paths.chunk, paths.child, paths.parent,
             self._posts(post_processor), out,
         )  # fmt: skip
         last = paths.indptr[-1]
@@ -265,6 +284,20 @@ class XLinear:
         levels = load_levels(folder)
         return cls(levels, levels[0].nr_features - nr_dense, nr_dense)
 
+    @property
+    def only_topk(self) -> int:
+        """Number of labels per document that are predicted by default."""
+        return self.levels[-1].pred_params.only_topk
+
+    def scores_may_be_negative(self, post_processor: str | None = None) -> bool:
+        """Return whether 0 is not the lowest score: without a post-processor, or if scores are logarithms.
+
+        Args:
+            post_processor: post-processor of all levels. Default: the model's.
+        """
+        name = post_processor or self.levels[-1].pred_params.post_processor
+        return name == "noop" or name.startswith("log-")
+
     def _posts(self, override: str | None) -> np.ndarray:
         names: Sequence[str] = [override or level.pred_params.post_processor for level in self.levels]
         return np.array([post_processor_code(name) for name in names], np.int64)
@@ -277,44 +310,3 @@ class XLinear:
                 received=f"{X.nr_features:,} columns",
                 fix="compute them with the vectorizer of the training features",
             )
-
-
-def _kernel_form(X: Features) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return sparse and dense features in the form that kernels read."""
-    n = X.nr_rows
-    dense = np.zeros((n, 0), np.float32) if X.dense is None else kernel_view(X.dense, np.float32)
-    if X.sparse is None:
-        return np.zeros(n + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), dense
-    m = X.sparse
-    return kernel_view(m.indptr, np.int64), kernel_view(m.indices, np.int32), kernel_view(m.data, np.float32), dense
-
-
-def _code_arrays(codes: spmatrix, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    if codes.shape != shape:
-        raise InputError(
-            "the codes to start from do not fit",
-            expected=f"{shape[0]:,} documents × {shape[1]:,} parents of the first level",
-            received=f"{codes.shape[0]:,} × {codes.shape[1]:,}",
-        )
-    m = csr_matrix(codes)
-    if not m.has_canonical_format:
-        m = m.copy()
-        m.sum_duplicates()
-    return m.indptr.astype(np.int64), m.indices.astype(np.int32), m.data.astype(np.float32)
-
-
-def _ranked_csr(nodes: np.ndarray, scores: np.ndarray, found: np.ndarray, nr_labels: int) -> csr_matrix:
-    """Return a CSR matrix whose rows are in the order of scores, not of labels."""
-    n, k = nodes.shape
-    if n and found.min() == k:
-        indptr = np.arange(0, n * k + 1, k) if k else np.zeros(n + 1, np.int64)
-        indices, data = nodes.ravel(), scores.ravel()
-    else:
-        keep = np.arange(k) < found[:, None]
-        indptr = np.concatenate([[0], np.cumsum(found)])
-        indices, data = nodes[keep], scores[keep]
-    result = csr_matrix((n, nr_labels), dtype=np.float32)
-    # Set directly: scipy's checks would take longer than the search of one query.
-    result.indptr = indptr.astype(np.int32) if indptr[-1] < 2**31 else indptr
-    result.indices, result.data = indices, data
-    return result

@@ -1,0 +1,81 @@
+"""The union of the labels that several trees find for a document, with the score of each label in each tree."""
+
+import numpy as np
+
+from xmc_tf.common.compiled import njit
+
+
+@njit(cache=True, nogil=True)
+def unite(nodes, counts, first, last, out_labels, out_counts):
+    """Write the labels that any tree has found for some documents, ascending and each once.
+
+    Args:
+        nodes: int32 [trees, documents, most]: the labels of each tree.
+        counts: int64 [trees, documents]: their numbers.
+        first, last: range of documents.
+        out_labels: int32 [documents, trees * most], receives the labels.
+        out_counts: int64 [documents], receives their numbers.
+    """
+    for row in range(first, last):
+        size = 0
+        for tree in range(nodes.shape[0]):
+            for place in range(counts[tree, row]):
+                out_labels[row, size] = nodes[tree, row, place]
+                size += 1
+        found = np.sort(out_labels[row, :size])
+        size = 0
+        for label in found:
+            if size == 0 or out_labels[row, size - 1] != label:
+                out_labels[row, size] = label
+                size += 1
+        out_counts[row] = size
+
+
+@njit(cache=True, nogil=True)
+def place_scores(nodes, scores, counts, indptr, indices, first, last, out):
+    """Write the score of each label in each tree that has found it; the other places stay as they are.
+
+    Args:
+        nodes, counts: as for :func:`unite`.
+        scores: float32, of the shape of ``nodes``.
+        indptr, indices: the united labels (CSR, ascending within a row).
+        first, last: range of documents.
+        out: float32 [entries, trees], receives the scores.
+    """
+    for row in range(first, last):
+        begin, end = indptr[row], indptr[row + 1]
+        for tree in range(nodes.shape[0]):
+            for place in range(counts[tree, row]):
+                at = begin + np.searchsorted(indices[begin:end], nodes[tree, row, place])
+                out[at, tree] = scores[tree, row, place]
+
+
+@njit(cache=True, nogil=True)
+def best_by_mean(indptr, indices, scores, first, last, nodes, means, counts):
+    """Write the best labels of documents by their mean score over the trees, the best first.
+
+    Equal means are in the order of the labels, as in the search of a single tree. The sum runs from the first tree to
+    the last in float32, as in an exported graph, which therefore gives the same result.
+
+    Args:
+        indptr, indices: the labels (CSR, ascending within a row).
+        scores: float32 [entries, trees].
+        first, last: range of documents.
+        nodes, means: [documents, most], receive labels and means.
+        counts: int64 [documents], receives the numbers of labels.
+    """
+    trees, most = scores.shape[1], nodes.shape[1]
+    for row in range(first, last):
+        begin, end = indptr[row], indptr[row + 1]
+        mean = np.empty(end - begin, np.float32)
+        for entry in range(begin, end):
+            total = scores[entry, 0]
+            for tree in range(1, trees):
+                total += scores[entry, tree]
+            mean[entry - begin] = total / np.float32(trees)
+        order = np.argsort(-mean, kind="mergesort")
+        size = min(most, end - begin)
+        for place in range(size):
+            nodes[row, place] = indices[begin + order[place]]
+            means[row, place] = mean[order[place]]
+        counts[row] = size

@@ -1,0 +1,55 @@
+"""Queries and answers of a search: features in the form that kernels read, and results as matrices."""
+
+import numpy as np
+from scipy.sparse import csr_matrix, spmatrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.kernels import kernel_view
+from xmc_tf.data.features import Features
+
+
+def kernel_form(X: Features) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return sparse and dense features in the form that kernels read."""
+    n = X.nr_rows
+    dense = np.zeros((n, 0), np.float32) if X.dense is None else kernel_view(X.dense, np.float32)
+    if X.sparse is None:
+        return np.zeros(n + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), dense
+    m = X.sparse
+    return kernel_view(m.indptr, np.int64), kernel_view(m.indices, np.int32), kernel_view(m.data, np.float32), dense
+
+
+def code_arrays(codes: spmatrix, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the parents to start from, and their scores, in the form that kernels read (CSR).
+
+    Args:
+        codes: documents × parents of the first level.
+        shape: the expected shape.
+    """
+    if codes.shape != shape:
+        raise InputError(
+            "the codes to start from do not fit",
+            expected=f"{shape[0]:,} documents × {shape[1]:,} parents of the first level",
+            received=f"{codes.shape[0]:,} × {codes.shape[1]:,}",
+        )
+    m = csr_matrix(codes)
+    if not m.has_canonical_format:
+        m = m.copy()
+        m.sum_duplicates()
+    return m.indptr.astype(np.int64), m.indices.astype(np.int32), m.data.astype(np.float32)
+
+
+def ranked_csr(nodes: np.ndarray, scores: np.ndarray, found: np.ndarray, nr_labels: int) -> csr_matrix:
+    """Return a CSR matrix whose rows are in the order of scores, not of labels."""
+    n, k = nodes.shape
+    if n and found.min() == k:
+        indptr = np.arange(0, n * k + 1, k) if k else np.zeros(n + 1, np.int64)
+        indices, data = nodes.ravel(), scores.ravel()
+    else:
+        keep = np.arange(k) < found[:, None]
+        indptr = np.concatenate([[0], np.cumsum(found)])
+        indices, data = nodes[keep], scores[keep]
+    result = csr_matrix((n, nr_labels), dtype=np.float32)
+    # Set directly: scipy's checks would take longer than the search of one query.
+    result.indptr = indptr.astype(np.int32) if indptr[-1] < 2**31 else indptr
+    result.indices, result.data = indices, data
+    return result
