@@ -85,9 +85,9 @@ $(ENCODERS): | $(LIGHT)
 
 $(FULL): $(LIGHT)
 	@echo "  installing test tools, MPI and Horovod's build tools: about 1 minute" >&2
-	@$(PIP) -e '.[horovod-build,serving,tables,report,docs,dev]' mpi4py
+	@$(PIP) -e '.[horovod-build,serving,tables,docs,dev]' mpi4py
 	@$(PY) tools/install_horovod.py
-	@$(PIP) -e '.[distributed,horovod-build,serving,tables,report,docs,dev]'
+	@$(PIP) -e '.[distributed,horovod-build,serving,tables,docs,dev]'
 	@$(PY) -m pip check >&2
 	@mkdir -p $(STAMPS) && touch $@ $(DOCS)
 

@@ -23,6 +23,7 @@ LAYERS = [
     ["matcher", "serving"],
     ["pipeline"],
     ["models"],
+    ["report"],
     ["sklearn", "jobs"],
     [
         "__main__",
@@ -41,6 +42,7 @@ LAYERS = [
         "linear.train",
         "linear.predict",
         "linear.evaluate",
+        "report.__main__",
     ],
 ]
 COMMAND_LINES = LAYERS[-1]
@@ -58,6 +60,7 @@ WITHOUT_TENSORFLOW = [
     "check",
     "launch",
     "plan",
+    "report",
     "sklearn",
 ]
 # Loading one of the two starts Horovod or MPI: tests/distributed/test_communicator.py covers them.

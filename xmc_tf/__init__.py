@@ -17,6 +17,7 @@ Data:
 
 Using a model:
     evaluate                precision, recall, nDCG and F1 of predictions
+    write_report            a report as one HTML page, with its data as JSON and CSV; takes ReportInputs
     Client                  ask a TensorFlow Serving that has an exported model
     InputError              what is raised for wrong input: expected, received, fix
 
@@ -73,6 +74,8 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names in _LAZY
     from xmc_tf.params.tree import HierarchicalKMeansParams
     from xmc_tf.params.xr_linear import XRLinearParams
     from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParams
+    from xmc_tf.report.inputs import ReportInputs
+    from xmc_tf.report.writing import write_report
     from xmc_tf.serving.client import Client
     from xmc_tf.serving.export import ExportSettings
     from xmc_tf.tree.label_tree import LabelTree
@@ -94,6 +97,7 @@ _LAZY = {
     "Model": "xmc_tf.models.model",
     "RankerParams": "xmc_tf.params.linear",
     "RankerPredParams": "xmc_tf.params.linear",
+    "ReportInputs": "xmc_tf.report.inputs",
     "TextFile": "xmc_tf.data.text",
     "Tfidf": "xmc_tf.features.tfidf",
     "TfidfParams": "xmc_tf.params.tfidf",
@@ -106,6 +110,7 @@ _LAZY = {
     "evaluate": "xmc_tf.metrics.evaluation",
     "load": "xmc_tf.models.loading",
     "load_matrix": "xmc_tf.data.matrices",
+    "write_report": "xmc_tf.report.writing",
 }
 
 __all__ = [
@@ -124,6 +129,7 @@ __all__ = [
     "Model",
     "RankerParams",
     "RankerPredParams",
+    "ReportInputs",
     "TextFile",
     "Tfidf",
     "TfidfParams",
@@ -136,6 +142,7 @@ __all__ = [
     "evaluate",
     "load",
     "load_matrix",
+    "write_report",
 ]
 
 if not TYPE_CHECKING:  # a type checker that saw it would accept any name

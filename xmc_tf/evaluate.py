@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from xmc_tf.common.process import cli
-from xmc_tf.metrics.command import evaluate, evaluation_parser
+from xmc_tf.report.evaluating import evaluate, evaluation_parser
 
 _DESCRIPTION = """Measure predictions against the true labels: one row per prediction file or ensemble.
 
@@ -27,7 +27,8 @@ total; the other metrics average over the documents that have a label of the gro
 _EXAMPLES = """examples:
   python -m xmc_tf.evaluate -y Y.tst.npz -p pred.npz -k 1,3,5
   python -m xmc_tf.evaluate -y Y.tst.npz -p a.npz b.npz --tags small large --ensemble average rank_average
-  python -m xmc_tf.evaluate -y Y.tst.npz -p pred.npz --train-labels Y.trn.npz --labels labels.txt --report out
+  python -m xmc_tf.evaluate -y Y.tst.npz -p pred.npz --train-labels Y.trn.npz --labels labels.txt --report report
+  python -m xmc_tf.evaluate -y Y.tst.npz -p pred.npz --train-labels Y.trn.npz -m model -t X.tst.txt --report report
   python -m xmc_tf.evaluate -y Y.tst.npz -p pred.npz --layout pecos
 """
 

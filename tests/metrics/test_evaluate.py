@@ -9,7 +9,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.data import save_matrix
 from xmc_tf.evaluate import main
 from xmc_tf.metrics import inverse_propensity, measure
-from xmc_tf.metrics.command import short_names
+from xmc_tf.report.evaluating import short_names
 
 RNG = np.random.default_rng(7)
 TRUTH = smat.csr_matrix((RNG.random((40, 12)) < 0.25).astype(np.float32))
@@ -75,16 +75,14 @@ def test_tables_fit_the_screen(files, capsys, monkeypatch):
     assert max(len(line) for line in lines if "---" in line) <= 60
 
 
-def test_the_report_stands_alone(files, capsys):
-    run("-y y.npz -p a.npz b.npz --tags one&two B --train-labels trn.npz --labels labels.txt --report out")
-    page = (files / "out/index.html").read_text(encoding="utf-8")
-    assert capsys.readouterr().out.rstrip().endswith("report: out/index.html")
-    assert page.count("<svg") == 2
-    assert page.count("<polyline") == 2
-    assert "src=" not in page
-    assert "href=" not in page
+def test_the_report_has_all_predictions_and_its_own_texts(files, capsys):
+    (files / "texts.txt").write_text("".join(f"text {i} & more\n" for i in range(40)))
+    run("-y y.npz -p a.npz b.npz --tags one&two B --train-labels trn.npz --labels labels.txt -t texts.txt --report out")
+    page = (files / "out/report.html").read_text(encoding="utf-8")
+    assert capsys.readouterr().out.rstrip().endswith("report: out/report.html")
     assert "one&amp;two" in page
     assert "label &lt;3&gt;" in page
+    assert "&amp; more" in page
     assert f"{100 * measure(TRUTH, A, [5])[0].at('P', 5):.2f}" in page
 
 
@@ -100,6 +98,8 @@ def test_the_report_stands_alone(files, capsys):
         ("-y nowhere.npz -p a.npz", "nowhere.npz"),
         ("-y y.npz -p a.npz --train-labels wide.npz", "12 columns"),
         ("-y y.npz -p a.npz b.npz --tags one", "2 names"),
+        ("-y y.npz -p a.npz -t labels.txt", "-t is only used for a report"),
+        ("-y y.npz -p a.npz -t labels.txt --report out", "the texts do not fit"),
         ("-y y.npz -p a.npz --ensemble average", "at least 2"),
         ("-y y.npz -p a.npz --labels short.txt", "12 lines"),
         ("-y y.npz -p a.npz --train-labels trn.npz --propensity-b -2", "parameter B"),

@@ -94,7 +94,7 @@ def test_json_and_report_beside_the_layout(files, capsys):
     linear_evaluate(["-y", "y.npz", "-p", "p.npz", "--json"])
     assert capsys.readouterr().out.startswith("{")
     linear_evaluate(["-y", "y.npz", "-p", "p.npz", "-k", "3", "--report", "out"])
-    assert capsys.readouterr().out == BY_HAND + "\n\nreport: out/index.html\n"
+    assert capsys.readouterr().out == BY_HAND + "\n\nreport: out/report.html\n"
 
 
 def test_other_shapes_are_refused(files):

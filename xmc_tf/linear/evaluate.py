@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from xmc_tf.common.process import cli
-from xmc_tf.metrics.command import evaluate, evaluation_parser
+from xmc_tf.report.evaluating import evaluate, evaluation_parser
 
 _DESCRIPTION = """Measure predictions against the true labels and print what pecos.xmc.xlinear.evaluate prints.
 

@@ -1,4 +1,4 @@
-"""The command that measures predictions, shared by ``xmc_tf.evaluate`` and ``xmc_tf.linear.evaluate``."""
+"""The command that measures predictions: ``xmc_tf.evaluate`` and ``xmc_tf.linear.evaluate``."""
 
 import argparse
 import json
@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.data import load_matrix, load_names
+from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.metrics.compare import compare
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
 from xmc_tf.metrics.files import load_prediction
@@ -21,8 +22,9 @@ from xmc_tf.metrics.layouts import PECOS_TOPK, pecos_lines
 from xmc_tf.metrics.measures import check_ks, check_shapes
 from xmc_tf.metrics.propensity import inverse_propensity
 from xmc_tf.metrics.ranking import as_truth
-from xmc_tf.metrics.report import REPORT_NAME, write_report
-from xmc_tf.params import add_layout
+from xmc_tf.params import add_layout, add_model, add_texts
+from xmc_tf.report.inputs import ReportInputs
+from xmc_tf.report.writing import FILES, write_report
 
 _MAX_CUT_OFFS = 10_000  # maximum number of cut-offs of one table
 
@@ -65,8 +67,11 @@ def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
     add(
         "--report",
         metavar="DIR",
-        help="write DIR/index.html with tables, curves, label groups, and the best and worst labels",
+        help="write DIR/report.html: metrics, thresholds, calibration, labels, confusions; also as JSON and CSV",
     )
+    add("--title", default="Evaluation of predictions", metavar="TEXT", help="title of the report")
+    add_texts(parser)
+    add_model(parser)
 
 
 def evaluate(args: argparse.Namespace) -> None:
@@ -88,18 +93,10 @@ def evaluate(args: argparse.Namespace) -> None:
             expected=f"{len(args.pred_path)} names",
             received=f"{len(names)}",
         )
-    if args.report:
-        inputs = {
-            "-y": args.truth_path,
-            "-p": args.pred_path,
-            "--train-labels": args.train_labels,
-            "--labels": args.labels,
-        }
-        for path in (Path(args.report), Path(args.report) / REPORT_NAME):
-            refuse_output("--report", path, inputs)
+    _check_report(args)
     truth = as_truth(load_matrix(args.truth_path, name="the truth"), args.truth_path)
     label_names = load_names(args.labels, truth.shape[1]) if args.labels else None
-    frequency = gains = None
+    training = frequency = gains = None
     if args.train_labels:
         training = as_truth(load_matrix(args.train_labels, name="the training labels"), args.train_labels)
         if training.shape[1] != truth.shape[1]:
@@ -128,16 +125,63 @@ def evaluate(args: argparse.Namespace) -> None:
         bounds=bounds,
         training_frequency=frequency,
         gains=gains,
-        details=bool(args.report),
     )
     if args.json:
         print(json.dumps(result.to_json(), ensure_ascii=False))
     elif not pecos:
         print(result.to_text(shutil.get_terminal_size((110, 24)).columns))
     if args.report:
-        path = write_report(args.report, result, label_names)
+        path = write_report(_report_inputs(args, truth, systems, training, label_names, ks, bounds), args.report)
         if not args.json:
             print(f"\nreport: {path}")
+
+
+def _check_report(args: argparse.Namespace) -> None:
+    """Refuse a report that would replace an input, and inputs that only a report uses."""
+    inputs = {
+        "-y": args.truth_path, "-p": args.pred_path, "--train-labels": args.train_labels, "--labels": args.labels,
+        "-t": args.text_path, "-m": args.model_folder,
+    }  # fmt: skip
+    if args.report:
+        for name in FILES:
+            refuse_output("--report", Path(args.report) / name, inputs)
+        return
+    for flag, value in (("-t", args.text_path), ("-m", args.model_folder)):
+        if value:
+            raise InputError(f"{flag} is only used for a report", expected="--report DIR too", received=f"only {flag}")
+
+
+def _report_inputs(
+    args: argparse.Namespace,
+    truth: csr_matrix,
+    systems: Sequence[tuple[str, Any]],
+    training: Any,
+    label_names: Sequence[str] | None,
+    ks: Sequence[int],
+    bounds: Sequence[int],
+) -> ReportInputs:
+    """Return the inputs of the report, with texts and model if they are given."""
+    model = None
+    if args.model_folder:
+        from xmc_tf.models.loading import load
+
+        model = load(args.model_folder)
+        label_names = label_names or model.names
+    (name, predicted), *others = systems
+    return ReportInputs(
+        args.title,
+        truth,
+        predicted,
+        names=label_names,
+        texts=TextFile(args.text_path) if args.text_path else None,
+        training_labels=training,
+        model=model,
+        others=dict(others),
+        name=name,
+        ks=ks,
+        bounds=bounds,
+        propensities=(args.propensity_a, args.propensity_b),
+    )
 
 
 def evaluation_parser(module: str, description: str, epilog: str, layout: str) -> argparse.ArgumentParser:

@@ -1,0 +1,170 @@
+"""The report's figures equal those of ``evaluate``, and hostile names and texts stay text."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from tests.report.cases import FORMULA, SCRIPT, Page, inputs, matrices, names
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import save_matrix
+from xmc_tf.evaluate import main
+from xmc_tf.report import Curve, ReportInputs, write_report
+from xmc_tf.report.page.script import SCRIPT as OWN_SCRIPT
+
+
+def written(tmp_path, given):
+    """Return the page, the JSON data and the folder of a report."""
+    path = write_report(given, tmp_path / "report")
+    return Page(path.read_text(encoding="utf-8")), json.loads((path.parent / "report.json").read_text()), path.parent
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("hostile"), inputs())
+
+
+def test_every_figure_equals_evaluate(report, tmp_path, monkeypatch, capsys):
+    page, data, _ = report
+    monkeypatch.chdir(tmp_path)
+    given = inputs()
+    files = {"y": given.truth, "p": given.predicted, "o": next(iter(given.others.values()))}
+    for name, matrix in {**files, "trn": given.training_labels}.items():
+        save_matrix(f"{name}.npz", matrix)
+    main(["-y", "y.npz", "-p", "p.npz", "o.npz", "--train-labels", "trn.npz", "--json"])
+    expected = json.loads(capsys.readouterr().out)
+    for one, system in zip(expected["systems"], data["evaluation"]["systems"], strict=True):
+        assert {**one, "name": ""} == {**system, "name": ""}
+    shown = {(row[0], row[1][:5]): row[2:] for row in page.tables["All documents and labels; best values are bold"][1:]}
+    for system, name in zip(expected["systems"], ("model", "other"), strict=True):
+        for measure in ("P", "R", "nDCG", "PSP", "PSnDCG", "micro-F1", "macro-F1"):
+            assert shown[measure, name] == [f"{100 * system[f'{measure}@{k}']:.2f}" for k in (1, 3, 5)]
+    header, *rows = page.tables["Metrics by label frequency"]
+    buckets = [bucket for pair in zip(*(s["buckets"] for s in expected["systems"]), strict=True) for bucket in pair]
+    assert len(rows) == len(buckets) == 8
+    for row, bucket in zip(rows, buckets, strict=True):
+        assert row[2] == f"{bucket['labels']:,}"
+        values = [bucket[measure] for measure in header[3:]]
+        assert row[3:] == ["–" if value is None else f"{100 * value:.2f}" for value in values]
+
+
+def test_the_label_table_is_counted_label_by_label(report):
+    _, data, folder = report
+    given, threshold = inputs(), data["thresholds"]["best_f1"]["threshold"]
+    truth, assigned = given.truth.toarray() > 0, given.predicted.toarray() >= threshold
+    with (folder / "labels.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(int(row["label"]) for row in rows) == list(range(30))
+    assert [int(row["test_documents"]) for row in rows] == sorted(truth.sum(axis=0), reverse=True)
+    for row in rows:
+        label = int(row["label"])
+        right = (truth & assigned)[:, label].sum()
+        assert int(row["assigned"]) == assigned[:, label].sum()
+        assert int(row["training_documents"]) == given.training_labels[:, [label]].nnz
+        if assigned[:, label].any():
+            assert float(row["precision"]) == pytest.approx(right / assigned[:, label].sum())
+        assert float(row["recall"]) == pytest.approx(right / truth[:, label].sum())
+
+
+def test_hostile_names_and_texts_stay_text(report):
+    page, _, folder = report
+    html = (folder / "report.html").read_text(encoding="utf-8")
+    assert page.tags["script"] == 1
+    assert "".join(page.scripts) == OWN_SCRIPT
+    assert "img" not in page.tags
+    assert not [one for one in page.attributes if one[1].startswith("on") or one[1] in ("src", "srcset", "action")]
+    assert all(value.startswith("#") for _, name, value in page.attributes if name == "href")
+    for letter in ("\u202e", "\u202d", "\x1b", "\ud800"):
+        assert letter not in html
+    assert any(row[0] == SCRIPT for row in page.tables["Labels by test documents; P, R and F1 in percent"])
+    assert len(html) < 500_000  # one text has 5 MB
+
+
+def test_cells_of_csv_files_are_not_formulas(report):
+    _, _, folder = report
+    with (folder / "labels.csv").open(encoding="utf-8", newline="") as file:
+        shown = {row["label"]: row["name"] for row in csv.DictReader(file)}
+    assert shown["2"] == f"'{FORMULA}"
+    for path in folder.glob("*.csv"):
+        with path.open(encoding="utf-8", newline="") as file:
+            cells = [cell for row in csv.reader(file) for cell in row]
+        assert not [cell for cell in cells if cell.startswith(("=", "+", "@", "\t"))]
+
+
+def test_the_page_needs_nothing_else(report):
+    html = (report[2] / "report.html").read_text(encoding="utf-8")
+    assert "default-src 'none'" in html
+    assert set(re.findall("https?://[a-z]*", html)) == {"http://evil"}  # the name of a label
+
+
+def test_single_label_data_has_accuracy_and_a_confusion_matrix(tmp_path):
+    draw = np.random.default_rng(3)
+    true, guess = draw.integers(0, 5, 80), draw.integers(0, 5, 80)
+    guess[:50] = true[:50]
+    truth = csr_matrix(np.eye(5)[true])
+    scores = csr_matrix(np.eye(5)[guess] * 0.9 + 0.01)
+    page, data, _ = written(tmp_path, ReportInputs("One label each", truth, scores))
+    assert data["single_label"]
+    accuracy = (true == guess).mean()
+    assert data["evaluation"]["systems"][0]["P@1"] == pytest.approx(accuracy)
+    assert f"{100 * accuracy:.2f} % of the documents get the right label" in data["summary"][0]
+    counted = np.zeros((5, 5), int)
+    np.add.at(counted, (true, guess), 1)
+    assert data["confusion"]["matrix"] == counted.tolist()
+    shown = [[int(cell or 0) for cell in row[1:]] for row in page.tables["Confusion matrix"][1:]]
+    assert shown == counted.tolist()
+
+
+def test_a_large_label_table_is_cut_and_complete_in_the_file(tmp_path):
+    labels = 200_000
+    draw = np.random.default_rng(0)
+    truth = csr_matrix((np.ones(9000), (np.arange(9000) % 3000, draw.integers(0, labels, 9000))), (3000, labels))
+    page, data, folder = written(tmp_path, ReportInputs("Many", truth, truth * 0.5))
+    assert len(page.tables["Labels by test documents; P, R and F1 in percent"]) == 2001
+    assert len(data["labels"]) == 2000
+    assert (folder / "report.html").stat().st_size < 1_500_000
+    with (folder / "labels.csv").open(encoding="utf-8") as file:
+        assert sum(1 for _ in file) == labels + 1
+
+
+def test_nothing_predicted_and_scores_that_are_no_probabilities(tmp_path):
+    truth, predicted, _ = matrices()
+    nothing = csr_matrix(truth.shape, dtype=np.float32)
+    _, data, _ = written(tmp_path, ReportInputs("Nothing", truth, nothing))
+    assert "Nothing is predicted." in data["summary"]
+    logarithms = predicted.copy()
+    logarithms.data = np.log(logarithms.data)
+    _, data, _ = written(tmp_path, ReportInputs("Logarithms", truth, logarithms))
+    assert not data["calibration"]["applies"]
+    _, expected, _ = written(tmp_path, ReportInputs("Shares", truth, predicted))
+    assert data["thresholds"]["best_f1"]["f1"] == pytest.approx(expected["thresholds"]["best_f1"]["f1"], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"names": ["a"]}, "the label names do not fit the truth"),
+        ({"texts": ["a"]}, "the texts do not fit the truth"),
+        ({"training_labels": csr_matrix((3, 7))}, "the training labels do not fit the truth"),
+        ({"others": {"b": csr_matrix((3, 7))}}, "b does not fit the truth"),
+        ({"name": "b", "others": {"b": matrices()[1]}}, "two predictions have the same name"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_named(more, message):
+    with pytest.raises(InputError, match=message):
+        inputs(**more)
+
+
+def test_a_curve_has_a_value_for_each_step():
+    with pytest.raises(InputError, match="different numbers of steps and values"):
+        Curve("loss", [1, 2], [1.0])
+
+
+def test_names_are_shown_as_numbers_without_names(tmp_path):
+    truth, predicted, _ = matrices()
+    page, _, _ = written(tmp_path, ReportInputs("Numbers", truth, predicted))
+    shown = {row[0] for row in page.tables["Labels by test documents; P, R and F1 in percent"][1:]}
+    assert shown == {str(number) for number in range(len(names()))}

@@ -1,0 +1,164 @@
+"""The inputs of a report: predictions and true labels, and what helps to explain them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import csr_matrix, spmatrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Texts
+from xmc_tf.metrics.measures import check_shapes
+from xmc_tf.metrics.propensity import inverse_propensity
+from xmc_tf.metrics.ranking import as_truth
+
+if TYPE_CHECKING:
+    from xmc_tf.models.model import Model
+
+MODEL_LABELS = 20  # labels per document that are predicted for a report
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of a chart, such as the loss over the steps of a training.
+
+    Example:
+        >>> Curve("level 1", steps=[100, 200], values=[31.2, 24.8], chart="training loss")
+
+    Args:
+        name: name of the line.
+        steps: the horizontal positions, ascending.
+        values: the value at each position.
+        chart: title of the chart; lines with the same title share one chart. Default: the line's name.
+        x_title: title of the horizontal axis.
+    """
+
+    name: str
+    steps: Sequence[float]
+    values: Sequence[float]
+    chart: str = ""
+    x_title: str = "step"
+
+    def __post_init__(self) -> None:
+        if len(self.steps) != len(self.values):
+            raise InputError(
+                f"curve {self.name!r} has different numbers of steps and values",
+                expected=f"{len(self.steps):,} values, one per step",
+                received=f"{len(self.values):,}",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class ReportInputs:
+    """The inputs of a report. Only the first three are required; each further one adds to the report.
+
+    Example:
+        >>> truth, predicted = load_matrix("Y.tst.npz"), load_matrix("pred.npz")
+        >>> path = write_report(ReportInputs("Subjects", truth, predicted, texts=TextFile("X.tst.txt")), "report")
+
+    Args:
+        title: title of the report.
+        truth: documents × labels; every nonzero entry is a label.
+        predicted: documents × labels, the scores. 10 to 20 labels per document show what lower thresholds find.
+        names: label names, in the order of the columns. Default: labels go by their numbers.
+        texts: the documents, for examples; only the few that are shown are read.
+        training_labels: documents × labels of the training data, for label frequencies and propensities.
+        model: the model that predicted; adds the deciding words to examples.
+        curves: learning curves.
+        others: further predictions of the same documents by name, to compare with.
+        name: name of ``predicted`` in comparisons.
+        settings: anything to show in a table, such as parameters and durations.
+        ks: the cut-offs of P, R and nDCG.
+        bounds: upper bounds of the groups of labels by frequency; empty: no groups.
+        propensities: parameters A and B of the propensity model.
+    """
+
+    title: str
+    truth: spmatrix
+    predicted: spmatrix
+    names: Sequence[str] | None = None
+    texts: Texts | None = None
+    training_labels: spmatrix | None = None
+    model: "Model | None" = None
+    curves: Sequence[Curve] = ()
+    others: Mapping[str, spmatrix] = field(default_factory=dict)
+    name: str = "model"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    ks: Sequence[int] = (1, 3, 5)
+    bounds: Sequence[int] = (10, 50)
+    propensities: tuple[float, float] = (0.55, 1.5)
+
+    def __post_init__(self) -> None:
+        """Check that everything belongs to the same documents and labels."""
+        object.__setattr__(self, "truth", as_truth(self.truth))
+        object.__setattr__(self, "predicted", csr_matrix(self.predicted))
+        for name, matrix in {self.name: self.predicted, **self.others}.items():
+            check_shapes(self.truth, matrix, name)
+        if self.training_labels is not None:
+            object.__setattr__(self, "training_labels", as_truth(self.training_labels, "the training labels"))
+        documents, labels = self.truth.shape
+        trained = None if self.training_labels is None else self.training_labels.shape[1]
+        for what, expected, received in (
+            ("the label names", labels, None if self.names is None else len(self.names)),
+            ("the texts", documents, None if self.texts is None else len(self.texts)),
+            ("the training labels", labels, trained),
+        ):
+            if received is not None and received != expected:
+                raise InputError(f"{what} do not fit the truth", expected=f"{expected:,}", received=f"{received:,}")
+        if self.name in self.others:
+            raise InputError(
+                f"two predictions have the same name: {self.name!r}", expected="a name of its own for each"
+            )
+
+    @classmethod
+    def of_model(cls, model: "Model", texts: Texts, truth: spmatrix, title: str, **more: Any) -> "ReportInputs":
+        """Return the inputs of a report on a model: its predictions of documents whose labels are known.
+
+        Example:
+            >>> model, texts = load("model"), TextFile("X.tst.txt")
+            >>> inputs = ReportInputs.of_model(model, texts, load_matrix("Y.tst.npz"), "Subjects of books")
+
+        Args:
+            model: the model.
+            texts: documents that were not used for training.
+            truth: their labels, documents × labels.
+            title: title of the report.
+            **more: further arguments of the class.
+        """
+        ks = more.get("ks", (1, 3, 5))
+        predicted = model.predict(texts, only_topk=max(MODEL_LABELS, *ks))
+        return cls(title, truth, predicted, model.names, texts, model=model, **more)
+
+    @property
+    def nr_documents(self) -> int:
+        """Number of documents."""
+        return int(self.truth.shape[0])
+
+    @property
+    def nr_labels(self) -> int:
+        """Number of labels."""
+        return int(self.truth.shape[1])
+
+    @property
+    def training_frequency(self) -> np.ndarray | None:
+        """Number of training documents of each label, or None."""
+        if self.training_labels is None:
+            return None
+        return np.bincount(self.training_labels.indices, minlength=self.nr_labels)
+
+    @property
+    def gains(self) -> np.ndarray | None:
+        """Inverse propensity of each label, or None."""
+        frequency = self.training_frequency
+        if frequency is None or self.training_labels is None:
+            return None
+        return inverse_propensity(frequency, self.training_labels.shape[0], *self.propensities)
+
+    def label_name(self, label: int) -> str:
+        """Return the name of a label, or its number.
+
+        Args:
+            label: number of the label.
+        """
+        return str(label) if self.names is None else self.names[label]

@@ -1,0 +1,78 @@
+"""The whole page: its head, its contents, and its sections in order."""
+
+import base64
+import hashlib
+import re
+
+from xmc_tf.report.page import examples, labels, overview, runs, scores
+from xmc_tf.report.page.elements import Html, text
+from xmc_tf.report.page.script import SCRIPT
+from xmc_tf.report.page.style import STYLE
+from xmc_tf.report.report import Report
+
+_SECTIONS = (
+    overview.overview,
+    scores.thresholds,
+    overview.metrics,
+    labels.labels,
+    labels.confusion,
+    examples.examples,
+    scores.calibration,
+    labels.coverage,
+    runs.learning,
+    runs.settings,
+)
+_TITLE_LENGTH = 300
+
+
+def to_html(report: Report) -> Html:
+    """Return the report as one HTML page.
+
+    Args:
+        report: the report.
+    """
+    title = text(report.inputs.title, _TITLE_LENGTH)
+    body = "\n".join(filter(None, (part(report) for part in _SECTIONS)))
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    # Whatever a text might contain: nothing is loaded, and no script runs but this one.
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
+    comparison = report.comparison
+    about = (
+        f"{comparison.documents:,} documents, {comparison.labels:,} labels, "
+        f"{comparison.labels_per_document:.2f} labels per document"
+    )
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="xmc_tf">
+<title>{title}</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<a class="skip" href="#summary">Skip to the summary</a>
+<div class="layout">
+<header>
+<h1><bdi>{title}</bdi></h1>
+<p>{about}</p>
+</header>
+<nav aria-label="Contents"><ul>{_contents(body)}</ul></nav>
+<main>
+{body}
+</main>
+<footer>Made by xmc_tf. The data of this page are also in the files beside it: report.json,
+{labels.LABELS_FILE}, thresholds.csv and {labels.CONFUSIONS_FILE}.</footer>
+</div>
+<script>{SCRIPT}</script>
+</body>
+</html>
+"""
+
+
+def _contents(body: Html) -> Html:
+    """Return links to all sections."""
+    found = re.findall(r'<h2 id="([a-z]+)-title">([^<]*)</h2>', body)
+    return "".join(f'<li><a href="#{identifier}">{title}</a></li>' for identifier, title in found)

@@ -1,0 +1,105 @@
+"""Confusion: which label does a document get in place of which true label?"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix, diags
+
+from xmc_tf.report.inputs import ReportInputs
+from xmc_tf.report.sections.decisions import Decisions
+
+SHOWN_PAIRS = 50
+MATRIX_SIZE = 50
+_DOCUMENTS = 200_000  # documents that are counted at most: pairs grow with the square of a document's errors
+_NAMED_AFTER = 2  # labels in the name of a cluster
+
+
+@dataclass(frozen=True)
+class ConfusedPair:
+    """A label that documents get wrongly while another one is missing.
+
+    Args:
+        true: the true label that is missing.
+        assigned: the wrong label.
+        documents: number of documents.
+    """
+
+    true: int
+    assigned: int
+    documents: int
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """Confused labels.
+
+    Args:
+        pairs: the most frequent ones.
+        kind: "labels" or "clusters" of the tree: what the matrix is about; "" if there is no matrix.
+        names: names of the rows and columns of the matrix.
+        matrix: documents by true (row) and assigned (column) label; the diagonal counts correct ones.
+        documents: number of documents that were counted.
+    """
+
+    pairs: tuple[ConfusedPair, ...]
+    kind: str
+    names: tuple[str, ...]
+    matrix: np.ndarray
+    documents: int
+
+
+def find_confusion(inputs: ReportInputs, decisions: Decisions) -> Confusion:
+    """Count confused labels.
+
+    Args:
+        inputs: the inputs of the report; the tree of its model groups the labels if there are many.
+        decisions: the labels that documents get.
+    """
+    rows = slice(0, _DOCUMENTS)
+    confused = (decisions.missed[rows].T @ decisions.wrong[rows]).tocoo()
+    order = np.lexsort((confused.col, confused.row, -confused.data))[:SHOWN_PAIRS]
+    pairs = tuple(
+        ConfusedPair(int(confused.row[i]), int(confused.col[i]), round(float(confused.data[i]))) for i in order
+    )
+    right = np.bincount(decisions.right[rows].indices, minlength=inputs.nr_labels)
+    group, kind, names = _groups(inputs, decisions)
+    documents = min(inputs.nr_documents, _DOCUMENTS)
+    if not names:
+        return Confusion(pairs, "", (), np.zeros((0, 0), np.int64), documents)
+    member = csr_matrix(
+        (np.ones((group >= 0).sum()), (np.flatnonzero(group >= 0), group[group >= 0])),
+        shape=(inputs.nr_labels, len(names)),
+    )
+    # Confusions within a cluster are errors too, but of labels and not of clusters: they count as correct here.
+    counted = member.T @ (confused.tocsr() + diags(right.astype(np.float64))) @ member
+    return Confusion(pairs, kind, names, np.rint(counted.toarray()).astype(np.int64), documents)
+
+
+def _groups(inputs: ReportInputs, decisions: Decisions) -> tuple[np.ndarray, str, tuple[str, ...]]:
+    """Return the row of the matrix of each label (-1: none), what the rows are, and their names."""
+    frequency = np.bincount(inputs.truth.indices, minlength=inputs.nr_labels)
+    assigned = np.bincount(decisions.assigned.indices, minlength=inputs.nr_labels)
+    seen = np.flatnonzero(frequency + assigned)
+    group = np.full(inputs.nr_labels, -1)
+    if 1 < len(seen) <= MATRIX_SIZE:
+        group[seen] = np.arange(len(seen))
+        return group, "labels", tuple(inputs.label_name(label) for label in seen)
+    tree = None if inputs.model is None else inputs.model.tree
+    if tree is None or tree.nr_labels != inputs.nr_labels:
+        return group, "", ()
+    level = max((t for t, size in enumerate(tree.level_sizes[:-1]) if size <= MATRIX_SIZE), default=0)
+    if tree.level_sizes[level] < 2:
+        return group, "", ()
+    names = []
+    for node in range(tree.level_sizes[level]):
+        labels = tree.labels_under(level, node)
+        group[labels] = node
+        names.append(_cluster_name(inputs, labels, frequency))
+    return group, "clusters", tuple(names)
+
+
+def _cluster_name(inputs: ReportInputs, labels: np.ndarray, frequency: np.ndarray) -> str:
+    """Return a cluster's name: its most frequent labels."""
+    often = labels[np.lexsort((labels, -frequency[labels]))][:_NAMED_AFTER]
+    more = len(labels) - len(often)
+    return ", ".join(inputs.label_name(int(label)) for label in often) + (f" + {more:,}" if more else "")

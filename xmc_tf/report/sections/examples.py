@@ -1,0 +1,124 @@
+"""Examples: a few documents that went right and wrong, with the words that decided."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xmc_tf.report.inputs import ReportInputs
+from xmc_tf.report.pairs import Pairs
+from xmc_tf.report.sections.decisions import Decisions
+
+SHOWN_EACH = 4  # examples of each kind
+TEXT_LENGTH = 1200
+_LABELS = 8  # predicted labels of an example
+KINDS = {
+    "right": "All labels right",
+    "wrong": "Wrong with a high score",
+    "missed": "True labels not found",
+}
+
+
+@dataclass(frozen=True)
+class ExampleLabel:
+    """A label of an example.
+
+    Args:
+        label: its number.
+        score: its score; None if it is not predicted.
+        true: whether it is true.
+        assigned: whether the document gets it.
+    """
+
+    label: int
+    score: float | None
+    true: bool
+    assigned: bool
+
+
+@dataclass(frozen=True)
+class Example:
+    """A document with its true and predicted labels.
+
+    Args:
+        kind: a key of ``KINDS``.
+        document: its number.
+        text: its beginning.
+        cut: number of characters that are left out.
+        labels: the best predicted labels, then true ones that are not among them.
+    """
+
+    kind: str
+    document: int
+    text: str
+    cut: int
+    labels: tuple[ExampleLabel, ...]
+
+
+def choose_examples(inputs: ReportInputs, pairs: Pairs, decisions: Decisions) -> tuple[Example, ...]:
+    """Choose examples by fixed rules, the same in each run.
+
+    Right ones are spread evenly over all documents whose labels are all right. Wrong ones have the highest scores of
+    labels that are not true, each another label. Missed ones are spread over the documents that get none of their
+    labels.
+
+    Args:
+        inputs: the inputs of the report.
+        pairs: the predicted pairs.
+        decisions: the labels that documents get.
+    """
+    if inputs.texts is None:
+        return ()
+    right, missed, wrong = (np.diff(m.indptr) for m in (decisions.right, decisions.missed, decisions.wrong))
+    documents = {
+        "right": _spread(np.flatnonzero((right > 0) & (wrong == 0) & (missed == 0))),
+        "wrong": _highest_wrong(pairs, decisions),
+        "missed": _spread(np.flatnonzero((missed > 0) & (right == 0))),
+    }
+    found: list[Example] = []
+    for kind, chosen in documents.items():
+        known = {example.document for example in found}
+        found += [_example(inputs, decisions, kind, document) for document in chosen if document not in known]
+    return tuple(found)
+
+
+def _spread(documents: np.ndarray) -> list[int]:
+    if not len(documents):
+        return []
+    places = np.linspace(0, len(documents) - 1, min(SHOWN_EACH, len(documents))).round().astype(int)
+    return [int(document) for document in documents[places]]
+
+
+def _highest_wrong(pairs: Pairs, decisions: Decisions) -> list[int]:
+    wrong = np.flatnonzero(~pairs.correct)
+    order = wrong[np.argsort(-pairs.scores[wrong], kind="stable")]
+    documents: dict[int, int] = {}
+    for pair in order[: 50 * SHOWN_EACH]:
+        document, label = int(pairs.documents[pair]), int(pairs.labels[pair])
+        is_assigned = decisions.wrong[document].indices
+        if label in is_assigned and label not in documents.values() and document not in documents:
+            documents[document] = label
+        if len(documents) == SHOWN_EACH:
+            break
+    return list(documents)
+
+
+def _example(inputs: ReportInputs, decisions: Decisions, kind: str, document: int) -> Example:
+    assert inputs.texts is not None
+    text = _as_text(inputs.texts[document])
+    row = inputs.predicted[document].tocsr()
+    row.sum_duplicates()
+    true = set(inputs.truth[document].indices.tolist())
+    assigned = set(decisions.assigned[document].indices.tolist())
+    ranked = sorted(zip(row.indices.tolist(), row.data.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0]))
+    shown = [pair for place, pair in enumerate(ranked) if place < _LABELS and (pair[0] in assigned or place < 3)]
+    labels = [ExampleLabel(label, float(score), label in true, label in assigned) for label, score in shown]
+    scores = dict(ranked)
+    labels += [
+        ExampleLabel(label, scores.get(label), True, label in assigned)
+        for label in sorted(true - {label for label, _ in shown})
+    ]
+    return Example(kind, document, text[:TEXT_LENGTH], max(len(text) - TEXT_LENGTH, 0), tuple(labels))
+
+
+def _as_text(document: str | bytes) -> str:
+    return document.decode("utf-8", errors="replace") if isinstance(document, bytes) else document

@@ -1,0 +1,122 @@
+"""The summary: the result in plain sentences."""
+
+import math
+
+from xmc_tf.metrics.table import percent
+from xmc_tf.report.report import Report
+
+_CALIBRATED = 0.05  # expected calibration error up to which scores can be read as probabilities
+_STANDARD_ERRORS = 1.96  # half of a 95 % confidence interval
+_TARGET = 0.9
+_ENOUGH_LABELS = 10  # of a group that is worth a sentence
+
+
+def sentences(report: Report) -> list[str]:
+    """Return the result in sentences, the most important ones first.
+
+    Args:
+        report: the report.
+    """
+    found = [*(_single(report) if report.single_label else _ranking(report)), *_threshold(report), *_rare(report)]
+    found += [*_coverage(report), *_calibration(report), *_comparison(report)]
+    return found
+
+
+def _ranking(report: Report) -> list[str]:
+    overall, k = report.system.overall, report.comparison.ks[-1]
+    first = overall.at("P", 1)
+    out = [f"The first label is true for {percent(first)} % of the documents (P@1; {_interval(first, report)})."]
+    if k > 1:
+        out.append(
+            f"Of the first {k} labels, {percent(overall.at('P', k))} % are true (P@{k}); they include "
+            f"{percent(overall.at('R', k))} % of a document's true labels (R@{k})."
+        )
+    return out
+
+
+def _single(report: Report) -> list[str]:
+    overall = report.system.overall
+    accuracy = overall.at("P", 1)
+    return [
+        f"{percent(accuracy)} % of the documents get the right label (accuracy; {_interval(accuracy, report)}).",
+        f"The mean F1 of the labels is {percent(overall.at('macro-F1', 1))} % (macro F1).",
+    ]
+
+
+def _threshold(report: Report) -> list[str]:
+    best = report.thresholds.best
+    if best is None:
+        return ["Nothing is predicted."]
+    out = []
+    if not report.single_label:
+        out.append(
+            f"With the threshold {best.threshold:g}, which gives the best F1 ({percent(best.f1)} %), "
+            f"{percent(best.precision)} % of the assigned labels are true and {percent(best.recall)} % of the true "
+            f"labels are assigned, {best.labels_per_document:.2f} per document."
+        )
+    target = dict(report.thresholds.for_precision).get(_TARGET)
+    if target is not None:
+        out.append(
+            f"For a precision of {_TARGET:.0%}, accept labels with a score of {target.threshold:g} or more: that finds "
+            f"{percent(target.recall)} % of the true labels, and {percent(target.documents_with_label)} % of the "
+            "documents get a label."
+        )
+    elif not report.single_label:
+        out.append(f"No threshold gives a precision of {_TARGET:.0%}.")
+    return out
+
+
+def _rare(report: Report) -> list[str]:
+    buckets, k = report.system.buckets, report.comparison.ks[-1]
+    seen = [bucket for bucket in buckets if bucket.bucket != "0" and bucket.labels >= _ENOUGH_LABELS]
+    if len(seen) < 2:
+        return []
+    rare, often = seen[0], seen[-1]
+    where = report.comparison.occurs_in
+    return [
+        f"Rare labels ({rare.bucket} {where} documents): {percent(rare.at('R', k))} % are among the first {k}; "
+        f"frequent ones ({often.bucket}): {percent(often.at('R', k))} %."
+    ]
+
+
+def _coverage(report: Report) -> list[str]:
+    coverage = report.coverage
+    if coverage is None:
+        return []
+    if not coverage.unseen_labels:
+        return ["Every label of the test documents has a training document."]
+    return [
+        f"{coverage.unseen_labels:,} of the {coverage.labels:,} labels of the test documents have no training "
+        f"document: {percent(coverage.share_of_pairs)} % of the true labels cannot be found."
+    ]
+
+
+def _calibration(report: Report) -> list[str]:
+    calibration = report.calibration
+    if calibration.error is None or calibration.bias is None:
+        return []
+    if calibration.error <= _CALIBRATED:
+        return [
+            f"Scores can be read as probabilities: they differ from the share of true labels by "
+            f"{percent(calibration.error)} points on average."
+        ]
+    high = "high" if calibration.bias > 0 else "low"
+    return [
+        f"Scores are not probabilities: they differ from the share of true labels by {percent(calibration.error)} "
+        f"points on average, and are mostly too {high}."
+    ]
+
+
+def _comparison(report: Report) -> list[str]:
+    systems = report.comparison.systems
+    if len(systems) < 2:
+        return []
+    best = max(systems, key=lambda system: system.overall.at("P", 1))
+    values = ", ".join(f"“{system.name}” {percent(system.overall.at('P', 1))} %" for system in systems)
+    return [f"Of {len(systems)} predictions, “{best.name}” has the best P@1: {values}."]
+
+
+def _interval(value: float, report: Report) -> str:
+    """Return the confidence interval of a share of the documents."""
+    half = _STANDARD_ERRORS * math.sqrt(value * (1 - value) / report.comparison.documents)
+    return f"± {percent(half)} points at this number of documents"

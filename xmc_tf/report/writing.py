@@ -1,0 +1,167 @@
+"""Writing of a report: one page for people, and its data for programs."""
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.csv_cells import safe_cell
+from xmc_tf.report.inputs import ReportInputs
+from xmc_tf.report.page.labels import CONFUSIONS_FILE, LABELS_FILE
+from xmc_tf.report.page.page import to_html
+from xmc_tf.report.report import Report, make_report
+from xmc_tf.report.sections.examples import Example
+from xmc_tf.report.sections.summary import sentences
+from xmc_tf.report.sections.thresholds import Point
+
+PAGE, DATA, THRESHOLDS_FILE = "report.html", "report.json", "thresholds.csv"
+FILES = (PAGE, DATA, LABELS_FILE, THRESHOLDS_FILE, CONFUSIONS_FILE)
+
+
+def write_report(inputs: ReportInputs, folder: str | Path) -> Path:
+    """Write a report: ``report.html``, one page that needs nothing else, and its data as JSON and CSV.
+
+    Example:
+        >>> inputs = ReportInputs("Subjects", load_matrix("Y.tst.npz"), load_matrix("pred.npz"))
+        >>> write_report(inputs, "report")
+        PosixPath('report/report.html')
+
+    Args:
+        inputs: predictions and true labels, and what helps to explain them.
+        folder: created if it does not exist; other files in it stay.
+
+    Returns:
+        The path of the page.
+    """
+    folder = Path(folder)
+    report = make_report(inputs)
+    write_csv(folder / LABELS_FILE, *_labels(report))
+    write_csv(folder / THRESHOLDS_FILE, *_thresholds(report))
+    write_csv(folder / CONFUSIONS_FILE, *_confusions(report))
+    with atomic_file(folder / DATA) as part:
+        part.write_text(json.dumps(to_json(report), ensure_ascii=True, indent=1) + "\n", encoding="utf-8")
+    # Last, so that a page always has its files.
+    with atomic_file(folder / PAGE) as part:
+        part.write_text(to_html(report), encoding="utf-8", errors="replace")
+    return folder / PAGE
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """Return a report as values that JSON can hold; undefined numbers are null.
+
+    ``evaluation`` is what ``xmc-tf evaluate --json`` prints. Of the labels, those in the page are included; the CSV
+    file has all of them.
+
+    Args:
+        report: the report.
+    """
+    labels, name_of = report.labels, report.inputs.label_name
+    return _without_nan({
+        "title": report.inputs.title,
+        "summary": sentences(report),
+        "evaluation": report.comparison.to_json(),
+        "single_label": report.single_label,
+        "rule": report.decisions.rule,
+        "thresholds": {
+            "best_f1": report.thresholds.best and asdict(report.thresholds.best),
+            "for_precision": [
+                {"goal": goal, **(asdict(point) if point else {})} for goal, point in report.thresholds.for_precision
+            ],
+            "curve": [asdict(point) for point in report.thresholds.curve],
+        },
+        "calibration": asdict(report.calibration),
+        "coverage": None if report.coverage is None else asdict(report.coverage),
+        "labels": [
+            dict(zip(_labels(report)[0], row, strict=True)) for row in _label_rows(report, labels.shown.tolist())
+        ],
+        "confusion": {
+            "pairs": [
+                {"true": name_of(pair.true), "assigned": name_of(pair.assigned), "documents": pair.documents}
+                for pair in report.confusion.pairs
+            ],
+            "matrix_of": report.confusion.kind,
+            "names": list(report.confusion.names),
+            "matrix": report.confusion.matrix.tolist(),
+        },
+        "examples": [_example(report, example) for example in report.examples],
+        "curves": [
+            {"name": curve.name, "chart": curve.chart, "steps": list(curve.steps), "values": list(curve.values)}
+            for curve in report.inputs.curves
+        ],
+        "settings": {str(key): str(value) for key, value in report.inputs.settings.items()},
+    })  # fmt: skip
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a CSV file whose cells a spreadsheet program cannot execute.
+
+    Args:
+        path: the file.
+        header: names of the columns.
+        rows: the cells; None for an empty one.
+    """
+    with atomic_file(path) as part, part.open("w", encoding="utf-8", errors="replace", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows([safe_cell(_known(cell)) for cell in row] for row in rows)
+
+
+def _labels(report: Report) -> tuple[list[str], Iterable[list[object]]]:
+    header = ["label", "name", "training_documents", "test_documents", "assigned", "right", "precision", "recall", "f1"]
+    return header, _label_rows(report, report.labels.order.tolist())
+
+
+def _label_rows(report: Report, chosen: Iterable[int]) -> Iterable[list[object]]:
+    labels = report.labels
+    precision, recall, f1 = labels.precision, labels.recall, labels.f1
+    for label in chosen:
+        yield [
+            label, report.inputs.label_name(label), None if labels.training is None else int(labels.training[label]),
+            int(labels.true[label]), int(labels.assigned[label]), int(labels.right[label]),
+            float(precision[label]), float(recall[label]), float(f1[label]),
+        ]  # fmt: skip
+
+
+def _thresholds(report: Report) -> tuple[list[str], Iterable[list[object]]]:
+    header = list(Point.__dataclass_fields__)
+    return header, ([getattr(point, name) for name in header] for point in report.thresholds.curve)
+
+
+def _confusions(report: Report) -> tuple[list[str], Iterable[list[object]]]:
+    name_of = report.inputs.label_name
+    rows = ([name_of(pair.true), name_of(pair.assigned), pair.documents] for pair in report.confusion.pairs)
+    return ["true", "assigned", "documents"], rows
+
+
+def _example(report: Report, example: Example) -> dict[str, Any]:
+    return {
+        "kind": example.kind,
+        "document": example.document,
+        "text": example.text,
+        "characters_left_out": example.cut,
+        "labels": [
+            {
+                "name": report.inputs.label_name(one.label),
+                "score": one.score,
+                "true": one.true,
+                "assigned": one.assigned,
+            }
+            for one in example.labels
+        ],
+    }
+
+
+def _known(cell: object) -> object:
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(one) for one in value]
+    return _known(value)
