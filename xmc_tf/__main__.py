@@ -19,7 +19,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "train": ("xmc_tf.train", "Train a model on a table, or an XR-Transformer on files of texts and labels."),
         "linear train": ("xmc_tf.linear.train", "Train linear rankers only, on texts or on features."),
         "plan": ("xmc_tf.plan", "Estimate memory, network traffic and hours of a training."),
-        "launch": ("xmc_tf.launch", "Run a module or script on several ranks of this machine."),
+        "launch": ("xmc_tf.launch", "Run a module or script on several ranks, on one machine or many."),
         "check": ("xmc_tf.check", "Check that all ranks can reach each other, or that a model is intact."),
     },
     "Using a model": {

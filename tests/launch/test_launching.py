@@ -14,8 +14,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import run_records
 from xmc_tf.launch import __main__ as launch
 from xmc_tf.launch import messages
-from xmc_tf.launch.command import Host, ranks_command
+from xmc_tf.launch.command import ranks_command
 from xmc_tf.launch.cores import divide, thread_settings
+from xmc_tf.launch.hosts.hosts import Host, Hosts
 from xmc_tf.launch.outcome import RankState, first_failure
 from xmc_tf.ranks.channels.frames import Unpacker
 
@@ -84,12 +85,12 @@ def test_the_end_of_a_rank_is_described():
 
 
 def test_the_command_names_hosts_and_uses_the_loopback_for_this_one():
-    here = ranks_command([Host("localhost", 3)], "mpi", ["w.py", "--x"], start_timeout=9)
+    here = ranks_command(Hosts([Host("localhost", 3)]), "gloo", ["w.py", "--x"], start_timeout=9)
     assert here[here.index("-np") + 1] == "3"
-    assert "--mpi" in here
+    assert "--gloo" in here
     assert here[here.index("--network-interfaces") + 1] == "lo"
     assert here[-2:] == ["w.py", "--x"]
-    there = ranks_command([Host("a", 2), Host("b", 1)], "gloo", ["w.py"], start_timeout=9)
+    there = ranks_command(Hosts([Host("a", 2), Host("b", 1)]), "gloo", ["w.py"], start_timeout=9)
     assert there[there.index("-H") + 1] == "a:2,b:1"
     assert there[there.index("-np") + 1] == "3"
     assert "--network-interfaces" not in there

@@ -1,6 +1,6 @@
 """The agent of a rank: starts its process on its cores, forwards its output, reports its end, and stops it.
 
-``horovodrun`` starts it: ``python -m xmc_tf.launch.agent [--threads N] [--no-pin] -- command …``.
+``horovodrun`` or ``mpiexec`` starts it: ``python -m xmc_tf.launch.agent [--threads N] [--no-pin] -- command …``.
 
 The process ends with its agent, and the agent with its launcher, even if these are killed.
 """
@@ -18,6 +18,8 @@ from typing import IO
 
 from xmc_tf.common.process.states import die_with_parent
 from xmc_tf.launch import cores, messages
+from xmc_tf.launch.remote.interfaces import interface_of
+from xmc_tf.launch.remote.keepalive import end_when_lost
 from xmc_tf.ranks.channels.handshake import call
 
 PATIENCE_S = 5.0  # between SIGTERM and SIGKILL
@@ -104,11 +106,24 @@ class Agent:
             self._launcher.sendall(messages.pack(kind, **fields))
 
 
+def _gpus(rank: int) -> dict[str, str]:
+    """Return the variable that shows the ranks of this host only the GPUs that were chosen for them."""
+    chosen = os.environ.get(messages.GPUS, "").split(";")
+    return {"CUDA_VISIBLE_DEVICES": chosen[rank]} if rank < len(chosen) and chosen[rank] else {}
+
+
+def _network(address: str) -> dict[str, str]:
+    """Return the variables that name the network interface; hosts may call it differently."""
+    name = interface_of(address)
+    return {"HOROVOD_GLOO_IFACE": name, "NCCL_SOCKET_IFNAME": name} if name else {}
+
+
 def main() -> None:
     """Run the command of this rank."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--no-pin", action="store_true")
+    parser.add_argument("--lost-after", type=float, metavar="S", help="several hosts: when the launcher is lost")
     parser.add_argument("command", nargs="+")
     arguments = parser.parse_args()
     rank, local_rank, local_size = messages.read_ranks()
@@ -117,6 +132,10 @@ def main() -> None:
     with call(address, secret, messages.PURPOSE, caller=rank, patience_s=_JOIN_S) as launcher:
         # Output is unbuffered, and a fatal signal prints a traceback.
         environment = {"PYTHONFAULTHANDLER": "1"} | dict(os.environ) | share | {"PYTHONUNBUFFERED": "1"}
+        environment |= _gpus(rank)
+        if arguments.lost_after:
+            end_when_lost(launcher, arguments.lost_after)
+            environment |= _network(launcher.getsockname()[0])
         status = Agent(launcher).run(arguments.command, environment, local_rank)
     sys.stdout.flush()
     # Immediately, without exit handlers: there is nothing to clean up.

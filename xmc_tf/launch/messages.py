@@ -11,6 +11,9 @@ from xmc_tf.ranks.channels.frames import frame
 ADDRESS = "XMC_TF_LAUNCH_ADDRESS"
 SECRET_FILE = "XMC_TF_LAUNCH_SECRET_FILE"
 PURPOSE = "launch"
+# In the agents' environment: CUDA_VISIBLE_DEVICES of each rank, separated by semicolons. Its value differs between
+# hosts, and horovodrun does not pass on the variable itself.
+GPUS = "XMC_TF_LAUNCH_GPUS"
 
 # From an agent: HELLO once, then LINE for each line of its rank's output, and END with the rank's status.
 # From the launcher: STOP.

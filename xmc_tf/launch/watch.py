@@ -8,7 +8,7 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from typing import Any
 from xmc_tf.common.process.run_records import temporary_folder
 from xmc_tf.launch import messages
 from xmc_tf.launch.outcome import RankState, first_failure
+from xmc_tf.launch.remote.keepalive import end_when_lost
 from xmc_tf.ranks.channels import frames
 from xmc_tf.ranks.channels.handshake import new_secret
 from xmc_tf.ranks.channels.listener import Listener
@@ -35,10 +36,21 @@ class Watch:
         size: the number of ranks.
         address: the address to listen on, which agents must be able to reach.
         show: called with rank, "out" or "err", and line, for each line of output.
+        lost_after_s: the seconds without an answer after which a host is lost; None if all ranks are on this host.
+        started: called once all ranks have started.
     """
 
-    def __init__(self, size: int, address: str, show: Callable[[int, str, str], None]) -> None:
-        self.size, self._address, self._show = size, address, show
+    def __init__(
+        self,
+        size: int,
+        address: str,
+        show: Callable[[int, str, str], None],
+        *,
+        lost_after_s: float | None = None,
+        started: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.size, self._address, self._show, self._lost_after_s = size, address, show, lost_after_s
+        self._started = started
         self.ranks: dict[int, RankState] = {}
         self.launcher_tail: deque[str] = deque(maxlen=30)
         secret = new_secret()
@@ -55,6 +67,16 @@ class Watch:
         self._stopped_at: float | None = None
 
     @property
+    def secret_file(self) -> Path:
+        """The file with the run's secret; other hosts need it at the same path."""
+        return self._secret_file
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the ranks were told to stop."""
+        return self._stopped_at is not None
+
+    @property
     def environment(self) -> dict[str, str]:
         """The environment variables for the agents."""
         return {
@@ -62,12 +84,15 @@ class Watch:
             messages.SECRET_FILE: str(self._secret_file),
         }
 
-    def follow(self, launcher: subprocess.Popen[bytes], start_timeout: float) -> None:
+    def follow(
+        self, launcher: subprocess.Popen[bytes], start_timeout: float, interrupt: threading.Event | None = None
+    ) -> None:
         """Wait until all ranks have ended; ``ranks`` then has their outcomes.
 
         Args:
             launcher: the process that starts the agents (horovodrun); ``launcher_tail`` keeps its last lines.
             start_timeout: the maximum seconds until all agents have reported.
+            interrupt: stops the ranks when it is set.
         """
         assert launcher.stdout is not None
         if launcher.stdout not in self._selector.get_map():
@@ -83,6 +108,8 @@ class Watch:
             if len(self.ranks) < self.size and now - begun > start_timeout:
                 self.stop()
             if any(state.failed and now - (state.ended_at or 0) > GRACE_S for state in self.ranks.values()):
+                self.stop()
+            if interrupt is not None and interrupt.is_set():
                 self.stop()
             if self._stopped_at is not None and gone_at is None:
                 _end_launcher(launcher, now - self._stopped_at - PATIENCE_S)
@@ -122,6 +149,8 @@ class Watch:
                 log.debug("refused a connection of rank %d of %d", rank, self.size)
                 connection.close()
                 continue
+            if self._lost_after_s is not None:
+                end_when_lost(connection, self._lost_after_s)
             self._agents[rank] = connection
             self._open.add(connection)
             self._selector.register(connection, selectors.EVENT_READ, _Agent(self, rank))
@@ -148,6 +177,7 @@ class Watch:
             self.ranks[rank] = RankState(rank, host, pid, cores, last_line_at=time.monotonic())
             if len(self.ranks) == self.size:
                 self._forget_secret()
+                self._started()
             if self._stopped_at is not None:
                 self._agents[rank].sendall(messages.pack(messages.STOP))
         elif kind == messages.LINE and state is not None:
@@ -199,8 +229,3 @@ def _end_launcher(launcher: subprocess.Popen[bytes], late_by: float) -> None:
     if late_by > 0:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(launcher.pid, signal.SIGKILL if late_by > 5 else signal.SIGTERM)
-
-
-def show_line(rank: int, stream: str, text: str) -> None:
-    """Print a rank's line, prefixed with the rank, on the stream it came from."""
-    print(f"[{rank}] {text}", file=sys.stdout if stream == "out" else sys.stderr, flush=True)

@@ -47,11 +47,14 @@ class Listener:
         purpose: the purpose of the connections; callers must use the same one.
         welcome: called with each authenticated connection (in blocking mode), the caller's number and the number that
             it called. It runs in the listener's thread and must not block. It must close connections that it refuses.
+        port: the port to listen on; default: any free one.
     """
 
-    def __init__(self, addresses: Iterable[str], secret: bytes, purpose: str, welcome: Welcome) -> None:
+    def __init__(
+        self, addresses: Iterable[str], secret: bytes, purpose: str, welcome: Welcome, *, port: int = 0
+    ) -> None:
         self._secret, self._purpose, self._welcome = secret, purpose, welcome
-        self._servers = {address: _server(address) for address in dict.fromkeys(addresses)}
+        self._servers = {address: _server(address, port) for address in dict.fromkeys(addresses)}
         self.ports = {address: server.getsockname()[1] for address, server in self._servers.items()}
         self._open: dict[socket.socket, _Handshake] = {}  # the oldest first
         self._selector = selectors.DefaultSelector()
@@ -169,8 +172,8 @@ class Listener:
         one.connection.close()
 
 
-def _server(address: str) -> socket.socket:
+def _server(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    server = socket.create_server((address, 0), family=family, backlog=_BACKLOG)
+    server = socket.create_server((address, port), family=family, backlog=_BACKLOG)
     server.setblocking(False)
     return server

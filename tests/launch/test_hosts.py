@@ -1,0 +1,158 @@
+"""Tests of the lists of hosts: every format, and errors that name file and line."""
+
+import json
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.launch.hosts.files import parse_flag, read_hostfile, read_json_hosts
+from xmc_tf.launch.hosts.hosts import Host, Hosts, is_here
+from xmc_tf.launch.hosts.schedulers import expand_slurm_hosts, expand_slurm_tasks, hosts_of_scheduler
+
+NAMES = st.one_of(
+    st.from_regex(r"\A[a-z][a-z0-9-]{0,8}[a-z0-9](\.[a-z][a-z0-9]{0,5})?\Z"), st.ip_addresses(v=4).map(str)
+)
+HOSTS = st.lists(st.builds(Host, NAMES, st.integers(1, 64)), min_size=1, max_size=8, unique_by=lambda host: host.name)
+SPACE = st.text(" \t", max_size=3)
+
+
+@given(HOSTS)
+def test_the_flag_is_read_as_it_is_written(hosts):
+    assert parse_flag(Hosts(hosts).as_flag()).all == tuple(hosts)
+
+
+@given(HOSTS, st.data())
+def test_hostfiles_of_every_format_are_read(tmp_path_factory, hosts, data):
+    path = tmp_path_factory.mktemp("hosts") / "hostfile"
+    lines = []
+    for name, slots in hosts:
+        lines += data.draw(st.lists(st.sampled_from(["", "# a comment", "   "]), max_size=2))
+        line = data.draw(
+            st.sampled_from([f"{name}:{slots}", f"{name} slots={slots}", f"{name}\tslots={slots}  max_slots=9"])
+        )
+        lines.append(data.draw(SPACE) + line + data.draw(st.sampled_from(["", " # fast", "\r"])))
+    path.write_text("\n".join(lines))
+    assert read_hostfile(path).all == tuple(hosts)
+
+
+@given(HOSTS, st.sampled_from([None, 2]))
+def test_json_files_are_read_in_their_order(tmp_path_factory, hosts, indent):
+    path = tmp_path_factory.mktemp("hosts") / "hosts.json"
+    path.write_text(json.dumps(dict(hosts), indent=indent))
+    assert read_json_hosts(path).all == tuple(hosts)
+
+
+@given(st.text(string.printable, max_size=40))
+def test_any_text_is_hosts_or_an_error_that_names_the_line(tmp_path_factory, text):
+    path = tmp_path_factory.mktemp("hosts") / "file"
+    path.write_text(text)
+    for read in (read_hostfile, read_json_hosts):
+        try:
+            assert read(path).size > 0
+        except InputError as error:
+            said = str(error)
+        else:
+            continue
+        assert said.startswith(f"{path}, line") or "no hosts" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("one slots=2\n\n# more\ntwo slots=x\n", 4, "'x'"),
+        ("one slots=2\ntwo\n", 2, "host slots=4"),
+        ("one slots=2\none:3\n", 2, "listed twice, first in line 1"),
+        ("one slots=0\n", 1, "1 to 4,096"),
+        ("one slots=99999\n", 1, "99,999"),
+        ("-oProxyCommand=x slots=1\n", 1, "not a host name"),
+        ("one slots=1 slots=2", 1, "one slots=1 slots=2"),
+        ("one gpus=1", 1, "one gpus=1"),
+        ("::1 slots=1", 1, "not a host name"),
+    ],
+)
+def test_an_error_of_a_hostfile_names_file_and_line(tmp_path, text, line, says):
+    path = tmp_path / "hostfile"
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        read_hostfile(path)
+    assert str(error.value).startswith(f"{path}, line {line}")
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ('{"one": 2,\n "two": "3"}', 2, '"3"'),
+        ('{"one": 2,\n "two": true}', 2, "whole number"),
+        ('{"one": 2,\n\n "one": 3}', 3, "listed twice"),
+        ('{"one": 2,\n "two": }', 2, "not JSON"),
+        ('{"one": {}}', 1, "an object"),
+        ('["one"]', 1, "received: list"),
+        ('{"a b": 1}', 1, "not a host name"),
+        ('{"one": -1}', 1, "1 to 4,096"),
+    ],
+)
+def test_an_error_of_a_json_file_names_file_and_line(tmp_path, text, line, says):
+    path = tmp_path / "hosts.json"
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        read_json_hosts(path)
+    assert str(error.value).startswith(f"{path}, line {line}")
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["one", "one:", "one:2,", ":2", "one:two", "one:2,one:1"])
+def test_an_invalid_flag_is_refused(text):
+    with pytest.raises(InputError, match="-H"):
+        parse_flag(text)
+
+
+def test_ranks_have_hosts():
+    hosts = Hosts([Host("a", 2), Host("b", 1), Host("c", 3)])
+    assert [hosts.host_of(rank).name for rank in range(6)] == ["a", "a", "b", "c", "c", "c"]
+    assert [hosts.first_rank(host) for host in hosts] == [0, 2, 3]
+    assert hosts.limited(4).as_flag() == "a:2,b:1,c:1"
+    assert hosts.limited(2).as_flag() == "a:2"
+    assert hosts.without(["b"]).as_flag() == "a:2,c:3"
+
+
+def test_this_host_has_several_names():
+    assert is_here("localhost")
+    assert is_here("127.0.0.1")
+    assert not is_here("192.0.2.1")  # reserved for documentation
+    assert not is_here("no-such-host.invalid")
+    assert Hosts([Host("127.0.0.1", 2)]).only_here
+
+
+@given(
+    st.lists(
+        st.tuples(st.from_regex(r"\A[a-z]{1,5}\Z"), st.lists(st.integers(0, 30), max_size=4)), min_size=1, max_size=4
+    )
+)
+def test_lists_of_slurm_are_expanded(parts):
+    text = ",".join(
+        f"{name}[{','.join(f'{n:03}-{n + 2:03}' for n in numbers)}]" if numbers else name for name, numbers in parts
+    )
+    expected = []
+    for name, numbers in parts:
+        expected += [f"{name}{n + k:03}" for n in numbers for k in range(3)] if numbers else [name]
+    assert expand_slurm_hosts(text) == expected
+
+
+def test_jobs_of_slurm_and_the_mpi_operator_have_hosts(tmp_path):
+    assert expand_slurm_hosts("r[1-2]n[8-9]") == ["r1n8", "r1n9", "r2n8", "r2n9"]
+    assert expand_slurm_tasks("2(x3),1") == [2, 2, 2, 1]
+    slurm = {"SLURM_JOB_NODELIST": "gpu[01-03]", "SLURM_TASKS_PER_NODE": "4(x2),1"}
+    assert hosts_of_scheduler(slurm).as_flag() == "gpu01:4,gpu02:4,gpu03:1"
+    with pytest.raises(InputError, match="different lengths"):
+        hosts_of_scheduler(slurm | {"SLURM_TASKS_PER_NODE": "4"})
+    with pytest.raises(InputError, match="ranges such as"):
+        expand_slurm_hosts("gpu[01-x]")
+    hostfile = tmp_path / "hostfile"
+    hostfile.write_text("job-worker-0.job slots=2\njob-worker-1.job slots=2\n")
+    operator = {"OMPI_MCA_orte_default_hostfile": str(hostfile)}
+    assert hosts_of_scheduler(operator).as_flag() == "job-worker-0.job:2,job-worker-1.job:2"
+    assert hosts_of_scheduler({}) is None

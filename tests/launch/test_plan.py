@@ -1,0 +1,182 @@
+"""Tests of the plan: the choice of hosts and GPUs, and ``--dry-run`` for the examples of other projects."""
+
+import json
+
+import pytest
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.launch import __main__ as launch
+from xmc_tf.launch.choosing import choose_hosts, inputs_of, shared_folder_of
+from xmc_tf.launch.command import ranks_command
+from xmc_tf.launch.hosts.gpus import Gpu
+from xmc_tf.launch.hosts.hosts import Host, Hosts
+from xmc_tf.launch.options import parser
+from xmc_tf.launch.plan import LaunchPlan
+from xmc_tf.launch.remote.relay import split_command
+
+THREE_GPUS = [Gpu("2", 0.0, 0.0), Gpu("0", 0.1, 0.0), Gpu("1", 0.9, 0.9)]
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bert_train_parallel.py").touch()
+    (tmp_path / "leanings.sqlite").touch()
+    return ["bert_train_parallel.py", "leanings.sqlite"]
+
+
+def dry_run(capsys, monkeypatch, gpus, *arguments):
+    monkeypatch.setattr(launch, "visible_gpus", lambda environment: gpus)
+    launch.main(["--dry-run", *arguments])
+    return capsys.readouterr().out
+
+
+def test_parallel_berts_three_and_one_gpus(capsys, monkeypatch, script):
+    node_0 = dry_run(capsys, monkeypatch, THREE_GPUS, "--master-addr", "my.machine.com", "--other-gpus", "1", *script)
+    assert node_0.startswith(
+        "node 0: 3 ranks on this host, 4 in total\nwaits at my.machine.com:29500 for 1 rank of the other nodes"
+    )
+    assert "bert_train_parallel.py leanings.sqlite" in node_0
+    flags = ["--node-rank", "1", "--master-addr", "my.machine.com", "--other-gpus", "3"]
+    node_1 = dry_run(capsys, monkeypatch, THREE_GPUS[:1], *flags, *script)
+    assert node_1.startswith(
+        "node 1: 1 rank on this host, 4 in total\nconnects to node 0 at my.machine.com:29500, which starts its ranks"
+    )
+
+
+def test_parallel_berts_one_and_three_gpus(capsys, monkeypatch, script):
+    flags = ["--master-addr", "my.machine.com", "--other-gpus", "3", "--here-gpus", "1"]
+    node_0 = dry_run(capsys, monkeypatch, THREE_GPUS, *flags, *script)
+    assert node_0.startswith("node 0: 1 rank on this host, 4 in total\nwaits at my.machine.com:29500 for 3 ranks")
+    flags = ["--node-rank", "1", "--master-addr", "my.machine.com", "--other-gpus", "1"]
+    assert "node 1: 3 ranks on this host, 4 in total" in dry_run(capsys, monkeypatch, THREE_GPUS, *flags, *script)
+
+
+def test_parallel_berts_file_of_three_hosts(capsys, monkeypatch, script, tmp_path):
+    hosts = {"foo.bar.com": 4, "127.0.0.1": 5, "172.12.145.1": 6}
+    (tmp_path / "hosts.json").write_text(json.dumps(hosts))
+    gpus = [Gpu(name, 0.0, 0.0) for name in "314250"]
+    lines = dry_run(capsys, monkeypatch, gpus, "--hosts", "hosts.json", *script).splitlines()
+    assert lines[:6] == [
+        "15 ranks on 3 hosts, started by horovodrun over Gloo",
+        "",
+        "host          ranks  GPUs                      reached",
+        "foo.bar.com   0-3    the 4 least busy, if any  ssh",
+        "127.0.0.1     4-8    3,1,4,2,5                 this host",
+        "172.12.145.1  9-14   the 6 least busy, if any  ssh",
+    ]
+    assert any(line.startswith("command:") and "-H foo.bar.com:4,127.0.0.1:5,172.12.145.1:6" in line for line in lines)
+    assert "sets:    XMC_TF_LAUNCH_GPUS=;;;;" + ";".join(["3,1,4,2,5"] * 5) + ";;;;;;" in lines
+
+
+def test_a_file_that_leaves_out_this_host_means_all_of_its_gpus(tmp_path):
+    (tmp_path / "hosts.json").write_text('{"foo.bar.com": 4}')
+    args = parser().parse_args(["--hosts", str(tmp_path / "hosts.json"), "-m", "x"])
+    assert choose_hosts(args, {}, THREE_GPUS).as_flag() == "localhost:3,foo.bar.com:4"
+    assert choose_hosts(args, {}, []).as_flag() == "foo.bar.com:4"
+
+
+def test_deeprecs_one_process_per_visible_gpu(capsys, monkeypatch, script):
+    shown = dry_run(capsys, monkeypatch, THREE_GPUS, *script)
+    assert "localhost  0-2    2,0,1  this host" in shown
+    assert "localhost  0-1    2,0   this host" in dry_run(capsys, monkeypatch, THREE_GPUS, "--here-gpus", "2", *script)
+    with pytest.raises(InputError, match="--np is missing"):
+        dry_run(capsys, monkeypatch, [], *script)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["-H", "one:4,two:2"], "one:4,two:2"),
+        (["-H", "one:4,two:2", "--np", "5"], "one:4,two:1"),
+        (["-H", "one:4,two:2", "--max-np", "3"], "one:3"),
+        (["--np", "3"], "localhost:3"),
+    ],
+)
+def test_numbers_of_ranks_limit_the_hosts(flags, expected):
+    assert choose_hosts(parser().parse_args([*flags, "-m", "x"]), {}, []).as_flag() == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["-H", "one:4", "--np", "5"], "at most the 4 slots of -H"),
+        (["-H", "one:4", "--min-np", "5"], "--min-np"),
+        (["--min-np", "5", "--max-np", "4"], "--min-np"),
+        (["-H", "one:4", "--hosts", "x.json"], "--hosts and -H"),
+        (["-H", "one:4", "--nodes", "2"], "-H and --nodes"),
+        (["--nodes", "2", "--node-rank", "2"], "a number from 0 to 1"),
+        (["--nodes", "2", "--node-rank", "1"], "--master-addr is missing"),
+        (["--nodes", "2", "--np", "1"], "--secret-file is missing"),
+        (["--node-rank", "0"], "--nodes is missing"),
+        (["--nodes", "2", "--master-port", "70000"], "--master-port"),
+        (
+            ["--nodes", "2", "--secret-file", "nowhere", "--np", "1", "--master-addr", "localhost"],
+            "nowhere is not a file",
+        ),
+    ],
+)
+def test_impossible_options_are_refused(flags, says):
+    with pytest.raises(InputError) as error:
+        launch.main([*flags, "-m", "x"])
+    assert says in str(error.value)
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("0123456789abcdef")
+    secret.chmod(0o644)
+    flags = ["--nodes", "2", "--np", "1", "--master-addr", "localhost", "--secret-file", str(secret), "-m", "x"]
+    with pytest.raises(InputError, match="other users can read"):
+        launch.main(flags)
+    secret.chmod(0o600)
+    secret.write_text("short")
+    with pytest.raises(InputError, match="at least 16 characters"):
+        launch.main(flags)
+
+
+def test_arguments_after_two_dashes_are_those_of_train(monkeypatch, capsys):
+    shown = dry_run(capsys, monkeypatch, [], "--np", "2", "--", "-t", "X.txt", "-m", "model")
+    assert "-m xmc_tf.train -t X.txt -m model" in shown
+
+
+def test_mpiexec_gets_hosts_networks_and_the_way_to_them():
+    hosts = Hosts([Host("a", 2), Host("b", 1)])
+    command = ranks_command(
+        hosts, "mpi", ["w.py"], start_timeout=9, networks=["10.0.0.0/8"], remote_shell="ssh -x", exported=["PATH"]
+    )
+    text = " ".join(command)
+    assert "-n 3 --host a:2,b:1" in text
+    assert "--mca btl_tcp_if_include 10.0.0.0/8" in text
+    assert "--mca plm_rsh_agent ssh -x" in text
+    assert "-x PATH" in text
+    assert "--lost-after 7" in " ".join(LaunchPlan(hosts, "mpi", ["w.py"], timeout_s=7).command())
+
+
+def test_inputs_and_the_shared_folder_are_found_among_the_arguments(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("X.txt", "Y.npz"):
+        (tmp_path / name).touch()
+    (tmp_path / "runs" / "model").mkdir(parents=True)
+    program = ["python", "-m", "xmc_tf.train", "-t", "X.txt", "-y", "Y.npz", "-m", "runs/model", "--seed", "3"]
+    assert inputs_of(program) == ["X.txt", "Y.npz"]
+    args = parser().parse_args(["--np", "2", "-m", "x"])
+    assert shared_folder_of(args, program) == str(tmp_path / "runs")
+    program[-3] = "new/folder/model"
+    assert shared_folder_of(args, program) == str(tmp_path)
+    assert shared_folder_of(args, ["python", "train.py"]) == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["-o", "A=b", "-o", "C=d", "node-1", "true"], ("node-1", "true")),
+        (
+            ["-o", "A=b", "node-1", "-p", "22", "-o", "ConnectTimeout=3", "'cd x;", "ls -l'"],
+            ("node-1", "'cd x; ls -l'"),
+        ),
+        (["-x", "node-1", "orted", "-mca", "x", "1"], ("node-1", "orted -mca x 1")),
+    ],
+)
+def test_the_relay_reads_arguments_as_ssh_does(words, expected):
+    assert split_command(words) == expected

@@ -1,0 +1,125 @@
+"""Runs on nodes that the user starts one by one, without ssh: node 0 is the master, the others do what it says."""
+
+import argparse
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.process import signals
+from xmc_tf.launch.hosts.gpus import Gpu
+from xmc_tf.launch.hosts.hosts import MOST_SLOTS, Hosts
+from xmc_tf.launch.output import Output
+from xmc_tf.launch.plan import count
+from xmc_tf.launch.remote.interfaces import address_towards
+from xmc_tf.launch.remote.node import Node
+from xmc_tf.launch.remote.nodes import Nodes
+from xmc_tf.launch.remote.shells import Shell
+
+_LEAST_SECRET = 16  # characters
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Refuse options that are missing or contradict each other.
+
+    Raises:
+        InputError: naming the option.
+    """
+    number = args.node_rank or 0
+    if args.nodes is None and args.other_gpus is None:
+        raise InputError(
+            "--nodes is missing", expected="the number of nodes, or --other-gpus", fix="for example --nodes 2"
+        )
+    if number < 0 or (args.nodes is not None and number >= args.nodes) or number >= MOST_SLOTS:
+        most = "" if args.nodes is None else f" to {args.nodes - 1}"
+        raise InputError("--node-rank", expected=f"a number from 0{most}", received=str(number))
+    if number > 0 and args.master_addr is None:
+        raise InputError("--master-addr is missing", expected="the name or address of node 0")
+    if args.secret_file is None and not args.dry_run:
+        raise InputError(
+            "--secret-file is missing",
+            expected="a file with the same secret on all nodes, so that nobody else can start programs here",
+            fix="(umask 077; head -c 32 /dev/urandom | base64 > secret), and copy it to all nodes",
+        )
+
+
+def slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
+    """Return the number of ranks of this node."""
+    slots = args.here_gpus or args.np or len(gpus)
+    if not slots:
+        raise InputError("--np is missing", expected="the number of ranks of this node, which has no visible GPU")
+    return int(slots)
+
+
+def describe(args: argparse.Namespace, here: int) -> str:
+    """Return what this node would do, for ``--dry-run``."""
+    number = args.node_rank or 0
+    others = (
+        f"{count(args.other_gpus, 'rank')} of the other nodes" if args.other_gpus else f"{args.nodes - 1} other nodes"
+    )
+    lines = [f"node {number}: {count(here, 'rank')} on this host"]
+    if args.other_gpus:
+        lines[0] += f", {here + args.other_gpus} in total"
+    if number:
+        lines.append(f"connects to node 0 at {args.master_addr}:{args.master_port}, which starts its ranks")
+    else:
+        lines.append(f"waits at {_address(args)}:{args.master_port} for {others}, at most {args.timeout} s")
+    return "\n".join(lines)
+
+
+def run_master(args: argparse.Namespace, here: int, output: Output, run: Callable[[Hosts, Shell], int]) -> int:
+    """Wait for the nodes, run the job on them, and return its status.
+
+    Args:
+        args: the options.
+        here: the number of ranks of this node.
+        output: where lines go.
+        run: runs the job on these hosts.
+    """
+    address = _address(args)
+    nodes, status = Nodes(address, args.master_port, read_secret(args.secret_file), args.timeout), 1
+    try:
+        output.note(f"node 0 waits for the other nodes at {address}:{args.master_port}")
+        status = run(nodes.wait(here, args.nodes, args.other_gpus), nodes)
+    finally:
+        nodes.close(status)
+    return status
+
+
+def run_node(args: argparse.Namespace, here: int, output: Output) -> int:
+    """Serve the master until the run ends, and return its status."""
+    master = (args.master_addr, args.master_port)
+    node = Node(master, read_secret(args.secret_file), args.node_rank, here, args.timeout)
+    output.note(f"node {args.node_rank} has connected to node 0 at {master[0]}:{master[1]}")
+    try:
+        status = node.serve()
+    except signals.Interrupted as interrupted:
+        signals.allow_slow_end()
+        node.close()
+        output.error(f"\n{signals.describe(interrupted.number)}; all ranks of this node have ended")
+        return 128 + interrupted.number
+    if status is None:
+        output.error("failed: node 0 is lost; all ranks of this node have ended")
+        return 1
+    output.note(f"node {args.node_rank}: the run has ended with status {status}")
+    return status
+
+
+def read_secret(path: str) -> bytes:
+    """Return the secret of a file, as bytes of the length that the handshake needs."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"--secret-file: {path} is not a file")
+    if file.stat().st_mode & 0o077:
+        raise InputError(f"--secret-file: other users can read {path}", fix=f"chmod 600 {path}")
+    content = file.read_bytes().strip()
+    if len(content) < _LEAST_SECRET:
+        raise InputError(
+            f"--secret-file: {path}", expected=f"at least {_LEAST_SECRET} characters", received=f"{len(content)}"
+        )
+    return hashlib.sha256(content).digest()
+
+
+def _address(args: argparse.Namespace) -> str:
+    """Return the address at which node 0 listens."""
+    return str(args.master_addr or address_towards(["192.0.2.1"]))  # any other network

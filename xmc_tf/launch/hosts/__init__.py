@@ -1,0 +1,1 @@
+"""The hosts of a run: what they are, and the files and variables that name them."""

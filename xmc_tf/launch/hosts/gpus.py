@@ -1,0 +1,101 @@
+"""The GPUs of this host, the least busy first."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from xmc_tf.common.errors import InputError
+
+# A GPU whose memory or time is used more than this is not free: a training would fail, or share it.
+BUSY_MEMORY, BUSY_TIME = 0.5, 0.5
+
+
+class Gpu(NamedTuple):
+    """A GPU: its name for ``CUDA_VISIBLE_DEVICES``, and the shares of its memory and time that are used."""
+
+    name: str
+    memory: float
+    utilisation: float
+
+    @property
+    def free(self) -> bool:
+        """Whether a training can use it."""
+        return self.memory < BUSY_MEMORY and self.utilisation < BUSY_TIME
+
+
+def visible_gpus(environment: Mapping[str, str], library: Any = None) -> list[Gpu]:
+    """Return the visible GPUs, the least busy first; none if the driver or nvidia-ml-py is missing.
+
+    Args:
+        environment: the variables; ``CUDA_VISIBLE_DEVICES`` selects GPUs by number or by the beginning of their UUID.
+        library: the module ``pynvml`` or a fake of it.
+    """
+    with _driver(library) as nvml:
+        if nvml is None:
+            return []
+        all_gpus = [_gpu(nvml, number) for number in range(nvml.nvmlDeviceGetCount())]
+    chosen = _visible(environment.get("CUDA_VISIBLE_DEVICES"), all_gpus)
+    return sorted(chosen, key=lambda gpu: (round(gpu.memory, 2), gpu.utilisation))
+
+
+def least_busy(gpus: list[Gpu], count: int) -> list[str]:
+    """Return the names of ``count`` GPUs, the least busy first.
+
+    Raises:
+        InputError: there are fewer.
+    """
+    if count > len(gpus):
+        raise InputError(
+            "too few GPUs on this host",
+            expected=f"{count}",
+            received=f"{len(gpus)} visible",
+            fix="start fewer ranks, or make more GPUs visible (CUDA_VISIBLE_DEVICES)",
+        )
+    return [gpu.name for gpu in gpus[:count]]
+
+
+@contextlib.contextmanager
+def _driver(library: Any) -> Iterator[Any]:
+    """Yield the library of the driver, or None without NVIDIA's driver."""
+    try:
+        nvml = import_module("pynvml") if library is None else library
+    except ImportError:
+        yield None
+        return
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        yield None
+        return
+    try:
+        yield nvml
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _gpu(nvml: Any, number: int) -> tuple[Gpu, str]:
+    handle = nvml.nvmlDeviceGetHandleByIndex(number)
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    try:
+        utilisation = nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+    except nvml.NVMLError:  # not supported by parts of a GPU (MIG)
+        utilisation = 0.0
+    uuid = nvml.nvmlDeviceGetUUID(handle)
+    used = memory.used / max(1, memory.total)
+    return Gpu(str(number), used, utilisation), uuid.decode() if isinstance(uuid, bytes) else uuid
+
+
+def _visible(variable: str | None, gpus: list[tuple[Gpu, str]]) -> list[Gpu]:
+    """Return the GPUs that CUDA would show: those before the first invalid name."""
+    if variable is None:
+        return [gpu for gpu, _ in gpus]
+    found = []
+    for name in (part.strip() for part in variable.split(",")):
+        if name.isdecimal() and int(name) < len(gpus):
+            found.append(gpus[int(name)][0])
+        elif name.startswith(("GPU-", "MIG-")) and (same := [gpu for gpu, uuid in gpus if uuid.startswith(name)]):
+            found.append(same[0]._replace(name=name))
+        else:
+            break
+    return found

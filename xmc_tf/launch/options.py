@@ -1,0 +1,154 @@
+"""The options of the launcher."""
+
+import argparse
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
+from xmc_tf.common.process import cli
+
+DEFAULT_PORT = 29500
+_DESCRIPTION = """Run a Python module or script on several ranks, on this machine or on several hosts.
+
+On one machine, one rank runs per visible GPU, or --np N ranks on CPUs. Name several hosts with --hosts, --hostfile
+or -H; jobs of Slurm and of Kubernetes' MPI operator know theirs. The hosts are reached over ssh. Without ssh, start the
+same command on every node, with --nodes, --node-rank, --master-addr and --secret-file.
+
+Before anything starts, all hosts are checked: versions, data, shared folder, disk, GPUs, clocks, ports (--check-only).
+
+Each rank is pinned to its share of the cores and uses as many threads (OMP_NUM_THREADS, NUMBA_NUM_THREADS,
+TF_NUM_INTRAOP_THREADS and TF_NUM_INTEROP_THREADS, unless you set them). Each line that a rank prints is
+prefixed with its number; standard output and standard error stay separate.
+
+If a rank fails, the other ranks are stopped on all hosts. The last lines of the rank that failed first are
+printed again, and its exit status is returned (128 + n for signal n). Ctrl-C stops all ranks."""
+
+_EXAMPLES = """examples:
+  python -m xmc_tf.launch --np 2 -m xmc_tf.check
+  python -m xmc_tf.launch --np 4 train.py --epochs 3
+  python -m xmc_tf.launch --np 4 --controller mpi -m xmc_tf.linear.train -x X.npz -y Y.npz -m model
+  python -m xmc_tf.launch --hosts hosts.json --check-only -m xmc_tf.train -t X.trn.txt -y Y.trn.npz -m /shared/model
+  python -m xmc_tf.launch -H one:4,two:4 --min-np 4 -m xmc_tf.train -t X.trn.txt -y Y.trn.npz -m /shared/model
+  python -m xmc_tf.launch --nodes 2 --node-rank 1 --master-addr one --secret-file secret -m xmc_tf.check
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = cli.make_parser(
+        "xmc_tf.launch",
+        _DESCRIPTION,
+        usage="%(prog)s [--np N | hosts] [options] (-m MODULE | SCRIPT) [argument ...]",
+        epilog=_EXAMPLES,
+        allow_abbrev=False,
+    )
+    _add_hosts(parser)
+    _add_nodes(parser)
+    _add_run(parser)
+    what = parser.add_argument_group("program; all arguments after it are passed to it")
+    what.add_argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="module to run, as with python -m"
+    )
+    what.add_argument(
+        "script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="script to run; after --, arguments of xmc_tf.train"
+    )
+    return parser
+
+
+def _add_hosts(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("hosts; ssh from here must work without a password").add_argument
+    add(
+        "--np",
+        type=whole,
+        metavar="N",
+        help="number of ranks (default: one per visible GPU, or all slots of the hosts)",
+    )
+    add("--hosts", metavar="FILE", help='JSON file of hosts and their numbers of GPUs or ranks: {"one": 4, "two": 2}')
+    add("--hostfile", metavar="FILE", help='file with a host per line: "one slots=4" or "one:4"')
+    add("-H", dest="host_list", metavar="HOSTS", help="hosts and numbers of ranks: one:4,two:2")
+    add("--here-gpus", type=whole, metavar="N", help="number of GPUs of this host, the least busy ones (default: all)")
+    add("--shared-folder", metavar="DIR", help="folder that all hosts share (default: that of -m MODEL or of -o FILE)")
+    add("--check-only", action="store_true", help="check the hosts, print the table, and start nothing")
+    add("--skip-checks", action="store_true", help="start even if a check of a host fails, except for reaching it")
+    add("--min-np", type=whole, metavar="N", help="if hosts are lost, restart on at least this number of ranks")
+    add("--max-np", type=whole, metavar="N", help="use at most this number of ranks")
+
+
+def _add_nodes(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("several hosts without ssh: start the same command on every node").add_argument
+    add("--nodes", type=whole, metavar="N", help="number of nodes")
+    add("--node-rank", type=int, metavar="I", help="number of this node; 0 is the master (default)")
+    add("--master-addr", metavar="HOST", help="name or address of node 0")
+    add("--master-port", type=whole, default=DEFAULT_PORT, metavar="PORT", help="port of node 0")
+    add("--other-gpus", type=whole, metavar="N", help="number of ranks of all other nodes, instead of --nodes")
+    add("--secret-file", metavar="FILE", help="file with a secret, the same on all nodes")
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("run").add_argument
+    add(
+        "--controller",
+        choices=["gloo", "mpi"],
+        default="gloo",
+        help="how ranks coordinate; with mpi, programs that use mpi4py work too, also without TensorFlow",
+    )
+    add("--threads", type=whole, metavar="N", help="number of threads of each rank (default: one per core of the rank)")
+    add("--no-pin", action="store_true", help="do not pin ranks to cores")
+    add(
+        "--timeout",
+        "--start-timeout",
+        type=whole,
+        default=60,
+        metavar="S",
+        help="maximum seconds of the checks, until all ranks have started, and until a lost host is noticed",
+    )
+    add(
+        "--stall-timeout",
+        type=whole,
+        metavar="S",
+        help="abort after this many seconds without progress in one collective, and report where each rank is; for "
+        "programs that use xmc_tf's strategy or communicator, and with --controller mpi all that use Horovod",
+    )
+    add("--log-dir", metavar="DIR", help="also write the lines of each rank to a file in this folder")
+    add("--dry-run", action="store_true", help="print what would run where, and start nothing")
+    add("-q", "--quiet", action="store_true", help="print only the ranks' lines, and errors")
+    add("-v", "--verbose", action="store_true", help="also print the placement of the ranks and the command")
+
+
+_NUMBERS = ("np", "threads", "timeout", "stall_timeout", "here_gpus", "min_np", "max_np", "nodes", "other_gpus")
+
+
+def check_numbers(args: argparse.Namespace) -> None:
+    """Refuse impossible numbers and combinations.
+
+    Raises:
+        InputError: naming the option.
+    """
+    for option in _NUMBERS:
+        value = getattr(args, option)
+        if value is not None and value < 1:
+            raise InputError(_flag(option), expected="a number of at least 1", received=str(value))
+    if not 0 < args.master_port < 1 << 16:
+        raise InputError("--master-port", expected="a number from 1 to 65,535", received=str(args.master_port))
+    if args.min_np is not None and args.max_np is not None and args.min_np > args.max_np:
+        raise InputError("--min-np", expected=f"at most --max-np {args.max_np}", received=str(args.min_np))
+    lists = [option for option in ("hosts", "hostfile", "host_list") if getattr(args, option) is not None]
+    if len(lists) > 1:
+        raise InputError(" and ".join(map(_flag, lists)), expected="one list of hosts", fix="remove the others")
+    by_hand = [
+        option for option in ("nodes", "node_rank", "master_addr", "other_gpus") if getattr(args, option) is not None
+    ]
+    if by_hand and lists:
+        raise InputError(
+            f"{_flag(lists[0])} and {_flag(by_hand[0])}",
+            expected="hosts that this command reaches over ssh, or nodes on which you start it",
+            fix=f"remove {_flag(lists[0])}, or {' and '.join(map(_flag, by_hand))}",
+        )
+
+
+def is_by_hand(args: argparse.Namespace) -> bool:
+    """Return whether the user starts the command on every node."""
+    return any(getattr(args, option) is not None for option in ("nodes", "node_rank", "other_gpus"))
+
+
+def _flag(option: str) -> str:
+    return "-H" if option == "host_list" else f"--{option.replace('_', '-')}"

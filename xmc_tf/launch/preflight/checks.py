@@ -1,0 +1,197 @@
+"""The checks of the hosts: what their probes have found, compared with this host."""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from xmc_tf.launch.hosts.gpus import Gpu, least_busy
+from xmc_tf.launch.hosts.hosts import Host, Hosts
+from xmc_tf.launch.preflight.looking import look
+from xmc_tf.launch.preflight.sessions import Session, Sessions
+
+LEAST_DISK_BYTES = 1 << 30
+MOST_SKEW_S = 2.0
+COLUMNS = ("reached", "versions", "data", "shared", "disk", "GPUs", "clock", "ports")
+
+
+class Cell(NamedTuple):
+    """The result of one check of one host: what is shown, the problem or "", and what fixes it."""
+
+    text: str
+    problem: str = ""
+    fix: str = ""
+
+
+@dataclass
+class Report:
+    """The results of all checks.
+
+    Args:
+        rows: the cells of each host, by column; later columns are missing if a host was not reached.
+        gpus: the GPUs that the ranks of each host shall use.
+        networks: the networks of the hosts' interfaces.
+    """
+
+    rows: dict[Host, dict[str, Cell]] = field(default_factory=dict)
+    gpus: dict[str, list[str]] = field(default_factory=dict)
+    networks: list[str] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[tuple[str, str, Cell]]:
+        """The failed cells, with host and column."""
+        return [
+            (host.name, column, cell) for host, row in self.rows.items() for column, cell in row.items() if cell.problem
+        ]
+
+    @property
+    def unreachable(self) -> list[str]:
+        """The hosts without an answer."""
+        return [host for host, column, _ in self.problems if column == "reached"]
+
+
+def check_hosts(sessions: Sessions, hosts: Hosts, *, paths: Sequence[str], shared: str, launcher: str) -> Report:
+    """Check all hosts, and return the results.
+
+    Args:
+        sessions: the sessions with their probes.
+        hosts: the hosts.
+        paths: the files and folders of the program.
+        shared: the folder that all hosts shall share.
+        launcher: the address of this host that the others reach.
+    """
+    token, mark = secrets.token_hex(16), f".xmc_tf-launch-{secrets.token_hex(8)}"
+    mine = look(paths, shared, "", "")
+    written = Path(shared, mark)
+    try:
+        own_problem = ""
+        try:
+            written.write_text(token)
+        except OSError as error:
+            own_problem = f"this host cannot write to {shared}: {error.strerror}"
+        skews = sessions.ask_all(_ask_clock)
+        found = sessions.ask_all(
+            lambda session: session.ask("look", paths=list(paths), shared=shared, mark=mark, token=token)
+        )
+    finally:
+        with contextlib.suppress(OSError):
+            written.unlink()
+    listening = sessions.ask_all(lambda session: session.ask("listen", launcher=launcher))
+    targets = [[name, one["address"], one["port"]] for name, one in listening.items()]
+    connected = sessions.ask_all(lambda session: session.ask("connect", hosts=targets))
+    report = Report(networks=sorted({one["network"] for one in listening.values() if one["network"]}))
+    use_gpus = any(one["gpus"] for one in found.values())
+    for host in hosts:
+        name = host.name
+        if name in sessions.errors or name not in connected:
+            report.rows[host] = {"reached": _unreached(sessions.errors.get(name, "no answer"))}
+            continue
+        theirs = found[name]
+        gpus = _gpus(host, [Gpu(*one) for one in theirs["gpus"]], use_gpus)
+        report.rows[host] = {
+            "reached": Cell("yes"),
+            "versions": _versions(mine["versions"], theirs["versions"]),
+            "data": _data(mine["checksums"], theirs["checksums"]),
+            "shared": _shared(theirs["shared"], shared, own_problem),
+            "disk": _disk(theirs["disk"]),
+            "GPUs": gpus,
+            "clock": _clock(skews[name]["skew"], skews[name]["error"]),
+            "ports": _ports(connected[name]["unreachable"]),
+        }
+        if theirs["gpus"] and not gpus.problem:
+            report.gpus[name] = least_busy([Gpu(*one) for one in theirs["gpus"]], host.slots)
+    return report
+
+
+def _ask_clock(session: Session) -> dict[str, Any]:
+    session.ask("clock")  # the probe has started
+    before = time.time()
+    theirs = session.ask("clock")["time"]
+    after = time.time()
+    return {"skew": theirs - (before + after) / 2, "error": (after - before) / 2}
+
+
+def _unreached(error: str) -> Cell:
+    fix = "start the host, or remove it from the list; `ssh HOST true` must work without a password"
+    if "xmc_tf" in error or "python" in error.lower() or "No such file" in error or "can't cd" in error:
+        fix = "install xmc_tf on this host at the same path as here, and use a folder that exists on all hosts"
+    elif "ermission denied" in error:
+        fix = "copy your public key to the host: ssh-copy-id HOST"
+    elif "host key" in error.lower():
+        fix = "if the host was reinstalled, remove its old key: ssh-keygen -R HOST"
+    return Cell("no", error, fix)
+
+
+def _versions(mine: Mapping[str, str], theirs: Mapping[str, str]) -> Cell:
+    other = [name for name in mine if theirs.get(name) != mine[name]]
+    if not other:
+        return Cell("same")
+    named = ", ".join(f"{name} {theirs.get(name)} instead of {mine[name]}" for name in other)
+    return Cell(other[0], f"different versions: {named}", "install the same versions as on this host")
+
+
+def _data(mine: Mapping[str, str | None], theirs: Mapping[str, str | None]) -> Cell:
+    missing = [path for path in mine if theirs.get(path) is None and mine[path] is not None]
+    other = [path for path in mine if theirs.get(path) != mine[path] and path not in missing]
+    if missing or other:
+        problem = "; ".join(
+            [*(f"{path} is missing" for path in missing), *(f"{path} differs from this host's" for path in other)]
+        )
+        return Cell("missing" if missing else "differs", problem, "copy it again, or use a folder that all hosts share")
+    return Cell(f"same ({len(mine)})" if mine else "–")
+
+
+def _shared(seen: bool, folder: str, own_problem: str) -> Cell:
+    if own_problem:
+        return Cell("?", own_problem, "choose another folder with --shared-folder")
+    if seen:
+        return Cell("yes")
+    return Cell(
+        "no",
+        f"{folder} is not shared: a file that this host has written there is not seen",
+        "mount the same network folder at this path on all hosts, or name another one with --shared-folder",
+    )
+
+
+def _disk(found: Mapping[str, int | None]) -> Cell:
+    free = {folder: value for folder, value in found.items() if value is not None}
+    if not free:
+        return Cell("?")
+    folder, least = min(free.items(), key=lambda item: item[1])
+    text = f"{least / 1e9:,.0f} GB" if least >= 1e10 else f"{least / 1e9:,.1f} GB"
+    if least < LEAST_DISK_BYTES:
+        return Cell(text, f"{text} free in {folder}, at least 1.1 GB are needed", "remove files there")
+    return Cell(text)
+
+
+def _gpus(host: Host, gpus: Sequence[Gpu], expected: bool) -> Cell:
+    free = sum(gpu.free for gpu in gpus)
+    text = f"{free}/{len(gpus)} free" if gpus else "none"
+    if expected and free < host.slots:
+        seen = f"{free} of {len(gpus)} GPUs are free" if gpus else "no GPU is visible"
+        return Cell(
+            text,
+            f"too few GPUs: {seen}, {host.slots} are needed",
+            f"lower the number of ranks of {host.name}, end what uses its GPUs (nvidia-smi), or install its driver",
+        )
+    return Cell(text)
+
+
+def _clock(skew: float, error: float) -> Cell:
+    text = f"{skew:+.1f} s"
+    if abs(skew) > MOST_SKEW_S + error:
+        return Cell(text, f"its clock differs by {skew:+.1f} s", "synchronise the clocks (chrony or systemd-timesyncd)")
+    return Cell(text)
+
+
+def _ports(unreachable: Sequence[str]) -> Cell:
+    if not unreachable:
+        return Cell("open")
+    return Cell(
+        "closed",
+        f"cannot connect to {', '.join(unreachable)}",
+        "let the hosts connect to each other on all TCP ports above 1023 (firewall, security group)",
+    )

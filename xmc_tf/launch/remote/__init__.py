@@ -1,0 +1,1 @@
+"""Commands on other hosts: over ssh, or over connections that the hosts have opened themselves."""
