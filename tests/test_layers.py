@@ -37,6 +37,7 @@ LAYERS = [
         "check",
         "preprocess",
         "prepare",
+        "runs",
         "demo",
         "playground",
         "linear.train",

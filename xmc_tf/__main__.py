@@ -30,6 +30,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "xmc_tf.linear.evaluate",
             "Compare predictions; print what PECOS prints.",
         ),
+        "runs": ("xmc_tf.runs", "List, compare, plot and delete the trainings on a data set."),
         "encode": ("xmc_tf.encode", "Compute the embeddings of texts."),
         "show": ("xmc_tf.tree.show", "Show the label tree of a model."),
     },

@@ -1,0 +1,128 @@
+"""The trainings on a data set: listed, compared, plotted, deleted."""
+
+import csv
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from xmc_tf import XRLinear
+from xmc_tf.common.errors import InputError
+from xmc_tf.runs import main
+from xmc_tf.tables.preparation import prepare
+from xmc_tf.tables.runs import Run, flat_parameters, record_run, runs_of
+from xmc_tf.tables.store import TableStore
+
+
+def _run(number, **more):
+    given = {
+        "began": f"2026-01-0{number}T10:00:00+00:00", "seconds": 75.0 * number, "command": "xmc-tf train …",
+        "model": f"model-{number}", "kind": "XR-Linear", "parameters": {"tfidf.ngram_max": number, "seed": 0},
+        "metrics": {"P@1": 0.5 + number / 10}, "documents": {"train": 80, "test": 20}, "labels": 4,
+    }  # fmt: skip
+    return Run(**{**given, **more})
+
+
+@pytest.fixture
+def store(multi):
+    """A data set with three runs, of which the first has predictions."""
+    found = prepare(multi, multi.with_suffix(".sqlite"))
+    model = XRLinear.train(found.texts("train"), found.labels("train"), names=found.names)
+    record_run(found, _run(1), model.predict(found.texts("test"), only_topk=3))
+    record_run(found, _run(2, curve={"loss": [(10, 2.5), (20, 1.25)]}))
+    record_run(found, _run(3, parameters={"tfidf.ngram_max": 1, "seed": 0, "new": "x"}))
+    return found
+
+
+def _shown(capsys, *arguments):
+    main([str(one) for one in arguments])
+    return capsys.readouterr().out
+
+
+def test_what_is_recorded_is_read_again(store):
+    assert [run.id for run in runs_of(store)] == [1, 2, 3]
+    second = runs_of(store)[1]
+    assert (second.seconds, second.curve, second.metrics) == (150.0, {"loss": [[10, 2.5], [20, 1.25]]}, {"P@1": 0.7})
+
+
+def test_the_list_marks_the_best_run(store, capsys):
+    shown = _shown(capsys, store.path)
+    assert "80.00*" in shown
+    assert "70.00*" not in shown
+    assert "2 min 30 s" in shown
+    assert _shown(capsys, store.path.with_suffix(".csv")) == shown  # the table stands for its data set
+
+
+def test_a_comparison_shows_what_differs(store, capsys):
+    shown = _shown(capsys, store.path, "compare", 1, 2, 3)
+    (line,) = [line for line in shown.splitlines() if line.startswith("tfidf.ngram_max")]
+    assert line.split() == ["tfidf.ngram_max", "1", "2", "1"]
+    assert "seed" not in shown
+    assert "new" in shown
+    assert "cannot be compared" not in shown
+    record_run(store, _run(4, labels=5))
+    assert "cannot be compared" in _shown(capsys, store.path, "compare", 1, 4)
+
+
+def test_one_run_is_shown_in_full(store, capsys):
+    shown = _shown(capsys, store.path, "show", 2)
+    for part in ("run 2", "model-2", "70.00", "tfidf.ngram_max", "xmc-tf train …"):
+        assert part in shown
+    (run,) = json.loads(_shown(capsys, store.path, "show", 2, "--json"))
+    assert run["parameters"] == {"tfidf.ngram_max": 2, "seed": 0}
+
+
+def test_plots(store, capsys, tmp_path):
+    shown = _shown(capsys, store.path, "plot")
+    bars = [line.count("█") for line in shown.splitlines() if line.startswith("run") and "model" in line]
+    assert bars == [24, 28, 32]
+    assert "1.25" in shown
+    main([str(store.path), "plot", "-o", str(tmp_path / "runs.svg")])
+    texts = [one.text for one in ET.parse(tmp_path / "runs.svg").iter("{http://www.w3.org/2000/svg}text")]
+    assert {"run 1", "run 2", "run 3", "P@1", "run 2: loss"} <= set(texts)
+
+
+def test_predictions_of_the_test_documents(store, tmp_path):
+    main([str(store.path), "predictions", "1", "-o", str(tmp_path / "out.csv")])
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    Y, names = store.labels("test"), store.names
+    assert [row["text"] for row in rows] == list(store.texts("test"))
+    assert [set(row["true labels"].split("|")) for row in rows] == [{names[at] for at in one.indices} for one in Y]
+    assert all(len(row["predicted labels"].split("|")) == len(row["scores"].split("|")) == 3 for row in rows)
+    with pytest.raises(InputError, match="no predictions"):
+        main([str(store.path), "predictions", "2", "-o", str(tmp_path / "out.csv")])
+
+
+def test_deleting_a_run_keeps_the_others(store, capsys):
+    assert "model stays in model-1" in _shown(capsys, store.path, "delete", 1)
+    again = TableStore.open(store.path)
+    assert [run.id for run in runs_of(again)] == [2, 3]
+    assert again.connection.execute("SELECT count(*) FROM run_predictions").fetchone() == (0,)
+    assert record_run(store, _run(5)) == 4  # numbers are not used again
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show"], "needs the numbers"),
+        (["show", "9"], "has no run 9"),
+        (["compare", "1"], "at least 2"),
+        (["plot", "--metric", "Q@1"], "no run has the measure"),
+        (["plot", "-o", "runs.png"], "unknown extension"),
+        (["predictions", "1"], "extension .csv"),
+    ],
+)
+def test_actions_that_cannot_work(store, arguments, message):
+    with pytest.raises(InputError, match=message):
+        main([str(store.path), *arguments])
+
+
+def test_a_data_set_without_runs(multi, capsys):
+    prepare(multi, multi.with_suffix(".sqlite"))
+    assert "no runs yet" in _shown(capsys, multi)
+
+
+def test_parameters_become_flat():
+    nested = {"a": {"b": 1, "c": [1, 2]}, "d": [{"e": None}, {"e": "x"}], "__meta__": {"class": "y"}}
+    assert flat_parameters(nested) == {"a.b": 1, "a.c": [1, 2], "d.0.e": None, "d.1.e": "x"}
