@@ -10,12 +10,13 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.csv_cells import safe_cell
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
-from xmc_tf.jobs.run_views import comparison_text, list_text, plot_text, run_text, write_plot
+from xmc_tf.jobs.run_plots import plot_text, write_plot
+from xmc_tf.jobs.run_views import comparison_text, list_text, run_text
 from xmc_tf.params import add_verbosity
-from xmc_tf.tables.label_files import safe_cell
 from xmc_tf.tables.runs import delete_run, predictions_of, run_of, runs_of
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.table_flags import database_of

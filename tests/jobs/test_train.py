@@ -74,6 +74,15 @@ def test_a_prepared_data_set_is_trained_on_as_it_is(multi, capsys):
     assert "100 test" in capsys.readouterr().out
 
 
+def test_a_report_shows_the_same_figures(multi, capsys):
+    _train(multi, "--effort", "fast", "--report", multi.parent / "report")
+    (run,) = runs_of(TableStore.open(multi.with_suffix(".sqlite")))
+    (system,) = json.loads((multi.parent / "report" / "report.json").read_text())["evaluation"]["systems"]
+    assert system["P@1"] == run.metrics["P@1"]
+    assert system["PSP@3"] == run.metrics["PSP@3"]
+    assert str(multi.parent / "report" / "report.html") in capsys.readouterr().out
+
+
 def test_without_test_documents_nothing_is_measured(multi, capsys):
     _train(multi, "--test", 0, "--validation", 0)
     assert "nothing was measured" in capsys.readouterr().out

@@ -1,20 +1,11 @@
-"""Recorded runs as people read them: a list, one run, a comparison, bars in a terminal or as SVG."""
+"""Recorded runs as people read them: a list, one run, a comparison."""
 
-import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.metrics import format_table, percent
-from xmc_tf.metrics.svg import bars, curves
 from xmc_tf.tables.runs import Run
 
 _MEASURES = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "accuracy", "macro-F1")
-_BAR = 40
 
 
 def list_text(runs: Sequence[Run]) -> str:
@@ -85,83 +76,6 @@ def comparison_text(runs: Sequence[Run]) -> str:
     if len({(tuple(run.documents.items()), run.labels) for run in runs}) > 1:
         parts.append("note: these runs had other documents or labels; their measures cannot be compared directly")
     return "\n\n".join(parts)
-
-
-def plot_text(runs: Sequence[Run], measure: str) -> str:
-    """Return bars of a measure for a terminal, and the learning curves of runs that have some."""
-    chosen = with_measure(runs, measure)
-    wide = max(len(f"run {run.id}  {run.model}") for run in chosen)
-    lines = [f"{measure}, %"]
-    for run in chosen:
-        value = run.metrics[measure]
-        lines.append(f"{f'run {run.id}  {run.model}':<{wide}}  {'█' * round(_BAR * value):<{_BAR}} {percent(value)}")
-    for run in chosen:
-        for name, points in run.curve.items():
-            lines += ["", f"run {run.id}: {name}", *_curve_lines(points)]
-    return "\n".join(lines)
-
-
-def write_plot(runs: Sequence[Run], measure: str, path: Path) -> None:
-    """Write bars of a measure, and learning curves, as one SVG file.
-
-    Args:
-        runs: the runs.
-        measure: name of the measure.
-        path: the file; its extension is .svg.
-    """
-    if path.suffix.lower() != ".svg":
-        raise InputError(f"-o {path} has an unknown extension", expected="a file with the extension .svg")
-    chosen = with_measure(runs, measure)
-    charts = [
-        bars(
-            [f"run {run.id}" for run in chosen],
-            [(measure, [100 * run.metrics[measure] for run in chosen])],
-            y_title="%",
-        )
-    ]
-    lines = [
-        (f"run {run.id}: {name}", [int(step) for step, _ in points], np.array([value for _, value in points]))
-        for run in chosen
-        for name, points in run.curve.items()
-        if points
-    ]
-    charts += [curves([line], x_title="step", y_title=line[0]) for line in lines]
-    with atomic_file(path) as part:
-        part.write_text(_stacked(charts), encoding="utf-8")
-
-
-def with_measure(runs: Sequence[Run], measure: str) -> list[Run]:
-    """Return the runs that have a measure; refuse one that none has."""
-    chosen = [run for run in runs if measure in run.metrics]
-    if not chosen:
-        known = list(dict.fromkeys(name for run in runs for name in run.metrics))
-        raise InputError(
-            f"no run has the measure {measure!r}",
-            expected=", ".join(known) or "a run with test documents",
-            fix="--metric NAME",
-        )
-    return chosen
-
-
-def _stacked(charts: Sequence[str]) -> str:
-    """Return charts below each other as one picture, on white ground."""
-    sizes = [[float(number) for number in chart.split('viewBox="0 0 ')[1].split('"')[0].split()] for chart in charts]
-    total, at, parts = sum(height for _, height in sizes), 0.0, []
-    for chart, (_, height) in zip(charts, sizes, strict=True):
-        parts.append(chart.replace("<svg ", f'<svg y="{at:g}" ', 1))
-        at += height
-    width = max(width for width, _ in sizes)
-    style = 'font-family="sans-serif" font-size="13"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{total:g}" {style}>'
-    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>"]) + "\n"
-
-
-def _curve_lines(points: Sequence[Any]) -> list[str]:
-    most = max((abs(value) for _, value in points), default=1.0) or 1.0
-    every = max(1, math.ceil(len(points) / 20))
-    return [
-        f"{step:>8g}  {'█' * round(_BAR * abs(value) / most):<{_BAR}} {value:.4g}" for step, value in points[::every]
-    ]
 
 
 def _best(runs: Sequence[Run], name: str) -> float:

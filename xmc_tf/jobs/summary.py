@@ -53,7 +53,7 @@ class Results:
         ks = [f"@{k}" for k in self.overall.ks]
         rows = [[name, *map(percent, self.overall.values[name])] for name in _SHOWN if name in self.overall.values]
         out += format_table(["%", *ks], rows, indent="  ").splitlines()
-        out += ["", "P: share of the first k labels that are right; R: share of the right labels among them;"]
+        out += ["", "P: share of the first k labels that are right; R: share of a document's labels that they hold;"]
         out += ["nDCG: both, the first ranks count most; PSP: P with rare labels weighing more"]
         out.append(f"always predicting the most frequent label: P@1 {percent(self.baseline)}")
         if self.unseen:

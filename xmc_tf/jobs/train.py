@@ -16,7 +16,10 @@ from xmc_tf.jobs.settings import DataShape, choose_settings
 from xmc_tf.jobs.summary import JobSummary, Results, next_commands
 from xmc_tf.metrics import evaluate
 from xmc_tf.metrics.single_label import measure_single_label
+from xmc_tf.models.loading import load
 from xmc_tf.params import PredictionOverrides, XRLinearParams
+from xmc_tf.report.inputs import Curve, ReportInputs
+from xmc_tf.report.writing import write_report
 from xmc_tf.tables.preparation import PrepareOptions, Summary, prepare, summary_of
 from xmc_tf.tables.runs import Run, flat_parameters, now, record_run
 from xmc_tf.tables.store import TableStore
@@ -40,6 +43,7 @@ class TableJob:
         effort: ``fast``, ``balanced`` or ``best``.
         threads: number of threads; -1: one per core.
         seed: random seed.
+        report: folder of the report; None: no report.
     """
 
     table: Path
@@ -51,6 +55,7 @@ class TableJob:
     effort: str = "balanced"
     threads: int = -1
     seed: int = 0
+    report: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -132,16 +137,40 @@ def finish(
     """Record a run, and return what is printed."""
     number = record_run(store, run, predicted)
     _LOG.info("recorded as run %s in %s", number, store.path)
+    files = {"model": job.model, "data set": store.path}
+    if job.report is not None and predicted is not None:
+        files = {"report": _write_report(job, store, run, predicted), **files}
     columns = store.meta("source")["columns"]
     texts = [columns[at] for at in store.meta("columns")["texts"]]
     return JobSummary(
         data=[f"{store.path}, run {number}", *about.text().splitlines()],
         settings=run.chosen,
         results=results,
-        files={"model": job.model, "data set": store.path},
+        files=files,
         next=next_commands(job.table, texts, store.path, job.model),
         durations=run.durations,
     )
+
+
+def _write_report(job: TableJob, store: TableStore, run: Run, predicted: csr_matrix) -> Path:
+    """Write the report of a run, and return its page."""
+    assert job.report is not None
+    title = f"{job.model.name}: labels of {job.table.name}"
+    settings = {"command": run.command, "data set": store.path.name, "choice": "; ".join(run.chosen)}
+    settings |= {f"time: {part}": f"{seconds:,.1f} s" for part, seconds in run.durations.items()}
+    curves = [
+        Curve(name, [step for step, _ in points], [value for _, value in points]) for name, points in run.curve.items()
+    ]
+    inputs = ReportInputs(
+        title, store.labels("test"), predicted, store.names, store.texts("test"), training_labels=trained_labels(store),
+        model=load(job.model), curves=curves, settings=settings,
+    )  # fmt: skip
+    return write_report(inputs, job.report)
+
+
+def trained_labels(store: TableStore) -> csr_matrix:
+    """Return the labels of the training and validation documents."""
+    return vstack([store.labels("train"), store.labels("validation")], format="csr")
 
 
 def shape_of(store: TableStore, about: Summary) -> DataShape:
@@ -159,7 +188,7 @@ def results_of(store: TableStore, predicted: csr_matrix | None, single_label: bo
     if predicted is None:
         return None
     truth = store.labels("test")
-    known = vstack([store.labels("train"), store.labels("validation")], format="csr")
+    known = trained_labels(store)
     frequency = np.bincount(known.indices, minlength=known.shape[1])
     ks = [k for k in _KS if k <= truth.shape[1]]
     return Results(

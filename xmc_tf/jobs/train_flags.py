@@ -47,6 +47,7 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
         help="time for the whole training; fewer settings are compared if it is short (an estimate for two cores)",
     )  # fmt: skip
     add("--preponly", action="store_true", help="only read the table into its data set")
+    add("--report", metavar="DIR", help="folder to write a report to: one HTML page, with its data as JSON and CSV")
     add("--data-set", metavar="FILE", help="database of the data set (default: TABLE with the ending .sqlite)")
     add_table_options(parser)
 
@@ -102,6 +103,7 @@ def table_job(arguments: argparse.Namespace, given: dict[str, Any], command: str
         arguments.effort,
         arguments.threads,
         arguments.seed,
+        None if arguments.report is None else Path(arguments.report),
     )
 
 
