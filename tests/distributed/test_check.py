@@ -72,6 +72,28 @@ def test_a_rank_that_never_starts_is_named(engine, tmp_path):
     assert "failed: no answer within 10 s in 'start'\n  rank 1 has not reported" in run.ranks[0].output
 
 
+def test_several_hosts_have_a_matrix_of_links_and_a_slow_one_is_named():
+    run = checked("slow", "--megabytes", "4", engine="mpiexec", world=4)
+    assert run.returncode == 0, run.describe()
+    shown = run.ranks[0].output
+    assert re.search(r"^MB/s between +host-0 +host-1 +host-2 +host-3$", shown, re.MULTILINE)
+    assert re.search(r"^host-2 +[\d,]+ +[\d,]+ +– +[\d,]+$", shown, re.MULTILINE)
+    slow = re.findall(r"slow link: (host-\d) – (host-\d):", shown)
+    assert slow
+    assert all("host-1" in pair for pair in slow)
+    assert re.search(r"^slowest: .*host-1.* MB/s, [\d.]+ ms \(median [\d,]+ MB/s\)$", shown, re.MULTILINE)
+
+
+def test_a_rank_that_hangs_on_another_host_is_named_without_a_shared_folder():
+    run = checked("apart-hang", "--timeout", "12", engine="mpiexec", world=3)
+    assert run.returncode == 1, run.describe()
+    assert run.seconds < 60
+    assert run.leftovers == 0
+    shown = "".join(rank.output for rank in run.ranks)
+    assert "without progress (--timeout)" in shown
+    assert re.search(r"rank 1 \(pid \d+ on host-1\)", shown)
+
+
 def test_a_stopped_rank_is_called_stopped(tmp_path):
     run = checked("stop", "--timeout", "8", "--rendezvous", str(tmp_path), engine="mpiexec", world=3)
     assert run.returncode == 1, run.describe()

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from xmc_tf.check import exchanges, places
+from xmc_tf.check.links import Link, measure_links, slow_links
+from xmc_tf.check.links import as_table as as_matrix
 from xmc_tf.check.model_check import check_model
 from xmc_tf.check.shared_folder import ranks_without
 from xmc_tf.check.status_files import StatusFiles, run_folder
@@ -19,16 +21,21 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.ranks.choosing import choose_communicator, rank_and_size
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.stalls.watch import StallWatch
 
+# Of --timeout, after which the watch reports a hanging rank before the rank's own watchdog ends it.
+_WATCH_SHARE = 0.7
 _DESCRIPTION = """Check that all ranks can reach each other, or verify the files of a model.
 
 Run it before a long training, with the launcher and the hosts of the training. It lists all ranks (host,
 process, cores, versions), runs broadcast, all-reduce and all-to-all, compares their results with known
 values, and measures their time.
 
-It names each rank that hangs, did not start or died within --timeout seconds. On several hosts it needs a
-shared folder for that: --rendezvous. The exit status is 1 for such a rank, for a wrong result, and for a
-folder that is not shared.
+On several hosts it also measures the bandwidth between every two of them, and names slow links.
+
+It names each rank that hangs, did not start or died within --timeout seconds. On several hosts, ranks that
+do not start are named exactly if the ranks share a folder: --rendezvous. The exit status is 1 for such a
+rank, for a wrong result, and for a folder that is not shared.
 
 With --model it verifies every byte of a model or an export instead, without ranks. The exit status is 0 if
 all files are intact, 1 if a file is damaged or missing, and 2 if the folder is not a model."""
@@ -37,6 +44,7 @@ _EXAMPLES = """examples:
   python -m xmc_tf.launch --np 2 -m xmc_tf.check
   horovodrun -np 4 -H localhost:4 python -m xmc_tf.check --shared-workdir
   mpiexec -n 4 python -m xmc_tf.check --timeout 20 --shared-workdir /data/run
+  mpiexec -n 4 python -m xmc_tf.check --megabytes 2200 --timeout 600
   python -m xmc_tf.check --model model
 """
 
@@ -54,7 +62,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="also check that all ranks can read and write this folder (without DIR: the current one)",
     )
-    add("--megabytes", type=float, default=16.0, metavar="MB", help="size of the large messages")
+    add(
+        "--megabytes",
+        type=float,
+        default=16.0,
+        metavar="MB",
+        help="size of the large messages; 2200 is more than 2 GiB, and takes 7 to 13 GB of memory per rank",
+    )
     add(
         "--communicator",
         choices=["auto", "horovod", "mpi"],
@@ -109,10 +123,18 @@ def _check(status: StatusFiles, args: argparse.Namespace) -> list[str]:
     status.enter("finding each other")
     found = world.allgather(places.place_of_rank(world))
     _show(world, args, f"{world.size} rank{'s' if world.size > 1 else ''}: {world}\n{places.as_table(found)}")
+    hosts = {place.host for place in found}
+    if len(hosts) > 1 and not args.rendezvous:
+        # Status files reach only this host. The watch asks the other ranks over connections of its own.
+        StallWatch(world, _WATCH_SHARE * args.timeout, setting="--timeout").start()
     timings = []
     for name in exchanges.COLLECTIVES:
         timings.append(exchanges.measure(world, name, round(args.megabytes * 1e6), status.enter))
     _show(world, args, "\n" + exchanges.as_table(timings))
+    links: list[Link] = []
+    if len(hosts) > 1:
+        links = measure_links(world, round(args.megabytes * 1e6), status.enter)
+        _show(world, args, f"\n{as_matrix(links)}")
     problems = [f"{one.name}: wrong result on rank {_names(one.wrong_ranks)}" for one in timings if not one.right]
     shared = None
     if args.shared_workdir:
@@ -128,6 +150,7 @@ def _check(status: StatusFiles, args: argparse.Namespace) -> list[str]:
     status.enter("end")
     world.barrier()
     warnings = places.warnings(found)
+    warnings += [f"slow link: {link}; check the cable, the interface and other traffic" for link in slow_links(links)]
     for line in [f"warning: {text}" for text in warnings] + [f"failed: {text}" for text in problems]:
         if world.rank == 0 and not args.json:
             print(line, file=sys.stderr)
@@ -136,6 +159,7 @@ def _check(status: StatusFiles, args: argparse.Namespace) -> list[str]:
             "communicator": str(world),
             "ranks": [asdict(place) for place in found],
             "collectives": [asdict(timing) for timing in timings],
+            "links": [asdict(link) for link in links],
             "shared_workdir": shared,
             "warnings": warnings,
             "problems": problems,

@@ -11,6 +11,10 @@ from xmc_tf.ranks.communicator import Communicator
 
 SHORT_BYTES = 4096
 REPEATS = 5
+# Messages above this size are sent twice only. Their results are compared in blocks, so that memory suffices for
+# messages above 2 GiB, which MPI's 32-bit counts cannot hold.
+_LARGE_BYTES = 1 << 28
+_BLOCK = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -46,19 +50,33 @@ class Trial(NamedTuple):
     is_right: Callable[[Any], bool]
 
 
+def _same(got: np.ndarray, count: int, expected: Callable[[int, int], np.ndarray]) -> bool:
+    """Return whether an array has the expected numbers, which are computed block by block."""
+    if got.shape != (count,):
+        return False
+    bounds = range(0, count, _BLOCK)
+    return all(np.array_equal(got[a : a + _BLOCK], expected(a, min(a + _BLOCK, count))) for a in bounds)
+
+
 def broadcast(world: Communicator, count: int) -> Trial:
     """Return a broadcast of the last rank's numbers."""
     root = world.size - 1
-    expected = np.arange(count, dtype=np.float32) + root
-    mine = expected if world.rank == root else None
-    return Trial(lambda: world.broadcast_array(mine, root), lambda got: np.array_equal(got, expected))
+
+    def numbers(first: int, last: int) -> np.ndarray:
+        return (np.arange(first, last, dtype=np.int64) % 65536 + root).astype(np.float32)
+
+    mine = numbers(0, count) if world.rank == root else None
+    return Trial(lambda: world.broadcast_array(mine, root), lambda got: _same(got, count, numbers))
 
 
 def all_reduce(world: Communicator, count: int) -> Trial:
     """Return a sum over the ranks of small whole numbers, which is exact in any order."""
-    numbers = np.arange(count, dtype=np.float32) % 1000
-    mine, total = numbers * (world.rank + 1), numbers * (world.size * (world.size + 1) // 2)
-    return Trial(lambda: world.allreduce_array(mine), lambda got: np.array_equal(got, total))
+
+    def numbers(first: int, last: int, factor: int) -> np.ndarray:
+        return (np.arange(first, last, dtype=np.int64) % 1000 * factor).astype(np.float32)
+
+    mine, total = numbers(0, count, world.rank + 1), world.size * (world.size + 1) // 2
+    return Trial(lambda: world.allreduce_array(mine), lambda got: _same(got, count, lambda a, b: numbers(a, b, total)))
 
 
 def all_to_all(world: Communicator, count: int) -> Trial:
@@ -66,17 +84,20 @@ def all_to_all(world: Communicator, count: int) -> Trial:
     rank, size = world.rank, world.size
     width = 16
     unit = max(1, 2 * count // (width * size * (size + 1)))
-
-    def rows(source: int, target: int) -> np.ndarray:
-        # Rank r receives r + 1 units from each rank.
-        return np.full((unit * (target + 1), width), source * size + target, np.float32)
-
-    sent = np.concatenate([rows(rank, target) for target in range(size)])
+    # Rank r receives r + 1 units from each rank.
     counts = [unit * (target + 1) for target in range(size)]
-    expected = np.concatenate([rows(source, rank) for source in range(size)])
+    sent = np.empty((sum(counts), width), np.float32)
+    for target, part in enumerate(np.split(sent, np.cumsum(counts)[:-1])):
+        part[:] = rank * size + target
 
     def is_right(got: tuple[np.ndarray, np.ndarray]) -> bool:
-        return got[1].tolist() == [unit * (rank + 1)] * size and np.array_equal(got[0], expected)
+        rows, received = got
+        each = unit * (rank + 1)
+        if received.tolist() != [each] * size or rows.shape != (each * size, width):
+            return False
+        return all(
+            bool((rows[each * source : each * (source + 1)] == source * size + rank).all()) for source in range(size)
+        )
 
     return Trial(lambda: world.alltoall_array(sent, counts), is_right)
 
@@ -100,8 +121,9 @@ def measure(world: Communicator, name: str, long_bytes: int, announce: Callable[
     right, milliseconds = True, []
     for size in (SHORT_BYTES, long_bytes):
         trial, taken = COLLECTIVES[name](world, max(1, size // 4)), []
-        for repeat in range(REPEATS):
-            announce(f"{name} of {size:,} bytes, {repeat + 1} of {REPEATS}")
+        repeats = REPEATS if size <= _LARGE_BYTES else 2
+        for repeat in range(repeats):
+            announce(f"{name} of {size:,} bytes, {repeat + 1} of {repeats}")
             world.barrier()
             begun = time.perf_counter()
             result = trial.call()

@@ -52,11 +52,18 @@ class StallWatch:
         world: the ranks.
         timeout: seconds after which a wait ends the run, or None for never.
         warn_after: seconds after which a wait is logged.
+        setting: name of the timeout in messages.
     """
 
-    def __init__(self, world: Communicator, timeout: float | None, warn_after: float = WARN_S) -> None:
+    def __init__(
+        self,
+        world: Communicator,
+        timeout: float | None,
+        warn_after: float = WARN_S,
+        setting: str = "--stall-timeout",
+    ) -> None:
         self.rank, self.host = world.rank, world.host
-        self.timeout, self.warn_after = timeout, warn_after
+        self.timeout, self.warn_after, self.setting = timeout, warn_after, setting
         addresses = addresses_by_host(world)
         self._secret = world.broadcast(new_secret())
         self._stopped, self._reported = threading.Event(), threading.Event()
@@ -111,7 +118,7 @@ class StallWatch:
             while time.monotonic() < deadline and not self._stopped.wait(0.05):
                 if self._reported.is_set() or current_state(self.rank, self.host).longest < timeout:
                     return
-        end = f"failed: aborted after {timeout:g} s without progress (--stall-timeout)"
+        end = f"failed: aborted after {timeout:g} s without progress ({self.setting})"
         print("\n".join(["", *describe(states, timeout), end]), file=sys.stderr, flush=True)
         self._ask([state.rank for state in states if not state.silence], {"end": True})
         _exit()
