@@ -123,8 +123,8 @@ def _check(status: StatusFiles, args: argparse.Namespace) -> list[str]:
     status.enter("finding each other")
     found = world.allgather(places.place_of_rank(world))
     _show(world, args, f"{world.size} rank{'s' if world.size > 1 else ''}: {world}\n{places.as_table(found)}")
-    hosts = {place.host for place in found}
-    if len(hosts) > 1 and not args.rendezvous:
+    several = len({place.host for place in found}) > 1
+    if several and not args.rendezvous:
         # Status files reach only this host. The watch asks the other ranks over connections of its own.
         StallWatch(world, _WATCH_SHARE * args.timeout, setting="--timeout").start()
     timings = []
@@ -132,7 +132,7 @@ def _check(status: StatusFiles, args: argparse.Namespace) -> list[str]:
         timings.append(exchanges.measure(world, name, round(args.megabytes * 1e6), status.enter))
     _show(world, args, "\n" + exchanges.as_table(timings))
     links: list[Link] = []
-    if len(hosts) > 1:
+    if several:
         links = measure_links(world, round(args.megabytes * 1e6), status.enter)
         _show(world, args, f"\n{as_matrix(links)}")
     problems = [f"{one.name}: wrong result on rank {_names(one.wrong_ranks)}" for one in timings if not one.right]
