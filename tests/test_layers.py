@@ -73,6 +73,7 @@ MODULES_WITHOUT_TENSORFLOW = [
     "matcher.candidates",
     "matcher.levels",
     "models.folder",
+    "models.frames",
     "models.labels",
     "models.xr_linear",
     "models.xr_linear_folder",

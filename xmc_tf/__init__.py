@@ -14,6 +14,9 @@ Data:
     load_matrix             a matrix of labels, features or predictions, from .npz or .npy
     Tfidf                   TF-IDF features of texts
     LabelTree               the hierarchy of labels that the models search
+    prepare                 read a table, such as a CSV file, into a data set
+    TableStore              a data set of a table: texts, labels and splits in one database
+    PrepareOptions          how a table is read and split, with SourceOptions, ColumnOptions and SplitOptions
 
 Using a model:
     evaluate                precision, recall, nDCG and F1 of predictions
@@ -78,12 +81,18 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names in _LAZY
     from xmc_tf.report.writing import write_report
     from xmc_tf.serving.client import Client
     from xmc_tf.serving.export import ExportSettings
+    from xmc_tf.tables.columns import ColumnOptions
+    from xmc_tf.tables.preparation import PrepareOptions, prepare
+    from xmc_tf.tables.sources import SourceOptions
+    from xmc_tf.tables.splits import SplitOptions
+    from xmc_tf.tables.store import TableStore
     from xmc_tf.tree.label_tree import LabelTree
 
 # Public name -> the module that defines it, and its name there if that is another one.
 _LAZY = {
     "Client": "xmc_tf.serving.client",
     "CollectiveStrategy": "xmc_tf.collective.strategy",
+    "ColumnOptions": "xmc_tf.tables.columns",
     "ExportSettings": "xmc_tf.serving.export",
     "HierarchicalKMeansParams": "xmc_tf.params.tree",
     "InputError": "xmc_tf.common.errors",
@@ -95,9 +104,13 @@ _LAZY = {
     "MatcherParams": "xmc_tf.params.matcher",
     "MatcherPredParams": "xmc_tf.params.matcher",
     "Model": "xmc_tf.models.model",
+    "PrepareOptions": "xmc_tf.tables.preparation",
     "RankerParams": "xmc_tf.params.linear",
     "RankerPredParams": "xmc_tf.params.linear",
     "ReportInputs": "xmc_tf.report.inputs",
+    "SourceOptions": "xmc_tf.tables.sources",
+    "SplitOptions": "xmc_tf.tables.splits",
+    "TableStore": "xmc_tf.tables.store",
     "TextFile": "xmc_tf.data.text",
     "Tfidf": "xmc_tf.features.tfidf",
     "TfidfParams": "xmc_tf.params.tfidf",
@@ -110,12 +123,14 @@ _LAZY = {
     "evaluate": "xmc_tf.metrics.evaluation",
     "load": "xmc_tf.models.loading",
     "load_matrix": "xmc_tf.data.matrices",
+    "prepare": "xmc_tf.tables.preparation",
     "write_report": "xmc_tf.report.writing",
 }
 
 __all__ = [
     "Client",
     "CollectiveStrategy",
+    "ColumnOptions",
     "ExportSettings",
     "HierarchicalKMeansParams",
     "InputError",
@@ -127,9 +142,13 @@ __all__ = [
     "MatcherParams",
     "MatcherPredParams",
     "Model",
+    "PrepareOptions",
     "RankerParams",
     "RankerPredParams",
     "ReportInputs",
+    "SourceOptions",
+    "SplitOptions",
+    "TableStore",
     "TextFile",
     "Tfidf",
     "TfidfParams",
@@ -142,6 +161,7 @@ __all__ = [
     "evaluate",
     "load",
     "load_matrix",
+    "prepare",
     "write_report",
 ]
 

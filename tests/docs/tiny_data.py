@@ -1,10 +1,13 @@
 """The files that examples name: texts on topics that the examples ask for, their labels, and a tiny encoder."""
 
+import csv
+
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.data import save_matrix
 from xmc_tf.demo.encoder import make_tiny
+from xmc_tf.tables.preparation import prepare
 
 TOPICS = {
     "scipy.sparse": "sparse matrix gradient csr entries rows",
@@ -37,6 +40,10 @@ def write_files(folder, documents=96, held_out=32):
         (folder / f"X.{name}.txt").write_text("".join(f"{text}\n" for text in texts[rows]), encoding="utf-8")
         save_matrix(folder / f"Y.{name}.npz", csr_matrix(Y[rows]))
         save_matrix(folder / f"X.{name}.npz", csr_matrix(Y[rows] + draw.random(Y[rows].shape, np.float32)))
+    with (folder / "data.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = [(text, "|".join(names[at] for at in np.flatnonzero(Y[row]))) for row, text in enumerate(texts)]
+        csv.writer(file).writerows([("text", "label"), *rows])
+    prepare(folder / "data.csv", folder / "data.sqlite").close()
     (folder / "labels.txt").write_text("".join(f"{name}\n" for name in names))
     make_tiny(folder / "encoder", texts, length=128, hidden_size=16, num_attention_heads=2, intermediate_size=32)
     (folder / "bert-base-cased").symlink_to(folder / "encoder")  # the default encoder, without a network

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeGuard, Unpack
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
@@ -23,6 +23,7 @@ from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.metrics import Measures, evaluate
 from xmc_tf.metrics.measures import check_ks
 from xmc_tf.models.folder import check_parts, load_tfidf, nr_dense, read_metadata, read_names
+from xmc_tf.models.frames import FrameColumns, FrameLike, documents_of
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.results import named
@@ -155,17 +156,26 @@ class XRLinear:
         )
         return list(named(predicted, self.names))
 
-    def evaluate(self, texts: Texts | FeaturesLike, labels: Labels, *, ks: Sequence[int] = (1, 3, 5, 10)) -> Measures:
+    def evaluate(
+        self,
+        texts: Texts | FeaturesLike | FrameLike,
+        labels: Labels,
+        *,
+        ks: Sequence[int] = (1, 3, 5, 10),
+        **columns: Unpack[FrameColumns],
+    ) -> Measures:
         """Measure the model's predictions of documents whose labels are known.
 
         Example:
             >>> print(model.evaluate(TextFile("X.tst.txt"), load_matrix("Y.tst.npz")))
 
         Args:
-            texts: texts or features, as :meth:`predict` takes them.
+            texts: texts or features, as :meth:`predict` takes them, or a DataFrame.
             labels: labels, as :meth:`train` takes them.
             ks: cut-offs: the numbers of best labels that are measured.
+            **columns: of a DataFrame, as for :meth:`train`.
         """
+        texts, labels = documents_of(texts, labels, columns)
         truth = true_labels(labels, texts, self.ranker.nr_labels, self.names)
         ks = check_ks(ks)
         return evaluate(truth, self.predict(texts, only_topk=ks[-1]), ks)
@@ -233,7 +243,7 @@ class XRLinear:
     @classmethod
     def train(
         cls,
-        texts: Texts | FeaturesLike,
+        texts: Texts | FeaturesLike | FrameLike,
         labels: Labels,
         *,
         names: Sequence[str] | None = None,
@@ -241,27 +251,35 @@ class XRLinear:
         params: XRLinearParams | None = None,
         threads: int = -1,
         seed: int = 0,
+        **columns: Unpack[FrameColumns],
     ) -> Self:
         """Train a model.
 
         Example:
             >>> model = XRLinear.train(["soup with fresh herbs", "herbs for a garden"], [["cooking"], ["gardening"]])
             >>> model.save("model")
+            >>> frame = {"text": ["soup with fresh herbs", "herbs for a garden"], "topic": ["cooking", "gardening"]}
+            >>> model = XRLinear.train(frame, text="text", labels="topic")
 
         Args:
-            texts: one text per document; or features, documents × features, for a model that reads features.
-            labels: a sparse matrix of documents × labels, or the label names of each document.
+            texts: one text per document; or features, documents × features, for a model that reads features; or a
+                DataFrame of pandas, Polars or PyArrow.
+            labels: a sparse matrix of documents × labels, or the label names of each document, or the name of the
+                DataFrame's column of labels.
             names: label names, in the order of the columns (default: the names in ``labels``, sorted).
             tree: label tree, or features of the labels (labels × features) to build it from (default: built from the
                 features of the labels' documents).
             params: options of features, tree and rankers (default: all defaults).
             threads: number of threads; -1: one per core. The model does not depend on it.
             seed: random seed of the rankers; the tree has its own, ``params.tree.seed``.
+            **columns: of a DataFrame: ``text``, name of the column of texts, or several names; ``label_separator``,
+                text between the labels of a cell (default: guessed).
 
         Raises:
             InputError: the inputs do not fit together, or a label is not among ``names``.
         """
         params = params or XRLinearParams()
+        texts, labels = documents_of(texts, labels, columns)
         Y, names = label_matrix(labels, names)
         tfidf: Tfidf | None = None
         if _are_texts(texts):

@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -26,6 +26,7 @@ from xmc_tf.linear.sub_models import checked_labels
 from xmc_tf.metrics import Measures, evaluate
 from xmc_tf.metrics.measures import check_ks
 from xmc_tf.models.folder import MODEL, read_metadata, read_names, write_metadata, write_names
+from xmc_tf.models.frames import FrameColumns, FrameLike, documents_of
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import PARTS, Parts
@@ -59,7 +60,7 @@ class XTransformer(Parts):
     @classmethod
     def train(
         cls,
-        texts: Texts,
+        texts: Texts | FrameLike,
         labels: Labels,
         *,
         names: Sequence[str] | None = None,
@@ -70,6 +71,7 @@ class XTransformer(Parts):
         pred_params: XTransformerPredParams | None = None,
         tfidf: TfidfParams | None = TfidfParams(),  # noqa: B008  it is frozen
         run: TrainingRun | None = None,
+        **columns: Unpack[FrameColumns],
     ) -> Self:
         """Train a model. Under ``horovodrun``, all ranks must call it.
 
@@ -78,8 +80,9 @@ class XTransformer(Parts):
             >>> model.save("model")
 
         Args:
-            texts: one text per document.
-            labels: a sparse matrix of documents × labels, or the label names of each document.
+            texts: one text per document, or a DataFrame of pandas, Polars or PyArrow.
+            labels: a sparse matrix of documents × labels, or the label names of each document, or the name of the
+                DataFrame's column of labels.
             names: label names, in the order of the columns (default: the names in ``labels``, sorted).
             X: features, documents × features, as ``as_features`` accepts them (default: TF-IDF of the texts).
             tree: label tree for fine-tuning, or features of the labels (labels × features) to build it from (default:
@@ -89,13 +92,16 @@ class XTransformer(Parts):
             pred_params: default prediction options of the model.
             tfidf: options of TF-IDF; None to train the rankers on embeddings only.
             run: where finished stages stay, ranks, threads, seed (default: one process, a temporary folder, seed 0).
+            **columns: of a DataFrame: ``text``, name of the column of texts, or several names; ``label_separator``,
+                text between the labels of a cell (default: guessed).
 
         Raises:
             InputError: the inputs do not fit together, or a label is not among ``names``.
         """
         run = run or TrainingRun()
+        read, labels = documents_of(texts, labels, columns)
         Y, names = label_matrix(labels, names)
-        documents = Documents(texts, Y, None if X is None else as_features(X))
+        documents = Documents(read, Y, None if X is None else as_features(X))
         own_tree = tree if isinstance(tree, LabelTree) else None
         inputs = TrainingInputs(
             documents,
@@ -310,21 +316,31 @@ class XTransformer(Parts):
         )  # fmt: skip
         return list(named(predicted, self.names))
 
-    def evaluate(self, texts: Texts, labels: Labels, *, X: Any = None, ks: Sequence[int] = (1, 3, 5, 10)) -> Measures:
+    def evaluate(
+        self,
+        texts: Texts | FrameLike,
+        labels: Labels,
+        *,
+        X: Any = None,
+        ks: Sequence[int] = (1, 3, 5, 10),
+        **columns: Unpack[FrameColumns],
+    ) -> Measures:
         """Measure the model's predictions of documents whose labels are known.
 
         Example:
             >>> print(model.evaluate(TextFile("X.tst.txt"), load_matrix("Y.tst.npz")))
 
         Args:
-            texts: one text per document.
+            texts: one text per document, or a DataFrame.
             labels: labels, as :meth:`train` takes them.
             X: features of the documents; required if the model was trained with features.
             ks: cut-offs: the numbers of best labels that are measured.
+            **columns: of a DataFrame, as for :meth:`train`.
         """
-        truth = true_labels(labels, texts, self.nr_labels, self.names)
+        read, labels = documents_of(texts, labels, columns)
+        truth = true_labels(labels, read, self.nr_labels, self.names)
         ks = check_ks(ks)
-        return evaluate(truth, self.predict(texts, X, only_topk=ks[-1]), ks)
+        return evaluate(truth, self.predict(read, X, only_topk=ks[-1]), ks)
 
 
 def _link_or_copy(source: str, target: str) -> None:

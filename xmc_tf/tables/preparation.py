@@ -25,6 +25,10 @@ _SHOWN = 5  # bad rows in a message
 class PrepareOptions:
     """Options of :func:`prepare`.
 
+    Example:
+        >>> columns = ColumnOptions(text=["text"], labels="label")
+        >>> store = prepare("data.csv", "other.sqlite", PrepareOptions(columns=columns, splits=SplitOptions(test=0.2)))
+
     Args:
         source: how it is read.
         columns: which columns hold texts and labels.
@@ -85,7 +89,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
 
     Example:
         >>> store = prepare("data.csv", "data.sqlite")
-        >>> print(summary_of(store).text())
+        >>> model = XRLinear.train(store.texts("train"), store.labels("train"), names=store.names)
 
     Args:
         table: path of a file or folder, or a DataFrame.

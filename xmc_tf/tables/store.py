@@ -52,7 +52,11 @@ class TableStore:
 
     @classmethod
     def create(cls, path: Path) -> "TableStore":
-        """Create an empty database; there must be no file."""
+        """Create an empty database; there must be no file.
+
+        Args:
+            path: the new database.
+        """
         connection = _connected(path, "rwc")
         store = cls(path, connection)
         with store.writing():
@@ -62,7 +66,11 @@ class TableStore:
 
     @staticmethod
     def is_data_set(path: str | Path) -> bool:
-        """Return whether a file is a database that ``xmc-tf prepare`` has made."""
+        """Return whether a file is a database that ``xmc-tf prepare`` has made.
+
+        Args:
+            path: any path.
+        """
         path = Path(path)
         if not path.is_file():
             return False
@@ -79,7 +87,12 @@ class TableStore:
 
     @classmethod
     def open(cls, path: str | Path, *, write: bool = False) -> "TableStore":
-        """Open a database that ``xmc-tf prepare`` has made."""
+        """Open a database that ``xmc-tf prepare`` has made.
+
+        Args:
+            path: the database.
+            write: whether runs and features can be stored; else it is opened for reading only.
+        """
         path = Path(path)
         if not path.is_file():
             raise InputError(f"{path} does not exist", expected="a database of xmc-tf prepare")
@@ -103,7 +116,11 @@ class TableStore:
         self.connection.close()
 
     def meta(self, key: str) -> Any:
-        """Return a value that :meth:`write_meta` has stored, or None."""
+        """Return a value that :meth:`write_meta` has stored, or None.
+
+        Args:
+            key: name of the value.
+        """
         try:
             row = self.connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         except sqlite3.DatabaseError:
@@ -111,7 +128,11 @@ class TableStore:
         return None if row is None else parse_json(row[0], of=f"{self.path}: {key}", top=None)
 
     def has_meta(self, **values: Any) -> bool:
-        """Return whether :meth:`write_meta` has stored just these values."""
+        """Return whether :meth:`write_meta` has stored just these values.
+
+        Args:
+            **values: values by name.
+        """
         one = self.connection.execute
         rows = {key: one("SELECT value FROM meta WHERE key = ?", (key,)).fetchone() for key in values}
         return all(rows[key] == (json.dumps(value),) for key, value in values.items())
@@ -131,23 +152,39 @@ class TableStore:
             raise _write_error(self.path, error) from error
 
     def write_meta(self, **values: Any) -> None:
-        """Store values that JSON can hold."""
+        """Store values that JSON can hold.
+
+        Args:
+            **values: values by name.
+        """
         with self.writing():
             self.put_meta(values)
 
     def put_meta(self, values: dict[str, Any]) -> None:
-        """Store values as part of a transaction that is open."""
+        """Store values as part of a transaction that is open.
+
+        Args:
+            values: values by name.
+        """
         rows = [(key, json.dumps(value)) for key, value in values.items()]
         self.connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
 
     def split_number(self, split: str) -> int:
-        """Return the number by which a split is stored."""
+        """Return the number by which a split is stored.
+
+        Args:
+            split: "train", "validation" or "test".
+        """
         if split not in SPLITS:
             raise InputError(f"unknown split {split!r}", expected=", ".join(SPLITS))
         return SPLITS.index(split)
 
     def count(self, split: str | None = None) -> int:
-        """Return the number of documents, of a split or of all."""
+        """Return the number of documents, of a split or of all.
+
+        Args:
+            split: "train", "validation" or "test"; None: all documents.
+        """
         where, values = ("", ()) if split is None else (" WHERE split = ?", (self.split_number(split),))
         return int(self.connection.execute(f"SELECT count(*) FROM documents{where}", values).fetchone()[0])
 
@@ -162,18 +199,30 @@ class TableStore:
         return int(self.connection.execute("SELECT count(*) FROM labels").fetchone()[0])
 
     def ids(self, split: str) -> np.ndarray:
-        """Return the documents of a split, in ascending order."""
+        """Return the documents of a split, in ascending order.
+
+        Args:
+            split: "train", "validation" or "test".
+        """
         rows = self.connection.execute(
             "SELECT id FROM documents WHERE split = ? ORDER BY id", (self.split_number(split),)
         )
         return np.fromiter((row[0] for row in rows), np.int64)
 
     def texts(self, split: str) -> "StoredTexts":
-        """Return the texts of a split; they are read when they are used."""
+        """Return the texts of a split; they are read when they are used.
+
+        Args:
+            split: "train", "validation" or "test".
+        """
         return StoredTexts(self.path, self.ids(split))
 
     def labels(self, split: str | None = None) -> csr_matrix:
-        """Return the labels of a split as a matrix, documents × labels; of all documents for None."""
+        """Return the labels of a split as a matrix, documents × labels; of all documents for None.
+
+        Args:
+            split: "train", "validation" or "test"; None: all documents.
+        """
         if split is None:
             values: tuple[int, ...] = ()
             query = "SELECT document, label FROM document_labels ORDER BY document, label"

@@ -146,7 +146,7 @@ class Frame:
         self.name, self.kind = "the DataFrame", type(frame).__module__.partition(".")[0]
         names = frame.column_names if hasattr(frame, "column_names") else getattr(frame, "columns", frame)
         self._frame, self.columns = frame, [str(name) for name in names]
-        self._columns = [frame[name] for name in names]
+        self._columns = [_listed(frame[name]) for name in names]
         self.size = len(self._columns[0]) if self._columns else 0
         self._read = 0
 
@@ -181,10 +181,21 @@ def _object(line: str) -> Any:
         return f"{error.problem.removeprefix('the line is ')}: {error.received}"[:80]
 
 
+def _listed(column: Any) -> Any:
+    """Return a column as a sequence of Python's own values, where its library converts it."""
+    for convert in ("to_pylist", "to_list"):  # PyArrow; pandas and Polars
+        if hasattr(column, convert):
+            return getattr(column, convert)()
+    return column
+
+
 def _plain(value: Any) -> Any:
     """Return a cell as Python has it: None where the value is missing."""
     if hasattr(value, "as_py"):
         value = value.as_py()
     if hasattr(value, "tolist"):
         value = value.tolist()
-    return None if value is None or value != value or str(value) in ("<NA>", "NaT") else value
+    if value is None or isinstance(value, str | list | tuple):
+        return value
+    # pandas' NA is neither equal to itself nor different from itself.
+    return None if str(value) in ("<NA>", "NaT") or value != value else value
