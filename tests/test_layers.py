@@ -31,6 +31,7 @@ LAYERS = [
         "predict",
         "encode",
         "evaluate",
+        "explain",
         "export",
         "launch",
         "plan",
@@ -43,7 +44,6 @@ LAYERS = [
         "linear.train",
         "linear.predict",
         "linear.evaluate",
-        "report.__main__",
     ],
 ]
 COMMAND_LINES = LAYERS[-1]
@@ -72,6 +72,8 @@ MODULES_WITHOUT_TENSORFLOW = [
     "jobs.settings",
     "matcher.candidates",
     "matcher.levels",
+    "models.explaining.explanation",
+    "models.explaining.tree_evidence",
     "models.folder",
     "models.frames",
     "models.labels",

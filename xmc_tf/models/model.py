@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.data import Texts
 from xmc_tf.metrics import Measures
+from xmc_tf.models.explaining.explanation import Explanation
 from xmc_tf.models.labels import Labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.tree import LabelTree
@@ -74,6 +75,15 @@ class Model(Protocol):
                 model's default.
             post_processor: function applied to the scores of each level; None: the model's default.
             threads: number of threads; -1: one per core.
+        """
+
+    def explain(self, text: str, k: int = 5, *, beam_size: int | None = None) -> Explanation:
+        """Explain the best labels of a text: the words and the path through the tree that led to them.
+
+        Args:
+            text: the document.
+            k: number of labels.
+            beam_size: number of nodes kept at each level above the labels. None: the model's default.
         """
 
     def evaluate(self, texts: Texts, labels: Labels, *, ks: Sequence[int] = (1, 3, 5, 10)) -> Measures:

@@ -44,7 +44,7 @@ def predict(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> c
         if value is not None and value < 1:
             raise InputError(f"{name} is out of range", expected="a whole number of at least 1", received=str(value))
     options = dataclasses.replace(options, ensemble_method=options.ensemble_method or model.metadata.ensemble_method)
-    features = _own_features(model, texts, X, options.method)
+    features = own_features(model, texts, X, options.method)
     parts = []
     for begin in range(0, len(texts), options.max_pred_chunk):
         end = min(begin + options.max_pred_chunk, len(texts))
@@ -74,16 +74,33 @@ def vectors_of(model: Parts, texts: Texts, batch_tokens: int, truncate_length: i
 def _predict(model: Parts, texts: Texts, features: Features | None, options: PredictionOptions) -> csr_matrix:
     vectors = vectors_of(model, texts, options.batch_tokens)
     if options.method == "transformer-only":
-        return _by_heads(model, vectors, options)
-    sparse, dense = (features.sparse, features.dense) if features is not None else (None, None)
-    if "features" in model.parts:
-        sparse = model.tfidf.transform(texts, threads=options.threads)
-    X = side_by_side(sparse, dense, rows_of_length(model.metadata.embedding_weight, vectors))
+        return predict_by_heads(model, vectors, options)
+    X = ranker_features(model, texts, features, vectors, options)
     if options.method == "concat-only":
         return _by_rankers(model, X, options)
     # More than are asked for: what only one of the two has among its best counts as nothing in the other.
     more = dataclasses.replace(options, only_topk=max(_topk(model, options), POOL))
-    return blend(options.method, _by_heads(model, vectors, more), _by_rankers(model, X, more), _topk(model, options))
+    return blend(
+        options.method, predict_by_heads(model, vectors, more), _by_rankers(model, X, more), _topk(model, options)
+    )
+
+
+def ranker_features(
+    model: Parts, texts: Texts, features: Features | None, vectors: np.ndarray, options: PredictionOptions
+) -> Features:
+    """Return the features that the rankers read: TF-IDF of the texts or the caller's features, then the embeddings.
+
+    Args:
+        model: the model.
+        texts: the documents.
+        features: the caller's features, if the model needs them.
+        vectors: the documents' embeddings.
+        options: options of the prediction.
+    """
+    sparse, dense = (features.sparse, features.dense) if features is not None else (None, None)
+    if "features" in model.parts:
+        sparse = model.tfidf.transform(texts, threads=options.threads)
+    return side_by_side(sparse, dense, rows_of_length(model.metadata.embedding_weight, vectors))
 
 
 def _by_rankers(model: Parts, X: Features, options: PredictionOptions) -> csr_matrix:
@@ -97,8 +114,8 @@ def _by_rankers(model: Parts, X: Features, options: PredictionOptions) -> csr_ma
     )
 
 
-def _by_heads(model: Parts, vectors: np.ndarray, options: PredictionOptions) -> csr_matrix:
-    """The label heads' own search."""
+def predict_by_heads(model: Parts, vectors: np.ndarray, options: PredictionOptions) -> csr_matrix:
+    """Return the best labels of the label heads' own search."""
     matcher = model.matcher
     found = matcher.predict(
         vectors,
@@ -125,8 +142,8 @@ def head_post_processor(model: Parts, method: str) -> str:
     return "sigmoid" if loss == "cross-entropy" else "l3-hinge"
 
 
-def _own_features(model: Parts, texts: Texts, X: Any, method: str) -> Features | None:
-    """The features that the caller gave, checked against what the model needs."""
+def own_features(model: Parts, texts: Texts, X: Any, method: str) -> Features | None:
+    """Return the features that the caller gave, checked against what the model needs."""
     if X is None:
         if model.makes_features or method == "transformer-only":
             return None

@@ -22,6 +22,8 @@ from xmc_tf.linear.modes import whole_chain
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.metrics import Measures, evaluate
 from xmc_tf.metrics.measures import check_ks
+from xmc_tf.models.explaining.explanation import Explanation, LabelExplanation
+from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, tree_evidence
 from xmc_tf.models.folder import check_parts, load_tfidf, nr_dense, read_metadata, read_names
 from xmc_tf.models.frames import FrameColumns, FrameLike, documents_of
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
@@ -155,6 +157,29 @@ class XRLinear:
             texts, beam_size=beam_size, only_topk=k, post_processor=post_processor, threads=threads
         )
         return list(named(predicted, self.names))
+
+    def explain(self, text: str | FeaturesLike, k: int = 5, *, beam_size: int | None = None) -> Explanation:
+        """Explain the best labels of a text: the words and the path through the tree that led to them.
+
+        Example:
+            >>> print(model.explain("gradient of a sparse matrix", k=1))
+
+        Args:
+            text: the document: a text, or the features of one document.
+            k: number of labels.
+            beam_size: number of nodes kept at each level above the labels. None: the model's default.
+        """
+        X = self.features([text], threads=1) if isinstance(text, str) else as_features(text)
+        if X.nr_rows != 1:
+            raise InputError("one document is explained at a time", expected="1 row", received=f"{X.nr_rows:,} rows")
+        predicted = self.predict(X, only_topk=k, beam_size=beam_size, threads=1)
+        feature_name = names_of_features(self.tfidf.names if self.reads_text else None)
+        return Explanation(tuple(
+            LabelExplanation(
+                label, name_of(label, self.names), score,
+                tuple(tree_evidence(self.ranker, X, label, feature_name, self.names)),
+            ) for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True)
+        ))  # fmt: skip
 
     def evaluate(
         self,

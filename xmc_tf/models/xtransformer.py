@@ -25,6 +25,8 @@ from xmc_tf.data import Texts, as_features
 from xmc_tf.linear.sub_models import checked_labels
 from xmc_tf.metrics import Measures, evaluate
 from xmc_tf.metrics.measures import check_ks
+from xmc_tf.models.explaining.explanation import Explanation
+from xmc_tf.models.explaining.xtransformer import explain_parts
 from xmc_tf.models.folder import MODEL, read_metadata, read_names, write_metadata, write_names
 from xmc_tf.models.frames import FrameColumns, FrameLike, documents_of
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
@@ -315,6 +317,20 @@ class XTransformer(Parts):
             max_pred_chunk=max_pred_chunk, batch_tokens=batch_tokens, threads=threads,
         )  # fmt: skip
         return list(named(predicted, self.names))
+
+    def explain(self, text: str, k: int = 5, *, X: Any = None, beam_size: int | None = None) -> Explanation:
+        """Explain the best labels of a text: the words, the embedding and the path through the tree that led to them.
+
+        Example:
+            >>> print(model.explain("gradient of a sparse matrix", k=1))
+
+        Args:
+            text: the document.
+            k: number of labels.
+            X: features of the document; required if the model was trained with features.
+            beam_size: number of nodes kept at each level above the labels. None: the model's default.
+        """
+        return explain_parts(self, text, X, PredictionOptions(beam_size=beam_size, only_topk=k, threads=1))
 
     def evaluate(
         self,

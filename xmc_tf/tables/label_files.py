@@ -6,7 +6,6 @@ apostrophe in front, unless it is a plain number.
 
 import csv
 import json
-import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,14 +17,8 @@ from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.csv_cells import safe_cell
 
 KINDS = (".csv", ".tsv", ".jsonl")
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 Labels = Sequence[tuple[str, float]]
-
-
-def _cell(value: Any) -> object:
-    """Return a cell that no spreadsheet takes for a formula; numbers stay."""
-    return value if isinstance(value, str) and _NUMBER.fullmatch(value) else safe_cell(value)
 
 
 class LabelFile:
@@ -55,7 +48,7 @@ class LabelFile:
         if self.path.suffix.lower() != ".jsonl":
             self._csv = csv.writer(self._file, delimiter="\t" if self.path.suffix.lower() == ".tsv" else ",")
             ranked = [f"{what} {rank}" for rank in range(1, self._most + 1) for what in ("label", "score")]
-            self._csv.writerow(["line", *map(_cell, self._kept), *ranked])
+            self._csv.writerow(["line", *map(safe_cell, self._kept), *ranked])
         return self
 
     def write(self, line: int, cells: Sequence[Any], labels: Labels) -> None:
@@ -72,9 +65,9 @@ class LabelFile:
             content |= {"labels": [name for name, _ in labels], "scores": [round(score, 6) for _, score in labels]}
             self._file.write(json.dumps(content, ensure_ascii=False, default=str) + "\n")
             return
-        found = [cell for name, score in labels for cell in (_cell(name), f"{score:.6g}")]
+        found = [cell for name, score in labels for cell in (safe_cell(name), f"{score:.6g}")]
         empty = [""] * (2 * (self._most - len(labels)))
-        self._csv.writerow([line, *map(_cell, cells), *found, *empty])
+        self._csv.writerow([line, *map(safe_cell, cells), *found, *empty])
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

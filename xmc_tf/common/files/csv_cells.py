@@ -1,22 +1,26 @@
-"""Cells of CSV files that a spreadsheet program cannot execute."""
+"""Cells of CSV files that a spreadsheet program cannot execute.
 
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-_NOT_IN_CELLS = dict.fromkeys([*range(0x20), 0x7F], " ") | {ord("\n"): "\n", ord("\t"): "\t"}
+A cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line end can run as a formula in a spreadsheet, also in
+the wide forms of East Asian keyboards. It gets an apostrophe in front, unless it is a plain number.
+"""
+
+import re
+from typing import Any
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_NOT_IN_CELLS = dict.fromkeys([*(set(range(0x20)) - {9, 10}), 0x7F], " ")
 
 
-def safe_cell(value: object) -> object:
-    """Return the value of a cell; a text that a spreadsheet program would execute as a formula gets an apostrophe.
+def safe_cell(value: Any) -> str:
+    """Return a cell that no spreadsheet takes for a formula.
 
     Example:
-        >>> safe_cell('=HYPERLINK("http://evil")')
-        '\\'=HYPERLINK("http://evil")'
-        >>> safe_cell(-0.5)
-        -0.5
+        >>> safe_cell("=1+1"), safe_cell("-1.5"), safe_cell("plain")
+        ("'=1+1", '-1.5', 'plain')
 
     Args:
-        value: a number, or a text from others, such as the name of a label.
+        value: content of the cell; None becomes an empty cell.
     """
-    if not isinstance(value, str):
-        return "" if value is None else value
-    text = value.translate(_NOT_IN_CELLS)
-    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA_STARTS) else text
+    text = "" if value is None else str(value).translate(_NOT_IN_CELLS)
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text

@@ -1,0 +1,62 @@
+"""``python -m xmc_tf.explain``: show why a text gets its labels."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from xmc_tf.common.compiled import announce_compiling
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
+from xmc_tf.common.process import cli
+from xmc_tf.models.loading import load
+from xmc_tf.params import add_model
+
+_MOST_BYTES = 16 << 20
+
+_DESCRIPTION = """Show why a text gets its labels: the words and the path through the label tree.
+
+    python -m xmc_tf.explain -m model "gradient of a sparse matrix"
+    python -m xmc_tf.explain -m model -k 3 --words 20 - < document.txt
+
+For each label, the nodes on the path to it are listed from the top, with the score of each. Below a node is what its
+ranker has added up: weight × value of each word of the text, the embedding (in an XR-Transformer), and the bias. A
+post-processor turns the sum into a score, which is combined with that of the node above."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = cli.make_parser("xmc_tf.explain", _DESCRIPTION)
+    out.add_argument("text", metavar="TEXT", help="the document; -: standard input")
+    add_model(out, required=True)
+    add = out.add_argument
+    add("-k", "--only-topk", type=whole, default=3, metavar="INT", help="number of labels")
+    add("-b", "--beam-size", type=whole, metavar="INT", help="number of nodes kept at each level (default: as trained)")
+    add("--words", type=whole, default=8, metavar="INT", help="number of words shown for each label")
+    add("--json", action="store_true", help="print one JSON object with all words")
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Explain, and print the result."""
+    arguments = parser().parse_args(argv)
+    announce_compiling()
+    for flag, value in (("-k", arguments.only_topk), ("-b", arguments.beam_size), ("--words", arguments.words)):
+        if value is not None and value < 1:
+            raise InputError(f"{flag} is out of range", expected="a whole number of at least 1", received=str(value))
+    text = _standard_input() if arguments.text == "-" else arguments.text
+    model = load(Path(arguments.model_folder))
+    found = model.explain(text, arguments.only_topk, beam_size=arguments.beam_size)
+    print(json.dumps(found.to_json()) if arguments.json else found.to_text(arguments.words))
+
+
+def _standard_input() -> str:
+    content = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise InputError("standard input is too long", expected=f"a text of at most {_MOST_BYTES >> 20} MB")
+    return content.decode("utf-8", errors="replace")
+
+
+if __name__ == "__main__":
+    cli.run(main)

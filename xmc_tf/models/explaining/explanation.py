@@ -1,0 +1,176 @@
+"""An explanation of a prediction: which words, which path through the tree, and which other evidence led to a label."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from xmc_tf.common.process.terminal import printable
+
+_SHOWN_WORDS = 8
+_NAME_LENGTH = 40
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """The contribution of one feature to the score of a node.
+
+    Args:
+        feature: a word or n-gram; the number of a feature that has no name.
+        weight: its weight in the node's ranker.
+        value: its value in the document.
+    """
+
+    feature: str
+    weight: float
+    value: float
+
+    @property
+    def amount(self) -> float:
+        """The contribution: weight × value."""
+        return self.weight * self.value
+
+
+@dataclass(frozen=True)
+class NodeExplanation:
+    """A node on the path to a label. The contributions, the embedding and the bias add up to ``raw``.
+
+    Args:
+        name: name of the label; for a cluster, some of its labels.
+        level: level of the node, 1 below the root.
+        node: number of the node at its level.
+        of: number of nodes of the level.
+        labels: number of labels below the node.
+        raw: score before the post-processor.
+        score: score after the post-processor, combined with that of the parent.
+        contributions: those of the document's features, the largest first, whatever their sign.
+        embedding: contribution of all dense features: the embedding, in an XR-Transformer.
+        bias: contribution of the constant feature.
+    """
+
+    name: str
+    level: int
+    node: int
+    of: int
+    labels: int
+    raw: float
+    score: float
+    contributions: tuple[Contribution, ...]
+    embedding: float
+    bias: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One source of the score of a label.
+
+    Args:
+        source: its name, such as "tree", "tree 2" or "label head".
+        score: the score that it gives the label.
+        path: the nodes from the top to the label, if the source is a tree.
+        note: what else is to be said.
+    """
+
+    source: str
+    score: float
+    path: tuple[NodeExplanation, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class LabelExplanation:
+    """The evidence for one label.
+
+    Args:
+        label: its number.
+        name: its name.
+        score: its score, as ``predict`` gives it.
+        evidence: the sources of the score.
+    """
+
+    label: int
+    name: str
+    score: float
+    evidence: tuple[Evidence, ...]
+
+    @property
+    def words(self) -> dict[str, float]:
+        """The contribution of each feature to all nodes of all paths, the largest first."""
+        total: dict[str, float] = {}
+        for source in self.evidence:
+            for node in source.path:
+                for one in node.contributions:
+                    total[one.feature] = total.get(one.feature, 0.0) + one.amount
+        return dict(sorted(total.items(), key=lambda pair: -abs(pair[1])))
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The best labels of a document, each with the evidence for it.
+
+    Example:
+        >>> print(model.explain("gradient of a sparse matrix", k=1))
+
+    Args:
+        labels: the labels, the best first.
+    """
+
+    labels: tuple[LabelExplanation, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the explanation as values that JSON can hold."""
+        out: dict[str, Any] = asdict(self)
+        for label in out["labels"]:
+            for source in label["evidence"]:
+                for node in source["path"]:
+                    for one in node["contributions"]:
+                        one["contribution"] = one["weight"] * one["value"]
+        return out
+
+    def to_text(self, words: int = _SHOWN_WORDS) -> str:
+        """Return the explanation as lines for a terminal.
+
+        Args:
+            words: number of features that are shown for each label.
+        """
+        return "\n\n".join(_label_text(label, words) for label in self.labels) or "(no label)"
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+
+def _label_text(label: LabelExplanation, words: int) -> str:
+    lines = [f"{label.score:.4f}  {printable(label.name)}"]
+    for source in label.evidence:
+        many = len(label.evidence) > 1
+        note = f"  ({printable(source.note)})" if source.note else ""
+        if many or not source.path:
+            lines.append(f"  {source.source}: {source.score:.4f}{note}")
+        for node in source.path[:-1]:
+            lines.append(
+                f"    {node.score:.4f}  cluster {node.node + 1:,} of {node.of:,} at level {node.level}: {_short(node)}"
+            )
+            lines += _parts_text(node, min(words, 2))
+        if source.path:
+            lines.append(f"    {source.path[-1].score:.4f}  {printable(source.path[-1].name)}")
+            lines += _parts_text(source.path[-1], words)
+    return "\n".join(lines)
+
+
+def _short(node: NodeExplanation) -> str:
+    name = printable(node.name)
+    name = name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
+    return f"{node.labels:,} label{'' if node.labels == 1 else 's'}: {name}"
+
+
+def _parts_text(node: NodeExplanation, words: int) -> list[str]:
+    """Return the contributions to the score of a node, one per line, and their sum."""
+    shown, others = node.contributions[:words], node.contributions[words:]
+    parts = [(one.amount, f"{printable(one.feature)}  ({one.weight:.3f} × {one.value:.3f})") for one in shown]
+    if others:
+        more = f"{len(others):,} other feature{'' if len(others) == 1 else 's'}"
+        parts.append((sum(one.amount for one in others), more))
+    if node.embedding:
+        parts.append((node.embedding, "embedding"))
+    if node.bias:
+        parts.append((node.bias, "bias"))
+    lines = [f"            {amount:+8.3f}  {what}" for amount, what in parts]
+    return [*lines, f"            {node.raw:+8.3f}  sum, before the post-processor"] if parts else lines

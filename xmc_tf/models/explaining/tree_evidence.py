@@ -1,0 +1,73 @@
+"""The evidence of label trees: what the features of a document add to the score of each node on the path to a label."""
+
+from collections.abc import Callable, Sequence
+
+from xmc_tf.data.features import Features
+from xmc_tf.linear.contributions import NodeContributions, contributions, labels_below
+from xmc_tf.linear.ensemble import Rankers, trees_of
+from xmc_tf.models.explaining.explanation import Contribution, Evidence, NodeExplanation
+
+_NAMED_AFTER = 3  # labels in the name of a cluster
+
+
+def tree_evidence(
+    rankers: Rankers, X: Features, label: int, feature_name: Callable[[int], str], names: Sequence[str] | None
+) -> list[Evidence]:
+    """Return the evidence of each tree for a label.
+
+    Args:
+        rankers: the rankers of one or several trees.
+        X: the features of one document.
+        label: number of the label.
+        feature_name: returns the name of a sparse feature.
+        names: label names, or None.
+    """
+    trees = trees_of(rankers)
+    found = []
+    for number, tree in enumerate(trees, 1):
+        nodes = contributions(tree, X, label)
+        path = []
+        for node in nodes:
+            below = labels_below(tree, node.level, node.node).tolist()
+            of = int(tree.levels[node.level].clusters.shape[0])
+            path.append(_node(node, of, below, feature_name, names))
+        found.append(Evidence("tree" if len(trees) == 1 else f"tree {number}", nodes[-1].score, tuple(path)))
+    return found
+
+
+def name_of(label: int, names: Sequence[str] | None) -> str:
+    """Return the name of a label, or its number."""
+    return names[label] if names else str(label)
+
+
+def names_of_features(names: list[str] | None) -> Callable[[int], str]:
+    """Return a function from the number of a sparse feature to its name.
+
+    Args:
+        names: the n-grams of the vectorizer; None: features have only numbers.
+    """
+    if names is None:
+        return lambda feature: f"feature {feature}"
+    return lambda feature: names[feature]
+
+
+def _node(
+    node: NodeContributions, of: int, below: list[int], feature_name: Callable[[int], str], names: Sequence[str] | None
+) -> NodeExplanation:
+    each = [
+        Contribution(feature_name(int(feature)), float(weight), float(value))
+        for feature, weight, value in zip(node.features, node.weights, node.values, strict=True)
+    ]
+    called = [name_of(label, names) for label in below[:_NAMED_AFTER]]
+    return NodeExplanation(
+        name=", ".join(called) + (", …" if len(below) > _NAMED_AFTER else ""),
+        level=node.level + 1,
+        node=node.node,
+        of=of,
+        labels=len(below),
+        raw=node.raw,
+        score=node.score,
+        contributions=tuple(sorted(each, key=lambda one: (-abs(one.amount), one.feature))),
+        embedding=node.dense,
+        bias=node.bias,
+    )

@@ -1,0 +1,58 @@
+"""The explanation of a prediction of an XR-Transformer: rankers over [features ; embedding], and the label head."""
+
+import dataclasses
+from typing import Any
+
+from xmc_tf.data import Features
+from xmc_tf.models.explaining.explanation import Evidence, Explanation, LabelExplanation
+from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, tree_evidence
+from xmc_tf.models.parts import Parts
+from xmc_tf.models.prediction import (
+    POOL,
+    PredictionOptions,
+    own_features,
+    predict,
+    predict_by_heads,
+    ranker_features,
+    vectors_of,
+)
+
+_NOTES = {
+    "average": "the score is the mean of label head and tree",
+    "rank_average": "labels are ranked by their mean rank in label head and tree",
+    "round_robin": "label head and tree contribute labels in turns",
+}
+
+
+def explain_parts(model: Parts, text: str, X: Any, options: PredictionOptions) -> Explanation:
+    """Explain the best labels of a text.
+
+    Args:
+        model: the model.
+        text: the document.
+        X: its features, if the model needs them.
+        options: options of the prediction.
+    """
+    options = dataclasses.replace(options, ensemble_method=options.ensemble_method or model.metadata.ensemble_method)
+    predicted = predict(model, [text], X, options)
+    vectors = vectors_of(model, [text], options.batch_tokens)
+    method = options.method
+    heads: dict[int, float] = {}
+    if method != "concat-only":
+        more = dataclasses.replace(options, only_topk=max(predicted.nnz, POOL))
+        by_heads = predict_by_heads(model, vectors, more)
+        heads = dict(zip(by_heads.indices.tolist(), by_heads.data.tolist(), strict=True))
+    features: Features | None = None
+    if method != "transformer-only":
+        features = ranker_features(model, [text], own_features(model, [text], X, method), vectors, options)
+    feature_name = names_of_features(model.tfidf.names if "features" in model.parts else None)
+    labels = []
+    for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
+        evidence: list[Evidence] = []
+        if method != "concat-only":
+            note = "not among its best labels" if label not in heads else _NOTES.get(method, "")
+            evidence.append(Evidence("label head", heads.get(label, 0.0), note=note))
+        if features is not None:
+            evidence += tree_evidence(model.ranker, features, label, feature_name, model.names)
+        labels.append(LabelExplanation(label, name_of(label, model.names), float(score), tuple(evidence)))
+    return Explanation(tuple(labels))
