@@ -24,7 +24,7 @@ LAYERS = [
     ["pipeline"],
     ["models"],
     ["report"],
-    ["sklearn", "jobs"],
+    ["sklearn", "jobs", "sequences"],
     [
         "__main__",
         "train",
@@ -44,6 +44,8 @@ LAYERS = [
         "linear.train",
         "linear.predict",
         "linear.evaluate",
+        "sequences.prepare",
+        "sequences.train",
     ],
 ]
 COMMAND_LINES = LAYERS[-1]
@@ -82,6 +84,9 @@ MODULES_WITHOUT_TENSORFLOW = [
     "models.xr_linear_inputs",
     "models.xr_linear_over_ranks",
     "models.xr_linear_training",
+    "sequences.data",
+    "sequences.prepare",
+    "sequences.train",
 ]
 CONVENIENCE = {"collective.strategy", "collective.estimator"}
 MOST_FILES = 20

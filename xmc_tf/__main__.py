@@ -18,6 +18,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "preprocess": ("xmc_tf.preprocess", "Make matrices from files of labels and texts."),
         "train": ("xmc_tf.train", "Train a model on a table, or an XR-Transformer on files of texts and labels."),
         "linear train": ("xmc_tf.linear.train", "Train linear rankers only, on texts or on features."),
+        "sequences prepare": ("xmc_tf.sequences.prepare", "Read interactions of users with items into histories."),
+        "sequences train": ("xmc_tf.sequences.train", "Train a model of the next item: BERT4Rec or SASRec."),
         "plan": ("xmc_tf.plan", "Estimate memory, network traffic and hours of a training."),
         "launch": ("xmc_tf.launch", "Run a module or script on several ranks, on one machine or many."),
         "check": ("xmc_tf.check", "Check that all ranks can reach each other, or that a model is intact."),

@@ -43,6 +43,13 @@ def allreduce_sum(tensor: tf.Tensor, name: str) -> tf.Tensor:
     return tf.ensure_shape(total, tensor.shape)
 
 
+def allgather(tensor: tf.Tensor, name: str) -> tf.Tensor:
+    """Return the rows of all ranks, in rank order; ranks may have different numbers of rows."""
+    hvd, tensor = horovod(), _not_constant(tensor)
+    (gathered,) = marked(name, [tensor], lambda: [hvd.allgather(tensor, name=node_name(name))])
+    return tf.ensure_shape(gathered, [None, *tensor.shape[1:]])
+
+
 def grouped_sum(tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
     """Return the sums over the ranks, with one message per data type, because Horovod's groups must have one type."""
     hvd = horovod()

@@ -33,6 +33,7 @@ from xmc_tf.params.linear import (
 from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
 from xmc_tf.params.overrides import PredictionOverrides, override_levels
 from xmc_tf.params.pecos_vectorizer import tfidf_of_pecos
+from xmc_tf.params.sequences import SequenceParams, load_sequence_params
 from xmc_tf.params.shared_flags import (
     add_answers,
     add_batch_size,
@@ -75,6 +76,7 @@ __all__ = [
     "PredictionOverrides",
     "RankerParams",
     "RankerPredParams",
+    "SequenceParams",
     "TfidfParams",
     "XRLinearParams",
     "XTransformerParams",
@@ -100,6 +102,7 @@ __all__ = [
     "load_blocks",
     "load_linear_params",
     "load_params",
+    "load_sequence_params",
     "override_levels",
     "per_level",
     "skeleton",

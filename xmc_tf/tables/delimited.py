@@ -68,6 +68,11 @@ class DelimitedFile:
         """Return the number of megabytes read."""
         return self._read >> 20
 
+    @property
+    def head_rows(self) -> int:
+        """The number of rows before the first record: Excel's own line and the names of the columns."""
+        return self._skip + self.header
+
     def _open(self) -> TextIO:
         return self.path.open(encoding=self.encoding, errors="replace", newline="")
 

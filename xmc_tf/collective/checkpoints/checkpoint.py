@@ -157,9 +157,12 @@ def _check_tables(tables: Sequence[ShardedTable], data: Path) -> None:
 
 
 def _write(data: Path, tables: Sequence[ShardedTable], rank: int) -> Written:
-    """Write this rank's rows and slots; return their files by table."""
+    """Write this rank's rows and slots; return their files by table. Rank 0 writes tables that all ranks hold."""
     written: Written = {}
     for number, table in enumerate(tables):
+        if table.size == 1 and rank > 0:
+            written[table.name] = {}
+            continue
         low, high = (int(bound) for bound in table.partition.bounds[table.rank : table.rank + 2])
         written[table.name] = {
             part: write_shard(
@@ -186,8 +189,8 @@ def _finish(
     """Write the replicated arrays, and then the manifest, on rank 0."""
     if not gathered:  # on the other ranks
         return
-    for rank, theirs in enumerate(gathered):
-        for table in tables:
+    for table in tables:
+        for rank, theirs in enumerate(gathered if table.size > 1 else gathered[:1]):
             if set(theirs.get(table.name, {})) != set(gathered[0][table.name]) or len(theirs) != len(tables):
                 raise InputError(
                     f"ranks 0 and {rank} have different arrays for table {table.name!r}",
@@ -197,7 +200,8 @@ def _finish(
                 )
     saved = {}
     for table in tables:
-        files = {part: [theirs[table.name][part] for theirs in gathered] for part in gathered[0][table.name]}
+        writers = gathered if table.size > 1 else gathered[:1]
+        files = {part: [theirs[table.name][part] for theirs in writers] for part in gathered[0][table.name]}
         for shards in files.values():
             check_ranges("the ranks", table.name, table.rows, shards)
         saved[table.name] = SavedTable(table.rows, table.dim, files.pop(VALUES), files)

@@ -24,8 +24,8 @@ def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -
         return _counter(kind).assign_add(tf.cast(leaving, tf.int64) * row_bytes, read_value=False)
 
 
-def count_bytes(kind: str, count: int) -> tf.Operation:
-    """Count a known number of bytes; return an operation that the sending must depend on."""
+def count_bytes(kind: str, count: int | tf.Tensor) -> tf.Operation:
+    """Count a number of bytes; return an operation that the sending must depend on."""
     with tf.device("/cpu:0"):
         return _counter(kind).assign_add(count, read_value=False)
 

@@ -18,10 +18,17 @@ Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
 class RowGradient(NamedTuple):
-    """The gradient of some local rows of a table; row numbers are unique."""
+    """The gradient of some local rows of a table; row numbers are unique.
+
+    Args:
+        rows: local row numbers.
+        values: the gradient of each row.
+        of_all: whether it has all rows in their order, on all ranks.
+    """
 
     rows: tf.Tensor
     values: tf.Tensor
+    of_all: bool = False
 
 
 def merge_rows(gradient: Gradient | RowGradient) -> RowGradient:
@@ -31,7 +38,7 @@ def merge_rows(gradient: Gradient | RowGradient) -> RowGradient:
     if isinstance(gradient, RowGradient):
         unique, inverse = tf.unique(gradient.rows)
         return RowGradient(unique, tf.math.unsorted_segment_sum(gradient.values, inverse, tf.size(unique)))
-    return RowGradient(tf.range(tf.shape(gradient)[0]), gradient)  # from a regularizer, which touches every row
+    return RowGradient(tf.range(tf.shape(gradient)[0]), gradient, of_all=True)  # such as a full softmax's
 
 
 def dense(gradient: Gradient, variable: tf.Variable) -> tf.Tensor:
@@ -57,6 +64,35 @@ def sum_replicated(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]
     ):  # the traffic of a ring all-reduce
         sums = horovod_ops.grouped_sum(wide, "xmc_tf/gradients")
     return [tf.cast(total, one.dtype) for total, one in zip(sums, gradients, strict=True)]
+
+
+def sum_replicated_rows(
+    gradients: Sequence[RowGradient], tables: Sequence[ShardedTable], size: int
+) -> list[RowGradient]:
+    """Return the gradients, those of tables that each rank holds as a whole summed over the ranks.
+
+    Only the touched rows are sent, unless all of them are touched.
+    """
+    return [
+        _summed_rows(one, table) if is_replicated(table, size) else one
+        for one, table in zip(gradients, tables, strict=True)
+    ]
+
+
+def is_replicated(table: ShardedTable, size: int) -> bool:
+    """Return whether each of several ranks holds the whole table."""
+    return table.size == 1 < size
+
+
+def _summed_rows(gradient: RowGradient, table: ShardedTable) -> RowGradient:
+    name = f"{table.name}/replicated"
+    if gradient.of_all:
+        return RowGradient(gradient.rows, horovod_ops.allreduce_sum(gradient.values, name), of_all=True)
+    # In the order of the ranks, so that the sums are the same on all of them.
+    rows = horovod_ops.allgather(gradient.rows, f"{name}/rows")
+    values = horovod_ops.allgather(gradient.values, f"{name}/values")
+    with after(count_bytes("gradients of replicated", tf.size(gradient.values, tf.int64) * 4)):
+        return merge_rows(RowGradient(tf.identity(rows), values))
 
 
 def norm_and_finiteness(

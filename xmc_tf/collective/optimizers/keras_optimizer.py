@@ -14,10 +14,12 @@ from xmc_tf.collective.optimizers.gradients import (
     Reduction,
     RowGradient,
     clipped,
+    is_replicated,
     norm_and_finiteness,
     scaled,
     split,
     sum_replicated,
+    sum_replicated_rows,
 )
 from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer, row_wise_of
@@ -202,13 +204,16 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         rows: Sequence[RowGradient],
     ) -> None:
         """Sum the gradients over the ranks, clip them, and update the variables."""
-        dense, rows = sum_replicated(dense, self._size), list(rows)
+        dense, rows = sum_replicated(dense, self._size), sum_replicated_rows(rows, tables, self._size)
         if self._reduction == "mean" and self._size > 1:
             dense, rows = scaled(dense, rows, 1.0 / self._size)
         if self.norm_limit is None and self.loss_scale is None:
             self._update(replicated, dense, tables, rows)
             return
-        norm, finite = norm_and_finiteness(dense, rows, self._size)
+        whole = [is_replicated(table, self._size) for table in tables]
+        once = [*dense, *(row.values for row, every in zip(rows, whole, strict=True) if every)]
+        shards = [row for row, every in zip(rows, whole, strict=True) if not every]
+        norm, finite = norm_and_finiteness(once, shards, self._size)
         self.gradient_norm.assign(norm)
         if self.norm_limit is not None:
             dense, rows = clipped(dense, rows, norm, self.norm_limit)

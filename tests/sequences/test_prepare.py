@@ -1,0 +1,190 @@
+"""Preparation of interactions against a version with dictionaries; resuming, formats, unusable rows."""
+
+import json
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.sequences.data import interactions as reading
+from xmc_tf.sequences.data import preparation
+from xmc_tf.sequences.data.folder import Prepared
+from xmc_tf.sequences.data.names import Vocabulary, hashes
+from xmc_tf.sequences.data.preparation import PrepareOptions, prepare
+from xmc_tf.sequences.prepare import main
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from(["ann", "bob", "Zoë", "d"]), st.integers(0, 6), st.integers(0, 5)),
+    min_size=1,
+    max_size=40,
+)
+
+
+def naive(rows, min_item, min_user):
+    """Return users and their item names in the order of time, and item names by frequency."""
+    counts = Counter(item for _, item, _ in rows)
+    by_user = defaultdict(list)
+    for user, item, time in rows:
+        if counts[item] >= min_item:
+            by_user[user].append((time, item))
+    histories = {
+        user: [item for _, item in sorted(events, key=lambda one: one[0])]
+        for user, events in by_user.items()
+        if len(events) >= min_user
+    }
+    return histories, Counter(item for items in histories.values() for item in items)
+
+
+def histories_of(data):
+    names = data.item_names()
+    return {
+        user.decode(): [names[item] for item in part.items[low:high]]
+        for part in data.parts()
+        for user, low, high in zip(part.users, part.splits, part.splits[1:], strict=False)
+    }
+
+
+def write(path, rows, head="user,item,time"):
+    path.write_text("\n".join([head, *(",".join(map(str, row)) for row in rows)]) + "\n", encoding="utf-8")
+    return path
+
+
+@settings(max_examples=25)
+@given(ROWS, st.integers(1, 3), st.integers(1, 4), st.integers(1, 3))
+def test_equals_dictionaries(tmp_path_factory, rows, min_item, min_user, buckets):
+    folder = tmp_path_factory.mktemp("prepared")
+    table = write(folder / "i.csv", rows)
+    expected, counts = naive(rows, min_item, min_user)
+    options = PrepareOptions(min_item_count=min_item, min_user_count=min_user)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preparation, "_BUCKET_BYTES", max(1, table.stat().st_size // buckets))
+        patch.setattr(reading, "CHUNK_ROWS", 7)
+        if not expected:
+            with pytest.raises(InputError, match="no interactions are left"):
+                prepare([table], folder / "data", options)
+            return
+        data = prepare([table], folder / "data", options)
+    assert histories_of(data) == {user: [str(item) for item in items] for user, items in expected.items()}
+    assert dict(zip(map(int, data.item_names()), data.item_counts().tolist(), strict=True)) == counts
+    assert np.all(np.diff(data.item_counts()) <= 0)
+
+
+def test_interrupted_at_any_chunk_resumes(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "CHUNK_ROWS", 10)
+    rows = [(f"u{n % 7}", n * n % 13, n) for n in range(95)]
+    tables = [write(tmp_path / "a.csv", rows[:50]), write(tmp_path / "b.csv", rows[50:])]
+    whole = histories_of(prepare(tables, tmp_path / "whole"))
+    add = preparation.Buckets.add
+    for _ in range(9):
+        calls = []
+
+        def stopping(self, chunk, file, calls=calls):
+            calls.append(1)
+            if len(calls) > 1:
+                # What is written after the last record is cut off.
+                with (self.folder / "bucket_00000.rows").open("ab") as rows:
+                    rows.write(b"half a row")
+                raise KeyboardInterrupt
+            add(self, chunk, file)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(preparation.Buckets, "add", stopping)
+            with pytest.raises(KeyboardInterrupt):
+                prepare(tables, tmp_path / "data")
+        assert not (tmp_path / "data").exists()
+    seen = []
+    with monkeypatch.context() as patch:
+        patch.setattr(preparation.Buckets, "add", lambda *a: (seen.append(1), add(*a)))
+        data = prepare(tables, tmp_path / "data")
+    assert len(seen) == 1  # of ten chunks
+    assert histories_of(data) == whole
+    assert data.header["rows_read"] == 95
+    assert not (tmp_path / "data.work").exists()
+
+
+def test_other_inputs_start_again(tmp_path, monkeypatch):
+    table = write(tmp_path / "a.csv", [("u", n, n) for n in range(9)])
+    with monkeypatch.context() as patch:
+        patch.setattr(preparation, "_sort", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            prepare([table], tmp_path / "data")
+    write(table, [("v", n, -n) for n in range(5)])
+    assert histories_of(prepare([table], tmp_path / "data")) == {"v": ["4", "3", "2", "1", "0"]}
+
+
+def test_formats_give_the_same(tmp_path, capsys):
+    import pyarrow
+    import pyarrow.parquet
+
+    rows = [("ann", 3, 5), ("bob", 3, 1), ("ann", 4, 2), ("ann", 9, 9), ("bob", 4, 0), ("bob", 7, 3)]
+    csv = write(tmp_path / "i.csv", rows)
+    lines = tmp_path / "i.jsonl"
+    lines.write_text("".join(json.dumps({"user": u, "item": i, "time": t}) + "\n" for u, i, t in rows))
+    parquet = tmp_path / "i.parquet"
+    table = {name: list(column) for name, column in zip(("user", "item", "time"), zip(*rows, strict=True), strict=True)}
+    pyarrow.parquet.write_table(pyarrow.table(table), parquet)
+    found = [histories_of(prepare([path], tmp_path / path.suffix[1:])) for path in (csv, lines, parquet)]
+    assert found == [{"ann": ["4", "3", "9"], "bob": ["4", "3", "7"]}] * 3
+    main([str(tmp_path / "i.*l*"), str(csv), "-o", str(tmp_path / "both"), "--min-item-count", "2"])
+    assert "12 interactions of 2 users with 4 items, 6.0 per user" in capsys.readouterr().out
+
+
+def test_dates_ratings_and_no_times(tmp_path):
+    rows = [("u", "a", "2024-05-02", 5), ("u", "b", "2024-05-01T10:00:00Z", 4), ("u", "c", "2023-01-01", 1)]
+    table = write(tmp_path / "r.csv", rows, "customer,product,date,stars")
+    assert histories_of(prepare([table], tmp_path / "all")) == {"u": ["c", "b", "a"]}
+    options = PrepareOptions(min_rating=4, min_user_count=2)
+    data = prepare([table], tmp_path / "rated", options)
+    assert histories_of(data) == {"u": ["b", "a"]}
+    assert data.header["rows_below_min_rating"] == 1
+    table = write(tmp_path / "n.csv", [("u", item) for item in "cab"], "user,item")
+    assert histories_of(prepare([table], tmp_path / "ordered")) == {"u": ["c", "a", "b"]}
+
+
+def test_unusable_rows(tmp_path, caplog):
+    rows = [("u", n, n) for n in range(97)] + [("u", "x", "yesterday"), ("", 1, 1), ("u", 1)]
+    table = write(tmp_path / "i.csv", rows)
+    with pytest.raises(InputError, match=r"3 of 100 rows cannot be used[^$]*row 98: the time is neither"):
+        prepare([table], tmp_path / "data")
+    data = prepare([table], tmp_path / "data", PrepareOptions(max_bad_rows=0.03))
+    assert data.header["rows_unusable"] == 3
+    assert "3 of 100 rows cannot be used" in caplog.text
+
+
+def test_no_such_column(tmp_path):
+    table = write(tmp_path / "i.csv", [(1, 2, 3)], "who,item,time")
+    with pytest.raises(InputError, match=r"which column holds the user[^$]*--user-column"):
+        prepare([table], tmp_path / "data")
+    with pytest.raises(InputError, match="no column 'why'"):
+        main([str(table), "-o", str(tmp_path / "data"), "--user-column", "why"])
+    main([str(table), "-o", str(tmp_path / "data"), "--user-column", "who", "--min-user-count", "1"])
+    assert Prepared(tmp_path / "data").nr_items == 1
+
+
+def test_names_with_the_same_hash_stay_apart(monkeypatch):
+    names = np.array([b"tea", b"milk", b"tea", b"rum"])
+    assert len(set(hashes(names).tolist())) == 3
+    assert np.array_equal(hashes(names), hashes(names.astype("S40")))
+    monkeypatch.setattr("xmc_tf.sequences.data.names.hashes", lambda names: np.zeros(len(names), np.uint64))
+    assert Vocabulary().ids(names).tolist() == [0, 1, 0, 2]
+
+
+def test_users_with_the_same_hash_stay_apart(tmp_path, monkeypatch):
+    rows = [(user, item, item) for item in range(4) for user in ("ann", "bob")]
+    monkeypatch.setattr("xmc_tf.sequences.data.buckets.hashes", lambda names: np.zeros(len(names), np.uint64))
+    data = prepare([write(tmp_path / "i.csv", rows)], tmp_path / "data")
+    assert histories_of(data) == {"ann": list("0123"), "bob": list("0123")}
+
+
+def test_damaged_folder(tmp_path):
+    prepare([write(tmp_path / "i.csv", [("u", n, n) for n in range(4)])], tmp_path / "data")
+    with pytest.raises(InputError, match=r"no file in .* matches 'train_\*.parquet'"):
+        Prepared(tmp_path / "data").parts("train_*.parquet")
+    np.savez(tmp_path / "data" / "part_00000.npz", items=np.array([9], np.int32), splits=[0, 1], users=np.array([b"u"]))
+    with pytest.raises(InputError, match="does not fit"):
+        Prepared(tmp_path / "data").parts()
+    with pytest.raises(InputError, match="holds no prepared interactions"):
+        Prepared(tmp_path)

@@ -1,0 +1,121 @@
+"""Parameters of sequence models, read from TOML: one flat block of keys."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.regular import existing_file
+from xmc_tf.params.base import Params
+from xmc_tf.params.choices import SCHEDULES
+from xmc_tf.params.values import MisfitError, knob
+
+SEQUENCE_MODELS = ("bert4rec", "sasrec")
+
+
+@dataclass(frozen=True)
+class SequenceParams(Params):
+    """Parameters of the training of a sequence model. Batch sizes are per rank."""
+
+    retired = ("streaming", "mixed_precision", "jit_xla", "use_tpu", "write_format", "steps_per_execution")
+
+    model: str = knob(
+        "bert4rec",
+        choices=SEQUENCE_MODELS,
+        help="bert4rec: masked items are predicted from both sides; sasrec: each item from those before it",
+    )
+    # Data.
+    data_dir: str = knob("data", help="folder of prepared interactions")
+    train_data: str = knob("part_*.npz", help="parts of data_dir to train on, with wildcards")
+    eval_data: str = knob("part_*.npz", help="parts of data_dir whose users are evaluated, with wildcards")
+    max_len: int = knob(50, low=2, high=10_000, help="length of a sequence: the last items that the model sees")
+    sliding_step: int = knob(
+        25, low=1, help="items from one sequence of a long history to the next; at most max_len, smaller repeats more"
+    )
+    num_workers: int = knob(2, low=1, high=64, help="threads that prepare batches ahead")
+    # Model.
+    embed_dim: int = knob(64, low=1, high=16_384, help="width of an item's embedding")
+    n_heads: int = knob(2, low=1, help="attention heads; embed_dim must be a multiple")
+    n_layers: int = knob(2, low=1, high=64, help="transformer layers")
+    mask_prob: float = knob(0.2, low=0.0, below=1.0, help="probability of masking an item; bert4rec only")
+    dropout: float = knob(0.1, low=0.0, below=1.0, help="share of numbers set to 0 in training")
+    # Loss.
+    loss: str = knob(
+        "full", choices=("full", "sampled"), help="softmax over all items, or over a sample: faster beyond 100,000"
+    )
+    negatives: int = knob(2048, low=1, help="items in the sample of a step, shared by all ranks; loss sampled only")
+    sampling: str = knob(
+        "log-uniform", choices=("log-uniform", "frequency"), help="distribution of the sample; both are corrected for"
+    )
+    # Training.
+    n_epochs: int = knob(10, low=1, help="passes over the sequences")
+    max_steps: int = knob(0, low=0, help="number of steps, instead of n_epochs; 0: by n_epochs")
+    learning_rate: float = knob(1e-3, above=0.0, help="peak learning rate of Adam")
+    lr_schedule: str = knob("constant", choices=SCHEDULES, help="course of the learning rate")
+    warmup_steps: int = knob(0, low=0, help="steps in which the learning rate rises from 0")
+    weight_decay: float = knob(0.0, low=0.0, help="weight decay, apart from the gradient, as in AdamW")
+    max_grad_norm: float = knob(5.0, above=0.0, help="maximum gradient norm (larger gradients are scaled down to it)")
+    per_device_train_batch_size: int = knob(128, low=1, help="sequences in a step, per rank")
+    per_device_eval_batch_size: int = knob(256, low=1, help="users in a batch of evaluation, per rank")
+    patience: int = knob(
+        3, low=0, help="evaluations without a better NDCG@10 after which training ends; 0: never ends early"
+    )
+    eval_steps: int = knob(0, low=0, help="steps between evaluations and checkpoints; 0: after each epoch")
+    logging_steps: int = knob(100, low=1, help="steps between log lines")
+    seed: int = knob(42, low=0, high=2**31 - 1, help="seed of initial values, order, masks, samples, and dropout")
+    # Ranks.
+    model_parallel: bool = knob(
+        True, help="each rank holds a part of the item table; false: each holds all of it (data parallel)"
+    )
+    route: str = knob(
+        "features",
+        choices=("features", "rows"),
+        help="what ranks exchange for a sampled loss: vectors of positions, or rows of sampled items",
+    )
+    wire: str = knob("fp32", choices=("fp32", "fp16", "bf16"), help="format of what ranks exchange; 16 bits round")
+    # Output.
+    model_dir: str = knob("model", help="folder for the model; checkpoints are beside it, in model_dir.work")
+    logdir: str | None = knob(None, help="folder for TensorBoard; default: none")
+
+    def check_together(self) -> None:
+        """Check rules for more than one parameter."""
+        if self.embed_dim % self.n_heads:
+            raise MisfitError(
+                "n_heads", "does not divide embed_dim", expected=f"a divisor of {self.embed_dim}",
+                received=str(self.n_heads),
+            )  # fmt: skip
+        if self.sliding_step > self.max_len:
+            raise MisfitError(
+                "sliding_step", "is longer than max_len, so items between two sequences would be lost",
+                expected=f"at most {self.max_len}", received=str(self.sliding_step),
+            )  # fmt: skip
+        if self.route == "rows" and self.loss == "full":
+            raise MisfitError(
+                "route", "does not fit loss = \"full\": every step would send the whole item table",
+                expected="features", received="rows", fix='use loss = "sampled", or model_parallel = false',
+            )  # fmt: skip
+
+
+def load_sequence_params(path: str | Path) -> SequenceParams:
+    """Read the parameters of a sequence model from a TOML file; missing keys have their defaults.
+
+    Example:
+        >>> load_sequence_params("configs/bert4rec.toml").n_heads
+
+    Args:
+        path: the file.
+
+    Raises:
+        InputError: the file is not TOML, or a key or value is not allowed; the error names it.
+    """
+    path = existing_file(path, "configuration")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not TOML: {error}", expected="lines such as max_len = 50") from None
+    try:
+        return SequenceParams.from_json(content)
+    except MisfitError as misfit:
+        raise InputError(
+            f"{path}: {misfit.problem}", expected=misfit.expected, received=misfit.received, fix=misfit.fix
+        ) from None

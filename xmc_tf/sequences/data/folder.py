@@ -1,0 +1,132 @@
+"""The folder of prepared interactions: histories of users in parts, names and counts of items."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.folders.kinds import FolderKind
+from xmc_tf.data.npz.reading import read_npy, read_npz
+
+HEADER, ITEMS, COUNTS = "prepared.json", "items.txt", "item_counts.npy"
+FORMAT = "xmc_tf.sequences.data"
+VERSION = 1
+PARTS = "part_*.npz"
+
+PREPARED = FolderKind(
+    "prepared interactions of xmc_tf",
+    header=HEADER,
+    recognises=lambda header: header.get("format") == FORMAT,
+    parts={r"prepared\.json|items\.txt|item_counts\.npy|part_\d{5}\.npz": None},
+)
+
+
+class Part(NamedTuple):
+    """Some users and their histories, mapped from a file.
+
+    Attributes:
+        items: item numbers of all users, each user's in the order of time.
+        splits: where each user's items begin, then the number of items.
+        users: names of the users, UTF-8 of fixed width.
+    """
+
+    items: np.ndarray
+    splits: np.ndarray
+    users: np.ndarray
+
+
+class Prepared:
+    """A folder that ``xmc_tf.sequences.prepare`` has written.
+
+    Example:
+        >>> data = Prepared("data")
+        >>> data.nr_items, len(data.parts("part_*.npz"))
+
+    Args:
+        folder: the folder.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        path = self.folder / HEADER
+        if not path.is_file():
+            raise InputError(
+                f"{self.folder} holds no prepared interactions: {HEADER} is missing",
+                expected="a folder that python -m xmc_tf.sequences.prepare has written",
+                fix=f"python -m xmc_tf.sequences.prepare interactions.csv -o {self.folder}",
+            )
+        self.header: dict[str, Any] = read_json(path, fix="prepare the interactions again")
+        if self.header.get("format") != FORMAT or self.header.get("version") != VERSION:
+            raise InputError(
+                f"{path} is of another format",
+                expected=f"{FORMAT}, version {VERSION}",
+                received=f"{self.header.get('format')}, version {self.header.get('version')}",
+                fix="prepare the interactions again",
+            )
+
+    @property
+    def nr_items(self) -> int:
+        """The number of items."""
+        return int(self.header["items"])
+
+    def item_names(self) -> list[str]:
+        """Return the names of the items, the most frequent first."""
+        names = (self.folder / ITEMS).read_text(encoding="utf-8").split("\n")[:-1]
+        if len(names) != self.nr_items:
+            raise InputError(
+                f"{self.folder / ITEMS} does not fit {HEADER}",
+                expected=f"{self.nr_items:,} names",
+                received=f"{len(names):,}",
+                fix="prepare the interactions again",
+            )
+        return names
+
+    def item_counts(self) -> np.ndarray:
+        """Return the number of interactions of each item."""
+        return read_npy(self.folder / COUNTS, name="counts of items")
+
+    def parts(self, pattern: str = PARTS) -> list[Part]:
+        """Return the parts whose file names match a pattern with wildcards.
+
+        Args:
+            pattern: such as ``part_*.npz``.
+
+        Raises:
+            InputError: no file matches, or one is damaged.
+        """
+        paths = sorted(self.folder.glob(pattern)) if pattern and not Path(pattern).is_absolute() else []
+        if not paths:
+            raise InputError(
+                f"no file in {self.folder} matches {pattern!r}",
+                expected=f"{PARTS}, which python -m xmc_tf.sequences.prepare writes",
+                fix="change the pattern, or leave it out",
+            )
+        return [self._part(path) for path in paths]
+
+    def _part(self, path: Path) -> Part:
+        arrays = read_npz(path, name="interactions")
+        fix = "prepare the interactions again"
+        if missing := [name for name in Part._fields if name not in arrays]:
+            raise InputError(f"{path} lacks {missing[0]}", expected="a part of prepared interactions", fix=fix)
+        part = Part(*(arrays[name] for name in Part._fields))
+        fits = len(part.splits) == len(part.users) + 1 and part.splits[0] == 0 and part.splits[-1] == len(part.items)
+        if not fits or (len(part.items) and (part.items.min() < 0 or part.items.max() >= self.nr_items)):
+            raise InputError(f"{path} does not fit {self.folder / HEADER}", fix=fix)
+        return part
+
+
+def write_header(folder: Path, content: dict[str, Any]) -> None:
+    """Write the header, the last file of a prepared folder."""
+    header = {"format": FORMAT, "version": VERSION, **content}
+    (folder / HEADER).write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
+
+
+def write_names(path: Path, names: Sequence[bytes]) -> None:
+    """Write names, one per line."""
+    with path.open("wb") as file:
+        for low in range(0, len(names), 1 << 16):
+            file.write(b"".join(name + b"\n" for name in names[low : low + (1 << 16)]))

@@ -1,0 +1,249 @@
+"""Reading of interactions in chunks of arrays: users, items, and times of rows of a table."""
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.tables.delimited import DelimitedFile
+from xmc_tf.tables.records import BadRow, Source
+from xmc_tf.tables.sources import SourceOptions, open_source
+
+CHUNK_ROWS = 1 << 18
+LONGEST_NAME = 255  # bytes; longer names of users and items make a row unusable
+
+# Names of columns without everything but letters, in order of preference.
+_KNOWN = {
+    "user": ("user", "userid", "customerid", "customer", "reviewerid", "visitorid", "sessionid", "session", "uid"),
+    "item": ("item", "itemid", "productid", "product", "movieid", "bookid", "articleid", "trackid", "asin", "iid"),
+    "time": ("time", "timestamp", "unixtimestamp", "datetime", "date", "ts", "reviewtime", "unixreviewtime"),
+    "rating": ("rating", "ratings", "stars", "overall"),
+}
+
+
+@dataclass(frozen=True)
+class InteractionColumns:
+    """The columns of a table of interactions; None: found by name.
+
+    Args:
+        user: the column of users.
+        item: the column of items.
+        time: the column of times; a table without one is in the order of time.
+        rating: the column of ratings, which is read only for a minimum rating.
+    """
+
+    user: str | None = None
+    item: str | None = None
+    time: str | None = None
+    rating: str | None = None
+
+
+class Chunk(NamedTuple):
+    """Some interactions.
+
+    Attributes:
+        users: names of the users, UTF-8 of fixed width.
+        items: names of the items.
+        times: seconds or any other numbers that grow with time; zeros in a table without times.
+        rows: number of rows of the table that have been read up to here.
+        bad: number of rows of the chunk that cannot be used.
+        first_bad: line and reason of the first of them, or "".
+        low: number of interactions of the chunk whose rating is below the minimum.
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    times: np.ndarray
+    rows: int
+    bad: int
+    first_bad: str
+    low: int
+
+
+class InteractionTable:
+    """A table of interactions: CSV or TSV, JSON lines, Parquet, or SQLite.
+
+    Example:
+        >>> for chunk in InteractionTable("interactions.csv").chunks():
+        ...     print(len(chunk.users), chunk.items[0])
+
+    Args:
+        path: the file.
+        columns: its columns.
+        options: how the file is read; default: by its content.
+        min_rating: interactions with a lower rating are left out; None: none are.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        columns: InteractionColumns | None = None,
+        options: SourceOptions | None = None,
+        min_rating: float | None = None,
+    ) -> None:
+        self.source: Source = open_source(path, options)
+        columns = columns or InteractionColumns()
+        self._user = _place(self.source, "user", columns.user)
+        self._item = _place(self.source, "item", columns.item)
+        time = _find(self.source, "time", columns.time)
+        self._time = None if time in (self._user, self._item) else time
+        self._min_rating = min_rating
+        self._rating = None if min_rating is None else _place(self.source, "rating", columns.rating)
+
+    @property
+    def described(self) -> str:
+        """The kind of file, and the columns that are read."""
+        places = {"user": self._user, "item": self._item, "time": self._time, "rating": self._rating}
+        named = [f"{name} {self.source.columns[at]!r}" for name, at in places.items() if at is not None]
+        order = "" if self._time is not None else "; no column of times: in the order of the rows"
+        return f"{self.source.kind}; {', '.join(named)}{order}"
+
+    def chunks(self, skip: int = 0) -> Iterator[Chunk]:
+        """Yield the interactions in the order of the rows.
+
+        Args:
+            skip: number of rows to skip.
+        """
+        rows = _delimited_rows(self.source) if isinstance(self.source, DelimitedFile) else _records(self.source)
+        read = sum(1 for _ in islice(rows, skip))
+        while block := list(islice(rows, CHUNK_ROWS)):
+            yield self._chunk(block, read)
+            read += len(block)
+
+    def _chunk(self, block: list[Sequence[Any]], before: int) -> Chunk:
+        """Return the usable interactions of some rows."""
+        width = len(self.source.columns)
+        faults: list[tuple[int, str]] = []
+        if any(len(row) != width for row in block):
+            faults = [(at, f"{len(row)} cells, expected {width}") for at, row in enumerate(block) if len(row) != width]
+        at, good = np.arange(len(block)), block
+        if faults:
+            at = np.setdiff1d(at, [one for one, _ in faults])
+            good = [block[one] for one in at]
+        columns = list(zip(*good, strict=True)) if good else [()] * width
+        users, items = _names(columns[self._user]), _names(columns[self._item])
+        times, wrong_time = np.zeros(len(good)), np.zeros(len(good), bool)
+        if self._time is not None:
+            times, wrong_time = _numbers(columns[self._time], _seconds)
+        low = wrong_rating = np.zeros(len(good), bool)
+        if self._rating is not None:
+            ratings, wrong_rating = _numbers(columns[self._rating], float)
+            low = ~wrong_rating & (ratings < self._min_rating)
+        for wrong, reason in (
+            (users == b"", f"no user, or a name of more than {LONGEST_NAME} bytes"),
+            (items == b"", f"no item, or a name of more than {LONGEST_NAME} bytes"),
+            (wrong_time, "the time is neither a number nor a date such as 2024-05-31T12:00:00"),
+            (wrong_rating, "the rating is not a number"),
+        ):
+            faults += [(int(at[one]), reason) for one in np.flatnonzero(wrong)[:1]]
+        bad = (users == b"") | (items == b"") | wrong_time | wrong_rating
+        keep = ~bad & ~low
+        row, reason = min(faults, default=(0, ""))
+        return Chunk(
+            users[keep],
+            items[keep],
+            times[keep],
+            before + len(block),
+            len(block) - len(good) + int(bad.sum()),
+            f"row {before + row + 1:,}: {reason}" if faults else "",
+            int((low & ~bad).sum()),
+        )
+
+
+def _find(source: Source, what: str, given: str | None) -> int | None:
+    """Return the number of a column, by the given name or by its usual names."""
+    if given is not None:
+        for names in (list(source.columns), [name.strip().lower() for name in source.columns]):
+            if names.count(given) == 1:
+                return names.index(given)
+        if given.isdecimal() and int(given) < len(source.columns):
+            return int(given)
+        raise InputError(
+            f"{source.name} has no column {given!r}",
+            expected=f"one of {', '.join(source.columns[:20])}",
+            fix=f"--{what}-column NAME",
+        )
+    plain = [re.sub(r"[^a-z]", "", name.lower()) for name in source.columns]
+    return next((plain.index(name) for name in _KNOWN[what] if name in plain), None)
+
+
+def _place(source: Source, what: str, given: str | None) -> int:
+    found = _find(source, what, given)
+    if found is None:
+        raise InputError(
+            f"{source.name}: it is not known which column holds the {what}",
+            expected=f"one of {', '.join(source.columns[:20])}",
+            fix=f"--{what}-column NAME",
+        )
+    return found
+
+
+def _delimited_rows(source: DelimitedFile) -> Iterator[Sequence[str]]:
+    """Yield the rows of CSV; faster than ``records``, which also finds quotes that are never closed."""
+    with source.path.open(encoding=source.encoding, errors="replace", newline="") as file:
+        lines = (line.replace("\0", "") for line in file)
+        rows = csv.reader(lines, delimiter=source.separator)
+        try:
+            yield from islice(filter(None, rows), source.head_rows, None)
+        except csv.Error as error:
+            raise InputError(
+                f"{source.name}, line {rows.line_num:,}: {error}",
+                expected="rows of CSV with closed quotes",
+                fix="correct or remove the line",
+            ) from None
+
+
+def _records(source: Source) -> Iterator[Sequence[Any]]:
+    for record in source.records():
+        yield () if isinstance(record, BadRow) else record.cells
+
+
+def _names(cells: Sequence[Any]) -> np.ndarray:
+    """Return names as UTF-8 of fixed width; "" for those that are missing or too long."""
+    encoded = [_name(cell) for cell in cells]
+    return np.array([name if len(name) <= LONGEST_NAME else b"" for name in encoded], dtype=np.bytes_)
+
+
+def _name(cell: Any) -> bytes:
+    if not isinstance(cell, str):
+        # A column of whole numbers with a missing cell arrives as 3.0.
+        whole = isinstance(cell, float) and cell.is_integer()
+        cell = "" if cell is None else str(int(cell) if whole else cell)
+    # Files of names have one name per line.
+    name: bytes = " ".join(cell.split()).encode("utf-8", errors="replace")
+    return name.replace(b"\0", b"")
+
+
+def _numbers(cells: Sequence[Any], convert: Callable[[Any], float]) -> tuple[np.ndarray, np.ndarray]:
+    """Return cells as finite numbers, and which of them are none."""
+    try:
+        values = np.array(cells, dtype=np.float64)
+    except (ValueError, TypeError):
+        values = np.array([_number(cell, convert) for cell in cells], dtype=np.float64)
+    wrong = ~np.isfinite(values)
+    return np.where(wrong, 0.0, values), wrong
+
+
+def _number(cell: Any, convert: Callable[[Any], float]) -> float:
+    try:
+        return convert(cell)
+    except (ValueError, TypeError, OverflowError):
+        return np.nan
+
+
+def _seconds(cell: Any) -> float:
+    """Return a number, a date or a date with time (without a zone: UTC) as a number."""
+    if hasattr(cell, "isoformat"):
+        cell = cell.isoformat()
+    try:
+        return float(cell)
+    except ValueError:
+        when = datetime.fromisoformat(cell.strip())
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,208 @@
+"""Preparation of interactions in bounded memory: buckets of users on disk, each sorted by user and time."""
+
+import logging
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.folders.locks import folder_lock
+from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.common.process.resuming import finished, resumes_from
+from xmc_tf.common.progress import Progress
+from xmc_tf.data.npz.reading import read_npz
+from xmc_tf.data.npz.writing import write_npz
+from xmc_tf.sequences.data.buckets import Buckets
+from xmc_tf.sequences.data.folder import COUNTS, ITEMS, PREPARED, Prepared, write_header, write_names
+from xmc_tf.sequences.data.interactions import InteractionColumns, InteractionTable
+from xmc_tf.tables.sources import SourceOptions
+
+_LOG = logging.getLogger(__name__)
+_BUCKET_BYTES = 16 << 20  # of the inputs
+_MOST_BUCKETS = 256
+
+
+@dataclass(frozen=True)
+class PrepareOptions:
+    """Options of the preparation.
+
+    Args:
+        columns: columns of the tables.
+        source: how the tables are read.
+        min_rating: interactions with a lower rating are left out. Default: none are.
+        min_item_count: items with fewer interactions are left out.
+        min_user_count: users with fewer interactions are left out, after rare items have been. Leave-one-out
+            evaluation needs 3.
+        max_user_count: users with more interactions are left out. Default: none are.
+        max_bad_rows: largest share of rows that may be unusable.
+    """
+
+    columns: InteractionColumns = field(default_factory=InteractionColumns)
+    source: SourceOptions = field(default_factory=SourceOptions)
+    min_rating: float | None = None
+    min_item_count: int = 1
+    min_user_count: int = 3
+    max_user_count: int | None = None
+    max_bad_rows: float = 0.01
+
+
+def prepare(paths: Sequence[str | Path], folder: str | Path, options: PrepareOptions | None = None) -> Prepared:
+    """Read tables of interactions, and write the histories of their users into a folder.
+
+    Memory grows with the number of items, not with that of interactions or users. A repeated call resumes.
+
+    Example:
+        >>> prepare(["interactions.csv"], "data").nr_items
+
+    Args:
+        paths: the tables, read one after another.
+        folder: the output folder.
+        options: columns, and which users and items are left out.
+
+    Returns:
+        The folder.
+    """
+    options, folder = options or PrepareOptions(), Path(folder)
+    tables = [InteractionTable(path, options.columns, options.source, options.min_rating) for path in paths]
+    sizes = [Path(path).stat() for path in paths]
+    count = min(max(1, sum(one.st_size for one in sizes) // _BUCKET_BYTES), _MOST_BUCKETS)
+    inputs = [
+        {"path": str(Path(path).absolute()), "bytes": one.st_size, "changed": one.st_mtime_ns}
+        for path, one in zip(paths, sizes, strict=True)
+    ]
+    identity = {"inputs": inputs, "options": asdict(options), "buckets": count}
+    work = folder.with_name(f"{folder.name}.work")
+    with folder_lock(folder.resolve()):
+        PREPARED.check_place(folder.resolve())
+        buckets = Buckets(work, count, identity)
+        for number, table in enumerate(tables):
+            if number >= buckets.state["file"]:
+                _read(table, number, buckets)
+        _check(buckets, options)
+        counts = _sort(buckets, options)
+        with placed_folder(folder, PREPARED) as part:
+            _renumber(buckets, counts, part, options)
+        shutil.rmtree(work)
+    finished()
+    return Prepared(folder)
+
+
+def _read(table: InteractionTable, number: int, buckets: Buckets) -> None:
+    """Write the interactions of a table into the buckets."""
+    source, skip = table.source, buckets.state["rows"]
+    _LOG.info("%s: %s", source.name, table.described)
+    if skip:
+        _LOG.info("%s: resuming after row %s", source.name, f"{skip:,}")
+    # The number of rows is estimated from the bytes of the first chunk.
+    total = Path(source.name).stat().st_size
+    with Progress(f"reading {Path(source.name).name}", total // 30, "interactions") as progress:
+        progress.done = skip
+        for chunk in table.chunks(skip):
+            before = buckets.state["rows"]
+            buckets.add(chunk, number)
+            resumes_from(f"row {chunk.rows:,} of {source.name}")
+            progress.total = max(progress.total, chunk.rows)
+            progress.add(chunk.rows - before)
+    buckets.finish_file(number)
+
+
+def _check(buckets: Buckets, options: PrepareOptions) -> None:
+    """Refuse too many unusable rows; report the others."""
+    bad, read = buckets.state["bad"], buckets.state["read"]
+    if not bad:
+        return
+    named = "; ".join(buckets.state["bad_rows"])
+    if bad > options.max_bad_rows * read:
+        raise InputError(
+            f"{bad:,} of {read:,} rows cannot be used",
+            expected=f"at most {options.max_bad_rows:.1%} (--max-bad-rows)",
+            received=named,
+            fix="correct the rows, name the columns (--user-column, …), or allow more",
+        )
+    _LOG.warning("%s of %s rows cannot be used and are left out: %s", f"{bad:,}", f"{read:,}", named)
+
+
+def _sort(buckets: Buckets, options: PrepareOptions) -> np.ndarray:
+    """Sort each bucket by user and time into a part; return how often each item is left in all parts."""
+    frequent = buckets.item_counts() >= options.min_item_count
+    counts = np.zeros(len(frequent), np.int64)
+    resumes_from("the sorting of users")
+    with Progress("sorting users", buckets.count, "parts") as progress:
+        for bucket in range(buckets.count):
+            path = buckets.folder / _part_name(bucket)
+            if not path.exists():
+                part = _histories(*buckets.load(bucket), frequent, options)
+                write_npz(path.with_suffix(".new"), part)
+                path.with_suffix(".new").replace(path)
+            counts += np.bincount(read_npz(path, name="part")["items"], minlength=len(counts))
+            progress.add()
+    return counts
+
+
+def _histories(
+    rows: np.ndarray, names: np.ndarray, frequent: np.ndarray, options: PrepareOptions
+) -> dict[str, np.ndarray]:
+    """Return the histories of a bucket's users: items, splits, and names."""
+    keep = frequent[rows["item"]]
+    rows, names = rows[keep], names[keep]
+    order = np.lexsort((rows["time"], rows["user"]))
+    user, name = rows["user"][order], names[order]
+    begins = np.ones(len(rows), bool)
+    begins[1:] = user[1:] != user[:-1]
+    if np.any(~begins[1:] & (name[1:] != name[:-1])):  # two users with the same hash
+        order = np.lexsort((rows["time"], names, rows["user"]))
+        name = names[order]
+        begins[1:] = name[1:] != name[:-1]
+    splits = np.append(np.flatnonzero(begins), len(rows))
+    lengths = np.diff(splits)
+    wanted = lengths >= options.min_user_count
+    if options.max_user_count is not None:
+        wanted &= lengths <= options.max_user_count
+    items = rows["item"][order][np.repeat(wanted, lengths)]
+    users = name[splits[:-1]][wanted]
+    return {
+        "items": items.astype(np.int32),
+        "splits": np.concatenate([[0], np.cumsum(lengths[wanted])]).astype(np.int64),
+        "users": users if users.dtype.itemsize else users.astype("S1"),
+    }
+
+
+def _renumber(buckets: Buckets, counts: np.ndarray, folder: Path, options: PrepareOptions) -> None:
+    """Number the items by frequency, the first seen first among equals, and write the folder."""
+    order = np.lexsort((np.arange(len(counts)), -counts))[: np.count_nonzero(counts)]
+    if not len(order):
+        raise InputError(
+            "no interactions are left",
+            expected=f"users with at least {options.min_user_count} interactions, with items that have at least "
+            f"{options.min_item_count}",
+            received=f"{buckets.state['kept']:,} usable interactions",
+            fix="lower --min-user-count, --min-item-count or --min-rating",
+        )
+    numbers = np.full(len(counts), -1, np.int32)
+    numbers[order] = np.arange(len(order), dtype=np.int32)
+    users = 0
+    with Progress("numbering items", buckets.count, "parts") as progress:
+        for bucket in range(buckets.count):
+            part = read_npz(buckets.folder / _part_name(bucket), name="part")
+            users += len(part["users"])
+            write_npz(folder / _part_name(bucket), {**part, "items": numbers[part["items"]]})
+            progress.add()
+    write_names(folder / ITEMS, [buckets.items.names[number] for number in order.tolist()])
+    np.save(folder / COUNTS, counts[order])
+    state = buckets.state
+    write_header(
+        folder,
+        {
+            "users": users, "items": len(order), "interactions": int(counts.sum()), "parts": buckets.count,
+            "rows_read": state["read"], "rows_unusable": state["bad"], "rows_below_min_rating": state["low"],
+            "rows_of_rare_users_and_items": state["kept"] - int(counts.sum()),
+            "inputs": [one["path"] for one in state["identity"]["inputs"]], "options": state["identity"]["options"],
+        },
+    )  # fmt: skip
+
+
+def _part_name(bucket: int) -> str:
+    return f"part_{bucket:05d}.npz"

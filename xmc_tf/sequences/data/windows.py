@@ -1,0 +1,124 @@
+"""Windows of the histories that are trained on, computed from their numbers, and their order in each epoch.
+
+Neither the windows nor their order is stored, so memory does not grow with them, and a resumed training starts at any
+batch at once.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xmc_tf.sequences.data.folder import Part
+
+PAD = -1  # before the first item of a short sequence
+MASK = -2  # in place of an item that is to be predicted
+HELD_OUT = 2  # the last items of a user: validation and test
+_ROUNDS = 4
+
+
+def trained_lengths(part: Part) -> np.ndarray:
+    """Return how many items of each user are trained on: all but the last two, or all of fewer than three."""
+    lengths = np.diff(part.splits)
+    return np.where(lengths > HELD_OUT, lengths - HELD_OUT, lengths)
+
+
+class Windows:
+    """Windows over the histories of users, without their held-out items.
+
+    The last window of a history ends with it, and each earlier one ends ``step`` items before the next. The first one
+    begins with the history. Histories of a single item have no window.
+
+    Example:
+        >>> part = Part(np.arange(9), np.array([0, 9]), np.array([b"ada"]))
+        >>> Windows([part], width=4, step=2).take(np.arange(3))
+        array([[3, 4, 5, 6],
+               [1, 2, 3, 4],
+               [-1, 0, 1, 2]], dtype=int32)
+
+    Args:
+        parts: the users.
+        width: number of items of a window.
+        step: number of items from one window to the next, at most ``width``.
+    """
+
+    def __init__(self, parts: Sequence[Part], width: int, step: int) -> None:
+        self._parts, self.width, self.step = parts, width, step
+        # The number of the first window of each user, and then of each part.
+        self._users = []
+        for part in parts:
+            lengths = trained_lengths(part)
+            counts = np.where(lengths <= width, 1, 1 - (width - lengths) // step)
+            self._users.append(np.concatenate([[0], np.cumsum(np.where(lengths < 2, 0, counts))]))
+        self._bounds = np.concatenate([[0], np.cumsum([users[-1] for users in self._users])]).astype(np.int64)
+
+    def __len__(self) -> int:
+        return int(self._bounds[-1])
+
+    def take(self, numbers: np.ndarray) -> np.ndarray:
+        """Return windows as ``[windows, width]``, aligned at their ends, padded with ``PAD`` before their beginnings.
+
+        Args:
+            numbers: numbers of windows, less than ``len(self)``.
+        """
+        out = np.full((len(numbers), self.width), PAD, np.int32)
+        owners = np.searchsorted(self._bounds[1:], numbers, side="right")
+        for owner in np.unique(owners):
+            mine = np.flatnonzero(owners == owner)
+            part, firsts = self._parts[owner], self._users[owner]
+            window = numbers[mine] - self._bounds[owner]
+            user = np.searchsorted(firsts[1:], window, side="right")
+            begin = np.asarray(part.splits)[user]
+            lengths = np.diff(np.stack([begin, np.asarray(part.splits)[user + 1]]), axis=0)[0]
+            lengths = np.where(lengths > HELD_OUT, lengths - HELD_OUT, lengths)
+            end = begin + lengths - (window - firsts[user]) * self.step
+            out[mine] = aligned(part.items, begin, end, self.width)
+        return out
+
+
+def aligned(items: np.ndarray, begin: np.ndarray, end: np.ndarray, width: int) -> np.ndarray:
+    """Return the last ``width`` items of each range ``[begin, end)``, padded with ``PAD`` in front.
+
+    Args:
+        items: the items of all ranges.
+        begin: the first item of each.
+        end: the end of each, exclusive.
+        width: number of columns of the result.
+    """
+    at = end[:, None] + np.arange(-width, 0)
+    there = at >= begin[:, None]
+    return np.where(there, items[np.where(there, at, 0)], PAD).astype(np.int32)
+
+
+def shuffled(positions: np.ndarray, count: int, key: int) -> np.ndarray:
+    """Return where a pseudorandom permutation of ``range(count)`` takes these positions.
+
+    It is a Feistel network, which needs no memory for the permutation.
+
+    Example:
+        >>> sorted(shuffled(np.arange(5), 5, key=7).tolist())
+        [0, 1, 2, 3, 4]
+
+    Args:
+        positions: numbers less than ``count``.
+        count: size of the permutation.
+        key: another key gives another permutation.
+    """
+    half = np.uint64(max(1, ((count - 1).bit_length() + 1) // 2))
+    low = np.uint64((1 << int(half)) - 1)
+    out = positions.astype(np.uint64)
+    outside = np.ones(len(out), bool)
+    while outside.any():  # the network permutes a range of up to four times the size; values beyond it are tried again
+        left, right = out[outside] >> half, out[outside] & low
+        for number in range(_ROUNDS):
+            left, right = right, left ^ (mixed(right + np.uint64(number << 40), key) & low)
+        out[outside] = left << half | right
+        outside = out >= count
+    return out.astype(np.int64)
+
+
+def mixed(values: np.ndarray, key: int) -> np.ndarray:
+    """Return a 64-bit hash of each number, by the last steps of SplitMix64."""
+    found = values.astype(np.uint64) + np.uint64((key * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) & (2**64 - 1))
+    found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return found ^ (found >> np.uint64(31))

@@ -1,0 +1,1 @@
+"""The sequence model: item table, transformer, softmax over all items, ranking."""

@@ -1,0 +1,118 @@
+"""The folder of a trained sequence model: parameters, names of items, and weights, readable by any number of ranks."""
+
+import json
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
+from xmc_tf.collective.strategy import CollectiveStrategy
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.folders.checksums import checksum_of, record_files
+from xmc_tf.common.folders.kinds import FolderKind
+from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.params import SequenceParams
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.sequences.data.folder import write_names
+from xmc_tf.sequences.model.recommender import Recommender
+
+FORMAT = "xmc_tf.sequences.model"
+VERSION = 1
+HEADER, ITEMS, WEIGHTS = "params.json", "items.txt", "weights"
+
+SEQUENCE_MODEL = FolderKind(
+    "a sequence model of xmc_tf",
+    header=HEADER,
+    recognises=lambda header: header.get("format") == FORMAT,
+    parts={r"params\.json|items\.txt": None, WEIGHTS: ".+"},
+)
+
+
+def save_model(folder: str | Path, model: Recommender, names: Sequence[str], metrics: dict[str, Any]) -> None:
+    """Write a trained model; collective. All hosts must see the folder.
+
+    Args:
+        folder: the folder; an older model in it is replaced when the new one is complete.
+        model: the model.
+        names: names of the items.
+        metrics: its metrics, for the header.
+    """
+    world, folder = model.strategy.communicator, Path(folder)
+    with placed_folder(folder, SEQUENCE_MODEL) if world.rank == 0 else nullcontext() as part:
+        part = Path(world.broadcast(str(part)))
+        values = {f"model/{number:05d}": partial(_numpy, one) for number, one in enumerate(model.replicated)}
+        save_tables(part / WEIGHTS, [model.table], world, values)
+
+        def finish() -> None:
+            if world.rank == 0:
+                write_names(part / ITEMS, [name.encode() for name in names])
+                header: dict[str, Any] = {
+                    "format": FORMAT, "version": VERSION, "params": model.params.to_json(), "items": model.nr_items,
+                    "metrics": metrics, "files": record_files(part),
+                }  # fmt: skip
+                header["checksum"] = checksum_of(header)
+                (part / HEADER).write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
+
+        run_on_all_ranks(world, finish)
+    world.barrier()
+
+
+def read_header(folder: str | Path) -> dict[str, Any]:
+    """Return the header of a model's folder.
+
+    Raises:
+        InputError: the folder is not a sequence model.
+    """
+    path = Path(folder) / HEADER
+    header: dict[str, Any] = {}
+    if path.is_file():
+        header = read_json(path, fix="copy the model again")
+    if header.get("format") != FORMAT or header.get("version") != VERSION:
+        raise InputError(
+            f"{folder} is not a sequence model" if Path(folder).exists() else f"{folder} does not exist",
+            expected="a folder that python -m xmc_tf.sequences.train has written (model_dir)",
+            received=f"{HEADER} of format {header.get('format')!r}" if header else "",
+        )
+    return header
+
+
+def load_model(folder: str | Path, strategy: CollectiveStrategy) -> tuple[Recommender, list[str]]:
+    """Return a trained model on any number of ranks, and the names of its items; collective.
+
+    Args:
+        folder: the folder.
+        strategy: the ranks.
+    """
+    folder, world = Path(folder), strategy.communicator
+    header = run_on_all_ranks(world, lambda: read_header(folder))
+    # The loss is not needed, nor the counts that a sampler may need.
+    params = SequenceParams.from_json({**header["params"], "loss": "full", "route": "features"})
+    model = Recommender(strategy, params, int(header["items"]))
+    found = load_tables(folder / WEIGHTS, [model.table], world, slots=False)
+    for number, variable in enumerate(model.replicated):
+        value = found.get(f"model/{number:05d}")
+        if value is None or value.shape != tuple(variable.shape):
+            raise InputError(
+                f"{folder / WEIGHTS} does not fit {HEADER}: {variable.name}",
+                expected=f"shape {tuple(variable.shape)}",
+                received="nothing" if value is None else f"shape {value.shape}",
+                fix="copy the model again",
+            )
+        variable.assign(value)
+    names = (folder / ITEMS).read_text(encoding="utf-8").split("\n")[:-1]
+    if len(names) != model.nr_items:
+        raise InputError(
+            f"{folder / ITEMS} does not fit {HEADER}", expected=f"{model.nr_items:,} names", received=f"{len(names):,}",
+            fix="copy the model again",
+        )  # fmt: skip
+    return model, names
+
+
+def _numpy(variable: tf.Variable) -> np.ndarray:
+    return np.asarray(variable.numpy())

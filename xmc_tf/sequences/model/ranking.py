@@ -1,0 +1,181 @@
+"""Ranks and best items over all items, shard by shard: each rank scores its own rows for the positions of all ranks.
+
+Items with equal scores are in the order of their numbers, the more frequent first.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.tables.serving_tables import serving_or_sharded
+from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.tables.wire import exchange
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.sequences.model.recommender import Recommender
+from xmc_tf.sequences.model.softmax import gather_vectors
+
+# The scores that are in memory at a time, which should fit in the cache. Tests lower it.
+CHUNK_BYTES = 4 * 2**20
+_TINY = np.finfo(np.float32).tiny  # TensorFlow takes smaller numbers for 0
+CUTOFFS = (10, 20, 50)
+DECIDING = "NDCG@10"  # the metric by which the best checkpoint is chosen
+
+
+class Best(NamedTuple):
+    """The best items of each sequence, best first.
+
+    Attributes:
+        items: item numbers; -1 beyond the number of items.
+        scores: their scores.
+    """
+
+    items: tf.Tensor
+    scores: tf.Tensor
+
+
+def ranks_of(table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Return the rank of each target among all items, from 1; collective.
+
+    Items with a higher score come first, then those with an equal score and a smaller number.
+
+    Args:
+        table: the items.
+        vectors: vectors of this rank's positions, ``[n, dim]``.
+        targets: the item of each position.
+    """
+    everyone, wanted, counts = gather_vectors(table, vectors, targets)
+    positions = tf.shape(everyone)[0]
+    local = wanted - table.start
+    own = (local >= 0) & (local < table.local_rows)
+
+    def target_scores(low: tf.Tensor, scores: tf.Tensor, found: tf.Tensor) -> tf.Tensor:
+        # Taken from the same product as the scores of the other items, so that equal rows have equal scores.
+        at = tf.cast(local, tf.int32) - low
+        here = own & (at >= 0) & (at < tf.shape(scores)[1])
+        value = tf.gather(scores, tf.where(here, at, 0), batch_dims=1)
+        return tf.where(here, value, found)
+
+    score = _over_chunks(table, everyone, target_scores, tf.zeros([positions]))
+    if table.size > 1:
+        score = horovod_ops.allreduce_sum(score, f"{table.name}/target_scores")
+
+    # Items with smaller numbers also come first if they have the same score.
+    equal_too = tf.where(score == 0.0, -_TINY, tf.math.nextafter(score, tf.constant(-np.inf)))
+
+    def before(low: tf.Tensor, scores: tf.Tensor, found: tf.Tensor) -> tf.Tensor:
+        at, width = tf.cast(local, tf.int32) - low, tf.shape(scores)[1]
+        limit = tf.where(at >= width, equal_too, score)
+        found += tf.math.count_nonzero(scores > limit[:, None], axis=1)
+        # The few positions whose target is in this chunk.
+        mixed = tf.where((at > 0) & (at < width))[:, 0]
+        smaller = tf.range(width)[None, :] < tf.gather(at, mixed)[:, None]
+        equal = smaller & (tf.gather(scores, mixed) == tf.gather(score, mixed)[:, None])
+        return tf.tensor_scatter_nd_add(found, mixed[:, None], tf.math.count_nonzero(equal, axis=1))
+
+    ahead = _over_chunks(table, everyone, before, tf.zeros([positions], tf.int64))
+    if table.size == 1:
+        return ahead + 1
+    ahead = horovod_ops.allreduce_sum(ahead, f"{table.name}/ahead")
+    first = tf.reduce_sum(counts[: table.rank])
+    return ahead[first : first + counts[table.rank]] + 1
+
+
+def best_items(table: ShardedTable, vectors: tf.Tensor, k: int) -> Best:
+    """Return the ``k`` best items of each position; collective.
+
+    Args:
+        table: the items.
+        vectors: vectors of this rank's positions, ``[n, dim]``.
+        k: number of items; fewer if there are fewer.
+    """
+    table = serving_or_sharded(table)
+    k = min(k, table.rows)
+    nobody = tf.zeros(tf.shape(vectors)[:1], tf.int64)
+    everyone, _, counts = gather_vectors(table, vectors, nobody)
+    positions = tf.shape(everyone)[0]
+    none = (tf.fill([positions, k], -np.inf), tf.fill([positions, k], tf.constant(-1, tf.int64)))
+
+    def merged(low: tf.Tensor, scores: tf.Tensor, found: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        numbers = tf.range(low, low + tf.shape(scores)[1]) + table.start
+        numbers = tf.tile(tf.cast(numbers, tf.int64)[None, :], [positions, 1])
+        # top_k takes the first of equals, and earlier chunks have smaller numbers.
+        return _top(tf.concat([found[0], scores], axis=1), tf.concat([found[1], numbers], axis=1), k)
+
+    scores, items = _over_chunks(table, everyone, merged, none)
+    if table.size == 1:
+        return Best(items, scores)
+    sent = tf.fill([table.size], tf.shape(vectors)[0])
+    # A number of less than 2^53 in two float32 would lose digits: the items are sent as integers.
+    moved, _ = horovod_ops.alltoall(items, counts, f"{table.name}/best_items")
+    back = exchange(scores, counts, sent, rank=table.rank, name=f"{table.name}/best_scores", kind="scores")
+    shape = [table.size, tf.shape(vectors)[0], k]
+    scores = tf.reshape(tf.transpose(tf.reshape(back, shape), [1, 0, 2]), [-1, table.size * k])
+    items = tf.reshape(tf.transpose(tf.reshape(moved, shape), [1, 0, 2]), [-1, table.size * k])
+    scores, items = _top(scores, items, k)
+    return Best(items, scores)
+
+
+def _top(scores: tf.Tensor, items: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
+    best = tf.math.top_k(scores, k)
+    return best.values, tf.gather(items, best.indices, batch_dims=1)
+
+
+def _over_chunks(table: ShardedTable, vectors: tf.Tensor, step: Any, first: Any) -> Any:
+    """Return ``step(low, scores, found)`` over chunks of the table, each beginning with the result of the last one."""
+    rows = table.local_rows if table.size > 1 else table.rows
+    size = tf.maximum(1, tf.cast(CHUNK_BYTES // 4, tf.int32) // tf.maximum(1, tf.shape(vectors)[0]))
+
+    def body(low: tf.Tensor, found: Any) -> tuple[tf.Tensor, Any]:
+        part = tf.gather(table.variable, tf.range(low, tf.minimum(low + size, rows)))
+        return low + size, step(low, tf.matmul(vectors, part, transpose_b=True), found)
+
+    _, found = tf.while_loop(lambda low, _: low < rows, body, (0, first), parallel_iterations=1)
+    return found
+
+
+class Metrics:
+    """Recall@k, NDCG@k and MRR of held-out items, each with one right answer, from their ranks."""
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(2 * len(CUTOFFS) + 2)
+
+    def add(self, ranks: np.ndarray) -> None:
+        """Add the ranks of some held-out items, from 1."""
+        gains = 1.0 / np.log2(ranks + 1.0)
+        values = [np.sum(ranks <= k) for k in CUTOFFS] + [np.sum(gains * (ranks <= k)) for k in CUTOFFS]
+        self._sums += [*values, np.sum(1.0 / ranks), len(ranks)]
+
+    def result(self, communicator: Communicator) -> dict[str, float]:
+        """Return the metrics over all ranks; collective."""
+        *sums, count = communicator.allreduce_array(self._sums)
+        names = [*(f"Recall@{k}" for k in CUTOFFS), *(f"NDCG@{k}" for k in CUTOFFS), "MRR"]
+        return {name: float(value / max(count, 1)) for name, value in zip(names, sums, strict=True)}
+
+
+class Ranker:
+    """The ranks of held-out items by a model, batch by batch."""
+
+    def __init__(self, model: Recommender) -> None:
+        self._model = model
+        inputs = tf.TensorSpec([None, model.params.max_len], tf.int32)
+
+        @tf.function(input_signature=[inputs, tf.TensorSpec([None], tf.int64)], autograph=False)
+        def ranks(inputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+            return ranks_of(model.table, model.last_vectors(inputs), targets)
+
+        self._ranks = ranks
+
+    def ranks(self, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Iterator[np.ndarray]:
+        """Yield the ranks of each batch of inputs and held-out items; all ranks need equally many batches."""
+        for inputs, targets in batches:
+            yield self._ranks(inputs, targets.astype(np.int64)).numpy()
+
+    def metrics(self, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
+        """Return the metrics over the batches of all ranks; collective."""
+        metrics = Metrics()
+        for ranks in self.ranks(batches):
+            metrics.add(ranks)
+        return metrics.result(self._model.strategy.communicator)

@@ -1,0 +1,127 @@
+"""``python -m xmc_tf.sequences.prepare``: read interactions of users with items into a folder to train on."""
+
+import argparse
+import json
+import logging
+from collections.abc import Sequence
+from glob import glob, has_magic
+from pathlib import Path
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.resuming import resume_hint
+from xmc_tf.params import add_verbosity, truth
+from xmc_tf.sequences.data.folder import Prepared
+from xmc_tf.sequences.data.interactions import InteractionColumns
+from xmc_tf.sequences.data.preparation import PrepareOptions, prepare
+from xmc_tf.tables.sources import SourceOptions
+
+_LOG = logging.getLogger(__name__)
+_KINDS = ("csv", "tsv", "jsonl", "parquet", "sqlite")
+_DESCRIPTION = """Read interactions of users with items into a folder of histories, to train a sequence model on.
+
+    python -m xmc_tf.sequences.prepare interactions.csv -o data
+    python -m xmc_tf.sequences.prepare "logs/*.parquet" -o data --user-column customer --min-item-count 5
+
+Tables: CSV and TSV, JSON lines, Parquet, SQLite; columns that are not named are found by their usual names. Items are
+numbered by frequency, and the histories of users are in the order of time. Memory grows with the number of items, not
+with the number of interactions. Rerun an interrupted command to resume."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = cli.make_parser("xmc_tf.sequences.prepare", _DESCRIPTION)
+    add = out.add_argument
+    add("tables", metavar="TABLE", nargs="+", help="files of interactions; may have wildcards")
+    add("-o", "--output", metavar="DIR", required=True, help="folder to write")
+    add("--json", action="store_true", help="print the summary as JSON")
+    group = out.add_argument_group("columns")
+    for name in ("user", "item", "time", "rating"):
+        group.add_argument(f"--{name}-column", metavar="NAME", help=f"column of the {name} (default: by usual names)")
+    group.add_argument("--format", choices=_KINDS, help="format of the tables (default: by their content)")
+    group.add_argument("--encoding", metavar="NAME", help="encoding of text files (default: by their content)")
+    group.add_argument("--separator", metavar="CHARACTER", help="between cells: one character, or tab")
+    group.add_argument("--header", type=truth, metavar="true/false", help="the first row holds the names of columns")
+    group.add_argument("--table", dest="sqlite_table", metavar="NAME", help="table of an SQLite database")
+    group.add_argument("--max-bad-rows", type=float, default=0.01, metavar="SHARE", help="share that may be unusable")
+    add = out.add_argument_group("which interactions are used").add_argument
+    add("--min-rating", type=float, metavar="NUMBER", help="leave out interactions with a lower rating")
+    add("--min-item-count", type=whole, default=1, metavar="INT", help="leave out items with fewer interactions")
+    add(
+        "--min-user-count",
+        type=whole,
+        default=3,
+        metavar="INT",
+        help="leave out users with fewer interactions, counted without the items that are left out",
+    )
+    add("--max-user-count", type=whole, metavar="INT", help="leave out users with more interactions")
+    add_verbosity(out)
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the interactions, and print a summary."""
+    arguments = parser().parse_args(argv)
+    cli.set_verbosity(arguments.verbose_level)
+    cli.on_interrupt(resume_hint)
+    paths = _files(arguments.tables)
+    _refuse_inside(paths, Path(arguments.output))
+    data = prepare(paths, arguments.output, _options(arguments))
+    print(json.dumps(data.header) if arguments.json else _summary(data))
+
+
+def _options(a: argparse.Namespace) -> PrepareOptions:
+    for flag in ("min_item_count", "min_user_count", "max_user_count"):
+        value = getattr(a, flag)
+        if value is not None and value < 1:
+            raise InputError(f"--{flag.replace('_', '-')} is out of range", expected="1 or more", received=str(value))
+    if not 0 <= a.max_bad_rows <= 1:
+        raise InputError("--max-bad-rows is out of range", expected="a share from 0 to 1", received=str(a.max_bad_rows))
+    return PrepareOptions(
+        InteractionColumns(a.user_column, a.item_column, a.time_column, a.rating_column),
+        SourceOptions(a.format, a.encoding, a.separator, a.header, a.sqlite_table),
+        a.min_rating,
+        a.min_item_count,
+        a.min_user_count,
+        a.max_user_count,
+        a.max_bad_rows,
+    )
+
+
+def _files(patterns: Sequence[str]) -> list[Path]:
+    """Return the files that names and wildcards stand for, each once."""
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        matches = sorted(glob(pattern)) if has_magic(pattern) and not Path(pattern).exists() else [pattern]
+        if not matches:
+            raise InputError(f"no file matches {pattern!r}", expected="files of interactions")
+        found |= dict.fromkeys(map(Path, matches))
+    return list(found)
+
+
+def _refuse_inside(paths: Sequence[Path], folder: Path) -> None:
+    """Refuse an output folder that holds an input."""
+    for path in paths:
+        if folder.resolve() in path.resolve().parents:
+            raise InputError(f"-o {folder} holds the table {path}", expected="a folder without inputs")
+
+
+def _summary(data: Prepared) -> str:
+    header = data.header
+    average = header["interactions"] / max(header["users"], 1)
+    left_out = {
+        "unusable rows": header["rows_unusable"],
+        "below the minimum rating": header["rows_below_min_rating"],
+        "of rare users or items": header["rows_of_rare_users_and_items"],
+    }
+    lines = [
+        f"{data.folder}: {header['interactions']:,} interactions of {header['users']:,} users with "
+        f"{header['items']:,} items, {average:.1f} per user",
+        "left out: " + ", ".join(f"{count:,} {why}" for why, count in left_out.items()),
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    cli.run(main)

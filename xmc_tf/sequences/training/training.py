@@ -1,0 +1,172 @@
+"""Training of a sequence model: the loop over batches, with checkpoints, validation and early stopping."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training
+from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
+from xmc_tf.collective.optimizers.row_wise import RowAdam
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.resuming import resumes_from
+from xmc_tf.common.progress import Progress
+from xmc_tf.matcher.optimizer import decays
+from xmc_tf.matcher.position import Position, Trained
+from xmc_tf.matcher.schedules import Schedule
+from xmc_tf.matcher.summaries import StepMeter
+from xmc_tf.sequences.data.batches import TrainBatches
+from xmc_tf.sequences.model.ranking import DECIDING
+from xmc_tf.sequences.model.recommender import Recommender
+from xmc_tf.sequences.training.reporting import Report
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class TrainingResult:
+    """The result of a training.
+
+    Args:
+        steps: number of steps, including those before a resumption.
+        losses: loss of each step of this run, over all ranks.
+        validations: (step, metrics) of this run.
+        seconds: time of this run.
+        stopped_early: whether validation ended the training.
+    """
+
+    steps: int = 0
+    losses: list[float] = field(default_factory=list)
+    validations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    seconds: float = 0.0
+    stopped_early: bool = False
+
+
+def train_recommender(
+    model: Recommender,
+    batches: TrainBatches,
+    folder: str | Path,
+    validate: Callable[[], dict[str, float]] | None = None,
+) -> TrainingResult:
+    """Train a model, from the last checkpoint in ``folder`` if there is one; collective.
+
+    The loss of a step is the mean over the targets of the global batch, whatever the number of ranks. The state with
+    the best validation is restored at the end.
+
+    Args:
+        model: the model.
+        batches: this rank's batches.
+        folder: folder for checkpoints, on a disk that all hosts share.
+        validate: returns metrics, the same on all ranks; called before each checkpoint.
+    """
+    strategy, params, folder = model.strategy, model.params, Path(folder)
+    world, total = strategy.communicator, params.max_steps or params.n_epochs * batches.steps
+    every = params.eval_steps or batches.steps
+    position = Position()
+    optimizer = make_optimizer(model, total)
+    optimizer.build(model.trained)
+    trained = Trained([*model.replicated, model.table.variable, *position.variables], model.trained, optimizer)
+    if has_checkpoint(folder / "last", world):
+        load_training(folder / "last", trained, world)
+        logger.info("resuming from step %d of %d", position.step, total)
+    resumes_from(f"step {position.step} of {total}")
+    step = make_train_step(model, optimizer)
+
+    result, report = TrainingResult(steps=position.step), Report(total, optimizer, params, strategy.rank() != 0)
+    started, meter = time.monotonic(), StepMeter(world)
+    quiet_s = 2.0 if strategy.rank() == 0 else 1e9
+    with (
+        batches.stream(position.epoch, position.batch, params.num_workers) as stream,
+        Progress("training", total - position.step, "steps", quiet_s=quiet_s) as progress,
+    ):
+        while position.step < total and not position.given_up(params.patience):
+            batch = next(stream)
+            meter.add(step(batch.inputs, batch.targets, np.array([params.seed, position.step], np.int64)))
+            position.advance(batch.epoch, batch.step + 1)
+            progress.add()
+            save = position.step == total or position.step % every == 0
+            if save or position.step % params.logging_steps == 0:
+                course = meter.take(1)
+                _check_finite(course.losses, position.step)  # before it gets into a checkpoint
+                result.losses += course.losses
+                report.steps(position.step, course)
+            if save:
+                if validate is not None:
+                    metrics = validate()
+                    result.validations.append((position.step, metrics))
+                    better = position.is_better(metrics[DECIDING])
+                    report.evaluation(position.step, metrics, better)
+                    if better:
+                        save_training(folder / "best", trained, world)
+                save_training(folder / "last", trained, world)
+                resumes_from(f"step {position.step} of {total}")
+                meter.restart_clock()
+    result.steps, result.seconds = position.step, time.monotonic() - started
+    result.stopped_early = position.step < total
+    if validate is not None and has_checkpoint(folder / "best", world):
+        load_training(folder / "best", trained, world, optimizer=False)
+    model.table.slots.clear()
+    return result
+
+
+def make_optimizer(model: Recommender, total: int) -> CollectiveOptimizer:
+    """Return the optimizer: AdamW for the transformer, its row-wise form for the item table.
+
+    Args:
+        model: the model.
+        total: number of steps of the whole training.
+    """
+    params = model.params
+    schedule = Schedule(params.lr_schedule, params.learning_rate, params.warmup_steps, total)
+    inner = tf_keras.optimizers.AdamW(
+        schedule, weight_decay=params.weight_decay, epsilon=1e-8, global_clipnorm=params.max_grad_norm
+    )
+    inner.exclude_from_weight_decay(var_list=[one for one in model.replicated if not decays(one)])
+    rows = RowAdam(lambda: inner.learning_rate, epsilon=1e-8, weight_decay=params.weight_decay)
+    return model.strategy.optimizer(inner, table_optimizer=rows, reduction="sum")
+
+
+def make_train_step(model: Recommender, optimizer: CollectiveOptimizer) -> Callable[..., tf.Tensor]:
+    """Return a function that trains on a batch.
+
+    It takes inputs, targets, and two integers: the training's seed and the step. It returns this rank's [loss,
+    sequences, items, items with padding]; the losses of the ranks add up to that of the step.
+
+    Args:
+        model: the model.
+        optimizer: applies the gradients.
+    """
+    cells = tf.TensorSpec([None, model.params.max_len], tf.int32)
+    size = model.strategy.world_size()
+
+    @tf.function(input_signature=[cells, cells, tf.TensorSpec([2], tf.int64)], autograph=False)
+    def train_step(inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        count = tf.reduce_sum(tf.cast(targets >= 0, tf.float32))
+        if size > 1:
+            count = horovod_ops.allreduce_sum(count, "sequences/targets")
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model.losses(inputs, targets, seed)) / tf.maximum(count, 1.0)
+        gradients = tape.gradient(loss, model.trained)
+        optimizer.apply_gradients(zip(gradients, model.trained, strict=True))
+        seen = tf.reduce_sum(tf.cast((inputs >= 0) | (targets >= 0), tf.float32))
+        return tf.stack([loss, tf.cast(tf.shape(inputs)[0], tf.float32), seen, tf.cast(tf.size(inputs), tf.float32)])
+
+    return train_step
+
+
+def _check_finite(losses: list[float], step: int) -> None:
+    """Raise an error on all ranks if a loss, which is the same on all, is infinite or not a number."""
+    wrong = np.flatnonzero(~np.isfinite(losses))
+    if len(wrong):
+        raise InputError(
+            f"the loss of step {step - len(losses) + 1 + wrong[0]} is {losses[wrong[0]]}",
+            expected="a number",
+            received=f"{len(wrong)} of {len(losses)} losses that are not",
+            fix="lower learning_rate or add warmup_steps; earlier checkpoints are kept",
+        )
