@@ -46,6 +46,7 @@ LAYERS = [
         "linear.evaluate",
         "sequences.prepare",
         "sequences.train",
+        "report.command",
     ],
 ]
 COMMAND_LINES = LAYERS[-1]

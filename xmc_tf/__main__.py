@@ -33,6 +33,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "Compare predictions; print what PECOS prints.",
         ),
         "runs": ("xmc_tf.runs", "List, compare, plot and delete the trainings on a data set."),
+        "report": ("xmc_tf.report.command", "Write a report on models: one HTML page, with its data as JSON and CSV."),
         "explain": ("xmc_tf.explain", "Show why a text gets its labels: words, and the path through the tree."),
         "encode": ("xmc_tf.encode", "Compute the embeddings of texts."),
         "show": ("xmc_tf.tree.show", "Show the label tree of a model."),

@@ -152,6 +152,7 @@ def _example(report: Report, example: Example) -> dict[str, Any]:
             }
             for one in example.labels
         ],
+        "explained": None if example.explained is None else asdict(example.explained),
     }
 
 

@@ -1,8 +1,12 @@
 """The section of examples: documents with their labels, the deciding words, and the path through the tree."""
 
+from xmc_tf.models.explaining.explanation import LabelExplanation
 from xmc_tf.report.page.elements import Html, name, paragraph, section, text
+from xmc_tf.report.page.highlighting import highlighted
 from xmc_tf.report.report import Report
 from xmc_tf.report.sections.examples import KINDS, TEXT_LENGTH, Example, ExampleLabel
+
+_SHOWN_WORDS = 8
 
 
 def examples(report: Report) -> Html:
@@ -13,6 +17,8 @@ def examples(report: Report) -> Html:
         f"For these examples, {report.decisions.rule}. ✓ marks labels that are true, ✗ labels that are not, and ○ true "
         "labels that the document does not get. The number is the score."
     )
+    if any(one.explained for one in report.examples):
+        about += " Words that raised the scores of the explained label and of the clusters above it are highlighted."
     parts = [paragraph(about, "note")]
     for kind, title in KINDS.items():
         chosen = [one for one in report.examples if one.kind == kind]
@@ -25,13 +31,56 @@ def _example(report: Report, example: Example) -> Html:
     items = "".join(_label(report, one) for one in example.labels)
     return (
         f'<article class="example"><h4>Document {example.document + 1:,}</h4>\n'
-        f'<p class="document">{_document(example)}</p>\n<ul class="labels">{items}</ul></article>'
+        f'<p class="document">{_document(example)}</p>\n<ul class="labels">{items}</ul>{_why(example)}</article>'
     )
+
+
+def _why(example: Example) -> Html:
+    """Return the deciding words of one label, and the path through the tree to it."""
+    label = example.explained
+    if label is None:
+        return ""
+    parts = [f'<p class="why">Why “{name(label.name)}”? Words of this text, weight × value: {_words(label)}</p>']
+    for source in label.evidence:
+        if not source.path:
+            note = f" ({text(source.note)})" if source.note else ""
+            parts.append(f'<p class="why">{text(source.source).capitalize()}: {source.score:.4f}{note}</p>')
+            continue
+        steps = [
+            f"<li>cluster {node.node + 1:,} of {node.of:,} <b>{node.score:.4f}</b>"
+            f' <span class="quiet">{node.labels:,} labels: {name(node.name)}</span></li>'
+            for node in source.path[:-1]
+        ]
+        last = source.path[-1]
+        steps.append(f"<li>{name(last.name)} <b>{last.score:.4f}</b></li>")
+        title = text(source.source).capitalize()
+        parts.append(f'<p class="why">{title}, from the top, with the score of each node:</p>')
+        parts.append(f'<ol class="path">{"".join(steps)}</ol>')
+    return "".join(parts)
+
+
+def _words(label: LabelExplanation) -> Html:
+    """Return the words with the largest contributions to the label itself, and that of the embedding."""
+    nodes = [source.path[-1] for source in label.evidence if source.path]
+    total: dict[str, float] = {}
+    for node in nodes:
+        for one in node.contributions:
+            total[one.feature] = total.get(one.feature, 0.0) + one.amount / len(nodes)
+    shown = sorted(total.items(), key=lambda pair: -abs(pair[1]))[:_SHOWN_WORDS]
+    parts = [f"{name(word)} {_signed(amount)}" for word, amount in shown]
+    if embedding := sum(node.embedding for node in nodes) / max(len(nodes), 1):
+        parts.append(f"the embedding {_signed(embedding)}")
+    return ", ".join(parts) or "none"
+
+
+def _signed(amount: float) -> Html:
+    return f'<span class="quiet">{"+" if amount >= 0 else "−"}{abs(amount):.2f}</span>'
 
 
 def _document(example: Example) -> Html:
     cut = f' <span class="quiet">({example.cut:,} more characters)</span>' if example.cut else ""
-    body = text(example.text, TEXT_LENGTH + 1) or '<span class="quiet">(empty text)</span>'
+    amounts = {} if example.explained is None else example.explained.words
+    body = highlighted(example.text, amounts, TEXT_LENGTH + 1) or '<span class="quiet">(empty text)</span>'
     return f"<bdi>{body}</bdi>{cut}"
 
 

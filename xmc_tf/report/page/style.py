@@ -5,14 +5,14 @@ STYLE = """
   color-scheme: light dark;
   --ground: #fbfaf7; --card: #ffffff; --ink: #1d2126; --quiet: #59616b; --line: #dddad2; --soft: #f1efe9;
   --accent: #0b5d7a; --good: #1d6b34; --bad: #a3281f; --good-ground: #e3f1e4; --bad-ground: #fbe6e3;
-  --heat: 11, 93, 122; --heat-most: .6; --word: 196, 132, 0;
+  --heat: 11, 93, 122; --heat-most: .6; --word: 196, 132, 0; --word-most: .55;
   --s0: #0b5d7a; --s1: #b4521e; --s2: #4f7a1f; --s3: #7a3e9d; --s4: #836700; --s5: #5b5f66;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --ground: #15181c; --card: #1d2126; --ink: #e8e6e1; --quiet: #a4abb4; --line: #363c44; --soft: #23282e;
     --accent: #7cc4dc; --good: #8fd3a0; --bad: #ffaaa0; --good-ground: #1d3524; --bad-ground: #43211d;
-    --heat: 124, 196, 220; --heat-most: .42; --word: 235, 180, 60;
+    --heat: 124, 196, 220; --heat-most: .42; --word: 235, 180, 60; --word-most: .34;
     --s0: #7cc4dc; --s1: #f0a47a; --s2: #a8cf76; --s3: #cfa3e8; --s4: #e0c45c; --s5: #bdc2c9;
   }
 }
@@ -107,11 +107,12 @@ svg text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
 .labels .missed { border: 1px dashed var(--bad); }
 .mark { font-weight: 700; padding-right: .3em; }
 .right .mark { color: var(--good); } .wrong .mark, .missed .mark { color: var(--bad); }
-mark { color: inherit; border-radius: .15rem; padding: 0 .08em; }
-details { margin: .3rem 0; }
-summary { cursor: pointer; color: var(--accent); }
-.path { list-style: none; padding: 0; margin: .4rem 0; }
-.path li { border-left: 2px solid var(--line); padding: .15rem 0 .15rem .8rem; overflow-wrap: anywhere; }
+mark { color: inherit; border-radius: .15rem; padding: 0 .08em;
+  background: rgba(var(--word), calc(var(--part) * var(--word-most))); }
+.why { font-size: .92rem; margin: .5rem 0 .2rem; }
+.path { list-style: none; padding: 0; margin: .2rem 0; font-size: .92rem; }
+.path b { font-weight: 600; font-variant-numeric: tabular-nums; }
+.path li { border-left: 2px solid var(--line); padding: .1rem 0 .1rem .8rem; overflow-wrap: anywhere; }
 footer { border-top: 1px solid var(--line); margin-top: 2rem; padding-top: 1rem; color: var(--quiet);
   font-size: .9rem; }
 @media (min-width: 70rem) {
@@ -131,7 +132,7 @@ footer { border-top: 1px solid var(--line); margin-top: 2rem; padding-top: 1rem;
 @media print {
   :root { --ground: #fff; --card: #fff; --ink: #000; --quiet: #444; --line: #bbb; --soft: #fff; --accent: #0b5d7a;
     --good: #1d6b34; --bad: #a3281f; --good-ground: #eef6ee; --bad-ground: #fbeeec; --heat: 11, 93, 122;
-      --heat-most: .6; --word: 196, 132, 0;
+      --heat-most: .6; --word: 196, 132, 0; --word-most: .55;
     --s0: #0b5d7a; --s1: #b4521e; --s2: #4f7a1f; --s3: #7a3e9d; --s4: #836700; --s5: #5b5f66; }
   @page { margin: 16mm 14mm; }
   body { font-size: 10pt; }

@@ -84,8 +84,8 @@ def _groups(inputs: ReportInputs, decisions: Decisions) -> tuple[np.ndarray, str
     if 1 < len(seen) <= MATRIX_SIZE:
         group[seen] = np.arange(len(seen))
         return group, "labels", tuple(inputs.label_name(label) for label in seen)
-    tree = None if inputs.model is None else inputs.model.tree
-    if tree is None or tree.nr_labels != inputs.nr_labels:
+    tree = None if inputs.model is None or not _same_labels(inputs) else inputs.model.tree
+    if tree is None:
         return group, "", ()
     level = max((t for t, size in enumerate(tree.level_sizes[:-1]) if size <= MATRIX_SIZE), default=0)
     if tree.level_sizes[level] < 2:
@@ -96,6 +96,14 @@ def _groups(inputs: ReportInputs, decisions: Decisions) -> tuple[np.ndarray, str
         group[labels] = node
         names.append(_cluster_name(inputs, labels, frequency))
     return group, "clusters", tuple(names)
+
+
+def _same_labels(inputs: ReportInputs) -> bool:
+    """Return whether the labels of the report have the numbers that they have in the model."""
+    assert inputs.model is not None
+    if inputs.model.names and inputs.names:
+        return list(inputs.model.names) == list(inputs.names)
+    return inputs.model.tree.nr_labels == inputs.nr_labels
 
 
 def _cluster_name(inputs: ReportInputs, labels: np.ndarray, frequency: np.ndarray) -> str:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xmc_tf.common.errors import InputError
+from xmc_tf.models.explaining.explanation import LabelExplanation
 from xmc_tf.report.inputs import ReportInputs
 from xmc_tf.report.pairs import Pairs
 from xmc_tf.report.sections.decisions import Decisions
@@ -11,6 +13,7 @@ from xmc_tf.report.sections.decisions import Decisions
 SHOWN_EACH = 4  # examples of each kind
 TEXT_LENGTH = 1200
 _LABELS = 8  # predicted labels of an example
+_EXPLAINED_LENGTH = 100_000  # characters that the model reads for an explanation
 KINDS = {
     "right": "All labels right",
     "wrong": "Wrong with a high score",
@@ -45,6 +48,7 @@ class Example:
         text: its beginning.
         cut: number of characters that are left out.
         labels: the best predicted labels, then true ones that are not among them.
+        explained: why one of the labels was predicted; None without a model that reads texts.
     """
 
     kind: str
@@ -52,6 +56,7 @@ class Example:
     text: str
     cut: int
     labels: tuple[ExampleLabel, ...]
+    explained: LabelExplanation | None = None
 
 
 def choose_examples(inputs: ReportInputs, pairs: Pairs, decisions: Decisions) -> tuple[Example, ...]:
@@ -117,7 +122,22 @@ def _example(inputs: ReportInputs, decisions: Decisions, kind: str, document: in
         ExampleLabel(label, scores.get(label), True, label in assigned)
         for label in sorted(true - {label for label, _ in shown})
     ]
-    return Example(kind, document, text[:TEXT_LENGTH], max(len(text) - TEXT_LENGTH, 0), tuple(labels))
+    explained = _explanation(inputs, text[:_EXPLAINED_LENGTH], kind, labels)
+    return Example(kind, document, text[:TEXT_LENGTH], max(len(text) - TEXT_LENGTH, 0), tuple(labels), explained)
+
+
+def _explanation(inputs: ReportInputs, text: str, kind: str, labels: list[ExampleLabel]) -> LabelExplanation | None:
+    """Return why the best label was predicted; of a wrong example, the best of the wrong labels."""
+    if inputs.model is None:
+        return None
+    try:
+        found = inputs.model.explain(text, _LABELS).labels
+    except InputError:  # a model of features cannot read the text
+        return None
+    # By name: the model may have other numbers.
+    wrong = [inputs.label_name(one.label) for one in labels if one.assigned and not one.true]
+    of_interest = (one for one in found if one.name in wrong) if kind == "wrong" else iter(())
+    return next(of_interest, found[0] if found else None)
 
 
 def _as_text(document: str | bytes) -> str:

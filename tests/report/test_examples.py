@@ -1,0 +1,100 @@
+"""Examples with the deciding words, and the command that writes a report of a model."""
+
+import json
+import sqlite3
+
+import pytest
+
+from tests.linear.command_data import run_train, write_corpus
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TextFile, load_matrix
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.report import ReportInputs, make_report
+from xmc_tf.report.command import main
+from xmc_tf.report.page.highlighting import highlighted
+from xmc_tf.tables.preparation import PrepareOptions, prepare
+from xmc_tf.tables.splits import SplitOptions
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A folder with a table, the data set made of it, and a model."""
+    folder = write_corpus(tmp_path_factory.mktemp("corpus"))
+    flags = ["--labels", folder / "labels.txt", "--max-leaf-size", 3, "--nr-splits", 2]
+    run_train("-t", folder / "X.txt", "-y", folder / "Y.npz", "-m", folder / "model", *flags)
+    names = (folder / "labels.txt").read_text().splitlines()
+    rows = zip(TextFile(folder / "X.txt"), load_matrix(folder / "Y.npz").tocsr(), strict=True)
+    lines = [f'"{text}",{";".join(names[label] for label in row.indices)}' for text, row in rows if row.nnz]
+    (folder / "table.csv").write_text("\n".join(["text,label", *lines]) + "\n")
+    prepare(folder / "table.csv", folder / "table.sqlite", PrepareOptions(splits=SplitOptions(0.1, 0.4))).close()
+    return folder
+
+
+def test_words_are_highlighted_by_their_contribution():
+    amounts = {"red": 1.0, "apple pie": 0.8, "sour": -2.0, "of": 0.01}
+    html = highlighted("Red & sour <b>Apple pie</b> of red", amounts, 100)
+    assert html == (
+        '<mark style="--part:1.00">Red</mark> &amp; sour &lt;b&gt;<mark style="--part:0.40">Apple</mark> '
+        '<mark style="--part:0.40">pie</mark>&lt;/b&gt; of <mark style="--part:1.00">red</mark>'
+    )
+
+
+def test_the_first_characters_of_a_long_text_are_highlighted():
+    html = highlighted("red " * 1_000_000, {"red": 1.0}, 20)
+    assert html.count("<mark") == 5
+    assert html.endswith("…")
+
+
+def test_examples_explain_the_label_that_they_show(corpus):
+    model = XRLinear.load(corpus / "model")
+    inputs = ReportInputs.of_model(model, TextFile(corpus / "X.txt"), load_matrix(corpus / "Y.npz"), "A model")
+    report = make_report(inputs)
+    assert report.examples
+    for example in report.examples:
+        assert example.explained is not None
+        scores = {one.label: one.score for one in example.labels}
+        assert example.explained.score == pytest.approx(scores[example.explained.label])
+        if example.kind == "wrong":
+            assert not next(one for one in example.labels if one.label == example.explained.label).true
+    assert report.confusion.kind == "labels"
+
+
+def test_the_command_reports_on_a_split_of_a_data_set(corpus, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main([str(corpus / "table.sqlite"), "-m", str(corpus / "model"), "-o", "out"])
+    assert capsys.readouterr().out.strip().endswith("out/report.html")
+    data = json.loads((tmp_path / "out/report.json").read_text())
+    with sqlite3.connect(corpus / "table.sqlite") as connection:
+        (count,) = connection.execute("SELECT count(*) FROM documents WHERE split = 2").fetchone()
+    assert data["evaluation"]["documents"] == count > 10
+    assert data["evaluation"]["systems"][0]["P@1"] > 0.5  # labels of table and model are matched by name
+    assert data["coverage"] is not None
+    assert data["examples"][0]["explained"]["evidence"][0]["path"]
+
+
+def test_the_command_compares_models(corpus, tmp_path, capsys):
+    models = [str(corpus / "model"), str(corpus / "model") + "/"]
+    main([str(corpus / "table.sqlite"), "-m", *models, "--split", "validation", "-o", str(tmp_path / "out")])
+    data = json.loads((tmp_path / "out/report.json").read_text())
+    first, second = data["evaluation"]["systems"]
+    assert first["name"] != second["name"]
+    assert first["P@1"] == second["P@1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--split", "tset"], "unknown split 'tset'"),
+        (["-k", "0"], "-k is out of range"),
+    ],
+)
+def test_bad_input_is_named(corpus, tmp_path, arguments, message):
+    with pytest.raises(InputError, match=message):
+        main([
+            str(corpus / "table.sqlite"), "-m", str(corpus / "model"), "-o", str(tmp_path / "out"), *arguments
+        ])  # fmt: skip
+
+
+def test_a_report_does_not_replace_the_data_set(corpus, tmp_path):
+    with pytest.raises(InputError, match="model"):
+        main([str(corpus / "table.sqlite"), "-m", str(corpus / "model"), "-o", str(corpus / "model" / "ranker")])

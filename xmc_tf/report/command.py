@@ -1,0 +1,135 @@
+"""``python -m xmc_tf.report.command``: write a report on models, on documents of a data set."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix, vstack
+
+from xmc_tf.common.compiled import announce_compiling
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.outputs import refuse_output
+from xmc_tf.common.numbers import whole
+from xmc_tf.common.process import cli
+from xmc_tf.models.loading import load
+from xmc_tf.models.model import Model
+from xmc_tf.params import add_verbosity
+from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs
+from xmc_tf.report.writing import FILES, write_report
+from xmc_tf.tables.splits import SPLITS, TEST, TRAIN, VALIDATION
+from xmc_tf.tables.store import TableStore
+
+_DESCRIPTION = """Write a report on one or several models: one HTML page, and its data as JSON and CSV.
+
+    python -m xmc_tf.report.command data.sqlite -m model -o report
+    python -m xmc_tf.report.command data.sqlite -m small large -o report --split validation
+
+The documents are those of a data set that xmc-tf prepare or xmc-tf train has made of a table. Labels of model and data
+set are matched by name: a label that the model does not know counts as not found. For predictions in files, use
+python -m xmc_tf.evaluate --report."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = cli.make_parser("xmc_tf.report.command", _DESCRIPTION)
+    out.add_argument("data", metavar="DATA", help="data set: a database of xmc-tf prepare or xmc-tf train")
+    add = out.add_argument
+    add("-m", "--model-folder", required=True, nargs="+", metavar="DIR", help="models; the first is the main one")
+    add("-o", "--output", required=True, metavar="DIR", help="folder of the report")
+    add("--split", default=TEST, metavar="NAME", help=f"documents to report on: {', '.join(SPLITS)}")
+    add("--title", metavar="TEXT", help="title of the report (default: of the model and the data set)")
+    add("-k", "--only-topk", type=whole, default=MODEL_LABELS, metavar="INT", help="number of labels per document")
+    add("-b", "--beam-size", type=whole, metavar="INT", help="number of nodes kept at each level (default: as trained)")
+    add_verbosity(out)
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Predict, and write the report."""
+    arguments = parser().parse_args(argv)
+    cli.set_verbosity(arguments.verbose_level)
+    announce_compiling()
+    for flag, value in (("-k", arguments.only_topk), ("-b", arguments.beam_size)):
+        if value is not None and value < 1:
+            raise InputError(f"{flag} is out of range", expected="a whole number of at least 1", received=str(value))
+    for name in FILES:
+        refuse_output("-o", Path(arguments.output) / name, {"DATA": arguments.data, "-m": arguments.model_folder})
+    store = TableStore.open(arguments.data)
+    split = arguments.split
+    if not store.count(split):
+        raise InputError(f"{arguments.data} has no documents in the split {split!r}", expected="at least one")
+    print(write_report(_inputs(arguments, store), arguments.output))
+
+
+def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:
+    """Return the inputs of the report, with one column for each label of the data set or of a model."""
+    split, texts = arguments.split, store.texts(arguments.split)
+    folders = [Path(folder) for folder in arguments.model_folder]
+    names = store.names
+    column = {name: number for number, name in enumerate(names)}
+    predictions: list[csr_matrix] = []
+    first: Model | None = None
+    for folder in folders:
+        model = load(folder)
+        first = first or model
+        own = _names_of(model, folder, names)
+        for name in own:
+            column.setdefault(name, len(column))
+        predicted = model.predict(texts, only_topk=arguments.only_topk, beam_size=arguments.beam_size)
+        to = np.array([column[name] for name in own])
+        predictions.append(
+            csr_matrix((predicted.data, to[predicted.indices], predicted.indptr), (len(texts), len(column)))
+        )
+    used = [TRAIN] if split != TEST else [TRAIN, VALIDATION]
+    titles = _titles(folders)
+    training = vstack([store.labels(one) for one in used], format="csr")
+    return ReportInputs(
+        arguments.title or f"{folders[0].name or 'model'}: {split} documents of {store.path.name}",
+        _widened(store.labels(split), len(column)),
+        _widened(predictions[0], len(column)),
+        names=list(column),
+        texts=texts,
+        training_labels=None if split == TRAIN else _widened(training, len(column)),
+        model=first,
+        others={title: _widened(one, len(column)) for title, one in zip(titles[1:], predictions[1:], strict=True)},
+        name=titles[0],
+        settings={
+            "model": folders[0],
+            "data set": store.path,
+            "split": split,
+            "labels per document": arguments.only_topk,
+        },
+    )
+
+
+def _names_of(model: Model, folder: Path, names: Sequence[str]) -> Sequence[str]:
+    """Return the label names of a model; a model without names must have as many labels as the data set."""
+    if model.names:
+        return model.names
+    if model.tree.nr_labels != len(names):
+        raise InputError(
+            f"{folder} has no label names, and another number of labels than the data set",
+            expected=f"{len(names):,} labels",
+            received=f"{model.tree.nr_labels:,}",
+            fix="train the model with --labels",
+        )
+    return names
+
+
+def _titles(folders: Sequence[Path]) -> list[str]:
+    """Return a name of its own for each model."""
+    names = [folder.name or str(folder) for folder in folders]
+    return [
+        name if names.count(name) == 1 else f"{folder} ({number})"
+        for number, (name, folder) in enumerate(zip(names, folders, strict=True), 1)
+    ]
+
+
+def _widened(matrix: csr_matrix, labels: int) -> csr_matrix:
+    """Return the matrix with further labels, which no document has."""
+    return csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], labels))
+
+
+if __name__ == "__main__":
+    cli.run(main)
