@@ -95,6 +95,35 @@ def check_narrow_wires(world):
                 assert world.allgather(float(error.sum())) != [0.0] * world.size  # values were rounded
 
 
+def check_int8_on_the_wire(world):
+    """Each number is off by at most half a step of its row's scale; zeros, NaN and infinities stay what they are."""
+    for number in (0, 3, 7):
+        case = draw_case(number, world.size, "matrix")
+        table = case.table(world.rank)
+        with tf.GradientTape() as tape:
+            rows = lookup(table, case.tensor(world.rank), wire="int8")
+            loss = tf.reduce_sum(tf.reshape(rows, [-1, table.dim]) * case.factors[world.rank])
+        exact = case.values[case.ids[world.rank]]
+        half_a_step = np.abs(exact).max(axis=-1, keepdims=True) / 254
+        assert (np.abs(rows - exact) <= 1.001 * half_a_step + 1e-7).all()
+        gradient = as_dense(tape.gradient(loss, table.variable), table.local_rows, table.dim)
+        room = np.zeros(case.values.shape)
+        for rank in range(world.size):
+            # A rank sums the gradients of a row before it sends them.
+            mine = np.zeros(case.values.shape)
+            np.add.at(mine, case.flat(rank), case.factors[rank])
+            room += np.abs(mine).max(axis=1, keepdims=True) / 254
+        error = np.abs(gradient - case.share(summed_gradient(case), table))
+        assert (error <= 1.01 * case.share(room, table) + 1e-5).all()
+    special = np.zeros((3, 5), np.float32)
+    special[1, 2], special[2, 0] = np.nan, np.inf
+    table = make_table("special", 3, 5, size=world.size, rank=world.rank, initializer=lambda ids: special[ids])
+    found = lookup(table, [0, 1, 2], wire="int8").numpy()
+    assert (found[0] == 0).all()
+    if world.size > 1:
+        assert not np.isfinite(found[1:]).any()
+
+
 def check_ids_out_of_range(world):
     """All ranks raise an error that names the rank and its ids; later lookups work."""
     table = make_table("words", 5, 2, size=world.size, rank=world.rank)
@@ -206,7 +235,7 @@ def check_bytes_of_rows(world):
     dim, rows = 64, 1000
     table = make_table("counted", rows, dim, size=world.size, rank=world.rank)
     ids = np.random.default_rng(3).integers(0, rows, (world.size, 600))
-    for wire, width in (("fp32", 4), ("bf16", 2)):
+    for wire, width in (("fp32", 4 * dim), ("bf16", 2 * dim), ("int8", dim + 4)):
         before = bytes_sent()
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.function(lookup)(table, tf.constant(ids[world.rank]), wire=wire))
@@ -218,7 +247,7 @@ def check_bytes_of_rows(world):
         away = [np.unique(one) for one in ids]
         away = [one[table.partition.owner(one) != rank] for rank, one in enumerate(away)]
         total = sum(world.allgather(sum(sent.values())))
-        formula = sum(len(one) for one in away) * (2 * dim * width + 4)
+        formula = sum(len(one) for one in away) * (2 * width + 4)
         assert abs(total / formula - 1) < 0.1
         wanted_here = len(away[world.rank])
-        assert sent["gradients of rows"] == wanted_here * dim * width
+        assert sent["gradients of rows"] == wanted_here * width

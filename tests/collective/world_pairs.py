@@ -113,6 +113,11 @@ def check_narrow_wires_of_pairs(world):
             scores = _numpy(PairScorer(table, route, wire).scores(tf.constant(vectors), ids))
             room = step * np.abs(vectors[instances] * rows).sum(axis=1) + 1e-6
             assert (np.abs(scores - (vectors[instances] * rows).sum(axis=1)) <= room).all()
+    exact = (vectors[instances] * rows).sum(axis=1)
+    for route, sent, kept in (("rows", rows, vectors[instances]), ("features", vectors[instances], rows)):
+        scores = _numpy(PairScorer(table, route, "int8").scores(tf.constant(vectors), ids))
+        room = (np.abs(sent).max(axis=1) / 254) * np.abs(kept).sum(axis=1)
+        assert (np.abs(scores - exact) <= 1.01 * room + 1e-5).all()
 
 
 def check_pairs_out_of_range(world):

@@ -7,7 +7,7 @@ from tests.distributed.launch import horovodrun
 pytestmark = pytest.mark.distributed
 
 # What depends on the transport and on the number of ranks, everywhere. fit() makes the same calls: two worlds suffice.
-CHECKS = {"world_lookup": 9, "world_pairs": 6, "world_every_row": 3, "world_optimizers": 5, "world_fit": 4}
+CHECKS = {"world_lookup": 10, "world_pairs": 6, "world_every_row": 3, "world_optimizers": 5, "world_fit": 4}
 CALLS = ["world_lookup", "world_pairs", "world_every_row", "world_optimizers"]
 WITH_FIT = [("gloo", 2), ("gloo", 3)]
 

@@ -63,7 +63,8 @@ class CollectiveStrategy:
         communicator: the ranks; default: by how the process was started.
         seed: the seed of the tables' initial values, which do not depend on the number of ranks.
         shard_above: tables with more bytes are sharded, smaller ones are replicated.
-        wire: the format in which rows are sent: fp32, or fp16 or bf16, which halve the bytes at less precision.
+        wire: the format in which rows are sent: fp32; fp16 or bf16, which halve the bytes at less precision; or int8,
+            which quarters them, with one scale per row.
         stall_timeout: maximum seconds without progress in one collective, after which the run is aborted with a
             report of what each rank does. Default: no abort, and one report after a minute. See
             ``stalls.settings.watch_for_stalls``.

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from xmc_tf.collective import horovod_ops
 from xmc_tf.collective.tables.table import ShardedTable
-from xmc_tf.collective.tables.wire import BYTES_PER_NUMBER, WireFormat
+from xmc_tf.collective.tables.wire import WireFormat, row_bytes
 
 
 class Choice(NamedTuple):
@@ -19,7 +19,7 @@ class Choice(NamedTuple):
 
 def rows_bytes(rows: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
     """Return the bytes of a step that fetches this many different rows of other ranks and returns their gradients."""
-    return rows * (2 * dim * BYTES_PER_NUMBER[wire] + id_bytes)
+    return rows * (2 * row_bytes(dim, wire) + id_bytes)
 
 
 def features_bytes(groups: float, pairs: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
@@ -32,7 +32,7 @@ def features_bytes(groups: float, pairs: float, dim: int, id_bytes: int, wire: W
         id_bytes: the bytes of a row number.
         wire: the format of the vectors.
     """
-    return groups * 2 * dim * BYTES_PER_NUMBER[wire] + pairs * (id_bytes + 8)  # 8: a score and its gradient
+    return groups * 2 * row_bytes(dim, wire) + pairs * (id_bytes + 8)  # 8: a score and its gradient
 
 
 def choose_route(

@@ -8,16 +8,23 @@ from xmc_tf.collective import horovod_ops
 from xmc_tf.collective.meters.traffic import after, count_sent
 from xmc_tf.common.errors import InputError
 
-WireFormat = Literal["fp32", "fp16", "bf16"]
+WireFormat = Literal["fp32", "fp16", "bf16", "int8"]
 # MPI, and so Horovod, counts what a rank sends or receives in one exchange in 32 bits. Tests lower it.
 MOST_NUMBERS = 2**31 - 1
-BYTES_PER_NUMBER = {"fp32": 4, "fp16": 2, "bf16": 2}
+_BYTES_PER_NUMBER = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
+# A row of int8 ends with its scale, a float32: the row's largest absolute value becomes 127.
+_SCALE_BYTES, _LARGEST_INT8 = 4, 127.0
 
 
 def check_format(wire: str) -> None:
     """Refuse an unknown wire format."""
-    if wire not in BYTES_PER_NUMBER:
-        raise InputError("wire format", expected=" or ".join(BYTES_PER_NUMBER), received=repr(wire))
+    if wire not in _BYTES_PER_NUMBER:
+        raise InputError("wire format", expected=" or ".join(_BYTES_PER_NUMBER), received=repr(wire))
+
+
+def row_bytes(width: int, wire: WireFormat) -> int:
+    """Return the bytes of a row of this many numbers."""
+    return width * _BYTES_PER_NUMBER[wire] + (_SCALE_BYTES if wire == "int8" else 0)
 
 
 def exchange(
@@ -40,7 +47,8 @@ def exchange(
         receive: the number of rows from each rank.
         rank: this rank; rows for itself are not counted as traffic.
         name: the name of the graph node.
-        wire: the format; fp16 and bf16 halve the bytes at less precision.
+        wire: the format; fp16 and bf16 halve the bytes at less precision, int8 quarters them. A row of int8 has one
+            scale, so numbers much smaller than the row's largest are lost. Single numbers are always sent as fp32 then.
         kind: the kind of traffic under which the bytes are counted.
 
     Returns:
@@ -49,6 +57,9 @@ def exchange(
     Raises:
         tf.errors.InvalidArgumentError: on a rank that sends or receives more than an exchange can count.
     """
+
+    if wire == "int8" and rows.shape.rank == 1:
+        wire = "fp32"
 
     @tf.custom_gradient
     def there(rows: tf.Tensor) -> tuple[tf.Tensor, object]:
@@ -61,7 +72,8 @@ def exchange(
         return _move(rows, send, rank, name, wire, kind), back
 
     width = rows.shape[1] if rows.shape.rank == 2 else 1
-    with tf.control_dependencies([_assert_countable(send, receive, width, name)]):
+    numbers = row_bytes(width, wire) if wire == "int8" else width
+    with tf.control_dependencies([_assert_countable(send, receive, numbers, name)]):
         return there(tf.identity(rows))
 
 
@@ -86,7 +98,7 @@ def _assert_countable(send: tf.Tensor, receive: tf.Tensor, width: int, name: str
 def _move(rows: tf.Tensor, send: tf.Tensor, rank: int, name: str, wire: WireFormat, kind: str) -> tf.Tensor:
     """Exchange rows in the given format."""
     width = rows.shape[1] if rows.shape.rank == 2 else 1
-    with after(count_sent(kind, send, rank, width * BYTES_PER_NUMBER[wire])):
+    with after(count_sent(kind, send, rank, row_bytes(width, wire))):
         return _decoded(horovod_ops.alltoall(_encoded(rows, wire), send, name)[0], wire)
 
 
@@ -95,6 +107,11 @@ def _encoded(rows: tf.Tensor, wire: WireFormat) -> tf.Tensor:
         return tf.cast(rows, tf.float16)
     if wire == "bf16":  # Horovod's all-to-all does not support bfloat16, but can send its bits as uint16
         return tf.bitcast(tf.cast(rows, tf.bfloat16), tf.uint16)
+    if wire == "int8":
+        scale = tf.reduce_max(tf.abs(rows), axis=1, keepdims=True) / _LARGEST_INT8
+        # A row with a NaN or an infinity gets such a scale, and is NaN on the other side.
+        whole = tf.cast(tf.round(tf.math.divide_no_nan(rows, scale)), tf.int8)
+        return tf.concat([whole, tf.bitcast(scale[:, 0], tf.int8)], axis=1)
     return rows
 
 
@@ -103,4 +120,7 @@ def _decoded(rows: tf.Tensor, wire: WireFormat) -> tf.Tensor:
         return tf.cast(rows, tf.float32)
     if wire == "bf16":
         return tf.cast(tf.bitcast(rows, tf.bfloat16), tf.float32)
+    if wire == "int8":
+        scale = tf.bitcast(rows[:, -_SCALE_BYTES:], tf.float32)
+        return tf.cast(rows[:, :-_SCALE_BYTES], tf.float32) * scale[:, None]
     return rows
