@@ -18,7 +18,8 @@ LAYERS = [
     ["common"],
     ["params", "data"],
     ["metrics", "ranks", "tables"],
-    ["features", "encoder", "tree", "collective"],
+    ["features", "encoder", "tree", "collective", "label_names"],
+    ["fusion"],
     ["linear"],
     ["matcher", "serving"],
     ["pipeline"],
@@ -60,6 +61,8 @@ WITHOUT_TENSORFLOW = [
     "ranks",
     "tables",
     "tree",
+    "label_names",
+    "fusion",
     "linear",
     "check",
     "launch",
@@ -88,6 +91,7 @@ MODULES_WITHOUT_TENSORFLOW = [
     "sequences.data",
     "sequences.prepare",
     "sequences.train",
+    "pipeline.held_out",
 ]
 CONVENIENCE = {"collective.strategy", "collective.estimator"}
 MOST_FILES = 20

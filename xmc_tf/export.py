@@ -16,7 +16,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
 from xmc_tf.models.folder import kind_of
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import add_answers, add_model, add_verbosity
+from xmc_tf.params import add_answers, add_decisions, add_model, add_verbosity
 
 _LOG = logging.getLogger(__name__)
 _PRECISIONS = ("fp32", "fp16", "int8")
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     add_model(out, required=True)
     add("-o", "--output", required=True, metavar="DIR", help="output folder; its last part is the version, such as 1")
     add_answers(out)
-    add("--threshold", type=float, metavar="NUMBER", help="minimum score of the labels returned")
+    add_decisions(out)
     add(
         "--weights",
         choices=_PRECISIONS,
@@ -90,6 +90,8 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
         post_processor=arguments.post_processor,
         threshold=arguments.threshold,
         precision=arguments.weights,
+        scores=arguments.scores,
+        min_precision=arguments.min_precision,
     )
     warmup = None
     if texts is not None and arguments.warmup:
@@ -144,6 +146,7 @@ def _measure(arguments: argparse.Namespace, model: Any, texts: Any, truth: Any) 
         only_topk=arguments.only_topk,
         beam_size=arguments.beam_size,
         post_processor=arguments.post_processor,
+        **({"scores": arguments.scores} if arguments.scores else {}),
     )
     lines = list(texts.lines())
     print(compare(truth.tocsr(), predicted, LocalModel(arguments.output).predict(lines)).table())

@@ -28,7 +28,7 @@ def files_of(folder):
 
 
 def test_the_api_makes_the_files_that_the_command_makes(corpus, tmp_path):
-    """Of texts and of features, with labels as a matrix and by name."""
+    """Of texts, with label names as evidence, and of features; with labels as a matrix and by name."""
     Y, names = load_matrix(corpus / "Y.npz"), load_names(corpus / "labels.txt")
     by_name = [[names[label] for label in row.indices] for row in Y.tocsr()]
     flags = ["-y", corpus / "Y.npz", "--labels", corpus / "labels.txt", "--nr-splits", 4, "--max-leaf-size", 3, "-n", 1]
@@ -36,7 +36,8 @@ def test_the_api_makes_the_files_that_the_command_makes(corpus, tmp_path):
         ("-t", corpus / "X.txt", TextFile(corpus / "X.txt")),
         ("-x", corpus / "X.npz", load_matrix(corpus / "X.npz")),
     ):
-        run_train(flag, path, "-m", tmp_path / "command", *flags, "-b", 20)
+        evidence = ["--label-names", flag == "-t"]
+        run_train(flag, path, "-m", tmp_path / "command", *flags, "-b", 20, *evidence)
         expected = files_of(tmp_path / "command")
         for number, labels in enumerate((Y, by_name)):
             model = XRLinear.train(documents, labels, names=names, params=PARAMS, threads=1)

@@ -13,7 +13,6 @@ from xmc_tf.common.process import cli
 from xmc_tf.data import (
     Features,
     TextFile,
-    as_features,
     check_pair,
     check_prediction_input,
     load_features,
@@ -27,6 +26,7 @@ from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (
     add_answers,
     add_chunk,
+    add_decisions,
     add_model,
     add_only_labels,
     add_predictions,
@@ -68,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     add_table_prediction(out, source)
     add_predictions(out)
     add_answers(out)
+    add_decisions(out)
     add_only_labels(out)
     out.add_argument(
         "-so",
@@ -100,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     model = XRLinear.load(arguments.model_folder)
     if arguments.only_labels:
         nr_labels = model.ranker.nr_labels
-        model.ranker.set_output_constraint(load_label_choice(arguments.only_labels, model.names, nr_labels))
+        model.set_output_constraint(load_label_choice(arguments.only_labels, model.names, nr_labels))
     if not arguments.selected_output:
         model.ranker.warn_if_out_of_reach(arguments.only_topk, arguments.beam_size)
     documents = _documents(arguments, model)
@@ -120,14 +121,10 @@ def _predict_table(arguments: argparse.Namespace) -> None:
         )  # fmt: skip
     if arguments.only_labels:
         chosen = load_label_choice(arguments.only_labels, model.names, model.ranker.nr_labels)
-        model.ranker.set_output_constraint(chosen)
+        model.set_output_constraint(chosen)
 
     def predict(texts: list[str], labels: int) -> csr_matrix:
-        X = as_features(model.tfidf.transform(texts, threads=arguments.threads, quiet=True))
-        return model.ranker.predict(
-            X, beam_size=arguments.beam_size, only_topk=labels, post_processor=arguments.post_processor,
-            threads=arguments.threads,
-        )  # fmt: skip
+        return model.predict(texts, only_topk=labels, **_options(arguments), quiet=True)
 
     job.run(predict, model.names)
 
@@ -154,31 +151,28 @@ def _predict(arguments: argparse.Namespace, model: XRLinear, documents: Any) -> 
     parts = []
     for begin in range(0, count, arguments.max_pred_chunk):
         end = min(begin + arguments.max_pred_chunk, count)
-        X = _features(model, documents, begin, end, arguments.threads)
+        some = _rows(documents, begin, end)
         if selected is not None:
+            X = some if isinstance(some, Features) else model.features(some, threads=arguments.threads)
             parts.append(model.ranker.predict_selected(X, selected[begin:end], post_processor=arguments.post_processor))
             continue
-        parts.append(
-            model.ranker.predict(
-                X,
-                beam_size=arguments.beam_size,
-                only_topk=arguments.only_topk,
-                post_processor=arguments.post_processor,
-                threads=arguments.threads,
-            )
-        )
+        parts.append(model.predict(some, only_topk=arguments.only_topk, **_options(arguments)))
     return parts[0] if len(parts) == 1 else vstack(parts, format="csr")
 
 
-def _features(model: XRLinear, documents: Any, begin: int, end: int, threads: int) -> Features:
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    names = ("beam_size", "post_processor", "scores", "threshold", "min_precision", "threads")
+    return {name: getattr(arguments, name) for name in names}
+
+
+def _rows(documents: Any, begin: int, end: int) -> Any:
+    """Return some of the documents: features or texts."""
     if isinstance(documents, Features):
         whole = begin == 0 and end == documents.nr_rows
         return documents if whole else documents.rows(slice(begin, end))
     if isinstance(documents, TextFile):
-        documents = documents if (begin, end) == (0, len(documents)) else documents.lines(begin, end)
-    else:
-        documents = documents[begin:end]
-    return as_features(model.tfidf.transform(documents, threads=threads))
+        return documents if (begin, end) == (0, len(documents)) else documents.lines(begin, end)
+    return documents[begin:end]
 
 
 if __name__ == "__main__":

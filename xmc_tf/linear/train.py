@@ -38,7 +38,7 @@ from xmc_tf.models.xr_linear_inputs import (
     vectorized,
 )
 from xmc_tf.models.xr_linear_over_ranks import train_command_over_ranks
-from xmc_tf.models.xr_linear_training import RankerData
+from xmc_tf.models.xr_linear_training import RankerData, learn_evidence, preferred_names, uses_label_names
 from xmc_tf.params import (
     HierarchicalKMeansParams,
     PredictionOverrides,
@@ -103,7 +103,8 @@ def _train(communicator: Communicator, folder: Path, settings: LinearSettings) -
 def _read_inputs(settings: LinearSettings, scan: Scan) -> LinearInputs:
     """Read and check the files."""
     arguments = settings.arguments
-    names = load_names(arguments.labels) if arguments.labels else None
+    lines = load_names(arguments.labels) if arguments.labels else None
+    names = None if lines is None else preferred_names(lines)
     Y = load_matrix(arguments.label_path, name="labels", scan=scan)
     texts = TextFile(arguments.text_path) if arguments.text_path else None
     X: Any = None if arguments.inst_path is None else load_features(arguments.inst_path, scan=scan)
@@ -115,7 +116,8 @@ def _read_inputs(settings: LinearSettings, scan: Scan) -> LinearInputs:
     }
     files = {k: v for k, v in files.items() if v}
     check_training_input(Y=Y, X=X, texts=texts, names=names, files=files, loaded=True)
-    return LinearInputs(**vars(settings), names=names, Y=Y, texts=texts, X=X)
+    uses_label_names(arguments.label_names, lines, texts is not None, settings.params.ranker)
+    return LinearInputs(**vars(settings), names=names, Y=Y, texts=texts, X=X, lines=lines)
 
 
 def _train_here(folder: Path, inputs: LinearInputs) -> None:
@@ -137,6 +139,12 @@ def _train_here(folder: Path, inputs: LinearInputs) -> None:
     model = XRLinear.trained(
         data, params, tfidf=tfidf, recorded=inputs.recorded, threads=arguments.threads, seed=arguments.seed
     )
+    if arguments.label_names:
+        assert inputs.lines is not None
+        assert inputs.texts is not None
+        model.evidence = learn_evidence(
+            inputs.lines, inputs.texts, data, params, threads=arguments.threads, seed=arguments.seed
+        )
     model.save(folder)
     _LOG.info("%s: %s weights in %s levels", folder, f"{model.ranker.nr_weights:,}", model.ranker.depth)
 

@@ -11,6 +11,7 @@ from xmc_tf.params import (
     RankerParams,
     TfidfParams,
     add_arguments,
+    add_label_names,
     add_verbosity,
     add_without_effect,
 )
@@ -76,7 +77,7 @@ def _add_data_flags(out: argparse.ArgumentParser) -> None:
     data.add_argument(
         "-m", "--model-folder", metavar="DIR", help="folder to write the model to; PECOS loads its subfolder ranker"
     )
-    data.add_argument("--labels", metavar="FILE", help="label names, one per line, in the order of the columns")
+    add_label_names(data, default=False)
     data.add_argument("-r", "--rel-path", metavar="FILE", help="relevance of the labels, for cost-sensitive training")
     data.add_argument("-um", "--usn-match-path", metavar="FILE", help="negatives for usn: documents × leaf clusters")
     data.add_argument("-uy", "--usn-label-path", metavar="FILE", help="negatives for usn: documents × labels")

@@ -21,6 +21,8 @@ from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.locks import folder_lock
 from xmc_tf.common.folders.model_kind import model_kind
 from xmc_tf.common.folders.placing import JOURNAL, finish_placing
+from xmc_tf.fusion import FUSION_FILES
+from xmc_tf.label_names import NAMES_FILES
 from xmc_tf.linear.disk import RANKER_FILES
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.tree.chain_io import CHAIN_FILES
@@ -55,6 +57,8 @@ MODEL = FolderKind(
         "encoder": ".+",
         "head": ".+",
         "ranker": RANKER_FILES,
+        "label_names": NAMES_FILES,
+        "fusion": FUSION_FILES,
     },
 )
 

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.files.atomic import atomic_file
@@ -24,6 +25,15 @@ def named(predicted: csr_matrix, names: Names) -> Iterator[list[tuple[str, float
         yield [
             (names[label] if names else str(label), float(score)) for label, score in zip(labels, scores, strict=True)
         ]
+
+
+def above(predicted: csr_matrix, threshold: float) -> csr_matrix:
+    """Return a prediction without the labels whose score is below a threshold."""
+    keep = predicted.data >= threshold
+    counts = np.add.reduceat(np.append(keep, False), predicted.indptr[:-1]) if predicted.shape[0] else np.zeros(0)
+    counts = np.where(np.diff(predicted.indptr) > 0, counts, 0)
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(predicted.indptr.dtype)
+    return csr_matrix((predicted.data[keep], predicted.indices[keep], indptr), shape=predicted.shape)
 
 
 def load_true_labels(path: str | None, documents: Any, nr_labels: int) -> csr_matrix | None:

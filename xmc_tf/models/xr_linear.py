@@ -5,9 +5,11 @@ labels.txt    label names, where given
 tree/         the label tree
 features/     the fitted TF-IDF, where it was trained on text
 ranker/       the rankers, in PECOS's XLinear format
+label_names/  where names of labels are evidence: the names, and the worth of their matches
+fusion/       with them: the fusion of all scores into one probability
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +20,9 @@ from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, Texts, as_features, check_training_input
+from xmc_tf.fusion import POOL, Evidence, bounded_post_processor, check_scores, chosen_threshold
 from xmc_tf.linear.modes import whole_chain
+from xmc_tf.linear.sub_models import checked_labels
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.metrics import Measures, evaluate
 from xmc_tf.metrics.measures import check_ks
@@ -28,16 +32,19 @@ from xmc_tf.models.folder import check_parts, load_tfidf, nr_dense, read_metadat
 from xmc_tf.models.frames import FrameColumns, FrameLike, documents_of
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.results import named
+from xmc_tf.models.results import above, named
 from xmc_tf.models.xr_linear_folder import write_model
 from xmc_tf.models.xr_linear_training import (
     RankerData,
     fit_tfidf,
     label_tree,
+    learn_evidence,
     linear_metadata,
     other_params,
     predicted_tree,
+    preferred_names,
     train_ranker,
+    uses_label_names,
 )
 from xmc_tf.params import RankerParams, XRLinearParams
 from xmc_tf.tree import LabelTree, load_chain
@@ -65,6 +72,8 @@ class XRLinear:
         metadata: the model metadata of ``params.json``.
         folder: where it was loaded from.
         own_tfidf: the vectorizer of a model that was not loaded from a folder.
+        evidence: the names of the labels as evidence, and the fusion into one probability; None: the model predicts
+            the rankers' scores.
     """
 
     ranker: XLinear
@@ -73,6 +82,7 @@ class XRLinear:
     metadata: ModelMetadata = field(default_factory=ModelMetadata)
     folder: Path | None = None
     own_tfidf: "Tfidf | None" = None
+    evidence: Evidence | None = None
 
     def __repr__(self) -> str:
         of = f" of {self.folder}" if self.folder else ""
@@ -96,14 +106,26 @@ class XRLinear:
             return self.own_tfidf
         return load_tfidf(self.folder / "features" if self.folder else None, self.metadata)
 
-    def features(self, texts: Texts, threads: int = -1) -> Features:
+    def features(self, texts: Texts, threads: int = -1, quiet: bool = False) -> Features:
         """Return the TF-IDF features of texts.
 
         Args:
             texts: documents, one text each.
             threads: number of threads; -1: one per core.
+            quiet: whether to hide progress.
         """
-        return as_features(self.tfidf.transform(texts, threads=threads))
+        return as_features(self.tfidf.transform(texts, threads=threads, quiet=quiet))
+
+    def set_output_constraint(self, labels: Iterable[int] | None) -> None:
+        """Restrict predictions to some labels, without changing the model's folder.
+
+        Args:
+            labels: numbers of the labels that may be predicted; None for all.
+        """
+        chosen = None if labels is None else checked_labels(labels, self.ranker.nr_labels)
+        self.ranker.set_output_constraint(chosen)
+        if self.evidence is not None:
+            self.evidence.allowed = chosen
 
     def predict(
         self,
@@ -112,7 +134,11 @@ class XRLinear:
         beam_size: int | None = None,
         only_topk: int | None = None,
         post_processor: str | None = None,
+        scores: str | None = None,
+        threshold: float | None = None,
+        min_precision: float | None = None,
         threads: int = -1,
+        quiet: bool = False,
     ) -> csr_matrix:
         """Return the scores of the best labels of texts or features.
 
@@ -120,17 +146,37 @@ class XRLinear:
             texts: texts, for a model that was trained on texts; else features, documents × features.
             beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None, here
                 and below: the model's default.
-            only_topk: number of labels per document.
-            post_processor: function applied to the scores of each level.
+            only_topk: number of labels per document; with a threshold, the maximum number.
+            post_processor: function applied to the scores of each level; only for scores of rankers.
+            scores: "probability", calibrated from rankers and label names; or "ranker", as PECOS computes them. None:
+                probabilities if the model was trained with label names.
+            threshold: labels with a lower score are left out; None: none.
+            min_precision: leave out labels, so that at least this share of the others is right, on held-out documents.
             threads: number of threads; -1: one per core.
+            quiet: whether to hide progress.
 
         Returns:
             (documents × labels) scores, descending within a row.
         """
-        X = self.features(texts, threads=threads) if _are_texts(texts) else as_features(texts)
-        return self.ranker.predict(
-            X, beam_size=beam_size, only_topk=only_topk, post_processor=post_processor, threads=threads
+        scores = check_scores(scores, self.evidence, post_processor)
+        probable = scores == "probability"
+        threshold = chosen_threshold(self.evidence if probable else None, threshold, min_precision)
+        X = self.features(texts, threads, quiet) if _are_texts(texts) else as_features(texts)
+        topk = self.only_topk if only_topk is None else only_topk
+        if topk < 1:
+            raise InputError("beam size and top k must be at least 1", received=str(topk))
+        found = self.ranker.predict(
+            X,
+            beam_size=beam_size,
+            only_topk=max(topk, POOL) if probable else only_topk,
+            post_processor=bounded_post_processor(self.post_processor) if probable else post_processor,
+            threads=threads,
         )
+        if not probable:
+            return found if threshold is None else above(found, threshold)
+        assert self.evidence is not None
+        known = texts if _are_texts(texts) else None
+        return self.evidence.combine(found, known, topk, threshold or 0.0, threads)
 
     def best(
         self,
@@ -139,6 +185,9 @@ class XRLinear:
         *,
         beam_size: int | None = None,
         post_processor: str | None = None,
+        scores: str | None = None,
+        threshold: float | None = None,
+        min_precision: float | None = None,
         threads: int = -1,
     ) -> list[list[tuple[str, float]]]:
         """Return the names and scores of the k best labels of each document, best first.
@@ -147,16 +196,30 @@ class XRLinear:
 
         Args:
             texts: documents: texts, for a model that was trained on texts; else features.
-            k: number of labels per document.
+            k: number of labels per document; with a threshold, the maximum number.
             beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None: the
                 model's default.
             post_processor: function applied to the scores of each level; None: the model's default.
+            scores: "probability" or "ranker"; see :meth:`predict`.
+            threshold: labels with a lower score are left out; None: none.
+            min_precision: leave out labels, so that at least this share of the others is right, on held-out documents.
             threads: number of threads; -1: one per core.
         """
         predicted = self.predict(
-            texts, beam_size=beam_size, only_topk=k, post_processor=post_processor, threads=threads
-        )
+            texts, beam_size=beam_size, only_topk=k, post_processor=post_processor, scores=scores,
+            threshold=threshold, min_precision=min_precision, threads=threads,
+        )  # fmt: skip
         return list(named(predicted, self.names))
+
+    @property
+    def only_topk(self) -> int:
+        """Number of labels per document that are predicted by default."""
+        return self.ranker.levels[-1].pred_params.only_topk
+
+    @property
+    def post_processor(self) -> str:
+        """The post-processor of the rankers' scores."""
+        return self.ranker.levels[-1].pred_params.post_processor
 
     def explain(self, text: str | FeaturesLike, k: int = 5, *, beam_size: int | None = None) -> Explanation:
         """Explain the best labels of a text: the words and the path through the tree that led to them.
@@ -172,7 +235,7 @@ class XRLinear:
         X = self.features([text], threads=1) if isinstance(text, str) else as_features(text)
         if X.nr_rows != 1:
             raise InputError("one document is explained at a time", expected="1 row", received=f"{X.nr_rows:,} rows")
-        predicted = self.predict(X, only_topk=k, beam_size=beam_size, threads=1)
+        predicted = self.predict([text] if isinstance(text, str) else X, only_topk=k, beam_size=beam_size, threads=1)
         feature_name = names_of_features(self.tfidf.names if self.reads_text else None)
         return Explanation(tuple(
             LabelExplanation(
@@ -213,7 +276,7 @@ class XRLinear:
         """
         write_model(
             folder, self.tree, self.names, self.metadata, self.ranker.save,
-            self.tfidf.save if self.reads_text else None,
+            self.tfidf.save if self.reads_text else None, self.evidence,
         )  # fmt: skip
 
     def export(self, folder: str | Path, settings: "ExportSettings | None" = None) -> "Exported":
@@ -232,9 +295,15 @@ class XRLinear:
 
     def export_parts(self) -> "ModelParts":
         """Return the parts that a SavedModel of this model is made of."""
+        from xmc_tf.serving.evidence import EvidenceParts
         from xmc_tf.serving.export import ModelParts
 
-        return ModelParts(self.ranker, self.names, self.tfidf if self.reads_text else None)
+        evidence = None
+        if self.evidence is not None and self.reads_text:
+            evidence = EvidenceParts(
+                self.evidence.names, self.evidence.fusion, POOL, bounded_post_processor(self.post_processor)
+            )
+        return ModelParts(self.ranker, self.names, self.tfidf if self.reads_text else None, evidence=evidence)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -263,7 +332,8 @@ class XRLinear:
             ("tree", "nr_labels", tree.nr_labels),
         )
         check_parts(folder, metadata, found)
-        return cls(ranker, tree, read_names(folder, ranker.nr_labels), metadata, folder)
+        names = read_names(folder, ranker.nr_labels)
+        return cls(ranker, tree, names, metadata, folder, evidence=Evidence.load(folder))
 
     @classmethod
     def train(
@@ -274,6 +344,7 @@ class XRLinear:
         names: Sequence[str] | None = None,
         tree: LabelTree | FeaturesLike | None = None,
         params: XRLinearParams | None = None,
+        label_names: bool | None = None,
         threads: int = -1,
         seed: int = 0,
         **columns: Unpack[FrameColumns],
@@ -295,6 +366,8 @@ class XRLinear:
             tree: label tree, or features of the labels (labels × features) to build it from (default: built from the
                 features of the labels' documents).
             params: options of features, tree and rankers (default: all defaults).
+            label_names: use the names of labels in texts as evidence, and predict calibrated probabilities. It about
+                doubles the training time. None: if there are texts and names.
             threads: number of threads; -1: one per core. The model does not depend on it.
             seed: random seed of the rankers; the tree has its own, ``params.tree.seed``.
             **columns: of a DataFrame: ``text``, name of the column of texts, or several names; ``label_separator``,
@@ -305,7 +378,8 @@ class XRLinear:
         """
         params = params or XRLinearParams()
         texts, labels = documents_of(texts, labels, columns)
-        Y, names = label_matrix(labels, names)
+        Y, lines = label_matrix(labels, names)
+        names = None if lines is None else preferred_names(lines)
         tfidf: Tfidf | None = None
         if _are_texts(texts):
             check_training_input(Y=Y, texts=texts, names=names)
@@ -314,9 +388,16 @@ class XRLinear:
             X = as_features(texts)
             check_training_input(Y=Y, X=X, names=names)
         data = RankerData(X, Y, label_tree(tree, X, Y, params.tree, threads), names)
-        return cls.trained(
+        evidence = None
+        if uses_label_names(label_names, lines, tfidf is not None, params.ranker):
+            assert lines is not None
+            assert _are_texts(texts)
+            evidence = learn_evidence(lines, texts, data, params, threads=threads, seed=seed)
+        model = cls.trained(
             data, params, tfidf=tfidf, recorded=other_params(params, tfidf is not None), threads=threads, seed=seed
         )
+        model.evidence = evidence
+        return model
 
     @classmethod
     def trained(

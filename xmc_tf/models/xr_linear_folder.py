@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.fusion import Evidence
 from xmc_tf.models.folder import MODEL, write_metadata, write_names
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.tree import LabelTree, save_chain
@@ -16,6 +17,7 @@ def write_model(
     metadata: ModelMetadata,
     write_ranker: Callable[[Path], object],
     write_tfidf: Callable[[Path], object] | None,
+    evidence: Evidence | None = None,
 ) -> None:
     """Write the folder of a linear model, completely or not at all; an older model there is replaced.
 
@@ -28,11 +30,14 @@ def write_model(
         metadata: the model metadata for ``params.json``.
         write_ranker: writes the folder of the rankers to a path.
         write_tfidf: writes the folder of the vectorizer to a path; None if there is no vectorizer.
+        evidence: label names and fusion, or None.
     """
     with placed_folder(folder, MODEL) as part:
         save_chain(part / "tree", tree.to_chain())
         write_ranker(part / "ranker")
         if write_tfidf:
             write_tfidf(part / "features")
+        if evidence is not None:
+            evidence.save(part)
         write_names(part, names)
         write_metadata(part, metadata)

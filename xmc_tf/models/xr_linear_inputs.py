@@ -61,6 +61,8 @@ class LinearSettings:
             for name in ("seed", "min_n_sub_tree", "meta_label_embedding_method", "sub_label_embedding_method")
         }
         blocks = {"train": self.params.ranker.to_json(), "pred": self.params.prediction.to_json(), **self.recorded}
+        if self.arguments.label_names:
+            ours["label_names"] = True
         overrides = {} if self.overrides == PredictionOverrides() else vars(self.overrides)
         # Another key instead of "wishes" would make existing work folders useless.
         return with_effect({**ours, **blocks, "wishes": overrides, "version": version("xmc_tf")})
@@ -83,12 +85,21 @@ class LinearSettings:
 
 @dataclass(frozen=True)
 class LinearInputs(LinearSettings):
-    """The settings, and the files read and checked."""
+    """The settings, and the files read and checked.
+
+    Attributes:
+        names: label names.
+        Y: labels, documents × labels.
+        texts: the documents' texts, or None.
+        X: the documents' features, or None.
+        lines: label names with alternative names after tabs.
+    """
 
     names: list[str] | None
     Y: spmatrix
     texts: TextFile | None
     X: Features | None
+    lines: list[str] | None = None
 
 
 def vectorized(inputs: LinearInputs) -> "tuple[Tfidf, Features]":

@@ -1,5 +1,6 @@
 """The training command with many ranks, or with what an earlier run of it has left."""
 
+import dataclasses
 import logging
 import shutil
 from importlib.util import find_spec
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from xmc_tf.data import Features, as_features, save_matrix
 from xmc_tf.data.npz.stored import open_matrix
+from xmc_tf.fusion import Evidence
 from xmc_tf.linear.distributed.account import Account, accounts_table
 from xmc_tf.linear.distributed.placing import place_rankers
 from xmc_tf.linear.distributed.reporting import reported
@@ -17,13 +19,14 @@ from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.xr_linear_folder import write_model
 from xmc_tf.models.xr_linear_inputs import LinearInputs, in_order, make_tree, relevance, user_negatives, vectorized
-from xmc_tf.models.xr_linear_training import linear_metadata, predicted_tree
+from xmc_tf.models.xr_linear_training import RankerData, learn_evidence, linear_metadata, predicted_tree
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree, load_chain, save_chain
 from xmc_tf.tree.distributed_embeddings import forget_label_embeddings, label_embeddings_over_ranks
 
 _LOG = logging.getLogger(__name__)
+_EVIDENCE = "evidence"
 
 
 def train_command_over_ranks(communicator: Communicator, folder: Path, inputs: LinearInputs, key: str) -> None:
@@ -57,6 +60,8 @@ def train_command_over_ranks(communicator: Communicator, folder: Path, inputs: L
         model = train_over_ranks(
             communicator, work, X, make_levels, pred_params=pred_params, account=account, seed=seed
         )  # fmt: skip
+
+    _learn_evidence(communicator, work, inputs, RankerData(X, inputs.Y, tree, None, R, negatives))
 
     def place() -> None:
         if first:
@@ -118,6 +123,26 @@ def _tree(
     return tree
 
 
+def _learn_evidence(communicator: Communicator, work: WorkFolder, inputs: LinearInputs, data: RankerData) -> None:
+    """Learn what label names are worth, on rank 0, and keep it for the next run; the other ranks wait."""
+    if not inputs.arguments.label_names or communicator.broadcast((work.path / _EVIDENCE).exists()):
+        return
+
+    def learn() -> None:
+        assert inputs.lines is not None
+        assert inputs.texts is not None
+        negatives = in_order(dict(data.user_negatives or {}), data.tree, inputs.arguments.usn_match_path)
+        ordered = dataclasses.replace(data, user_negatives=negatives)
+        params = dataclasses.replace(inputs.params, prediction=inputs.pred_params_for(data.tree))
+        threads, seed = inputs.arguments.threads, inputs.arguments.seed
+        part = work.path / f"{_EVIDENCE}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        learn_evidence(inputs.lines, inputs.texts, ordered, params, threads=threads, seed=seed).save(part)
+        part.rename(work.path / _EVIDENCE)
+
+    run_on_all_ranks(communicator, lambda: learn() if communicator.rank == 0 else None)
+
+
 def _keep(work: WorkFolder, tree: LabelTree) -> None:
     save_chain(work.tree, tree)
     forget_label_embeddings(work.path)  # the disk has better use for the room, and the weights are not there yet
@@ -142,5 +167,5 @@ def _place_model(
 
     write_model(
         folder, tree, names, metadata, lambda part: place_rankers(part, work, model),
-        place_tfidf if work.features.is_dir() else None,
+        place_tfidf if work.features.is_dir() else None, Evidence.load(work.path / _EVIDENCE),
     )  # fmt: skip

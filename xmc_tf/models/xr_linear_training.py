@@ -9,7 +9,9 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
-from xmc_tf.data import Features, TextFile, as_features
+from xmc_tf.data import Features, TextFile, Texts, as_features
+from xmc_tf.fusion import Evidence
+from xmc_tf.label_names import label_vocabulary
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.linear.modes import level_pred_params, trained_levels
 from xmc_tf.linear.xlinear import XLinear
@@ -22,6 +24,7 @@ from xmc_tf.params import (
     TfidfParams,
     XRLinearParams,
 )
+from xmc_tf.pipeline.held_out import held_out_scorer
 from xmc_tf.tree import LabelTree, build_tree, label_embedding
 
 if TYPE_CHECKING:
@@ -63,6 +66,52 @@ def train_ranker(
         user_negatives=data.user_negatives, threads=threads, seed=seed,
     )  # fmt: skip
     return ranker, pred_params
+
+
+def preferred_names(lines: Sequence[str]) -> list[str]:
+    """Return the name of each label, without the alternative names that follow after tabs."""
+    return label_vocabulary(lines).preferred
+
+
+def uses_label_names(wanted: bool | None, names: Sequence[str] | None, of_texts: bool, params: RankerParams) -> bool:
+    """Return whether the names of labels are to be used as evidence.
+
+    Args:
+        wanted: whether the user asks for it; None: where it is possible.
+        names: label names, or None.
+        of_texts: whether the model is trained on texts.
+        params: training parameters of the rankers.
+    """
+    possible = bool(names) and of_texts and params.mode == "full-model"
+    if wanted and not possible:
+        raise InputError(
+            "label names cannot be used as evidence",
+            expected="texts (-t), label names (--labels), and rankers of the full model",
+            received="no label names" if not names else "features without texts" if not of_texts else params.mode,
+            fix="leave out --label-names, or give texts and names",
+        )
+    return possible if wanted is None else wanted
+
+
+def learn_evidence(
+    names: Sequence[str], texts: Texts, data: RankerData, params: XRLinearParams, *, threads: int = -1, seed: int = 0
+) -> Evidence:
+    """Learn what label names are worth and how to combine them with scores, on documents held out from training.
+
+    Args:
+        names: label names; alternative names follow after tabs.
+        texts: the training documents.
+        data: the rankers' training data of the same documents.
+        params: options of the rankers.
+        threads: number of threads; -1: one per core.
+        seed: the training seed.
+    """
+    score = held_out_scorer(
+        data.X, data.Y, data.tree.to_chain(), R=data.R, params=params.ranker,
+        pred_params=level_pred_params(params.ranker, params.prediction, data.tree.depth, PredictionOverrides()),
+        user_negatives=data.user_negatives, threads=threads, seed=seed,
+    )  # fmt: skip
+    return Evidence.learn(names, texts, data.Y, score, threads=threads, seed=seed)
 
 
 def fit_tfidf(

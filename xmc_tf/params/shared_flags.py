@@ -87,6 +87,40 @@ def add_answers(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_label_names(flags: _Flags, *, default: bool | None) -> None:
+    """Add the flags for the names of the labels, and for their use as evidence.
+
+    Args:
+        flags: a parser, or a group of its flags.
+        default: whether names are evidence; None: where there are names.
+    """
+    flags.add_argument(
+        "--labels", metavar="FILE",
+        help="label names, one per line, in the order of the columns; alternative names follow after tabs",
+    )  # fmt: skip
+    said = "if there are label names" if default is None else str(default).lower()
+    flags.add_argument(
+        "--label-names", type=truth, default=default, metavar="true/false",
+        help="find the names of labels in texts and combine them with the rankers' scores into calibrated "
+        f"probabilities; better answers, about twice the training time of the rankers (default: {said})",
+    )  # fmt: skip
+
+
+def add_decisions(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for the kind of scores, and for the labels that are good enough."""
+    parser.add_argument(
+        "--scores", choices=("probability", "ranker"),
+        help="probabilities, calibrated from rankers and label names; or the rankers' scores, as PECOS computes them "
+        "(default: probabilities if the model was trained with label names)",
+    )  # fmt: skip
+    parser.add_argument("--threshold", type=float, metavar="NUMBER", help="minimum score of the labels returned")
+    parser.add_argument(
+        "--min-precision", type=float, metavar="0-1",
+        help="return as many labels as possible, up to -k per document, so that this share of them is right; "
+        "measured on documents held out from training",
+    )  # fmt: skip
+
+
 def add_only_labels(parser: argparse.ArgumentParser) -> None:
     """Add the flag that restricts the labels a command predicts."""
     parser.add_argument(

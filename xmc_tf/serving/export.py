@@ -1,5 +1,6 @@
 """Export of a model as a SavedModel that TensorFlow and TensorFlow Serving load without this package."""
 
+import dataclasses
 import json
 import logging
 import math
@@ -29,6 +30,7 @@ from xmc_tf.params import POST_PROCESSORS
 from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.arrangement import PRECISIONS, Arrangement, arrange
 from xmc_tf.serving.dense import CallerEmbeddings, DenseFeatures
+from xmc_tf.serving.evidence import EvidenceParts, FusedSearch
 from xmc_tf.serving.label_head import BlendedSearch, LabelHeadParts
 from xmc_tf.serving.search import LevelSearch, TreeSearch
 from xmc_tf.serving.signatures import Signatures
@@ -46,9 +48,12 @@ class ExportSettings:
     Args:
         only_topk: number of returned labels; None: the model's.
         beam_size: number of nodes kept at each level above the labels; None: the model's.
-        post_processor: conversion of raw scores; None: the model's.
+        post_processor: conversion of raw scores; None: the model's. Only for scores of rankers.
         threshold: labels with a lower score are left out.
         precision: number format of the weights: "fp32", "fp16", or "int8" with a scale for each node.
+        scores: "probability", calibrated from rankers and label names; or "ranker", as PECOS computes them. None:
+            probabilities if the model was trained with label names.
+        min_precision: leave out labels, so that at least this share of the others is right, on held-out documents.
     """
 
     only_topk: int | None = None
@@ -56,6 +61,8 @@ class ExportSettings:
     post_processor: str | None = None
     threshold: float | None = None
     precision: str = "fp32"
+    scores: str | None = None
+    min_precision: float | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("only_topk", self.only_topk), ("beam_size", self.beam_size)):
@@ -65,6 +72,8 @@ class ExportSettings:
             raise InputError(f"unknown post-processor {self.post_processor!r}", expected=", ".join(POST_PROCESSORS))
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise InputError("the threshold must be a number", received=str(self.threshold))
+        if self.scores not in (None, "probability", "ranker"):
+            raise InputError(f"unknown kind of scores {self.scores!r}", expected="probability or ranker")
         if self.precision not in PRECISIONS:
             raise InputError(f"unknown number format of weights: {self.precision!r}", expected=", ".join(PRECISIONS))
 
@@ -103,6 +112,7 @@ class ModelParts(NamedTuple):
         tfidf: the sparse features of text; None: none, or those of another program.
         dense: the dense features; None: none.
         head: the label head of a model that averages rankers and label head; needs ``dense``.
+        evidence: label names, and the fusion into one probability; None: the scores are the rankers'.
     """
 
     ranker: XLinear
@@ -110,6 +120,7 @@ class ModelParts(NamedTuple):
     tfidf: Tfidf | None
     dense: DenseFeatures | None = None
     head: LabelHeadParts | None = None
+    evidence: EvidenceParts | None = None
 
     @property
     def reads_text(self) -> bool:
@@ -172,6 +183,7 @@ def export_model(
             expected=f"vectors of {ranker.nr_dense} numbers",
             received=str(0 if dense is None else dense.dim),
         )
+    parts, settings = _decided(parts, settings)
     beams = _beams(ranker, settings)
     with placed_folder(folder, EXPORT) as part:
         store = StreamedVariables(part / "variables" / "blocks")
@@ -182,16 +194,18 @@ def export_model(
             assert dense is not None
             assert isinstance(search, TreeSearch)
             search = BlendedSearch(search, parts.head, store.add("label_head", parts.head.rows), dense.length)
+        fused = None if parts.evidence is None else FusedSearch(parts.evidence)
         parents, examples = _stream_tree(ranker.levels, store)
         names = None if parts.names is None else tf.Variable(parts.names, trainable=False, name="names")
         most = min(max(beams), ranker.nr_labels)
         answers = Answers(names, parents, examples, settings.threshold)
         graph = None if tfidf is None else tfidf.graph()
         signatures = Signatures(
-            graph, dense, search, answers, ranker.nr_sparse, ranker.nr_labels, beams[-1], most
+            graph, dense, search, answers, ranker.nr_sparse, ranker.nr_labels, beams[-1], most, fused
         ).functions()
-        _save(part, signatures, store, tfidf, dense, names)
-        bytes_ = store.bytes + _bytes([*_own_variables(tfidf), *([] if dense is None else dense.tracked)])
+        tracked = [*([] if dense is None else dense.tracked), *([] if fused is None else [fused])]
+        _save(part, signatures, store, tfidf, tracked, names)
+        bytes_ = store.bytes + _bytes([*_own_variables(tfidf), *tracked])
         about = {
             "format": SERVING,
             "settings": asdict(settings),
@@ -213,6 +227,28 @@ def export_model(
         (part / ABOUT).parent.mkdir(exist_ok=True)
         (part / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return Exported(folder, levels, bytes_)
+
+
+def _decided(parts: ModelParts, settings: ExportSettings) -> tuple[ModelParts, ExportSettings]:
+    """Return the parts and settings with which the kind of scores and the threshold are decided."""
+    evidence = parts.evidence
+    if settings.scores == "ranker" or (settings.scores is None and settings.post_processor is not None):
+        evidence = None
+    probable = evidence is not None
+    if (settings.scores == "probability" or settings.min_precision is not None) and not probable:
+        raise InputError(
+            "this model cannot be exported with probabilities",
+            expected="a model that was trained on texts with label names, and no post-processor",
+            fix="train it with --label-names true, or leave out the required precision",
+        )
+    if not probable:
+        return parts._replace(evidence=None), settings
+    assert evidence is not None
+    threshold = settings.threshold
+    if settings.min_precision is not None:
+        threshold = evidence.fusion.curve.for_precision(settings.min_precision)
+    post = evidence.post_processor
+    return parts, dataclasses.replace(settings, scores="probability", threshold=threshold, post_processor=post)
 
 
 def _beams(ranker: XLinear, settings: ExportSettings) -> list[int]:
@@ -286,13 +322,13 @@ def _save(
     signatures: dict[str, Any],
     store: StreamedVariables,
     tfidf: Tfidf | None,
-    dense: DenseFeatures | None,
+    tracked: Sequence[Any],
     names: tf.Variable | None,
 ) -> None:
     servable = tf.Module()
     servable.streamed = store.variables
     servable.tfidf = _own_variables(tfidf)
-    servable.dense = [] if dense is None else dense.tracked
+    servable.tracked = list(tracked)
     servable.names = names
     for name in ("absl", "tensorflow"):  # their warnings about names in the graph do not help users
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -8,9 +8,10 @@ import tensorflow as tf
 from xmc_tf.features import TfidfGraph
 from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.dense import DenseFeatures
+from xmc_tf.serving.evidence import FusedSearch
 from xmc_tf.serving.label_head import BlendedSearch
 from xmc_tf.serving.query import Query
-from xmc_tf.serving.search import TreeSearch
+from xmc_tf.serving.search import Beam, TreeSearch
 
 _TEXT = tf.TensorSpec([None], tf.string)
 
@@ -34,6 +35,7 @@ class Signatures:
         nr_labels: number of labels.
         k: number of returned labels.
         most: maximum number of labels that a caller may request.
+        fused: the fusion of the search's scores and label names, or None.
     """
 
     def __init__(
@@ -46,11 +48,14 @@ class Signatures:
         nr_labels: int,
         k: int,
         most: int,
+        fused: FusedSearch | None = None,
     ) -> None:
         self._tfidf = tfidf
         self._dense = dense
         # One graph shared by the signatures, because a server holds several copies of each graph of a model.
         self._search = tf.function(search.__call__, autograph=False)
+        self._fused = None if fused is None else tf.function(fused.__call__, autograph=False)
+        self._pool = 0 if fused is None else fused.pool
         self._answers = answers
         self._nr_sparse = nr_sparse
         self._numbers = {"nr_labels": nr_labels, "k": k, "most": most}
@@ -76,7 +81,7 @@ class Signatures:
         return found
 
     def _of_text(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return self._answers.labels(self._search(self._query(inputs["text"]), self._k)[-1], self._k)
+        return self._answers.labels(self._found(inputs["text"], self._k)[-1], self._k)
 
     def _top_k(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         text, k = inputs["text"], inputs["k"]
@@ -92,7 +97,7 @@ class Signatures:
             ]
         ):
             k = tf.identity(k)
-        return self._answers.first(self._search(self._query(text), self._most)[-1], self._most, k)
+        return self._answers.first(self._found(text, self._most)[-1], self._most, k)
 
     def _of_features(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         inputs = dict(inputs)
@@ -117,10 +122,10 @@ class Signatures:
             query = Query.from_padded(
                 tf.zeros([tf.shape(dense)[0], 0], tf.int32), tf.zeros([tf.shape(dense)[0], 0]), dense
             )
-        return self._answers.labels(self._search(query, self._k)[-1], self._k)
+        return self._answers.labels(self._fuse(None, query, self._k)[-1], self._k)
 
     def _paths(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return self._answers.paths(self._search(self._query(inputs["text"]), self._k), self._k)
+        return self._answers.paths(self._found(inputs["text"], self._k), self._k)
 
     def _about(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         # As long as the input, like all outputs, so that a server can batch requests.
@@ -132,6 +137,16 @@ class Signatures:
     def _embed(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         assert self._dense is not None
         return {"embedding": self._dense.of_text(inputs["text"])}
+
+    def _found(self, text: tf.Tensor, most: int) -> list[Beam]:
+        """Return the beam of each level; the last are the labels, with the scores of the answer."""
+        return self._fuse(text, self._query(text), most)
+
+    def _fuse(self, text: tf.Tensor | None, query: Query, most: int) -> list[Beam]:
+        if self._fused is None:
+            return self._search(query, most)
+        beams = self._search(query, max(most, self._pool))
+        return [*beams[:-1], self._fused(text, beams[-1], most)]
 
     def _query(self, text: tf.Tensor) -> Query:
         dense = self._dense.of_text(text) * self._dense.length if self._dense is not None else None

@@ -1,0 +1,105 @@
+"""Label names and fusion in the graph: the same as the compiled code, for any text."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.label_names.cases import NAMES, TEXTS, labels_of, many
+from xmc_tf.common.errors import InputError
+from xmc_tf.fusion import Fusion
+from xmc_tf.label_names import LabelNames
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.serving.evidence import EvidenceParts, FusedSearch
+from xmc_tf.serving.evidence.name_matches import NameMatches
+from xmc_tf.serving.export import ExportSettings
+from xmc_tf.serving.local import LocalModel
+from xmc_tf.serving.search import Beam
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return LabelNames.learn(NAMES, TEXTS, labels_of(TEXTS, NAMES))[0]
+
+
+@pytest.fixture(scope="module")
+def graph(learned):
+    return tf.function(NameMatches(learned).__call__, input_signature=[tf.TensorSpec([None], tf.string)])
+
+
+def evidence_of(keys, worths, shape):
+    out = np.zeros(shape, np.float32)
+    for key, worth in zip(keys.numpy(), worths.numpy(), strict=True):
+        place = np.unravel_index(key, shape)
+        out[place] = max(out[place], worth)
+    return out
+
+
+some_bytes = st.one_of(
+    st.text(max_size=40).map(lambda text: text.encode("utf-8", "replace")),
+    st.binary(max_size=40),
+    st.lists(st.sampled_from([*TEXTS, *NAMES, "\u0301", "-", " "]), max_size=4).map(
+        lambda some: "".join(some).encode()
+    ),
+)
+
+
+@settings(max_examples=200)
+@given(st.lists(some_bytes, max_size=4))
+@example([b"a" * 1000 + b"\x00cats"])
+@example([b"cats\xe2\x82", b"\xe2\x82cats", b"\xf0\x9f\x98cats\xff", b"\xed\xa0\x80cats"])
+@example([])
+def test_any_text_gives_the_same_evidence(learned, graph, texts):
+    expected = learned.evidence(texts, threads=1).toarray()
+    found = evidence_of(*graph(tf.constant(texts, tf.string)), (len(texts), len(NAMES)))
+    assert np.array_equal(found, expected)
+
+
+def test_probabilities_and_their_order_are_the_same():
+    names, texts, Y = many()
+    learned, evidence = LabelNames.learn(names, texts, Y)
+    rng = np.random.default_rng(0)
+    scores = Y.copy()
+    scores.data = rng.random(len(scores.data)).astype(np.float32)
+    fusion = Fusion.learn(scores, evidence, Y, Y)
+    search = FusedSearch(EvidenceParts(learned, fusion, 3, "l3-hinge"))
+    nodes = np.full((len(texts), 3), -1, np.int32)
+    values = np.zeros((len(texts), 3), np.float32)
+    for row in range(len(texts)):
+        own = slice(scores.indptr[row], scores.indptr[row + 1])
+        nodes[row, : len(scores.indices[own])] = scores.indices[own]
+        values[row, : len(scores.indices[own])] = scores.data[own]
+    for given_texts, used in ((texts, learned.evidence(texts)), (None, None)):
+        text = None if given_texts is None else tf.constant(given_texts)
+        beam = search(text, Beam(tf.constant(nodes), tf.constant(values)), 5)
+        expected = fusion.combine(scores, used, 5)
+        for row in range(len(texts)):
+            own = slice(expected.indptr[row], expected.indptr[row + 1])
+            count = own.stop - own.start
+            assert np.array_equal(beam.nodes[row, :count], expected.indices[own])
+            assert np.allclose(beam.scores[row, :count], expected.data[own], atol=1e-6)
+            assert (beam.nodes[row, count:] == -1).numpy().all()
+
+
+def test_the_export_answers_as_the_model_in_every_way_of_asking(tmp_path):
+    names, texts, Y = many()
+    model = XRLinear.train(texts, Y, names=names, threads=1)
+    assert model.evidence is not None
+    asked = [*texts[:40], names[0], "", "nothing"]
+    for number, (options, exported) in enumerate(
+        (
+            ({}, ExportSettings()),
+            ({"min_precision": 0.5}, ExportSettings(min_precision=0.5)),
+            ({"scores": "ranker"}, ExportSettings(scores="ranker")),
+        ),
+        start=1,
+    ):
+        folder = tmp_path / "served" / str(number)
+        model.export(folder, exported)
+        expected, found = model.predict(asked, **options), LocalModel(folder).predict(asked)
+        assert np.array_equal(found.indptr, expected.indptr)
+        assert np.array_equal(found.indices, expected.indices)
+        assert np.allclose(found.data, expected.data, atol=1e-5)
+    with pytest.raises(InputError, match="cannot be exported with probabilities"):
+        model.export(tmp_path / "served" / "9", ExportSettings(min_precision=0.5, post_processor="sigmoid"))

@@ -1,0 +1,155 @@
+"""The part of a model that turns rankers' scores and label names into one probability."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from scipy.sparse import csr_matrix, diags, spmatrix, vstack
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Texts
+from xmc_tf.fusion.fusion import Fusion
+from xmc_tf.fusion.held_out import held_out_folds
+from xmc_tf.label_names import LabelNames
+
+POOL = 30  # number of labels of the rankers that are candidates
+NAMES, FUSION = "label_names", "fusion"
+SCORES = ("probability", "ranker")
+
+ScoreHeldOut = Callable[[np.ndarray, np.ndarray], csr_matrix]
+"""Trains rankers on some documents (rows, ascending) and returns their scores of others."""
+
+
+@dataclass(eq=False)
+class Evidence:
+    """The names of the labels, and the fusion of their evidence with the rankers' scores.
+
+    Args:
+        names: the names of the labels.
+        fusion: the fusion.
+        allowed: labels that may be predicted, ascending; None: all.
+    """
+
+    names: LabelNames
+    fusion: Fusion
+    allowed: np.ndarray | None = None
+
+    @classmethod
+    def learn(
+        cls, names: Sequence[str], texts: Texts, Y: spmatrix, score: ScoreHeldOut, *, threads: int = -1, seed: int = 0
+    ) -> Self:
+        """Learn what names are worth, and how to combine them with the scores of rankers.
+
+        Args:
+            names: the name of each label; alternative names follow after tabs.
+            texts: the training documents.
+            Y: their labels, documents × labels.
+            score: trains rankers on some documents and scores others.
+            threads: number of threads; -1: one per core. The result does not depend on it.
+            seed: seed of the choice of held-out documents.
+        """
+        Y = csr_matrix(Y)
+        label_names, evidence = LabelNames.learn(names, texts, Y, threads)
+        folds = held_out_folds(Y.shape[0], seed)
+        every = np.arange(Y.shape[0])
+        found = [score(np.setdiff1d(every, held_out, assume_unique=True), held_out) for held_out in folds]
+        if not found:
+            empty = csr_matrix((0, Y.shape[1]), dtype=np.float32)
+            return cls(label_names, Fusion.learn(empty, empty, empty, Y))
+        rows = np.concatenate(folds)
+        scores = vstack(found, format="csr")
+        return cls(label_names, Fusion.learn(scores, evidence[rows], Y[rows], Y))
+
+    def combine(
+        self, scores: csr_matrix, texts: Texts | None, only_topk: int, threshold: float, threads: int = -1
+    ) -> csr_matrix:
+        """Return the probabilities of the best labels: documents × labels, descending within a row.
+
+        Args:
+            scores: documents × labels: the ``POOL`` best labels of the rankers.
+            texts: the documents' texts; None: only their features are known.
+            only_topk: maximum number of labels per document.
+            threshold: labels with a lower probability are left out.
+            threads: number of threads; -1: one per core.
+        """
+        evidence = None if texts is None else self.names.evidence(texts, threads)
+        if evidence is not None and self.allowed is not None:
+            evidence = evidence @ diags(np.isin(np.arange(evidence.shape[1]), self.allowed).astype(np.float32))
+            evidence.eliminate_zeros()
+        return self.fusion.combine(scores, evidence, only_topk, threshold)
+
+    def save(self, folder: Path) -> None:
+        """Write the parts of a model's folder."""
+        self.names.save(folder / NAMES)
+        self.fusion.save(folder / FUSION)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """Load the parts of a model's folder; None if the model does not have them."""
+        there = [(folder / name).is_dir() for name in (NAMES, FUSION)]
+        if not any(there):
+            return None
+        if not all(there):
+            raise InputError(
+                f"{folder}: {NAMES if there[1] else FUSION}/ is missing",
+                expected=f"both {NAMES}/ and {FUSION}/, or neither",
+                fix="the folder is incomplete: copy it again",
+            )
+        return cls(LabelNames.load(folder / NAMES), Fusion.load(folder / FUSION))
+
+
+def bounded_post_processor(name: str) -> str:
+    """Return the post-processor with scores from 0 to 1 that corresponds to another, for the fusion."""
+    return "sigmoid" if name == "noop" else name.removeprefix("log-")
+
+
+def chosen_threshold(evidence: Evidence | None, threshold: float | None, min_precision: float | None) -> float | None:
+    """Return the threshold of a prediction, or None for no threshold.
+
+    Args:
+        evidence: of the model, or None.
+        threshold: the lowest probability, or None.
+        min_precision: the required precision of the labels that are returned, or None.
+    """
+    if min_precision is None:
+        return threshold
+    if threshold is not None:
+        raise InputError("a threshold and a required precision exclude each other", fix="leave one of them out")
+    if not 0 < min_precision < 1:
+        raise InputError(
+            "the required precision is out of range", expected="a number between 0 and 1", received=str(min_precision)
+        )
+    if evidence is None:
+        raise InputError(
+            "this model has no probabilities, from which a precision follows",
+            expected="a model trained with label names",
+            fix="train it with --labels and --label-names true, or choose a threshold of the scores by measuring",
+        )
+    return evidence.fusion.curve.for_precision(min_precision)
+
+
+def check_scores(scores: str | None, evidence: Evidence | None, post_processor: str | None) -> str:
+    """Return the kind of scores to predict: "probability" or "ranker".
+
+    Args:
+        scores: the requested kind; None: probabilities if the model has them.
+        evidence: of the model, or None.
+        post_processor: the requested post-processor, which only rankers' scores have.
+    """
+    if scores not in (None, *SCORES):
+        raise InputError(f"unknown kind of scores {scores!r}", expected=" or ".join(SCORES))
+    if scores == "probability" and evidence is None:
+        raise InputError(
+            "this model has no probabilities",
+            expected="a model trained with label names",
+            fix="train it with --labels and --label-names true, or use the rankers' scores",
+        )
+    if scores == "probability" and post_processor is not None:
+        raise InputError(
+            "probabilities have no post-processor",
+            received=post_processor,
+            fix="leave out the post-processor, or use the rankers' scores (--scores ranker)",
+        )
+    return scores or ("ranker" if evidence is None or post_processor is not None else "probability")

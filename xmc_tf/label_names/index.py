@@ -1,0 +1,118 @@
+"""An index of label names: from the words of a text to the names of which most occurs in it.
+
+Each name is a set of words, weighted by their rarity in the training documents. A name matches a text that contains
+words of at least half of its weight. To find such names without trying them all, a name is listed under its rarest
+words only: so many that the others alone could not reach half of the weight.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from xmc_tf.label_names.kernels import hash_texts
+
+_WEIGHT_UNIT = 16  # weights are whole numbers, so that compiled code and graph add them up to the same sums
+
+
+class NameIndex(NamedTuple):
+    """Names and the words that lead to them.
+
+    Attributes:
+        words: int64 [words]: hashes of the beginnings of all words of names, ascending.
+        exact: int64 [exact words]: hashes of the whole words, ascending.
+        labels: int32 [names]: the label of each name, ascending.
+        splits: int32 [names + 1]: where each name's words begin.
+        name_words: int32: the words of each name, the rarest first.
+        name_exact: int32: the same words, as whole words.
+        weights: int32: their weights.
+        lists: int32 [words + 1]: where the names listed under each word begin.
+        listed: int32: names.
+        places: int32: the place of the word in each of these names.
+    """
+
+    words: np.ndarray
+    exact: np.ndarray
+    labels: np.ndarray
+    splits: np.ndarray
+    name_words: np.ndarray
+    name_exact: np.ndarray
+    weights: np.ndarray
+    lists: np.ndarray
+    listed: np.ndarray
+    places: np.ndarray
+
+
+class NameWords(NamedTuple):
+    """The words of names, before their rarity is known.
+
+    Attributes:
+        words: see :class:`NameIndex`, and so below.
+        exact:
+        labels:
+        splits:
+        name_words: in the order of the text of the name.
+        name_exact:
+    """
+
+    words: np.ndarray
+    exact: np.ndarray
+    labels: np.ndarray
+    splits: np.ndarray
+    name_words: np.ndarray
+    name_exact: np.ndarray
+
+
+def words_of_names(names: Sequence[str], labels: np.ndarray, table: np.ndarray) -> NameWords:
+    """Return the distinct words of each name; words with the same beginning count once.
+
+    Args:
+        names: the names; those without a word match nothing.
+        labels: the label of each, ascending.
+        table: the character table.
+    """
+    texts = [name.encode("utf-8", "replace") for name in names]
+    sizes = np.array([len(text) for text in texts], np.int64)
+    data = np.frombuffer(b"".join(texts) + b"\0", np.uint8)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    keys, exact, counts = hash_texts(data, offsets, table)
+    name_of = np.repeat(np.arange(len(names)), counts)
+    # The first of the words of a name that begin alike.
+    order = np.lexsort((np.arange(len(keys)), keys, name_of))
+    same = (keys[order][1:] == keys[order][:-1]) & (name_of[order][1:] == name_of[order][:-1])
+    kept = np.sort(order[np.concatenate([[True], ~same])[: len(order)]])
+    words, name_words = np.unique(keys[kept], return_inverse=True)
+    whole, name_exact = np.unique(exact[kept], return_inverse=True)
+    splits = np.searchsorted(name_of[kept], np.arange(len(names) + 1))
+    return NameWords(
+        words, whole, np.asarray(labels, np.int32), splits.astype(np.int32), name_words.astype(np.int32),
+        name_exact.astype(np.int32),
+    )  # fmt: skip
+
+
+def build_index(names: NameWords, documents_with: np.ndarray, nr_documents: int) -> NameIndex:
+    """Return the index.
+
+    Args:
+        names: the words of the names.
+        documents_with: for each word, the number of training documents with it.
+        nr_documents: number of training documents.
+    """
+    rarity = np.log2((nr_documents + 1) / (np.asarray(documents_with, np.float64) + 1))
+    weight_of = (np.round(rarity * _WEIGHT_UNIT) + 1).astype(np.int32)
+    name_of = np.repeat(np.arange(len(names.labels)), np.diff(names.splits))
+    weights = weight_of[names.name_words]
+    order = np.lexsort((names.name_words, -weights, name_of))
+    name_words, name_exact, weights = names.name_words[order], names.name_exact[order], weights[order]
+    # The weight of a word and of those after it, which has to reach half of the name's weight.
+    before = np.concatenate([[0], np.cumsum(weights, dtype=np.int64)])
+    left = before[names.splits[1:]][name_of] - before[:-1]
+    total = (before[names.splits[1:]] - before[names.splits[:-1]])[name_of]
+    listed = np.flatnonzero(2 * left >= total)
+    by_word = listed[np.argsort(name_words[listed], kind="stable")]
+    lists = np.searchsorted(name_words[by_word], np.arange(len(names.words) + 1))
+    return NameIndex(
+        names.words, names.exact, names.labels, names.splits, name_words, name_exact, weights,
+        lists.astype(np.int32), name_of[by_word].astype(np.int32),
+        (by_word - names.splits[name_of[by_word]]).astype(np.int32),
+    )  # fmt: skip

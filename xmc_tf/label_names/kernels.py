@@ -1,0 +1,195 @@
+"""Compiled functions that split texts into words and find names in them.
+
+A word is known by two hashes: of its beginning, by which names are found, and of the whole word. Words of one root
+mostly agree in their first letters, in any language that inflects at the end; so two words match if their first
+``PREFIX`` characters are the same. The worth of such a match is learned (``worth``). In scripts without spaces between
+words, each pair of neighbouring characters counts as a word.
+"""
+
+import numpy as np
+
+from xmc_tf.common.compiled import njit
+from xmc_tf.label_names.characters import UNSPACED
+
+PREFIX = 6
+LONGEST = 64  # characters of a word that count
+SPREAD = np.int64(-7046029254386353131)  # odd: 2^64 divided by the golden ratio
+FULL = np.int64(4768777513237032717)  # another odd multiplier, for the whole word
+PARTIAL, INFLECTED, EXACT = 0, 1, 2  # grades of matches
+NR_GRADES = 3
+
+
+@njit(cache=True, nogil=True)
+def decode(data, start, stop, table, out):
+    """Write the characters of UTF-8 text as the table maps them, without skipped ones, and return their number.
+
+    Bytes that are not UTF-8 become separators.
+    """
+    count = 0
+    at = start
+    while at < stop:
+        first = np.int64(data[at])
+        length, code, least = 1, first, 0
+        if first >= 0xF0 and first < 0xF8:
+            length, code, least = 4, first & 0x07, 0x10000
+        elif first >= 0xE0 and first < 0xF0:
+            length, code, least = 3, first & 0x0F, 0x800
+        elif first >= 0xC0 and first < 0xE0:
+            length, code, least = 2, first & 0x1F, 0x80
+        elif first >= 0x80:
+            code = np.int64(-1)
+        for step in range(1, length):
+            if at + step >= stop or (np.int64(data[at + step]) & 0xC0) != 0x80:
+                length, code = step, np.int64(-1)
+                break
+            code = (code << 6) | (np.int64(data[at + step]) & 0x3F)
+        at += length
+        mapped = 0
+        if code >= least and code < table.shape[0]:
+            mapped = table[code]
+        if mapped >= 0:
+            out[count] = mapped
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def hash_words(characters, count, keys, exact):
+    """Write two hashes of each word, and return the number of words."""
+    words = 0
+    at = 0
+    while at < count:
+        if characters[at] == 0:
+            at += 1
+            continue
+        end = at + 1
+        if characters[at] & UNSPACED:
+            pair = end < count and characters[end] & UNSPACED
+            lone = at == 0 or not characters[at - 1] & UNSPACED
+            if pair:
+                end += 1
+            elif not lone:
+                at += 1
+                continue
+        else:
+            while end < count and characters[end] != 0 and not characters[end] & UNSPACED:
+                end += 1
+        key = np.int64(0)
+        whole = np.int64(0)
+        for place in range(at, min(end, at + LONGEST)):
+            if place - at < PREFIX:
+                key = (key + characters[place]) * SPREAD
+            whole = (whole + characters[place]) * FULL
+        keys[words] = key
+        exact[words] = whole
+        words += 1
+        at = at + 1 if characters[at] & UNSPACED else end
+    return words
+
+
+@njit(cache=True, nogil=True)
+def hash_texts(data, offsets, table):
+    """Return both hashes of all words, and the number of words of each text."""
+    size = data.shape[0]
+    keys, exact = np.empty(size, np.int64), np.empty(size, np.int64)
+    counts = np.empty(offsets.shape[0] - 1, np.int64)
+    characters = np.empty(size, np.int32)
+    total = 0
+    for i in range(counts.shape[0]):
+        count = decode(data, offsets[i], offsets[i + 1], table, characters)
+        counts[i] = hash_words(characters, count, keys[total:], exact[total:])
+        total += counts[i]
+    return keys[:total].copy(), exact[:total].copy(), counts
+
+
+@njit(cache=True, nogil=True)
+def _known(hashes, count, words, out):
+    """Write the distinct hashes that are among the words, as places in the words, ascending; return their number."""
+    found = 0
+    for i in range(count):
+        place = np.searchsorted(words, hashes[i])
+        if place < words.shape[0] and words[place] == hashes[i]:
+            out[found] = place
+            found += 1
+    some = np.sort(out[:found])
+    distinct = 0
+    for i in range(found):
+        if i == 0 or some[i] != some[i - 1]:
+            out[distinct] = some[i]
+            distinct += 1
+    return distinct
+
+
+@njit(cache=True, nogil=True)
+def _has(places, count, place):
+    """Return whether a place is among ascending ones."""
+    at = np.searchsorted(places[:count], place)
+    return at < count and places[at] == place
+
+
+@njit(cache=True, nogil=True)
+def count_words(data, offsets, table, words):
+    """Return the number of texts with each word."""
+    longest = 1
+    for i in range(offsets.shape[0] - 1):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    characters = np.empty(longest, np.int32)
+    keys, exact = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    here = np.empty(longest, np.int32)
+    out = np.zeros(words.shape[0], np.int64)
+    for i in range(offsets.shape[0] - 1):
+        count = decode(data, offsets[i], offsets[i + 1], table, characters)
+        count = hash_words(characters, count, keys, exact)
+        for j in range(_known(keys, count, words, here)):
+            out[here[j]] += 1
+    return out
+
+
+@njit(cache=True, nogil=True)
+def match_names(
+    data, offsets, table, words, exact_words, labels, splits, name_words, name_exact, weights, lists, listed, places
+):  # fmt: skip
+    """Return the number of matches of each text, their names and grades."""
+    n = offsets.shape[0] - 1
+    longest = 1
+    for i in range(n):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    characters = np.empty(longest, np.int32)
+    keys, exact = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    here, here_exact = np.empty(longest, np.int32), np.empty(longest, np.int32)
+    counts = np.zeros(n, np.int64)
+    names, grades = np.empty(1024, np.int32), np.empty(1024, np.int8)
+    total = 0
+    for i in range(n):
+        begin = total
+        count = decode(data, offsets[i], offsets[i + 1], table, characters)
+        count = hash_words(characters, count, keys, exact)
+        nr_here = _known(keys, count, words, here)
+        nr_exact = _known(exact, count, exact_words, here_exact)
+        for j in range(nr_here):
+            for at in range(lists[here[j]], lists[here[j] + 1]):
+                name = listed[at]
+                first, last = splits[name], splits[name + 1]
+                matched, whole, same, found_before = 0, 0, True, False
+                for place in range(first, last):
+                    whole += weights[place]
+                    if place - first == places[at] or _has(here, nr_here, name_words[place]):
+                        if place - first < places[at]:
+                            found_before = True  # the name has been found by that word
+                            break
+                        matched += weights[place]
+                        if same and not _has(here_exact, nr_exact, name_exact[place]):
+                            same = False
+                if found_before or 2 * matched < whole:
+                    continue
+                if total == names.shape[0]:
+                    names = np.concatenate((names, np.empty_like(names)))
+                    grades = np.concatenate((grades, np.empty_like(grades)))
+                names[total] = name
+                grades[total] = PARTIAL if matched < whole else EXACT if same else INFLECTED
+                total += 1
+        order = np.argsort(names[begin:total])
+        names[begin:total] = names[begin:total][order]
+        grades[begin:total] = grades[begin:total][order]
+        counts[i] = total - begin
+    return counts, names[:total].copy(), grades[:total].copy()

@@ -1,0 +1,105 @@
+"""Matches of label names in texts, by compiled code."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.threads import thread_count
+from xmc_tf.data import TextFile, Texts
+from xmc_tf.label_names.index import NameIndex
+from xmc_tf.label_names.kernels import count_words, match_names
+
+_BYTES = 1 << 20  # of text in a batch
+_Batch: TypeAlias = tuple[np.ndarray, np.ndarray]
+R = TypeVar("R")
+
+
+class Matches(NamedTuple):
+    """Names that match texts, in CSR form: the matches of text i are at ``splits[i]`` to ``splits[i + 1]``.
+
+    Attributes:
+        splits: int64 [texts + 1].
+        names: int32: the numbers of the names.
+        grades: int8: ``EXACT`` if all words of the name occur; ``INFLECTED`` if all occur, some of them only with
+            another ending; ``PARTIAL`` if at least half of the name's weight occurs.
+    """
+
+    splits: np.ndarray
+    names: np.ndarray
+    grades: np.ndarray
+
+
+def find_matches(index: NameIndex, texts: Texts, table: np.ndarray, threads: int = -1) -> Matches:
+    """Return the names that match each text.
+
+    Args:
+        index: the names.
+        texts: the texts.
+        table: the character table.
+        threads: number of threads; -1: one per core. The result does not depend on it.
+    """
+    arrays = tuple(kernel_view(array, array.dtype) for array in index)
+    table = kernel_view(table, np.int32)
+
+    def match(batch: _Batch) -> Any:
+        return match_names(*batch, table, *arrays)
+
+    parts = list(_mapped(match, texts, threads))
+    counts = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
+    splits = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    names = np.concatenate([np.zeros(0, np.int32), *(part[1] for part in parts)])
+    return Matches(splits, names, np.concatenate([np.zeros(0, np.int8), *(part[2] for part in parts)]))
+
+
+def count_documents(words: np.ndarray, texts: Texts, table: np.ndarray, threads: int = -1) -> np.ndarray:
+    """Return the number of texts with each word of names.
+
+    Args:
+        words: hashes of the beginnings of words, ascending.
+        texts: the texts.
+        table: the character table.
+        threads: number of threads; -1: one per core.
+    """
+    words, table = kernel_view(words, np.int64), kernel_view(table, np.int32)
+    total = np.zeros(len(words), np.int64)
+    for counts in _mapped(lambda batch: count_words(*batch, table, words), texts, threads):
+        total += counts
+    return total
+
+
+def _mapped(work: Callable[[_Batch], R], texts: Texts, threads: int) -> Iterator[R]:
+    """Yield the result of each batch of texts, in their order."""
+    count = thread_count(threads)
+    if isinstance(texts, bytes | str):
+        raise InputError("a single text was given", expected="a sequence of texts", fix="pass a list: [text]")
+    batches = _batches(texts.lines() if isinstance(texts, TextFile) else texts)
+    if count == 1 or len(texts) < 64:
+        yield from map(work, batches)
+        return
+    with ThreadPoolExecutor(count, thread_name_prefix="names") as pool:
+        yield from pool.map(work, batches)
+
+
+def _batches(texts: Iterable[str] | Iterable[bytes]) -> Iterator[_Batch]:
+    """Yield texts as bytes one after the other, and where each begins."""
+    lines: list[bytes] = []
+    size = 0
+    for text in texts:
+        line = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+        lines.append(line)
+        size += len(line)
+        if size >= _BYTES:
+            yield _joined(lines)
+            lines, size = [], 0
+    if lines:
+        yield _joined(lines)
+
+
+def _joined(lines: Sequence[bytes]) -> _Batch:
+    offsets = np.zeros(len(lines) + 1, np.int64)
+    np.cumsum([len(line) for line in lines], out=offsets[1:])
+    return kernel_view(np.frombuffer(b"".join(lines) + b"\0", np.uint8), np.uint8), offsets

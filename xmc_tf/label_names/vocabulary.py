@@ -1,0 +1,51 @@
+"""The names of labels: a preferred one for people, and alternative ones by which texts mention the label."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+# A qualifier distinguishes names for people and is rarely in a text: "Mercury (planet)".
+_QUALIFIER = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|（[^（）]*）")
+
+
+class LabelVocabulary(NamedTuple):
+    """The names of labels.
+
+    Attributes:
+        preferred: one name for each label, which predictions show.
+        names: all names to look for in texts, without qualifiers.
+        labels: int32: the label of each of these, ascending.
+    """
+
+    preferred: list[str]
+    names: list[str]
+    labels: np.ndarray
+
+
+def label_vocabulary(lines: Sequence[str]) -> LabelVocabulary:
+    r"""Return the names of labels from the lines of a file of names.
+
+    Example:
+        >>> label_vocabulary(["Mercury (planet)", "cats\tfelines\tFelis catus"]).names
+        ['Mercury', 'cats', 'felines', 'Felis catus']
+
+    Args:
+        lines: for each label its name; alternative names follow after tabs.
+    """
+    preferred: list[str] = []
+    names: list[str] = []
+    labels: list[int] = []
+    for label, line in enumerate(lines):
+        own = [name.strip() for name in line.split("\t")]
+        preferred.append(line if len(own) == 1 else own[0])
+        for name in dict.fromkeys(without_qualifier(one) for one in own if one):
+            names.append(name)
+            labels.append(label)
+    return LabelVocabulary(preferred, names, np.array(labels, np.int32))
+
+
+def without_qualifier(name: str) -> str:
+    """Return a name without qualifiers in brackets; unchanged if nothing else would remain."""
+    return " ".join(_QUALIFIER.sub(" ", name).split()) or name

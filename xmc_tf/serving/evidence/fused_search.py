@@ -1,0 +1,109 @@
+"""The fusion of rankers' scores and label names as TensorFlow ops, equal to ``xmc_tf.fusion``."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf.fusion import Fusion
+from xmc_tf.fusion.features import LARGEST
+from xmc_tf.label_names import LabelNames
+from xmc_tf.serving.evidence.name_matches import NameMatches
+from xmc_tf.serving.scores import rank, unrank
+from xmc_tf.serving.search import Beam
+
+
+class EvidenceParts(NamedTuple):
+    """Label names and fusion of a model to export.
+
+    Attributes:
+        names: the names of the labels.
+        fusion: the fusion.
+        pool: number of labels of the rankers that are candidates.
+        post_processor: the post-processor of the rankers' scores.
+    """
+
+    names: LabelNames
+    fusion: Fusion
+    pool: int
+    post_processor: str
+
+
+class FusedSearch(tf.Module):
+    """Probabilities of labels, from the rankers' best labels and the names in texts.
+
+    Args:
+        parts: label names and fusion.
+    """
+
+    def __init__(self, parts: EvidenceParts) -> None:
+        super().__init__(name="fusion")
+        self.names = NameMatches(parts.names)
+        with tf.device("CPU:0"):
+            documents = parts.fusion.log_documents.astype(np.float32)
+            self.log_documents = tf.Variable(documents, trainable=False, name="log_documents")
+        self.pool = parts.pool
+        self._weights = parts.fusion.weights
+        self._nr_labels = len(parts.fusion.log_documents)
+
+    def __call__(self, text: tf.Tensor | None, beam: Beam, most: int) -> Beam:
+        """Return the most probable labels.
+
+        Args:
+            text: strings [n]; None: only the documents' features are known.
+            beam: the rankers' best labels.
+            most: maximum number of labels per document.
+        """
+        with tf.device("CPU:0"):
+            count = tf.shape(beam.nodes, tf.int64)[0]
+            there = tf.where(beam.nodes >= 0)
+            ranked = there[:, 0] * self._nr_labels + tf.cast(tf.gather_nd(beam.nodes, there), tf.int64)
+            scores = tf.cast(tf.gather_nd(beam.scores, there), tf.float64)
+            named, worths = tf.zeros([0], tf.int64), tf.zeros([0], tf.float32)
+            if text is not None:
+                named, worths = self.names(text)
+            keys = tf.unique(tf.sort(tf.concat([ranked, named], axis=0))).y
+            size = tf.size(keys)
+            score = tf.scatter_nd(tf.searchsorted(keys, ranked)[:, None], scores, [size])
+            worth = tf.math.unsorted_segment_max(tf.cast(worths, tf.float64), tf.searchsorted(keys, named), size)
+            worth = tf.maximum(worth, 0.0)  # the maximum of nothing is the lowest number
+            rows, labels = keys // self._nr_labels, tf.cast(keys % self._nr_labels, tf.int32)
+            raw = self._raw(rows, labels, score, worth, count)
+            probability = tf.cast(1.0 / (1.0 + tf.exp(-raw)), tf.float32)
+            return _best(rows, labels, probability, count, most)
+
+    def _raw(
+        self, rows: tf.Tensor, labels: tf.Tensor, score: tf.Tensor, worth: tf.Tensor, count: tf.Tensor
+    ) -> tf.Tensor:
+        """Return the weighted sum of the features; see ``xmc_tf.fusion.features``."""
+        ranked, named = tf.cast(score > 0, tf.float64), tf.cast(worth > 0, tf.float64)
+        best = tf.math.unsorted_segment_max(score, rows, count)
+        total = tf.math.unsorted_segment_sum(score, rows, count)
+        ranker, name = _log_odds(score) * ranked, _log_odds(worth) * named
+        columns = (
+            tf.ones_like(score), ranker, tf.maximum(ranker, -2.0), tf.maximum(ranker, 0.0), 1.0 - ranked, name,
+            tf.maximum(name, -3.0) * named, tf.maximum(name, -1.0) * named, named, ranker * name, ranker * named,
+            tf.cast(tf.gather(self.log_documents, labels), tf.float64), tf.gather(_log_odds(best), rows),
+            tf.gather(tf.math.log(total + 0.1), rows),
+        )  # fmt: skip
+        return tf.add_n([column * weight for column, weight in zip(columns, self._weights, strict=True)])
+
+
+def _log_odds(probability: tf.Tensor) -> tf.Tensor:
+    least = 1.0 / (1.0 + np.exp(LARGEST))
+    probability = tf.clip_by_value(probability, tf.constant(least, tf.float64), tf.constant(1.0 - least, tf.float64))
+    return tf.math.log(probability / (1.0 - probability))
+
+
+def _best(rows: tf.Tensor, labels: tf.Tensor, probability: tf.Tensor, count: tf.Tensor, most: int) -> Beam:
+    """Return the most probable of the candidates, which are sorted by document."""
+    starts = tf.searchsorted(rows, tf.range(count))
+    place = tf.range(tf.size(rows, out_type=tf.int64)) - tf.cast(tf.gather(starts, rows), tf.int64)
+    width = tf.maximum(tf.reduce_max(tf.concat([place, [0]], axis=0)) + 1, most)
+    shape = tf.stack([count, width])
+    at = tf.stack([rows, place], axis=1)
+    nodes = tf.tensor_scatter_nd_update(tf.fill(shape, -1), at, labels)
+    scores = tf.scatter_nd(at, probability, shape)
+    keys = tf.math.top_k(rank(scores, nodes, nodes >= 0), k=most).values
+    best, which = unrank(tf.ensure_shape(keys, [None, most]))
+    return Beam(which, best)

@@ -1,0 +1,157 @@
+"""Matches of label names in texts as TensorFlow ops, equal to those of ``xmc_tf.label_names``."""
+
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf.label_names import LabelNames
+from xmc_tf.label_names.characters import SKIPPED, UNSPACED
+from xmc_tf.label_names.kernels import EXACT, FULL, INFLECTED, LONGEST, NR_GRADES, PARTIAL, PREFIX, SPREAD
+
+
+class NameMatches(tf.Module):
+    """The evidence of label names in texts.
+
+    Args:
+        names: the names.
+    """
+
+    def __init__(self, names: LabelNames) -> None:
+        super().__init__(name="label_names")
+        index = names.index
+        last = int(np.flatnonzero(names.characters)[-1]) + 1
+        held = index._asdict() | {"worth": names.worth.reshape(-1), "characters": names.characters[:last]}
+        with tf.device("CPU:0"):
+            # Never empty: a lookup in an empty variable fails, even if its result is not used.
+            self.held = {
+                name: tf.Variable(array if len(array) else np.zeros(1, array.dtype), trainable=False, name=name)
+                for name, array in held.items()
+            }
+        self._nr_words, self._nr_labels = len(index.words), names.nr_labels
+
+    def __call__(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the evidence in texts.
+
+        Args:
+            text: strings [n].
+
+        Returns:
+            int64: document × number of labels + label, one for each match; and float32: its worth. A label may occur
+            more than once in a document, with several names.
+        """
+        with tf.device("CPU:0"):
+            here, here_exact = self._words(text)
+            return self._matches(here, here_exact)
+
+    def _words(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the distinct words of names in each text: document × number of words + word, ascending."""
+        characters, rows = self._characters(text)
+        unspaced = tf.bitwise.bitwise_and(characters, UNSPACED) != 0
+        spaced = (characters > 0) & ~unspaced
+        same_row = rows[1:] == rows[:-1]
+        after = tf.concat([same_row, [False]], axis=0)  # whether a character of the same text follows
+        before = tf.concat([[False], same_row], axis=0)
+        next_unspaced = after & tf.roll(unspaced, -1, axis=0)
+        last_unspaced = before & tf.roll(unspaced, 1, axis=0)
+        last_spaced = before & tf.roll(spaced, 1, axis=0)
+        starts = (spaced & ~last_spaced) | (unspaced & (next_unspaced | ~last_unspaced))
+        start = tf.where(starts)[:, 0]
+        is_pair = tf.gather(unspaced & next_unspaced, start)
+        # A word ends where the next character is not of its kind; a word of an unspaced script has one or two.
+        ends = tf.where(spaced & ~(after & tf.roll(spaced, -1, axis=0)))[:, 0] + 1
+        place = tf.searchsorted(ends, start, side="right")
+        end = tf.where(
+            tf.gather(unspaced, start),
+            start + tf.where(is_pair, tf.constant(2, tf.int64), tf.constant(1, tf.int64)),
+            tf.gather(tf.concat([ends, [0]], axis=0), place),
+        )
+        characters = tf.cast(characters, tf.int64)
+        padded = tf.concat([characters, tf.zeros([1], tf.int64)], axis=0)
+        key = self._hash(padded, start, tf.minimum(end, start + PREFIX), SPREAD)
+        exact = self._hash(padded, start, tf.minimum(end, start + LONGEST), FULL)
+        row = tf.gather(rows, start)
+        return self._known(key, row, "words"), self._known(exact, row, "exact")
+
+    def _characters(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the characters of all texts as the table maps them, and the text of each."""
+        # The Unicode ops end a string at its first NUL.
+        text = tf.strings.regex_replace(text, r"\x00", " ")
+        decoded = tf.raw_ops.UnicodeDecode(input=text, input_encoding="UTF-8", errors="replace", Tsplits=tf.int64)
+        table = self.held["characters"].value()
+        size = tf.size(table)
+        codes = decoded.char_values
+        mapped = tf.where(codes < size, tf.gather(table, tf.minimum(codes, size - 1)), 0)
+        places = tf.range(tf.size(codes, out_type=tf.int64))
+        rows = tf.searchsorted(decoded.row_splits[1:], places, side="right", out_type=tf.int64)
+        kept = tf.where(mapped != SKIPPED)[:, 0]
+        return tf.gather(mapped, kept), tf.gather(rows, kept)
+
+    def _hash(self, characters: tf.Tensor, start: tf.Tensor, end: tf.Tensor, factor: np.int64) -> tf.Tensor:
+        """Return the hash of characters from ``start`` to ``end``: the sum of each, times a power of the factor."""
+        longest = tf.reduce_max(tf.concat([end - start, [1]], axis=0))
+        hashed = tf.zeros_like(start)
+
+        def step(at: tf.Tensor, hashed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            place = start + at
+            added = (hashed + tf.gather(characters, tf.minimum(place, end))) * tf.constant(factor, tf.int64)
+            return at + 1, tf.where(place < end, added, hashed)
+
+        zero = tf.constant(0, tf.int64)
+        return tf.while_loop(lambda at, _: at < longest, step, [zero, hashed])[1]
+
+    def _known(self, hashes: tf.Tensor, rows: tf.Tensor, name: str) -> tf.Tensor:
+        """Return the distinct pairs of document and known word, as one number each, ascending."""
+        known = self.held[name].value()
+        place = tf.minimum(tf.searchsorted(known, hashes), tf.size(known) - 1)
+        found = tf.where(tf.gather(known, place) == hashes)[:, 0]
+        pairs = tf.gather(rows, found) * tf.size(known, out_type=tf.int64) + tf.cast(tf.gather(place, found), tf.int64)
+        return tf.unique(tf.sort(pairs)).y
+
+    def _matches(self, here: tf.Tensor, here_exact: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        held = self.held
+        nr_words = tf.size(held["words"], out_type=tf.int64)
+        rows, words = here // nr_words, here % nr_words
+        # The names listed under each word.
+        lists = held["lists"].value()
+        source, at = _spread(tf.gather(lists, words), tf.gather(lists, words + 1))
+        name, listed_place = tf.gather(held["listed"], at), tf.gather(held["places"], at)
+        row = tf.gather(rows, source)
+        # All words of each name.
+        splits = held["splits"].value()
+        first = tf.gather(splits, name)
+        one, at = _spread(first, tf.gather(splits, name + 1))
+        of_row = tf.gather(row, one)
+        there = _contains(here, of_row * nr_words + tf.cast(tf.gather(held["name_words"], at), tf.int64))
+        nr_exact = tf.size(held["exact"], out_type=tf.int64)
+        same = _contains(here_exact, of_row * nr_exact + tf.cast(tf.gather(held["name_exact"], at), tf.int64))
+        weights = tf.gather(held["weights"], at)
+        count = tf.size(name)
+        earlier = there & (at - tf.gather(first, one) < tf.gather(listed_place, one))
+        none = tf.zeros_like(weights)
+        sums = tf.math.unsorted_segment_sum(
+            tf.stack(
+                [
+                    weights, tf.where(there, weights, none), tf.where(there & ~same, 1, none),
+                    tf.cast(earlier, tf.int32),
+                ], axis=1,
+            ), one, count,
+        )  # fmt: skip
+        whole, matched, inflected, found_before = tf.unstack(sums, num=4, axis=1)
+        grade = tf.where(matched < whole, PARTIAL, tf.where(inflected > 0, INFLECTED, EXACT))
+        worth = tf.gather(held["worth"], name * NR_GRADES + grade)
+        kept = tf.where((2 * matched >= whole) & (found_before == 0) & (worth > 0))[:, 0]
+        label = tf.cast(tf.gather(held["labels"], tf.gather(name, kept)), tf.int64)
+        return tf.gather(row, kept) * self._nr_labels + label, tf.gather(worth, kept)
+
+
+def _spread(first: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return all numbers of some ranges, and the number of the range that each belongs to."""
+    ends = tf.cumsum(last - first)
+    places = tf.range(tf.reduce_max(tf.concat([ends, [0]], axis=0)))
+    source = tf.searchsorted(ends, places, side="right")
+    return source, places - tf.gather(ends - last, source)
+
+
+def _contains(ascending: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+    """Return which of the wanted numbers are among ascending ones."""
+    padded = tf.concat([ascending, [tf.int64.max]], axis=0)
+    return tf.gather(padded, tf.searchsorted(ascending, wanted)) == wanted
