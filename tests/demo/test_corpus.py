@@ -11,6 +11,7 @@ from xmc_tf.demo import corpus as corpus_module
 from xmc_tf.demo.copies import originals
 from xmc_tf.demo.corpus import build, collect, is_built, package_folders
 from xmc_tf.demo.prose import words
+from xmc_tf.tables.preparation import prepare
 
 SUBJECTS = ("matrix", "tensor", "graph", "string", "file", "window", "signal", "socket")
 VERBS = ("sort", "merge", "split", "invert", "print", "measure", "cancel", "download")
@@ -79,6 +80,17 @@ def test_too_little_documentation_raises_an_error(tmp_path):
     (tmp_path / "one.py").write_text('"""Only one module is here and its text is long enough to be kept."""\n')
     with pytest.raises(InputError, match="1 texts in pack"):
         collect({"pack": tmp_path})
+
+
+def test_the_data_as_a_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus_module, "package_folders", lambda _: {"pack": write_package(tmp_path / "pack")})
+    monkeypatch.setattr(corpus_module, "collect", partial(collect, least=3, largest_share=0.5))
+    count = corpus_module.write_table(tmp_path / "data.csv", ["pack"])
+    store = prepare(tmp_path / "data.csv", tmp_path / "data.sqlite")
+    expected = collect({"pack": tmp_path / "pack"}, least=3, largest_share=0.5)
+    assert store.count() == count == len(expected.train) + len(expected.test)
+    assert sorted(store.names) == sorted(expected.names)
+    assert store.labels().nnz == expected.train_labels.nnz + expected.test_labels.nnz
 
 
 def test_files_are_written_once_and_again_when_versions_change(tmp_path, monkeypatch):

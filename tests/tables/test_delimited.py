@@ -97,3 +97,9 @@ def test_what_a_csv_writer_writes_is_read(tmp_path_factory, rows, separator, enc
     path.write_bytes(file.getvalue().encode(encoding))
     read = list(DelimitedFile(path, separator=separator, header=True, encoding=encoding).records())
     assert [row.cells for row in read] == [list(row) for row in rows]
+
+
+def test_bars_between_the_labels_of_all_cells_do_not_separate_cells(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("text,label\n" + "".join(f"some words {n},a|b|c\n" for n in range(50)))
+    assert DelimitedFile(path).columns == ["text", "label"]

@@ -14,9 +14,10 @@ import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.demo import screen
-from xmc_tf.demo.corpus import PACKAGES, build, is_built
+from xmc_tf.demo.corpus import PACKAGES, build, is_built, write_table
 from xmc_tf.demo.encoder import make_tiny, pretrained_folder
 from xmc_tf.metrics import format_table, measure, percent
 from xmc_tf.metrics.files import load_prediction
@@ -42,6 +43,11 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--work", default="demo-work", metavar="DIR", help="folder for the data and the models")
     parser.add_argument(
+        "--table",
+        metavar="FILE",
+        help="only write the data as a CSV file, to try training with",
+    )
+    parser.add_argument(
         "--ask",
         action=argparse.BooleanOptionalAction,
         default=None,
@@ -55,6 +61,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser().parse_args(argv)
     # Warnings are shown; the stages' log lines would only repeat the demo's.
     logging.getLogger("xmc_tf").setLevel(logging.WARNING)
+    if args.table is not None:
+        _write_table(Path(args.table))
+        return
     work = Path(args.work)
     data, linear, model = work / "data", work / "xr-linear", work / "xr-transformer"
     print(screen.styled("xmc_tf: texts in, the best few of thousands of labels out", "bold"))
@@ -68,6 +77,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     _examples(data, _prediction(model))
     _try(loaded, sys.stdin.isatty() if args.ask is None else args.ask)
     _what_next(data, linear, model)
+
+
+def _write_table(path: Path) -> None:
+    """Write the texts and labels as one table, and print what to do with it."""
+    rows = write_table(path)
+    quoted = shlex.quote(str(path))
+    screen.paragraph(
+        f"{path}: {rows:,} rows. The text is the documentation of a function or class of {len(PACKAGES)} installed "
+        "packages; its labels say where it lives, what it is, and what its name speaks of.",
+        "",
+    )
+    command = as_called(f"python -m xmc_tf.train {quoted} -m model --report report")
+    print(f"\nNext, in one to two minutes:\n\n  {command}")
 
 
 def _data(data: Path) -> None:

@@ -4,6 +4,7 @@ Deterministic under the locked versions: the packages are listed here, files are
 text's hash decides whether it belongs to the training or the test set.
 """
 
+import csv
 import hashlib
 import importlib.metadata
 import json
@@ -15,6 +16,7 @@ import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
@@ -158,6 +160,23 @@ def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path
         }
         (part / "corpus.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return Path(folder)
+
+
+def write_table(path: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> int:
+    """Write all texts and labels as a CSV file with the columns ``text`` and ``label``; return the number of rows.
+
+    Args:
+        path: the file; the labels of a cell are separated by a bar.
+        packages: import names.
+    """
+    corpus = collect(package_folders(list(packages)))
+    with atomic_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerow(["text", "label"])
+        for texts, Y in ((corpus.train, corpus.train_labels), (corpus.test, corpus.test_labels)):
+            for row, text in enumerate(texts):
+                out.writerow([text, "|".join(corpus.names[label] for label in Y[row].indices)])
+    return len(corpus.train) + len(corpus.test)
 
 
 def is_built(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> bool:

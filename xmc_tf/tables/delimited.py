@@ -173,6 +173,8 @@ def _separator(sample: str, suffix: str) -> str:
         usual = max(set(counts), key=counts.count)
         # A separator that occurs in texts now and then cuts rows into different numbers of cells.
         found = (counts.count(usual) / len(counts), usual)
+        if counts[0] != usual:  # such as bars between the labels of each cell, which the names of columns lack
+            found = (found[0] / 2, usual)
         if usual > 1 and (found[0] >= best[0] + 0.05 or (found[0] >= best[0] - 0.05 and found[1] > best[1])):
             best, chosen = found, separator
     return chosen
