@@ -5,7 +5,15 @@ from html.parser import HTMLParser
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmc_tf.models.explaining.explanation import (
+    Contribution,
+    Evidence,
+    Explanation,
+    LabelExplanation,
+    NodeExplanation,
+)
 from xmc_tf.report import Curve, ReportInputs
+from xmc_tf.tree import LabelTree
 
 SCRIPT = "<script>alert(1)</script>"
 OVERRIDE = "abc\u202egnp.exe\u202d\x1b[31m\ud800"
@@ -34,12 +42,29 @@ def texts(documents=DOCUMENTS):
     return [f"{SCRIPT}<img src=x onerror=alert(2)>", OVERRIDE * 3, "", "long " * 1_000_000, *rest]
 
 
-def inputs(**more):
-    """Return the inputs of a report with everything but a model."""
-    truth, predicted, training = matrices()
-    other = matrices(seed=1)[1]
+class Explaining:
+    """A stand-in for a model, which explains each text by its first words."""
+
+    def __init__(self, labels):
+        self.names, self.tree = names(labels), LabelTree(splits=([0, labels],), labels=np.arange(labels))
+
+    def explain(self, text, k):
+        words = [Contribution(word, 0.5, 1 - 0.1 * place) for place, word in enumerate(text.lower().split()[:4])]
+        nodes = [
+            NodeExplanation(f"{SCRIPT}, …", 1, 0, 2, 8, 1.0, 0.9, tuple(words), 0.25, -0.1),
+            NodeExplanation(SCRIPT, 2, 0, 30, 1, 1.0, 0.8, tuple(words), 0.25, -0.1),
+        ]
+        evidence = (Evidence("label head", 0.5, note="a note"), Evidence("tree", 0.8, tuple(nodes)))
+        return Explanation((LabelExplanation(0, SCRIPT, 0.8, evidence),))
+
+
+def inputs(labels=LABELS, **more):
+    """Return the inputs of a report with all sections."""
+    truth, predicted, training = matrices(labels=labels)
+    other = matrices(labels=labels, seed=1)[1]
     given = {
-        "names": names(),
+        "model": Explaining(labels),
+        "names": names(labels),
         "texts": texts(),
         "training_labels": training,
         "others": {f"other {SCRIPT}": other},
