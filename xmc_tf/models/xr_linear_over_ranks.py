@@ -119,6 +119,7 @@ def _tree(
     with account.busy(1.0):
         tree = make_tree(communicator, inputs, embed, account.threads)
     if not inputs.arguments.code_path:
+        communicator.barrier()  # a slower rank may still open the embeddings, which rank 0 removes
         run_on_all_ranks(communicator, lambda: _keep(work, tree) if communicator.rank == 0 else None)
     return tree
 

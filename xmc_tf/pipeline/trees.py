@@ -66,6 +66,7 @@ def cluster_labels(
         forget_label_embeddings(folder)
         return write_tree(folder, tree)
 
+    communicator.barrier()  # a slower rank may still open the embeddings, which rank 0 removes
     record = run_on_all_ranks(communicator, lambda: write() if communicator.rank == 0 else {})
     return communicator.broadcast(record)
 
