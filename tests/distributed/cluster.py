@@ -4,6 +4,7 @@ Each host also has its own mounts and its own name, so that a test can give it o
 """
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -83,6 +84,12 @@ class Cluster:
             yield
         finally:
             self.link(host, "up")
+
+    def rename_interface(self, host: str, name: str) -> None:
+        """Give the network interface of a host another name."""
+        old = json.loads(self.on(host, "ip", "-json", "link"))[-1]["ifname"]
+        if old != name:
+            self.on(host, "sh", "-c", f"ip link set {old} down; ip link set {old} name {name} up")
 
     def link(self, host: str, state: str) -> None:
         """Switch the link of a host ``up`` or ``down``."""

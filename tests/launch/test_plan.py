@@ -150,7 +150,7 @@ def test_mpiexec_gets_hosts_networks_and_the_way_to_them():
     assert "--mca btl_tcp_if_include 10.0.0.0/8" in text
     assert "--mca plm_rsh_agent ssh -x" in text
     assert "-x PATH" in text
-    assert "--lost-after 7" in " ".join(LaunchPlan(hosts, "mpi", ["w.py"], timeout_s=7).command())
+    assert "--lost-after 20" in " ".join(LaunchPlan(hosts, "mpi", ["w.py"], timeout_s=80).command())
 
 
 def test_inputs_and_the_shared_folder_are_found_among_the_arguments(tmp_path, monkeypatch):

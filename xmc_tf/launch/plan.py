@@ -38,8 +38,13 @@ class LaunchPlan:
     @property
     def agent_options(self) -> list[str]:
         """The options of each rank's agent."""
-        lost = [] if self.hosts.only_here else ["--lost-after", str(self.timeout_s)]
+        lost = [] if self.hosts.only_here else ["--lost-after", f"{self.lost_after_s:g}"]
         return [*self.agent, *lost]
+
+    @property
+    def lost_after_s(self) -> float:
+        """The seconds without an answer after which a host is lost; its ranks must also end within the timeout."""
+        return max(4.0, self.timeout_s / 4)
 
     def environment(self) -> dict[str, str]:
         """Return the variables of the ranks, in addition to those of this process."""

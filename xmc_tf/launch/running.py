@@ -71,7 +71,7 @@ class Run:
             plan.hosts.size,
             address,
             self._output.show,
-            lost_after_s=plan.timeout_s if several else None,
+            lost_after_s=plan.lost_after_s if several else None,
             started=closing.start if closing is not None else lambda: None,
         )
         try:
