@@ -20,8 +20,9 @@ _DESCRIPTION = """Read a table of texts and labels into a data set: one SQLite d
     python -m xmc_tf.prepare data.csv
     python -m xmc_tf.prepare data.csv --text-column title,abstract --label-column keywords --label-separator ";"
 
-Tables: CSV and TSV, JSON lines, Parquet, SQLite, Annif's TSV files and document folders. What is not given is guessed
-from the table, and reported. Rerun an interrupted command to resume."""
+Tables: CSV and TSV, JSON lines (also .gz), Parquet, SQLite, Annif's TSV files and document folders, PECOS's lines of
+labels and text, a folder of X.trn.txt and Y.trn.npz, and sparse features of the Extreme Classification Repository. What
+is not given is guessed from the table, and reported. Rerun an interrupted command to resume."""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -83,6 +83,20 @@ def test_a_report_shows_the_same_figures(multi, capsys):
     assert str(multi.parent / "report" / "report.html") in capsys.readouterr().out
 
 
+def test_features_instead_of_texts(tmp_path, capsys):
+    table = tmp_path / "data.txt"
+    lines = [f"{n % 4} {n % 4}:1 {4 + n % 7}:0.5" for n in range(120)]
+    table.write_text("\n".join(["120 11 4", *lines]) + "\n")
+    _train(table, "--report", tmp_path / "report")
+    assert "accuracy" in capsys.readouterr().out
+    store = TableStore.open(table.with_suffix(".sqlite"))
+    model = XRLinear.load(tmp_path / "model")
+    assert not model.reads_text
+    found = evaluate(store.labels("test"), model.predict(store.features("test")), (1,))
+    assert runs_of(store)[0].metrics["accuracy"] == found.at("P", 1) == 1.0
+    assert (tmp_path / "report" / "report.html").exists()
+
+
 def test_without_test_documents_nothing_is_measured(multi, capsys):
     _train(multi, "--test", 0, "--validation", 0)
     assert "nothing was measured" in capsys.readouterr().out

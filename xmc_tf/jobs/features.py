@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, overload
 
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.models.xr_linear_training import fit_tfidf
 from xmc_tf.params import TfidfParams
@@ -84,8 +84,10 @@ class StoredFeatures:
         """Number of texts that were split into words because their features were not stored."""
         self._known: dict[str, tuple[Tfidf, csr_matrix]] = {}
 
-    def of(self, params: TfidfParams) -> "tuple[Tfidf, csr_matrix]":
+    def of(self, params: TfidfParams) -> "tuple[Tfidf | None, csr_matrix]":
         """Return the vectorizer, and the features of the training documents followed by the validation documents."""
+        if self.store.nr_features:
+            return None, self._given()
         key = self._key(params, "train+validation")
         if key not in self._known:
             self._known[key] = self._stored(key) or self._compute(key, params)
@@ -93,14 +95,25 @@ class StoredFeatures:
 
     def of_test(self, params: TfidfParams) -> csr_matrix:
         """Return the features of the test documents."""
+        if self.store.nr_features:
+            return self.store.features("test")
         key = self._key(params, "test")
         if (content := get_entry(self.store, key)) is not None:
             return content_matrix(content)
         texts = self.store.texts("test")
-        X = self.of(params)[0].transform(texts, threads=self.threads)
+        tfidf = self.of(params)[0]
+        assert tfidf is not None  # there are texts
+        X = tfidf.transform(texts, threads=self.threads)
         self.computed += len(texts)
         put_entry(self.store, key, matrix_content(X))
         return X
+
+    def _given(self) -> csr_matrix:
+        """Return the features that the table holds instead of texts."""
+        if not hasattr(self, "_table_features"):
+            parts = [self.store.features(split) for split in ("train", "validation")]
+            self._table_features = vstack(parts, format="csr")
+        return self._table_features
 
     def _key(self, params: TfidfParams, documents: str) -> str:
         source, columns, splits = (self.store.meta(key) for key in ("source", "columns", "splits"))

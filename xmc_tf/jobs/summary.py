@@ -130,6 +130,8 @@ def next_commands(table: Path, text: Sequence[str], database: Path, model: Path)
     """
     column = "" if list(text) == ["text"] else f" --column {shlex.quote(','.join(text))}"
     model_flag = f"-m {shlex.quote(str(model))}"
+    if not text:  # features
+        return {"compare all runs": f"python -m xmc_tf.runs {shlex.quote(str(database))}"}
     return {
         "label another table": f"python -m xmc_tf.predict NEW.csv{column} {model_flag} -o labels.csv",
         "label one text": f'python -m xmc_tf.predict {model_flag} -q "a text"',

@@ -105,7 +105,8 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
         about = summary_of(store)
     _require_documents(store, about)
     shape = shape_of(store, about)
-    settings = choose_settings(shape, options.params, fixed=options.fixed, minutes=job.minutes, effort=job.effort)
+    fixed = options.fixed | {"ngram_max"} if store.nr_features else options.fixed
+    settings = choose_settings(shape, options.params, fixed=fixed, minutes=job.minutes, effort=job.effort)
     features = StoredFeatures(store, job.threads)
     training = LinearTraining(
         features, store.labels("train"), store.labels("validation"), store.names, options.overrides,
@@ -161,9 +162,11 @@ def _write_report(job: TableJob, store: TableStore, run: Run, predicted: csr_mat
     curves = [
         Curve(name, [step for step, _ in points], [value for _, value in points]) for name, points in run.curve.items()
     ]
+    readable = not store.nr_features
     inputs = ReportInputs(
-        title, store.labels("test"), predicted, store.names, store.texts("test"), training_labels=trained_labels(store),
-        model=load(job.model), curves=curves, settings=settings,
+        title, store.labels("test"), predicted, store.names, store.texts("test") if readable else None,
+        training_labels=trained_labels(store), model=load(job.model) if readable else None, curves=curves,
+        settings=settings,
     )  # fmt: skip
     return write_report(inputs, job.report)
 

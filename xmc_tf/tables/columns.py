@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 TEXTS = ("text", "texts", "document", "content", "body", "sentence", "abstract", "description", "title", "review")
 LABELS = (
     "label", "labels", "tag", "tags", "category", "categories", "class", "classes", "topic", "topics", "subjects",
-    "keywords", "target",
+    "keywords", "target", "targetind",
 )  # fmt: skip
 SEPARATORS = ("|", ";", ",")
 _LONGEST_LABEL = 200  # characters

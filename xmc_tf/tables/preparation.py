@@ -6,14 +6,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.resuming import finished, resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.tables.columns import ColumnOptions, Columns, choose_columns
+from xmc_tf.tables.label_names import load_label_names
 from xmc_tf.tables.records import BadRow, Record, Source
 from xmc_tf.tables.sources import SourceOptions, open_source
 from xmc_tf.tables.splits import SPLITS, SplitOptions, split_documents, text_key
 from xmc_tf.tables.store import TableStore
+from xmc_tf.tables.two_tables import TwoTables
 
 _LOG = logging.getLogger(__name__)
 _COMMIT = 20_000  # rows between two points from which reading resumes
@@ -34,12 +38,17 @@ class PrepareOptions:
         columns: which columns hold texts and labels.
         splits: what is held out.
         max_bad_rows: share of the rows that may be unusable.
+        test_table: table of the same kind whose rows are the test documents.
+        label_names: file of label names, for tables whose labels are numbers from 0: one name per line, or JSON lines
+            with the key ``title``.
     """
 
     source: SourceOptions = field(default_factory=SourceOptions)
     columns: ColumnOptions = field(default_factory=ColumnOptions)
     splits: SplitOptions = field(default_factory=SplitOptions)
     max_bad_rows: float = 0.01
+    test_table: str | Path | None = None
+    label_names: str | Path | None = None
 
 
 @dataclass(frozen=True)
@@ -101,12 +110,19 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     """
     options, database = options or PrepareOptions(), Path(database)
     source = open_source(table, options.source)
+    if options.test_table is not None:
+        source = TwoTables(source, open_source(options.test_table, options.source))
     if not source.columns:
         raise InputError(f"{source.name} has no columns", expected="columns of texts and labels")
-    columns, guesses = choose_columns(source.name, source.columns, _sample(source), options.columns)
+    if getattr(source, "nr_features", 0):
+        columns, guesses = Columns((), 1), list[str]()
+    else:
+        columns, guesses = choose_columns(source.name, source.columns, _sample(source), options.columns)
     if getattr(source, "header_is_guessed", False) and not getattr(source, "header", True):
         guesses = [f"the first row is data, not names of columns ({len(source.columns)} columns; --header)", *guesses]
     wanted = {"source": _identity(table, source), "columns": asdict(columns)}
+    if options.label_names is not None:
+        wanted["source"] |= {"label names": Path(options.label_names).name}
     if database.exists():
         store = TableStore.open(database, write=True)
         if not store.has_meta(**wanted):
@@ -117,12 +133,12 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
             )
     else:
         store = TableStore.create(database)
-        store.write_meta(**wanted, rows_read=0, guesses=guesses)
+        store.write_meta(**wanted, rows_read=0, guesses=guesses, nr_features=getattr(source, "nr_features", 0))
     if store.meta("rows_read") != "all":
         _LOG.info("%s: %s", source.name, source.kind)
         for guess in guesses:
             _LOG.info("guessed: %s", guess)
-        _read(source, columns, store)
+        _read(source, _Writer(store, columns, options.label_names), store)
         finished()
     _refuse_many_bad_rows(store, source.name, options.max_bad_rows)
     if not store.has_meta(splits=asdict(options.splits)):
@@ -168,17 +184,18 @@ def _identity(table: Any, source: Source) -> dict[str, Any]:
     return about
 
 
-def _read(source: Source, columns: Columns, store: TableStore) -> None:
+def _read(source: Source, writer: "_Writer", store: TableStore) -> None:
     """Read all rows; what is complete is committed with the number of rows it comes from."""
     before = int(store.meta("rows_read"))
     if before:
         _LOG.info("resuming after row %s", f"{before:,}")
-    writer = _Writer(store, columns)
     with Progress(f"reading {Path(source.name).name}", source.size, source.unit) as progress:
         shown = rows = 0
         for rows, row in enumerate(source.records(), 1):
             if rows <= before:
                 continue
+            if getattr(source, "in_test", False):
+                writer.begin_test()
             writer.add(row)
             if rows % _COMMIT == 0:
                 writer.commit(rows)
@@ -194,8 +211,10 @@ def _read(source: Source, columns: Columns, store: TableStore) -> None:
 class _Writer:
     """Rows on their way into the database."""
 
-    def __init__(self, store: TableStore, columns: Columns) -> None:
+    def __init__(self, store: TableStore, columns: Columns, label_names: str | Path | None = None) -> None:
         self._store, self._columns = store, columns
+        self._names = None if label_names is None else load_label_names(Path(label_names))
+        self._test_from: int | None = store.meta("test_from")
         one = store.connection.execute
         self._labels: dict[str, int] = dict(one("SELECT name, id FROM labels").fetchall())
         self._documents: dict[str, int] = {}
@@ -209,13 +228,25 @@ class _Writer:
         self._new_labels: list[tuple[int, str]] = []
         self._pairs: list[tuple[int, int]] = []
         self._bad: list[BadRow] = []
+        self._features: list[tuple[int, bytes, bytes]] = []
+
+    def begin_test(self) -> None:
+        """Make all documents from here on test documents."""
+        if self._test_from is None:
+            self._test_from = self._next
 
     def add(self, row: Record | BadRow) -> None:
         if isinstance(row, BadRow):
             self._bad.append(row)
             return
         text, labels = self._columns.text_of(row.cells), self._columns.labels_of(row.cells)
-        if not text:
+        if self._names is not None:
+            known = [int(one) for one in labels if one.isdecimal() and int(one) < len(self._names)]
+            if len(known) < len(labels):
+                self._bad.append(BadRow(row.line, "a label is no number of a label name", text[:80]))
+                return
+            labels = [self._names[one] for one in known]
+        if not text and self._columns.texts:
             self._bad.append(BadRow(row.line, "no text", " | ".join(map(str, row.cells))[:80]))
             return
         if not labels:
@@ -235,7 +266,14 @@ class _Writer:
             return self._documents[name]
         document = self._next
         self._next += 1
-        self._new_documents.append((document, row.line, text, text_key(text), name))
+        key = text_key(text)
+        if not self._columns.texts:
+            numbers, amounts = (
+                part.tobytes() for part in (row.cells[0][0].astype("<i4"), row.cells[0][1].astype("<f4"))
+            )
+            self._features.append((document, numbers, amounts))
+            key = text_key((numbers + amounts).hex())
+        self._new_documents.append((document, row.line, text, key, name))
         if name is not None:
             self._documents[name] = document
         return document
@@ -249,12 +287,13 @@ class _Writer:
             write.executemany("INSERT INTO labels (id, name) VALUES (?, ?)", self._new_labels)
             write.executemany("INSERT OR IGNORE INTO document_labels VALUES (?, ?)", self._pairs)
             write.executemany("INSERT INTO bad_rows VALUES (?, ?, ?)", self._bad)
+            write.executemany("INSERT INTO features VALUES (?, ?, ?)", self._features)
             if rows_read == "all":
                 write.execute(
                     "UPDATE labels SET documents = counted.n FROM "
                     "(SELECT label, count(*) AS n FROM document_labels GROUP BY label) AS counted WHERE id = label"
                 )
-            self._store.put_meta({"rows_read": rows_read})
+            self._store.put_meta({"rows_read": rows_read, "test_from": self._test_from})
         self._clear()
 
 
@@ -283,7 +322,14 @@ def _refuse_many_bad_rows(store: TableStore, name: str, most: float) -> None:
 
 def _split(store: TableStore, options: SplitOptions) -> None:
     keys = [key for (key,) in store.connection.execute("SELECT key FROM documents ORDER BY id")]
-    chosen = split_documents(keys, store.labels(), options)
+    if (test_from := store.meta("test_from")) is None:
+        chosen = split_documents(keys, store.labels(), options)
+    else:  # the source says what is tested on
+        share = min(options.validation / (1 - options.test), 0.99)
+        chosen = np.full(len(keys), SPLITS.index("test"), np.int8)
+        chosen[:test_from] = split_documents(
+            keys[:test_from], store.labels()[:test_from], SplitOptions(share, 0.0, options.seed)
+        )
     with store.writing() as write:
         write.executemany(
             "UPDATE documents SET split = ? WHERE id = ?", zip(chosen.tolist(), range(len(keys)), strict=True)

@@ -1,5 +1,6 @@
 """Open a table of any kind: the kind is recognised by the beginning of the file, then by its name."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,14 +8,23 @@ from typing import Any
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.tables.annif import AnnifFolder, AnnifTsv
+from xmc_tf.tables.benchmark_files import PecosFolder, PecosLines, SparseFeatures
 from xmc_tf.tables.delimited import SEPARATORS, DelimitedFile
+from xmc_tf.tables.packed import opened
 from xmc_tf.tables.records import Source
 from xmc_tf.tables.structured import Frame, JsonLines, ParquetFile, SqliteTable, is_frame
 
-KINDS = ("csv", "tsv", "jsonl", "parquet", "sqlite", "annif-tsv", "annif-folder")
+KINDS = (
+    "csv", "tsv", "jsonl", "parquet", "sqlite", "annif-tsv", "annif-folder", "sparse-features", "pecos-lines",
+    "pecos-folder",
+)  # fmt: skip
 _SUFFIXES = {
     ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
     ".parquet": "parquet", ".pq": "parquet", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".db": "sqlite",
+}  # fmt: skip
+_OF_ONE_FORM: dict[str, Callable[[Path], Source]] = {
+    "annif-tsv": AnnifTsv, "sparse-features": SparseFeatures, "pecos-lines": PecosLines, "pecos-folder": PecosFolder,
+    "annif-folder": AnnifFolder,
 }  # fmt: skip
 _NAMES = {"comma": ",", "tab": "\t", "\\t": "\t", "semicolon": ";", "bar": "|", "pipe": "|"}
 
@@ -53,7 +63,7 @@ def open_source(table: Any, options: SourceOptions | None = None) -> Source:
         return Frame(table)
     path = Path(table)
     if path.is_dir():
-        return AnnifFolder(path)
+        return PecosFolder(path) if PecosFolder.matches(path) else AnnifFolder(path)
     existing_file(path, "table")
     kind = options.kind or _kind(path)
     if kind == "parquet":
@@ -62,8 +72,8 @@ def open_source(table: Any, options: SourceOptions | None = None) -> Source:
         return SqliteTable(path, options.table)
     if kind == "jsonl":
         return JsonLines(path, encoding=options.encoding)
-    if kind == "annif-tsv":
-        return AnnifTsv(path)
+    if kind in _OF_ONE_FORM:
+        return _OF_ONE_FORM[kind](path)
     separator = _separator(options.separator) or ("\t" if options.kind == "tsv" else None)
     return DelimitedFile(path, encoding=options.encoding, separator=separator, header=options.header)
 
@@ -77,14 +87,23 @@ def _kind(path: Path) -> str:
         return "sqlite"
     if not head:
         raise InputError(f"{path} is empty", expected="a table with columns of texts and labels")
+    if SparseFeatures.matches(path):
+        return "sparse-features"
     if head.startswith(b"\x1f\x8b"):
         if AnnifTsv.matches(path):
             return "annif-tsv"
+        if PecosLines.matches(path):
+            return "pecos-lines"
+        with opened(path) as file:
+            if file.read(4096).lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
+                return "jsonl"
         raise InputError(f"{path} is packed by gzip", fix="unpack it first (gunzip)")
     if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
         raise InputError(f"{path} is an Excel file or another archive", fix="save it as CSV in UTF-8")
     if head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
         return "jsonl"
+    if PecosLines.matches(path):
+        return "pecos-lines"
     kind = _SUFFIXES.get(path.suffix.lower(), "csv")
     return "annif-tsv" if kind in ("csv", "tsv") and AnnifTsv.matches(path) else kind
 

@@ -4,6 +4,7 @@ meta             key → value: format, version, the source, columns, how far re
 documents        id, line in the source, text, key (equal for equal texts), split
 labels           id, name, number of documents
 document_labels  document, label
+features         document, numbers and values of its features, for tables without texts
 bad_rows         line, reason, start
 """
 
@@ -22,7 +23,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.tables.splits import SPLITS
 
-FORMAT, VERSION = "xmc_tf.table", 1
+FORMAT, VERSION = "xmc_tf.table", 2
 _BATCH = 2048
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -31,6 +32,7 @@ CREATE TABLE documents (id INTEGER PRIMARY KEY, line INTEGER NOT NULL, text TEXT
 CREATE TABLE labels (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, documents INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE document_labels (document INTEGER NOT NULL, label INTEGER NOT NULL, PRIMARY KEY (document, label))
     WITHOUT ROWID;
+CREATE TABLE features (document INTEGER PRIMARY KEY, numbers BLOB NOT NULL, amounts BLOB NOT NULL);
 CREATE TABLE bad_rows (line INTEGER NOT NULL, reason TEXT NOT NULL, start TEXT NOT NULL);
 """
 
@@ -241,6 +243,34 @@ class TableStore:
         rows = np.searchsorted(documents, pairs[:, 0])
         ones = np.ones(len(pairs), np.float32)
         return csr_matrix((ones, (rows, pairs[:, 1])), shape=(len(documents), self.nr_labels))
+
+    @property
+    def nr_features(self) -> int:
+        """Number of features, if the table has features instead of texts; else 0."""
+        return int(self.meta("nr_features") or 0)
+
+    def features(self, split: str) -> csr_matrix:
+        """Return the features of a split, documents × features, of a table that has features instead of texts.
+
+        Args:
+            split: "train", "validation" or "test".
+        """
+        if not self.nr_features:
+            raise InputError(f"{self.path} holds texts, not features", fix="use texts(split)")
+        rows = self.connection.execute(
+            "SELECT numbers, amounts FROM features JOIN documents ON documents.id = document WHERE split = ? "
+            "ORDER BY document", (self.split_number(split),),
+        )  # fmt: skip
+        numbers, amounts = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
+        for found, values in rows:
+            numbers.append(np.frombuffer(found, "<i4"))
+            amounts.append(np.frombuffer(values, "<f4"))
+        indptr = np.cumsum([0, *map(len, numbers[1:])])
+        X = csr_matrix(
+            (np.concatenate(amounts), np.concatenate(numbers), indptr), shape=(len(numbers) - 1, self.nr_features)
+        )
+        X.sum_duplicates()
+        return X
 
 
 class StoredTexts(Sequence[str]):

@@ -1,5 +1,6 @@
 """Tables in JSON lines, Parquet, SQLite and DataFrames."""
 
+import io
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, TextIO
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.tables.encodings import named, text_encoding
+from xmc_tf.tables.packed import is_packed, opened, unpacked_size
 from xmc_tf.tables.records import BadRow, Record
 
 _SAMPLE = 1000
@@ -21,9 +23,10 @@ class JsonLines:
 
     def __init__(self, path: Path, *, encoding: str | None = None) -> None:
         self.path, self.name = path, str(path)
-        self.encoding = text_encoding(path, encoding)
-        self.kind = f"JSON lines in {named(self.encoding)}"
-        self.size = max(path.stat().st_size >> 20, 1)
+        self._packed = is_packed(path)
+        self.encoding = "utf-8-sig" if self._packed else text_encoding(path, encoding)
+        self.kind = f"JSON lines in {named(self.encoding)}" + (", packed by gzip" if self._packed else "")
+        self.size = max(unpacked_size(path) >> 20, 1)
         self._read = 0
         keys: dict[str, None] = {}
         with self._open() as file:
@@ -55,6 +58,8 @@ class JsonLines:
         return self._read >> 20
 
     def _open(self) -> TextIO:
+        if self._packed:
+            return io.TextIOWrapper(opened(self.path), encoding=self.encoding, errors="replace")
         return self.path.open(encoding=self.encoding, errors="replace")
 
 

@@ -1,0 +1,160 @@
+"""Files of benchmarks: the Extreme Classification Repository's sparse features, and PECOS's texts."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TextFile, load_matrix, load_names
+from xmc_tf.tables.packed import opened, unpacked_size
+from xmc_tf.tables.records import BadRow, Record
+
+_FEATURES, _LINES, _FOLDER = ["features", "labels"], ["labels", "text"], ["text", "labels"]
+_HEADER = re.compile(rb"\s*(\d+)\s+(\d+)\s+(\d+)\s*")
+_PECOS_LINE = re.compile(rb"\d+(,\d+)*\t\S")
+
+
+class SparseFeatures:
+    """A file of the Extreme Classification Repository: ``documents features labels``, then ``1,2 7:0.5 9:1.2`` lines.
+
+    Each record holds a pair (feature numbers, values) and the label numbers.
+    """
+
+    unit = "documents"
+    columns = _FEATURES
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name, self.kind = path, str(path), "sparse features of the Extreme Classification Repository"
+        with opened(path) as file:
+            found = _HEADER.fullmatch(file.readline())
+        if found is None:
+            raise InputError(f"{path} has no header", expected="the numbers of documents, features and labels")
+        self.size, self.nr_features, self.nr_labels = map(int, found.groups())
+        self._read = 0
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yield all documents; lines that are none as :class:`BadRow`."""
+        with opened(self.path) as file:
+            file.readline()
+            for number, line in enumerate(file, 2):
+                self._read = number - 1
+                try:
+                    yield Record(number, [*self._parsed(line)])
+                except (ValueError, OverflowError) as error:
+                    reason = str(error) if "out of range" in str(error) else "not labels and features"
+                    yield BadRow(number, reason, line[:80].decode("utf-8", "replace"))
+
+    def done(self) -> int:
+        """Return the number of documents read."""
+        return self._read
+
+    @staticmethod
+    def matches(path: Path) -> bool:
+        """Return whether the first lines look like this format."""
+        with opened(path) as file:
+            head, line = file.readline(1 << 16), file.readline(1 << 20)
+        return _HEADER.fullmatch(head) is not None and (b":" in line or not line)
+
+    def _parsed(self, line: bytes) -> tuple[tuple[np.ndarray, np.ndarray], list[str]]:
+        first, *pairs = line.split(b" ") if not line.startswith(b" ") else [b"", *line.split()]
+        labels = [int(one) for one in first.split(b",") if one.strip()]
+        split = [pair.split(b":") for pair in pairs if pair.strip()]
+        features = np.array([int(feature) for feature, _ in split], np.int64)
+        values = np.array([float(value) for _, value in split], np.float32)
+        if not np.isfinite(values).all():
+            raise ValueError("a value is out of range")
+        if any(not 0 <= label < self.nr_labels for label in labels):
+            raise ValueError("a label is out of range")
+        if len(features) and not 0 <= features.min() <= features.max() < self.nr_features:
+            raise ValueError("a feature is out of range")
+        return (features, values), [str(label) for label in labels]
+
+
+class PecosLines:
+    """PECOS's lines of ``1,2<TAB>text``: label numbers and the text."""
+
+    unit = "MB"
+    columns = _LINES
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name, self.kind = path, str(path), "PECOS's lines of labels and text"
+        self.size, self._read = max(unpacked_size(path) >> 20, 1), 0
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yield all lines."""
+        with opened(self.path) as file:
+            for number, raw in enumerate(file, 1):
+                self._read += len(raw)
+                labels, tab, text = raw.decode("utf-8-sig" if number == 1 else "utf-8", "replace").partition("\t")
+                if tab:
+                    yield Record(number, [[one.strip() for one in labels.split(",")], text.rstrip("\r\n")])
+                elif labels.strip():
+                    yield BadRow(number, "no tab", labels[:80])
+
+    def done(self) -> int:
+        """Return the number of megabytes read."""
+        return self._read >> 20
+
+    @staticmethod
+    def matches(path: Path) -> bool:
+        """Return whether the first lines look like this format."""
+        with opened(path) as file:
+            lines = [line for _, line in zip(range(20), file, strict=False) if line.strip()]
+        return bool(lines) and all(_PECOS_LINE.match(line.removeprefix(b"\xef\xbb\xbf")) for line in lines)
+
+
+class PecosFolder:
+    """A folder of ``X.trn.txt``, ``Y.trn.npz`` and optionally ``X.tst.txt``, ``Y.tst.npz``, ``labels.txt``.
+
+    The documents of the test files become the test split.
+    """
+
+    unit = "documents"
+    columns = _FOLDER
+
+    def __init__(self, path: Path) -> None:
+        self.name, self.kind, self.in_test = str(path), "a folder of texts and label matrices", False
+        self._parts = [path / f"X.{part}.txt" for part in ("trn", "tst") if (path / f"X.{part}.txt").is_file()]
+        names = path / "labels.txt"
+        self._names = load_names(names) if names.is_file() else None
+        self._labels = [_labels_of(texts, self._names) for texts in self._parts]
+        self.size, self._read = sum(Y.shape[0] for Y in self._labels), 0
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yield the training documents, then the test documents."""
+        number, self.in_test = 0, False
+        for texts, Y in zip(self._parts, self._labels, strict=True):
+            self.in_test = texts.name == "X.tst.txt"
+            for text, a, b in zip(TextFile(texts), Y.indptr, Y.indptr[1:], strict=False):
+                number += 1
+                self._read = number
+                labels = [self._names[at] if self._names else str(at) for at in Y.indices[a:b].tolist()]
+                yield Record(number, [text, labels])
+
+    def done(self) -> int:
+        """Return the number of documents read."""
+        return self._read
+
+    @staticmethod
+    def matches(path: Path) -> bool:
+        """Return whether a folder has the files of the training documents."""
+        return (path / "X.trn.txt").is_file() and (path / "Y.trn.npz").is_file()
+
+
+def _labels_of(texts: Path, names: list[str] | None) -> csr_matrix:
+    path = texts.with_name(texts.name.replace("X.", "Y.").replace(".txt", ".npz"))
+    Y = csr_matrix(load_matrix(path, name="labels"))
+    documents = len(TextFile(texts))
+    if Y.shape[0] != documents:
+        raise InputError(
+            f"{path} does not fit {texts.name}", expected=f"{documents:,} rows, one per line of the texts",
+            received=f"{Y.shape[0]:,}",
+        )  # fmt: skip
+    if names is not None and len(names) != Y.shape[1]:
+        raise InputError(
+            f"{path} does not fit labels.txt", expected=f"{len(names):,} columns", received=f"{Y.shape[1]:,}"
+        )
+    return Y

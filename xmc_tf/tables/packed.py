@@ -1,0 +1,45 @@
+"""Files that may be packed by gzip, read as bytes."""
+
+import gzip
+import zlib
+from pathlib import Path
+from typing import IO, Any, cast
+
+from xmc_tf.common.errors import InputError
+
+
+class _Unpacked(gzip.GzipFile):
+    """A packed file whose damage is an error of the user's input."""
+
+    def read(self, *size: Any) -> bytes:
+        return self._checked(super().read, *size)
+
+    def read1(self, *size: Any) -> bytes:
+        return self._checked(super().read1, *size)
+
+    def readline(self, *size: Any) -> bytes:
+        return self._checked(super().readline, *size)
+
+    def _checked(self, read: Any, *size: Any) -> bytes:
+        try:
+            return cast(bytes, read(*size))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError(
+                f"{self.name!s} is damaged: {error}", expected="a complete file, packed by gzip", fix="copy it again"
+            ) from None
+
+
+def is_packed(path: Path) -> bool:
+    """Return whether a file is packed by gzip."""
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Open a file for reading; one that is packed by gzip is unpacked while it is read."""
+    return cast(IO[bytes], _Unpacked(path)) if is_packed(path) else path.open("rb")
+
+
+def unpacked_size(path: Path) -> int:
+    """Return the size of a file; of a packed one, an estimate."""
+    return path.stat().st_size * (4 if is_packed(path) else 1)

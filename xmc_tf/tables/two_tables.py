@@ -1,0 +1,43 @@
+"""A table of training documents followed by a table of test documents."""
+
+from collections.abc import Iterator
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.tables.records import BadRow, Record, Source
+
+
+class TwoTables:
+    """Two tables with the same columns, read one after the other.
+
+    Args:
+        first: documents for training and validation.
+        test: test documents.
+    """
+
+    def __init__(self, first: Source, test: Source) -> None:
+        if first.columns != test.columns:
+            raise InputError(
+                f"{test.name} has other columns than {first.name}", expected=", ".join(first.columns[:20]),
+                received=", ".join(test.columns[:20]), fix="--test-table needs the same columns",
+            )  # fmt: skip
+        self._parts, self.in_test = (first, test), False
+        self.name, self.kind, self.columns = first.name, first.kind, first.columns
+        self.size, self.unit = first.size + test.size, first.unit
+        sizes = [(getattr(one, "nr_features", 0), getattr(one, "nr_labels", 0)) for one in self._parts]
+        if sizes[0] != sizes[1]:
+            raise InputError(
+                f"{test.name} does not fit {first.name}", expected=f"{sizes[0][0]:,} features, {sizes[0][1]:,} labels",
+                received=f"{sizes[1][0]:,} and {sizes[1][1]:,}",
+            )  # fmt: skip
+        self.nr_features = sizes[0][0]
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yield the rows of both tables."""
+        self.in_test = False
+        yield from self._parts[0].records()
+        self.in_test = True
+        yield from self._parts[1].records()
+
+    def done(self) -> int:
+        """Return how much of both has been read."""
+        return sum(part.done() for part in self._parts)
