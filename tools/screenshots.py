@@ -1,4 +1,4 @@
-"""Make the pictures of the documentation: ``python -m tools.screenshots [playground] [tensorboard]``.
+"""Make the pictures of the documentation: ``python -m tools.screenshots [playground] [report] [tensorboard] …``.
 
 Needs Chromium (Debian: ``apt-get install chromium``). Trains a small model on the documentation of installed packages,
 which takes a minute; ``--model`` and ``--logdir`` take an export and log files of your own instead.
@@ -26,8 +26,13 @@ from xmc_tf.playground.page import FILES
 from xmc_tf.playground.server import PageServer
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURES = {"playground": ROOT / "docs" / "playground.png", "tensorboard": ROOT / "docs/explanation/tensorboard.png"}
-WIDTH = 1280
+PICTURES = {
+    "playground": ROOT / "docs" / "playground.png",
+    "tensorboard": ROOT / "docs/explanation/tensorboard.png",
+    "report": ROOT / "docs/how-to/report.png",
+    "report-narrow": ROOT / "docs/how-to/report-narrow.png",
+}
+WIDTH, NARROW = 1280, 400
 TEXT = "Sorts the elements of an array along an axis and returns their indices."
 EXAMPLES = [TEXT, "Solves a linear system with a sparse matrix.", "Drops units of a layer at random during training."]
 PACKAGES = ["numpy", "scipy", "keras"]
@@ -44,6 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pictures", nargs="*", metavar="PICTURE", help=f"{', '.join(PICTURES)} (default: all)")
     parser.add_argument("--model", metavar="DIR", help="export for the playground (default: a small one is made)")
+    parser.add_argument("--report", metavar="DIR", help="folder of a report (default: of a small training)")
     parser.add_argument("--logdir", metavar="DIR", help="TensorBoard's log files (default: those of a small training)")
     parser.add_argument("--output", metavar="DIR", help="folder for the pictures (default: those of the pages)")
     options = parser.parse_args(argv)
@@ -59,6 +65,10 @@ def main(argv: list[str] | None = None) -> int:
             picture = Path(options.output or PICTURES[name].parent, PICTURES[name].name).resolve()
             if name == "playground":
                 take_playground(browser, picture, options.model or make_export(Path(folder)))
+            elif name.startswith("report"):
+                page = Path(options.report or make_report(Path(folder) / "report"), "report.html").resolve()
+                narrow = name.endswith("narrow")
+                take(browser, picture, page.as_uri(), 1400, width=NARROW if narrow else WIDTH, dark=narrow)
             else:
                 take_tensorboard(browser, picture, options.logdir or make_logs(Path(folder)))
             print(picture)
@@ -73,6 +83,21 @@ def make_export(folder: Path) -> Path:
     _command("linear", "train", *inputs, "-m", folder / "model", "--nr-splits", "4", "--max-leaf-size", "24")
     _command("export", "-m", folder / "model", "-o", folder / "served" / "1", "-t", folder / "examples.txt")
     return folder / "served"
+
+
+def make_report(folder: Path) -> Path:
+    """Train linear rankers on the documentation of installed packages, and write a report on them."""
+    if (folder / "report.html").exists():  # by the picture before
+        return folder
+    data = build(folder / "data", PACKAGES)
+    inputs = ["-t", data / "X.trn.txt", "-y", data / "Y.trn.npz", "--labels", data / "labels.txt"]
+    _command("linear", "train", *inputs, "-m", folder / "model", "--nr-splits", "4", "--max-leaf-size", "24")
+    _command("predict", "-m", folder / "model", "-t", data / "X.tst.txt", "-k", "20", "-o", folder / "pred.npz")
+    _command(
+        "evaluate", "-y", data / "Y.tst.npz", "-p", folder / "pred.npz", "--train-labels", data / "Y.trn.npz",
+        "-m", folder / "model", "-t", data / "X.tst.txt", "--title", "Labels of documentation", "--report", folder,
+    )  # fmt: skip
+    return folder
 
 
 def make_logs(folder: Path) -> Path:
@@ -134,21 +159,32 @@ def tensorboard(logdir: str | Path) -> Iterator[str]:
         process.wait(30)
 
 
-def take(browser: str, picture: Path, url: str, height: int, wait_ms: int = 10_000) -> None:
+def take(
+    browser: str,
+    picture: Path,
+    url: str,
+    height: int,
+    wait_ms: int = 10_000,
+    *,
+    width: int = WIDTH,
+    dark: bool = False,
+) -> None:
     """Take a picture of a page with the browser's own command line.
 
     Args:
         browser: the program.
         picture: the .png to write.
         url: the page.
-        height: of the picture, in pixels; the width is always the same.
+        height: of the picture, in pixels.
         wait_ms: milliseconds that the page has, by its own clock, for its scripts.
+        width: of the picture, in pixels.
+        dark: whether pages are asked for their dark colours.
     """
     with tempfile.TemporaryDirectory() as profile:
         flags = [
             "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-color-profile=srgb",
-            f"--user-data-dir={profile}", f"--window-size={WIDTH},{height}", f"--virtual-time-budget={wait_ms}",
-            f"--screenshot={picture}",
+            f"--user-data-dir={profile}", f"--window-size={width},{height}", f"--virtual-time-budget={wait_ms}",
+            f"--screenshot={picture}", *(["--blink-settings=preferredColorScheme=0"] if dark else []),
         ]  # fmt: skip
         picture.unlink(missing_ok=True)
         done = subprocess.run([browser, *flags, url], capture_output=True, text=True, timeout=180, check=False)

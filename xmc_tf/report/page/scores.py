@@ -1,6 +1,5 @@
 """The sections about scores: thresholds, and calibration."""
 
-import math
 from collections.abc import Sequence
 
 from xmc_tf.report.page.charts import Axis, Line, axis_around, line_chart
@@ -24,7 +23,7 @@ from xmc_tf.report.sections.thresholds import Point
 _UNIT = Axis("", 0, 1)
 _SMALL = 0.1  # a best threshold below which the axis is logarithmic
 _BELOW_BEST = 0.1  # lowest threshold of that axis, as a share of the best one
-_POWERS = tuple(10.0**power for power in range(-9, 1))
+_TICKS = tuple(digit * 10.0**power for power in range(-9, 1) for digit in (1, 3))
 
 
 def thresholds(report: Report) -> Html:
@@ -75,7 +74,7 @@ def _by_threshold(curve: Sequence[Point], best: float) -> Html:
     elif best < _SMALL:
         # Where most scores are small, what matters would be within a few pixels.
         curve = [point for point in curve if point.threshold >= best * _BELOW_BEST]
-        x = Axis("threshold (logarithmic)", 10.0 ** math.floor(math.log10(curve[-1].threshold)), 1, _POWERS, True)
+        x = Axis("threshold (logarithmic)", curve[-1].threshold, 1, _TICKS, logarithmic=True)
     else:
         x = Axis("threshold", 0, 1)
     xs = [point.threshold for point in curve]

@@ -31,6 +31,7 @@ a { color: var(--accent); text-underline-offset: .15em; }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; border-radius: .15rem; }
 .skip { position: absolute; left: -100rem; }
 .skip:focus { left: 1rem; top: .5rem; padding: .4rem .8rem; background: var(--card); }
+nav { margin-bottom: 1.4rem; }
 nav ul { list-style: none; margin: 0; padding: 0; display: flex; flex-wrap: wrap; gap: .1rem 1.1rem; }
 nav a { display: inline-block; padding: .2rem 0; text-decoration: none; }
 nav a:hover { text-decoration: underline; }
