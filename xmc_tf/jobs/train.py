@@ -136,15 +136,18 @@ def finish(
     job: TableJob, store: TableStore, about: Summary, run: Run, results: Results | None, predicted: csr_matrix | None
 ) -> JobSummary:
     """Record a run, and return what is printed."""
-    number = record_run(store, run, predicted)
-    _LOG.info("recorded as run %s in %s", number, store.path)
+    try:
+        recorded = f"run {record_run(store, run, predicted)}"
+    except (InputError, OSError) as error:  # the model is complete
+        _LOG.warning("the run is not recorded: %s", error)
+        recorded = "run not recorded"
     files = {"model": job.model, "data set": store.path}
     if job.report is not None and predicted is not None:
         files = {"report": _write_report(job, store, run, predicted), **files}
     columns = store.meta("source")["columns"]
     texts = [columns[at] for at in store.meta("columns")["texts"]]
     return JobSummary(
-        data=[f"{store.path}, run {number}", *about.text().splitlines()],
+        data=[f"{store.path}, {recorded}", *about.text().splitlines()],
         settings=run.chosen,
         results=results,
         files=files,

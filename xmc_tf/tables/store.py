@@ -25,6 +25,7 @@ from xmc_tf.tables.splits import SPLITS
 
 FORMAT, VERSION = "xmc_tf.table", 2
 _BATCH = 2048
+_PATIENCE_S = 30.0  # for another command's transaction
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (id INTEGER PRIMARY KEY, line INTEGER NOT NULL, text TEXT NOT NULL, key INTEGER NOT NULL,
@@ -354,7 +355,9 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path.parent} does not exist", expected="a folder for the database", fix="create it first")
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, check_same_thread=False)
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={mode}", uri=True, check_same_thread=False, timeout=_PATIENCE_S
+        )
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.Error as error:

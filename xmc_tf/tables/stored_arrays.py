@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmc_tf.common.errors import InputError
 from xmc_tf.tables.store import TableStore
 
 _LOG = logging.getLogger(__name__)
@@ -32,7 +33,9 @@ def entry_key(**about: Any) -> str:
 
 
 def put_entry(store: TableStore, entry: str, content: dict[str, bytes]) -> bool:
-    """Store named contents as one entry; return False if they are too large.
+    """Store named contents as one entry; return False, with a log line, if they cannot be stored.
+
+    What is stored here only saves time, so that a full disk or a locked database is no reason to stop.
 
     Args:
         store: the data set.
@@ -43,6 +46,15 @@ def put_entry(store: TableStore, entry: str, content: dict[str, bytes]) -> bool:
     if size > _MOST_BYTES:
         _LOG.info("not stored in %s, because they are too large: %s MB", store.path, f"{size >> 20:,}")
         return False
+    try:
+        _put(store, entry, content)
+    except (InputError, OSError) as error:
+        _LOG.warning("not stored, and computed again next time: %s", str(error).partition("\n")[0])
+        return False
+    return True
+
+
+def _put(store: TableStore, entry: str, content: dict[str, bytes]) -> None:
     with store.writing() as write:
         write.executescript(f"BEGIN; {_SCHEMA}")
         number = write.execute("SELECT coalesce(max(number), 0) + 1 FROM stored_entries").fetchone()[0]
@@ -58,7 +70,6 @@ def put_entry(store: TableStore, entry: str, content: dict[str, bytes]) -> bool:
             "SELECT entry FROM stored_entries ORDER BY number DESC LIMIT -1 OFFSET ?", (_MOST_ENTRIES,)
         ).fetchall():
             _remove(store, old)
-    return True
 
 
 def get_entry(store: TableStore, entry: str) -> dict[str, bytes] | None:
