@@ -139,7 +139,24 @@ def all_cases() -> list[Case]:
             cases.append(Case("linear.train", _argv(base["linear.train"] | {"-m": name})))
         if name != "{in}/X.npz":  # no input of this command, but a file like any other
             cases.append(Case("tree.show", _argv(base["tree.show"] | {"--dot": name})))
-    return list(dict.fromkeys([*cases, *_other_commands()]))
+    return list(dict.fromkeys([*cases, *_launches(), *_other_commands()]))
+
+
+_LAUNCH_NUMBERS = ["--np", "--here-gpus", "--min-np", "--max-np", "--timeout", "--threads", "--stall-timeout"]
+_NODE_NUMBERS = ["--nodes", "--node-rank", "--master-port", "--other-gpus"]
+
+
+def _launches() -> Iterator[Case]:
+    """Lists of hosts and numbers of the launcher, which only prints its plan."""
+    for flag, kind in itertools.product(("--hosts", "--hostfile"), FILES):
+        argv = (flag, "{out}/params.json", "--dry-run", "-m", "x")
+        yield Case("launch", argv, (("params.json", kind, "params.json"),))
+    for flag, name in itertools.product(("--hosts", "--hostfile", "-H", "--shared-folder"), NAMES):
+        yield Case("launch", (flag, name, "--dry-run", "-m", "x"))
+    for flag, value in itertools.product(_LAUNCH_NUMBERS, NUMBERS):
+        yield Case("launch", ("-H", "one:2", flag, value, "--dry-run", "-m", "x"))
+    for flag, value in itertools.product(_NODE_NUMBERS, NUMBERS):
+        yield Case("launch", ("--nodes", "2", "--np", "1", flag, value, "--dry-run", "-m", "x"))
 
 
 def _other_commands() -> Iterator[Case]:

@@ -1,0 +1,114 @@
+"""Tests of a job: when it starts, restarts on the hosts that are left, and uses a host again that returns."""
+
+import itertools
+
+import pytest
+
+from xmc_tf.launch import job as jobs
+from xmc_tf.launch.hosts.hosts import Host, Hosts
+from xmc_tf.launch.job import Checks, Job
+from xmc_tf.launch.output import Output
+from xmc_tf.launch.plan import LaunchPlan
+from xmc_tf.launch.preflight.checks import Cell, Report
+from xmc_tf.launch.running import Outcome
+
+HOSTS = Hosts([Host("one", 2), Host("two", 1), Host("three", 1)])
+
+
+class World:
+    """Hosts that are down at some looks, and runs with given outcomes."""
+
+    def __init__(self, monkeypatch, down, outcomes):
+        self.down, self.outcomes, self.runs = itertools.chain(down, itertools.repeat(())), iter(outcomes), []
+        world = self
+
+        class Sessions:
+            def __init__(self, hosts, shell, timeout_s):
+                self.open = True
+
+            def extend(self, timeout_s):
+                pass
+
+            def close(self):
+                self.open = False
+
+        class Run:
+            def __init__(self, plan, *others):
+                world.runs.append(plan.hosts.as_flag())
+
+            def run(self, sessions, interrupt):
+                assert sessions.open
+                outcome = next(world.outcomes)
+                if outcome == "until a host returns":
+                    assert interrupt.wait(20)
+                    return Outcome(1)
+                return outcome
+
+        def check_hosts(sessions, hosts, **inputs):
+            down = next(world.down)
+            failed = {name: Cell("no", "it is down", "start it") for name in down}
+            return Report({host: {"reached": failed.get(host.name, Cell("yes"))} for host in hosts})
+
+        monkeypatch.setattr(jobs, "Sessions", Sessions)
+        monkeypatch.setattr(jobs, "Run", Run)
+        monkeypatch.setattr(jobs, "check_hosts", check_hosts)
+
+    def job(self, min_np=None):
+        class Shell:
+            def address_here(self, hosts):
+                return "127.0.0.1"
+
+        plan = LaunchPlan(HOSTS, "gloo", ["x.py"], timeout_s=0)
+        return Job(plan, Shell(), Output(), Checks([], ".", strict=True), min_np=min_np)
+
+
+LOST, FAILED, GOOD = Outcome(1, lost=True), Outcome(3), Outcome(0)
+
+
+@pytest.mark.parametrize(
+    ("down", "outcomes", "min_np", "status", "runs"),
+    [
+        # Without --min-np, all hosts must be there, and nothing is restarted.
+        ([()], [GOOD], None, 0, ["one:2,two:1,three:1"]),
+        ([("two",)], [], None, 1, []),
+        ([()], [LOST], None, 1, ["one:2,two:1,three:1"]),
+        # A host is down before the start, or is lost later.
+        ([("two",)], [GOOD], 3, 0, ["one:2,three:1"]),
+        ([(), ("three",)], [LOST, GOOD], 2, 0, ["one:2,two:1,three:1", "one:2,two:1"]),
+        # Too few ranks are left.
+        ([(), ("one",)], [LOST], 3, 1, ["one:2,two:1,three:1"]),
+        # The program itself fails: all hosts are there.
+        ([(), ()], [FAILED], 2, 3, ["one:2,two:1,three:1"]),
+        # The first failure was that of a rank which noticed the lost host before the launcher did.
+        ([(), ("three",)], [FAILED, GOOD], 2, 0, ["one:2,two:1,three:1", "one:2,two:1"]),
+        # A host is lost for a moment; but a host on which ranks die again and again is not tried forever.
+        ([(), ()], [LOST, GOOD], 2, 0, ["one:2,two:1,three:1"] * 2),
+        ([()] * 9, [LOST] * 9, 2, 1, ["one:2,two:1,three:1"] * 4),
+        # Ctrl-C ends the job.
+        ([()], [Outcome(130, interrupted=True)], 2, 130, ["one:2,two:1,three:1"]),
+    ],
+)
+def test_a_job_restarts_only_if_hosts_are_lost(monkeypatch, down, outcomes, min_np, status, runs):
+    world = World(monkeypatch, down, outcomes)
+    # Nothing returns during these runs.
+    monkeypatch.setattr(jobs.Job, "pause_s", 60.0)
+    assert world.job(min_np).run() == status
+    assert world.runs == runs
+
+
+def test_a_host_that_returns_is_used_again(monkeypatch, capsys):
+    world = World(monkeypatch, [(), ("three",), ("three",), ()], [LOST, "until a host returns", GOOD])
+    monkeypatch.setattr(jobs.Job, "pause_s", 0.01)
+    assert world.job(2).run() == 0
+    assert world.runs == ["one:2,two:1,three:1", "one:2,two:1", "one:2,two:1,three:1"]
+    shown = capsys.readouterr().err
+    assert "restarting on 3 ranks (one:2,two:1)" in shown
+    assert "three: not reached: it is down\n  fix: start it" in shown
+
+
+def test_only_checking_starts_nothing(monkeypatch, capsys):
+    world = World(monkeypatch, [("two",), ()], [])
+    assert world.job().check_only() == 1
+    assert "two: not reached" in capsys.readouterr().out
+    assert world.job().check_only() == 0
+    assert world.runs == []
