@@ -48,6 +48,9 @@ LAYERS = [
         "sequences.prepare",
         "sequences.train",
         "report.command",
+        "sequences.predict",
+        "sequences.evaluate",
+        "sequences.export",
     ],
 ]
 COMMAND_LINES = LAYERS[-1]

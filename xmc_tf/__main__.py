@@ -35,11 +35,14 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "runs": ("xmc_tf.runs", "List, compare, plot and delete the trainings on a data set."),
         "report": ("xmc_tf.report.command", "Write a report on models: one HTML page, with its data as JSON and CSV."),
         "explain": ("xmc_tf.explain", "Show why a text gets its labels: words, and the path through the tree."),
+        "sequences predict": ("xmc_tf.sequences.predict", "Predict the next items of histories."),
+        "sequences evaluate": ("xmc_tf.sequences.evaluate", "Measure a sequence model on held-out items."),
         "encode": ("xmc_tf.encode", "Compute the embeddings of texts."),
         "show": ("xmc_tf.tree.show", "Show the label tree of a model."),
     },
     "Serving": {
         "export": ("xmc_tf.export", "Export a model as a SavedModel for TensorFlow Serving."),
+        "sequences export": ("xmc_tf.sequences.export", "Export a sequence model for TensorFlow Serving."),
         "try": ("xmc_tf.playground", "Open a local web page to try an exported model."),
     },
 }

@@ -19,7 +19,7 @@ from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.params import SequenceParams
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
-from xmc_tf.sequences.data.folder import write_names
+from xmc_tf.sequences.data.folder import Prepared, write_names
 from xmc_tf.sequences.model.recommender import Recommender
 
 FORMAT = "xmc_tf.sequences.model"
@@ -91,8 +91,9 @@ def load_model(folder: str | Path, strategy: CollectiveStrategy) -> tuple[Recomm
     """
     folder, world = Path(folder), strategy.communicator
     header = run_on_all_ranks(world, lambda: read_header(folder))
-    # The loss is not needed, nor the counts that a sampler may need.
-    params = SequenceParams.from_json({**header["params"], "loss": "full", "route": "features"})
+    # Neither the loss is needed, nor the counts that a sampler may need. The table is sharded in any case.
+    settings = {"loss": "full", "route": "features", "model_parallel": True}
+    params = SequenceParams.from_json({**header["params"], **settings})
     model = Recommender(strategy, params, int(header["items"]))
     found = load_tables(folder / WEIGHTS, [model.table], world, slots=False)
     for number, variable in enumerate(model.replicated):
@@ -112,6 +113,26 @@ def load_model(folder: str | Path, strategy: CollectiveStrategy) -> tuple[Recomm
             fix="copy the model again",
         )  # fmt: skip
     return model, names
+
+
+def check_same_items(names: Sequence[str], data: Prepared) -> None:
+    """Refuse data whose items have other numbers than those of a model.
+
+    Args:
+        names: names of the model's items.
+        data: the data.
+    """
+    theirs = data.item_names()
+    if list(names) == theirs:
+        return
+    at = next((at for at, (one, other) in enumerate(zip(names, theirs, strict=False)) if one != other), 0)
+    same_length = len(names) == len(theirs)
+    raise InputError(
+        f"{data.folder} has other items than the model",
+        expected=f"item {at} is {names[at]!r}" if same_length else f"{len(names):,} items",
+        received=repr(theirs[at]) if same_length else f"{len(theirs):,}",
+        fix="use the folder that the model was trained on",
+    )
 
 
 def _numpy(variable: tf.Variable) -> np.ndarray:

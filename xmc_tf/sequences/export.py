@@ -1,0 +1,55 @@
+"""``python -m xmc_tf.sequences.export``: export a sequence model as a SavedModel for TensorFlow Serving."""
+
+import argparse
+import logging
+from collections.abc import Sequence
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.outputs import refuse_model_folder
+from xmc_tf.common.numbers import whole
+from xmc_tf.common.process import cli
+from xmc_tf.params import add_verbosity
+from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+
+_LOG = logging.getLogger(__name__)
+_DESCRIPTION = """Export a sequence model as a SavedModel that TensorFlow Serving loads without this package.
+
+    python -m xmc_tf.sequences.export -m model -o served/1
+
+A request has "history", names of items with the oldest first (a matrix of texts, padded with empty ones); the answer
+has "items", their "numbers" and "scores". On several ranks, each writes its rows of the item table."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = cli.make_parser("xmc_tf.sequences.export", _DESCRIPTION)
+    add = out.add_argument
+    add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
+    add("-o", "--output", required=True, metavar="DIR", help="folder to write; its name is the version: served/1")
+    add("-k", "--only-topk", type=whole, default=10, metavar="INT", help="number of predicted items")
+    add_verbosity(out)
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Export the model."""
+    arguments = parser().parse_args(argv)
+    if arguments.only_topk < 1:
+        raise InputError("-k is out of range", expected="1 or more", received=str(arguments.only_topk))
+    world = choose_communicator()
+    cli.set_verbosity(arguments.verbose_level if world.rank == 0 else 0)
+    inputs = {"-m": arguments.model_folder}
+    run_on_all_ranks(world, lambda: refuse_model_folder("-o", arguments.output, inputs, export=True))
+    from xmc_tf.collective.strategy import CollectiveStrategy
+    from xmc_tf.sequences.model.folder import load_model
+    from xmc_tf.sequences.model.serving import export_model
+
+    model, _ = load_model(arguments.model_folder, CollectiveStrategy(world))
+    export_model(arguments.output, model, arguments.model_folder, arguments.only_topk)
+    if world.rank == 0:
+        print(f"{arguments.output}: history -> the {arguments.only_topk} next of {model.nr_items:,} items")
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,62 @@
+"""Predictions of the next items of histories of names, over all ranks."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf.sequences.data.batches import histories
+from xmc_tf.sequences.model.ranking import best_items
+from xmc_tf.sequences.model.recommender import Recommender
+
+
+class NextItems(NamedTuple):
+    """The best next items of a history, best first.
+
+    Attributes:
+        items: their names.
+        scores: their scores.
+    """
+
+    items: list[str]
+    scores: list[float]
+
+
+class Predictor:
+    """Predicts the next items of histories; items that the model does not know are left out of a history.
+
+    Example:
+        >>> predictor = Predictor(*load_model("model", strategy), k=10)
+        >>> predictor.of_names([["tea", "milk"], ["rum"]])[0].items
+
+    Args:
+        model: the model.
+        names: names of its items.
+        k: number of items to predict.
+    """
+
+    def __init__(self, model: Recommender, names: Sequence[str], k: int) -> None:
+        self._model, self._names = model, names
+        self._numbers: dict[str, int] | None = None
+        inputs = tf.TensorSpec([None, model.params.max_len], tf.int32)
+        self._best = tf.function(
+            lambda rows: best_items(model.table, model.last_vectors(rows), k), input_signature=[inputs], autograph=False
+        )
+
+    def of_names(self, given: Sequence[Sequence[str]]) -> list[NextItems]:
+        """Return the predictions for histories of names; collective, each rank passes its own, if any."""
+        if self._numbers is None:
+            self._numbers = {name: number for number, name in enumerate(self._names)}
+        known = [[self._numbers[name] for name in one if name in self._numbers] for one in given]
+        return list(self.of_numbers([np.array(one, np.int32) for one in known]))
+
+    def of_numbers(self, given: Sequence[np.ndarray]) -> Iterator[NextItems]:
+        """Yield the predictions for histories of item numbers; collective."""
+        ends = np.cumsum([len(one) for one in given], dtype=np.int64)
+        begins = ends - [len(one) for one in given] if len(given) else ends
+        flat = np.concatenate([*given, np.zeros(1, np.int32)])
+        inputs = histories(flat, begins.astype(np.int64), ends, self._model.shape)
+        best = self._best(inputs)
+        for items, scores in zip(best.items.numpy().tolist(), best.scores.numpy().tolist(), strict=True):
+            yield NextItems([self._names[item] for item in items], scores)

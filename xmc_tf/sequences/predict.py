@@ -1,0 +1,154 @@
+"""``python -m xmc_tf.sequences.predict``: predict the next items of histories."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.files.outputs import refuse_output
+from xmc_tf.common.files.regular import existing_file
+from xmc_tf.common.numbers import whole
+from xmc_tf.common.process import cli
+from xmc_tf.params import add_verbosity
+from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.sequences.data.folder import Prepared
+
+_DESCRIPTION = """Predict the next items of histories, the best first.
+
+    python -m xmc_tf.sequences.predict -m model -q tea -q milk
+    python -m xmc_tf.sequences.predict -m model -i histories.jsonl -o next.jsonl -k 20
+    python -m xmc_tf.sequences.predict -m model --data data -o next.jsonl
+
+A line of histories.jsonl is a list of item names, or an object such as {"user": "ann", "items": ["tea", "milk"]}; the
+oldest item comes first. --data predicts for all users of prepared interactions. Items that the model does not know are
+left out of a history; without any known item, the prediction is that of an empty history. Runs on several ranks too."""
+
+
+class History(NamedTuple):
+    """A user's history: names, or item numbers."""
+
+    user: str | None
+    items: Any
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = cli.make_parser("xmc_tf.sequences.predict", _DESCRIPTION)
+    add = out.add_argument
+    add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
+    add("-q", "--query", action="append", metavar="ITEM", help="an item of one history; repeat it, the oldest first")
+    add("-i", "--histories", metavar="FILE", help="histories, one per line of JSON")
+    add("--data", metavar="DIR", help="folder of prepared interactions that the model was trained on")
+    add("-o", "--output", metavar="FILE", help="JSON lines to write (default: print)")
+    add("-k", "--only-topk", type=whole, default=10, metavar="INT", help="number of items to predict")
+    add("--batch-size", type=whole, default=256, metavar="INT", help="histories in a batch, per rank")
+    add_verbosity(out)
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Predict, and print or write a line of JSON per history."""
+    arguments = parser().parse_args(argv)
+    _require(arguments)
+    world = choose_communicator()
+    cli.set_verbosity(arguments.verbose_level if world.rank == 0 else 0)
+    run_on_all_ranks(world, lambda: _refuse(arguments))
+    data = run_on_all_ranks(world, lambda: Prepared(arguments.data) if arguments.data else None)
+    from xmc_tf.collective.strategy import CollectiveStrategy
+    from xmc_tf.sequences.model.folder import check_same_items, load_model
+    from xmc_tf.sequences.model.predicting import Predictor
+
+    model, names = load_model(arguments.model_folder, CollectiveStrategy(world))
+    if data is not None:
+        run_on_all_ranks(world, lambda: check_same_items(names, data))
+    predictor = Predictor(model, names, arguments.only_topk)
+    given = _of_data(data) if data is not None else _of_arguments(arguments)
+    batch = arguments.batch_size * world.size
+    writes = arguments.output and world.rank == 0
+    with (
+        atomic_file(arguments.output) if writes else nullcontext() as path,
+        open(path, "w", encoding="utf-8") if path else nullcontext(sys.stdout) as out,
+    ):
+        while histories := run_on_all_ranks(world, lambda: list(islice(given, batch))):
+            first, last = (len(histories) * rank // world.size for rank in (world.rank, world.rank + 1))
+            own = histories[first:last]
+            if data is None:
+                found = predictor.of_names([one.items for one in own])
+            else:
+                found = list(predictor.of_numbers([one.items for one in own]))
+            gathered = world.gather([(one.items, one.scores) for one in found])
+            rows = [row for rows in gathered for row in rows]
+            if world.rank == 0:
+                _write(out, histories, rows)
+
+
+def _require(arguments: argparse.Namespace) -> None:
+    given = [
+        flag
+        for flag, value in (("-q", arguments.query), ("-i", arguments.histories), ("--data", arguments.data))
+        if value
+    ]
+    if len(given) != 1:
+        raise InputError(
+            "it is not known which histories to predict",
+            expected="one of -q, -i and --data",
+            received=" and ".join(given) or "none",
+        )
+    for flag, value in (("-k", arguments.only_topk), ("--batch-size", arguments.batch_size)):
+        if value < 1:
+            raise InputError(f"{flag} is out of range", expected="1 or more", received=str(value))
+
+
+def _refuse(arguments: argparse.Namespace) -> None:
+    refuse_output("-o", arguments.output, {"-i": arguments.histories, "--data": arguments.data})
+
+
+def _write(out: TextIO, histories: Sequence[History], rows: Sequence[tuple[list[str], list[float]]]) -> None:
+    for history, (items, scores) in zip(histories, rows, strict=True):
+        user = {} if history.user is None else {"user": history.user}
+        answer = {**user, "items": items, "scores": [round(score, 5) for score in scores]}
+        out.write(json.dumps(answer, ensure_ascii=False) + "\n")
+
+
+def _of_data(data: Prepared) -> Iterator[History]:
+    for part in data.parts():
+        for number, user in enumerate(part.users):
+            items = np.asarray(part.items[part.splits[number] : part.splits[number + 1]])
+            yield History(user.decode("utf-8", errors="replace"), items)
+
+
+def _of_arguments(arguments: argparse.Namespace) -> Iterator[History]:
+    if arguments.query:
+        yield History(None, arguments.query)
+        return
+    path = existing_file(arguments.histories, "histories")
+    with Path(path).open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                yield _history(parse_json(line, of=f"{path}, line {number}", top=None), f"{path}, line {number}")
+
+
+def _history(value: Any, place: str) -> History:
+    items = value.get("items") if isinstance(value, dict) else value
+    if not isinstance(items, list) or not all(isinstance(item, str | int) for item in items):
+        raise InputError(
+            f"{place} is not a history",
+            expected='a list of item names, or {"user": "ann", "items": ["tea", "milk"]}',
+            received=json.dumps(value)[:80],
+        )
+    user = value.get("user") if isinstance(value, dict) else None
+    return History(None if user is None else str(user), [str(item) for item in items])
+
+
+if __name__ == "__main__":
+    cli.run(main)
