@@ -151,7 +151,7 @@ def test_fine_tuning_on_three_hosts_gives_the_losses_and_bytes_of_one_host(hosts
 def test_rankers_are_the_bytes_of_one_process_however_they_are_started(how, hosts, corpus, one_process, tmp_path):
     program = rankers(corpus, tmp_path / "model")
     if how == "horovodrun":
-        command = [sys.executable, "-m", "horovod.runner.launch", "--gloo", "-np", 3, "-H", "one:1,two:1,three:1"]
+        command = [sys.executable, "-m", "horovod.runner.launch", "--gloo", "-np", 2, "-H", "two:1,three:1"]
         # It takes the same name of the network for all hosts.
         for host in ("two", "three"):
             hosts.rename_interface(host, "eth0")
@@ -173,10 +173,10 @@ def test_rankers_are_the_bytes_of_one_process_however_they_are_started(how, host
 @needs_hosts
 def test_a_host_that_is_down_is_named_before_the_start(hosts):
     with hosts.cut_off("three"):
-        status, said = launch(hosts, "--timeout", 5, LAUNCHED, "place")
+        status, said = launch(hosts, "--timeout", 20, LAUNCHED, "place")
     assert status == 1
     assert re.search(r"^three +1 +no !", said, re.MULTILINE), said
-    assert "three: not reached" in said
+    assert re.findall(r"^(\w+): not reached", said, re.MULTILINE) == ["three"]
     assert "[0]" not in said
 
 
@@ -287,7 +287,7 @@ def test_with_min_np_a_training_survives_the_loss_of_a_host(hosts, corpus, one_p
         "--min-np",
         2,
     ]
-    program = [PROGRAMS / "linear_training.py", "0.3", *rankers(corpus, tmp_path / "model")[2:]]
+    program = [PROGRAMS / "linear_training.py", "0.1", *rankers(corpus, tmp_path / "model")[2:]]
     process = start(hosts, "one", *command, *program)
     blocks = tmp_path / "model.work" / "blocks"
     wait_for(lambda: len(list(blocks.glob("*.columns"))) >= 1, 60, "a solved sub-problem")

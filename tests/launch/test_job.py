@@ -26,9 +26,6 @@ class World:
             def __init__(self, hosts, shell, timeout_s):
                 self.open = True
 
-            def extend(self, timeout_s):
-                pass
-
             def close(self):
                 self.open = False
 

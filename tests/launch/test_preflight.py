@@ -24,7 +24,7 @@ class FakeSessions:
         self.shared, self.changes, self.errors = shared, changes or {}, errors or {}
         self.asked = None
 
-    def ask_all(self, ask):
+    def ask_all(self, share, ask):
         outer = self
 
         class Session:
@@ -57,7 +57,7 @@ def data(tmp_path):
 
 def report_of(data, changes=None, errors=None):
     sessions = FakeSessions(data.parent, changes, errors)
-    return check_hosts(sessions, HOSTS, paths=[str(data)], shared=str(data.parent), launcher="127.0.0.1")
+    return check_hosts(sessions, HOSTS, paths=[str(data)], shared=str(data.parent), launcher="127.0.0.1", timeout_s=9)
 
 
 def test_equal_hosts_have_no_problems(data):
@@ -173,7 +173,7 @@ def test_a_probe_keeps_the_secret_until_its_input_ends(tmp_path):
     listening = ask(step="listen", launcher="127.0.0.1")
     assert listening["network"] == "127.0.0.0/8"
     hosts = [["self", "127.0.0.1", listening["port"]], ["none", "127.0.0.1", 9]]
-    assert ask(step="connect", hosts=hosts) == {"unreachable": ["none"]}
+    assert ask(step="connect", hosts=hosts, patience_s=5) == {"unreachable": ["none"]}
     assert "error" in ask(step="secret", path="/nowhere/at/all", content="00")
     probe.stdin.close()
     assert probe.wait(20) == 0

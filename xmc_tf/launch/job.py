@@ -118,11 +118,11 @@ class Job:
                 paths=self._checks.paths,
                 shared=self._checks.shared,
                 launcher=self._shell.address_here(names),
+                timeout_s=self._plan.timeout_s,
             )
         except BaseException:
             sessions.close()
             raise
-        sessions.extend(self._plan.timeout_s)
         return sessions, report
 
     def _unusable(self, report: Report) -> list[Host]:

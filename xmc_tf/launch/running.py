@@ -145,5 +145,5 @@ def _place_secret(sessions: Sessions, watch: Watch) -> None:
     """Write the run's secret on the other hosts, where the agents read it."""
     content, path = watch.secret_file.read_bytes().hex(), watch.environment[SECRET_FILE]
     sessions.ask_all(
-        lambda session: {} if is_here(session.host.name) else session.ask("secret", path=path, content=content)
+        0.5, lambda session: {} if is_here(session.host.name) else session.ask("secret", path=path, content=content)
     )

@@ -53,7 +53,9 @@ class Report:
         return [host for host, column, _ in self.problems if column == "reached"]
 
 
-def check_hosts(sessions: Sessions, hosts: Hosts, *, paths: Sequence[str], shared: str, launcher: str) -> Report:
+def check_hosts(
+    sessions: Sessions, hosts: Hosts, *, paths: Sequence[str], shared: str, launcher: str, timeout_s: float
+) -> Report:
     """Check all hosts, and return the results.
 
     Args:
@@ -62,6 +64,7 @@ def check_hosts(sessions: Sessions, hosts: Hosts, *, paths: Sequence[str], share
         paths: the files and folders of the program.
         shared: the folder that all hosts shall share.
         launcher: the address of this host that the others reach.
+        timeout_s: the maximum seconds of all checks.
     """
     token, mark = secrets.token_hex(16), f".xmc_tf-launch-{secrets.token_hex(8)}"
     mine = look(paths, shared, "", "")
@@ -72,16 +75,16 @@ def check_hosts(sessions: Sessions, hosts: Hosts, *, paths: Sequence[str], share
             written.write_text(token)
         except OSError as error:
             own_problem = f"this host cannot write to {shared}: {error.strerror}"
-        skews = sessions.ask_all(_ask_clock)
+        skews = sessions.ask_all(0.4, _ask_clock)  # includes the start of the probes
         found = sessions.ask_all(
-            lambda session: session.ask("look", paths=list(paths), shared=shared, mark=mark, token=token)
+            0.3, lambda session: session.ask("look", paths=list(paths), shared=shared, mark=mark, token=token)
         )
     finally:
         with contextlib.suppress(OSError):
             written.unlink()
-    listening = sessions.ask_all(lambda session: session.ask("listen", launcher=launcher))
+    listening = sessions.ask_all(0.1, lambda session: session.ask("listen", launcher=launcher))
     targets = [[name, one["address"], one["port"]] for name, one in listening.items()]
-    connected = sessions.ask_all(lambda session: session.ask("connect", hosts=targets))
+    connected = sessions.ask_all(0.2, lambda session: session.ask("connect", hosts=targets, patience_s=0.1 * timeout_s))
     report = Report(networks=sorted({one["network"] for one in listening.values() if one["network"]}))
     use_gpus = any(one["gpus"] for one in found.values())
     for host in hosts:

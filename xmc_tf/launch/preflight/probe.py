@@ -20,7 +20,7 @@ from xmc_tf.launch.remote.interfaces import address_towards, network_of
 
 MARK = "xmc_tf-probe "
 _GREETING = b"xmc_tf probe\n"
-_CONNECT_S = 5.0
+_GREET_S = 5.0
 
 
 class Probe:
@@ -47,14 +47,15 @@ class Probe:
         threading.Thread(target=self._greet, daemon=True).start()
         return {"address": address, "port": self._server.getsockname()[1], "network": network_of(address)}
 
-    def connect(self, hosts: list[list[Any]]) -> dict[str, Any]:
+    def connect(self, hosts: list[list[Any]], patience_s: float) -> dict[str, Any]:
         """Connect to the probes of other hosts, at the same time; return the names of those that do not answer."""
+        end = time.monotonic() + patience_s
         answered: list[str] = []
-        threads = [threading.Thread(target=_connect, args=(*host, answered), daemon=True) for host in hosts]
+        threads = [threading.Thread(target=_connect, args=(*host, patience_s, answered), daemon=True) for host in hosts]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(_CONNECT_S + 1)
+            thread.join(max(0.0, end - time.monotonic()))
         return {"unreachable": [name for name, *_ in hosts if name not in answered]}
 
     def secret(self, path: str, content: str) -> dict[str, Any]:
@@ -79,16 +80,16 @@ class Probe:
             with contextlib.suppress(OSError):
                 connection, _ = self._server.accept()
                 with connection:
-                    connection.settimeout(_CONNECT_S)
+                    connection.settimeout(_GREET_S)
                     connection.sendall(_GREETING)
 
 
-def _connect(name: str, address: str, port: int, answered: list[str]) -> None:
+def _connect(name: str, address: str, port: int, patience_s: float, answered: list[str]) -> None:
     with (
         contextlib.suppress(OSError),
-        socket.create_connection((address, port), timeout=_CONNECT_S) as connection,
+        socket.create_connection((address, port), timeout=patience_s) as connection,
     ):
-        if connection.recv(len(_GREETING)) == _GREETING[: len(_GREETING)]:
+        if connection.recv(len(_GREETING)) == _GREETING:
             answered.append(name)
 
 

@@ -28,11 +28,10 @@ class Session:
     Args:
         host: the host.
         shell: the way to other hosts.
-        end: the time of ``time.monotonic`` at which all checks must have ended.
     """
 
-    def __init__(self, host: Host, shell: Shell, end: float) -> None:
-        self.host, self.end = host, end
+    def __init__(self, host: Host, shell: Shell) -> None:
+        self.host, self.end = host, 0.0  # of time.monotonic: when answers must have arrived
         here = is_here(host.name)
         command = [sys.executable, "-m", _MODULE] if here else shell.command(host.name, python_line(_MODULE))
         self._process = subprocess.Popen(
@@ -112,17 +111,20 @@ class Sessions:
     """
 
     def __init__(self, hosts: Iterable[Host], shell: Shell, timeout_s: float) -> None:
-        self._sessions = {host.name: Session(host, shell, time.monotonic() + timeout_s) for host in hosts}
+        self._sessions = {host.name: Session(host, shell) for host in hosts}
+        self._timeout_s = timeout_s
         self.errors: dict[str, str] = {}
 
-    def extend(self, timeout_s: float) -> None:
-        """Allow this many seconds from now on for further questions."""
-        for session in self._sessions.values():
-            session.end = time.monotonic() + timeout_s
+    def ask_all(self, share: float, ask: Callable[[Session], dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Return the answers of all hosts that have answered so far; ``errors`` has the others.
 
-    def ask_all(self, ask: Callable[[Session], dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """Return the answers of all hosts that have answered so far; ``errors`` has the others."""
+        Args:
+            share: the share of the time limit for these questions. A host that is down uses up its own time only.
+            ask: asks one host.
+        """
         answers: dict[str, dict[str, Any]] = {}
+        for session in self._sessions.values():
+            session.end = time.monotonic() + share * self._timeout_s
 
         def ask_one(name: str) -> None:
             try:

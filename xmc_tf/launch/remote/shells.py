@@ -31,11 +31,11 @@ class Ssh:
     """Commands over ssh, without passwords.
 
     Args:
-        timeout_s: the maximum seconds to connect.
+        timeout_s: the maximum seconds of the checks, of which a third is for connecting.
     """
 
     def __init__(self, timeout_s: float) -> None:
-        options = ["BatchMode=yes", "StrictHostKeyChecking=accept-new", f"ConnectTimeout={max(1, int(timeout_s))}"]
+        options = ["BatchMode=yes", "StrictHostKeyChecking=accept-new", f"ConnectTimeout={max(1, int(timeout_s / 3))}"]
         # The client ends when the other host is lost.
         options += [f"ServerAliveInterval={max(1, int(timeout_s / 3))}", "ServerAliveCountMax=2", "LogLevel=ERROR"]
         self._command = ["ssh", *(word for option in options for word in ("-o", option))]
