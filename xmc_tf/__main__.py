@@ -43,7 +43,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Serving": {
         "export": ("xmc_tf.export", "Export a model as a SavedModel for TensorFlow Serving."),
         "sequences export": ("xmc_tf.sequences.export", "Export a sequence model for TensorFlow Serving."),
-        "try": ("xmc_tf.playground", "Open a local web page to try an exported model."),
+        "try": ("xmc_tf.playground", "Open a local web page to try a model or an export."),
     },
 }
 MODULES = {command: module for group in COMMANDS.values() for command, (module, _) in group.items()}

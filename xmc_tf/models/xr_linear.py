@@ -27,6 +27,7 @@ from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.metrics import Measures, evaluate
 from xmc_tf.metrics.measures import check_ks
 from xmc_tf.models.explaining.explanation import Explanation, LabelExplanation
+from xmc_tf.models.explaining.name_evidence import name_evidence
 from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, tree_evidence
 from xmc_tf.models.folder import check_parts, load_tfidf, nr_dense, read_metadata, read_names
 from xmc_tf.models.frames import FrameColumns, FrameLike, documents_of
@@ -237,10 +238,12 @@ class XRLinear:
             raise InputError("one document is explained at a time", expected="1 row", received=f"{X.nr_rows:,} rows")
         predicted = self.predict([text] if isinstance(text, str) else X, only_topk=k, beam_size=beam_size, threads=1)
         feature_name = names_of_features(self.tfidf.names if self.reads_text else None)
+        matches = self.evidence.names.evidence([text], 1) if self.evidence and isinstance(text, str) else None
         return Explanation(tuple(
             LabelExplanation(
                 label, name_of(label, self.names), score,
-                tuple(tree_evidence(self.ranker, X, label, feature_name, self.names)),
+                (*tree_evidence(self.ranker, X, label, feature_name, self.names), *name_evidence(matches, label)),
+                "probability from rankers and label names" if self.evidence else "",
             ) for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True)
         ))  # fmt: skip
 

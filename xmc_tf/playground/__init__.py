@@ -1,1 +1,1 @@
-"""A local page to try an exported model: enter a text, get labels and their paths through the tree."""
+"""A local page to try a model: enter a text, get labels, their paths through the tree, and the words behind them."""

@@ -1,14 +1,16 @@
-"""``python -m xmc_tf.playground``: a local page to try an exported model."""
+"""``python -m xmc_tf.playground``: a local page to try a model."""
 
 import argparse
 import logging
 import webbrowser
 from collections.abc import Sequence
+from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.playground.answering import Answering
+from xmc_tf.playground.explained import ExplainedAnswers
 from xmc_tf.playground.server import PageServer
 
 _LOG = logging.getLogger(__name__)
@@ -18,19 +20,34 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = cli.make_parser(
         "xmc_tf.playground",
-        "Serve a local page to try an exported model: enter a text, and see its labels with their scores\n"
-        "and their paths through the label tree.",
+        "Serve a local page to try a model: enter a text, and see its labels with their scores, their paths\n"
+        "through the label tree, and, for the folder of a model, the words that led to them.",
     )
-    out.add_argument("model", metavar="MODEL", help="export to load: served/1, or served for the highest version")
+    out.add_argument(
+        "model",
+        metavar="MODEL",
+        help="folder of a model, which also explains its labels by the words of the text; or an export: served/1, or "
+        "served for the highest version",
+    )
     out.add_argument("-p", "--port", type=whole, default=8765, metavar="INT", help="port; 0: any free port")
     out.add_argument("--open", action="store_true", help="open the page in a browser")
     return out
 
 
+def answers_of(folder: str) -> Answering | ExplainedAnswers:
+    """Return the answers of a model folder or of an export.
+
+    Args:
+        folder: the folder.
+    """
+    is_model = any((Path(folder) / name).is_file() for name in ("params.json", "param.json"))
+    return ExplainedAnswers(folder) if is_model else Answering(folder)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Serve until Ctrl-C."""
     arguments = parser().parse_args(argv)
-    answering = Answering(arguments.model)
+    answering = answers_of(arguments.model)
     try:
         answering.model()
     except InputError as error:  # the page shows the error too, with a button to retry

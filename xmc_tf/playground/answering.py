@@ -56,10 +56,10 @@ class Answering:
             "folder": str(model.folder),
             "k": model.about["k"],
             "examples": self._examples,
-            "meaning": _meaning(post),
+            "meaning": meaning_of(post),
             "labels": model.about["nr_labels"],
             "levels": model.about["nodes"],
-            "scale": "none" if post == "noop" else "log" if post.startswith("log-") else "share",
+            "scale": scale_of(post),
         }
 
     def ask(self, text: str, k: int | None = None) -> dict[str, Any]:
@@ -121,7 +121,12 @@ def _examples(model: LocalModel) -> list[str]:
     return [text[:_MAX_EXAMPLE_LENGTH] for text in texts]
 
 
-def _meaning(post: str) -> str:
+def scale_of(post: str) -> str:
+    """Return how scores are drawn, given the post-processor: "none", "log" or "share"."""
+    return "none" if post == "noop" else "log" if post.startswith("log-") else "share"
+
+
+def meaning_of(post: str) -> str:
     """Return an explanation of scores, given the post-processor."""
     rank = "Higher is better; compare the scores of one text only."
     if post == "noop":

@@ -108,6 +108,14 @@ summary::-webkit-details-marker { display: none; }
 .bar { height: .35rem; border-radius: .2rem; background: var(--line); overflow: hidden; }
 .bar > span { display: block; height: 100%; background: var(--accent); }
 details > .bar { margin: 0 .75rem .5rem; }
+.evidence { padding: .5rem .75rem .75rem; border-top: 1px solid var(--line); }
+.evidence h3 { margin: 0 0 .35rem; font-size: .9rem; font-weight: 600; color: var(--quiet); }
+.evidence p { margin: .4rem 0 0; font-size: .9rem; color: var(--quiet); }
+.evidence ul { display: flex; flex-wrap: wrap; gap: .3rem .5rem; margin: 0; padding: 0; list-style: none; }
+.evidence li { display: flex; gap: .5rem; max-width: 100%; padding: .05rem .5rem; font-size: .9rem;
+  border: 1px solid var(--line); border-left: 3px solid var(--accent); border-radius: .25rem; }
+.evidence li.against { border-left-color: var(--bad); }
+.evidence li > :first-child { overflow-wrap: anywhere; min-width: 0; }
 .path { padding: .25rem .75rem .75rem; border-top: 1px solid var(--line); }
 .path li { padding: .4rem 0 0 1rem; border-left: 2px solid var(--bar); }
 .path .line { display: flex; gap: .75rem; }
@@ -146,6 +154,24 @@ function step(title, score, examples) {
   return item;
 }
 
+function evidence(found) {
+  const box = make('div', 'evidence'), list = make('ul');
+  list.setAttribute('aria-label', 'Words that decided on ' + found.name);
+  const parts = found.words.map(one => [one.word, one.contribution]);
+  if (found.embedding) parts.push(['the embedding', found.embedding]);
+  for (const [word, amount] of parts) {
+    const item = make('li', amount < 0 ? 'against' : 'for');
+    item.append(make('span', '', word), make('span', 'score', (amount < 0 ? '−' : '+') + Math.abs(amount).toFixed(3)));
+    list.append(item);
+  }
+  const title = parts.length ? 'Words of the text, weight × value' : 'No word of the text is known.';
+  box.append(make('h3', '', title), list);
+  if (found.combined) box.append(make('p', '', `Score: ${found.combined}.`));
+  for (const one of found.sources)
+    box.append(make('p', '', `${one.source}: ${one.score.toFixed(4)}${one.note ? ' (' + one.note + ')' : ''}`));
+  return box;
+}
+
 function row(found) {
   const item = make('li'), details = make('details'), summary = make('summary'), path = make('ol', 'path');
   summary.append(make('span', 'name', found.name), make('span', 'score', found.score.toFixed(4)));
@@ -155,8 +181,10 @@ function row(found) {
                      node.score, node.examples));
   path.append(step(found.name, found.score, []));
   details.append(summary);
+  const why = found.words ? evidence(found) : null;
   if (scale !== 'none') details.append(bar(found.score));
   details.append(path);
+  if (why) details.append(why);
   item.append(details);
   return item;
 }
@@ -192,7 +220,8 @@ async function start() {
   try {
     const about = await fetched('/about');
     scale = about.scale;
-    $('k').max = $('k').value = about.k;
+    $('k').max = about.k;
+    $('k').value = about.shown || about.k;
     $('examples').replaceChildren(...about.examples.map(example));
     $('examples-row').hidden = !about.examples.length;
     $('meaning').textContent = about.meaning;

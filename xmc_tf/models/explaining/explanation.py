@@ -84,12 +84,14 @@ class LabelExplanation:
         name: its name.
         score: its score, as ``predict`` gives it.
         evidence: the sources of the score.
+        combined: how the score is made of those of several sources; "" if it is that of the only one.
     """
 
     label: int
     name: str
     score: float
     evidence: tuple[Evidence, ...]
+    combined: str = ""
 
     @property
     def words(self) -> dict[str, float]:
@@ -138,9 +140,9 @@ class Explanation:
 
 
 def _label_text(label: LabelExplanation, words: int) -> str:
-    lines = [f"{label.score:.4f}  {printable(label.name)}"]
+    lines = [f"{label.score:.4f}  {printable(label.name)}" + (f"  ({label.combined})" if label.combined else "")]
     for source in label.evidence:
-        many = len(label.evidence) > 1
+        many = len(label.evidence) > 1 or label.combined
         note = f"  ({printable(source.note)})" if source.note else ""
         if many or not source.path:
             lines.append(f"  {source.source}: {source.score:.4f}{note}")

@@ -17,10 +17,10 @@ from xmc_tf.models.prediction import (
     vectors_of,
 )
 
-_NOTES = {
-    "average": "the score is the mean of label head and tree",
-    "rank_average": "labels are ranked by their mean rank in label head and tree",
-    "round_robin": "label head and tree contribute labels in turns",
+_COMBINED = {
+    "average": "mean of label head and tree",
+    "rank_average": "by mean rank in label head and tree",
+    "round_robin": "label head and tree in turns",
 }
 
 
@@ -50,9 +50,10 @@ def explain_parts(model: Parts, text: str, X: Any, options: PredictionOptions) -
     for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
         evidence: list[Evidence] = []
         if method != "concat-only":
-            note = "not among its best labels" if label not in heads else _NOTES.get(method, "")
+            note = "not among its best labels" if label not in heads else ""
             evidence.append(Evidence("label head", heads.get(label, 0.0), note=note))
         if features is not None:
             evidence += tree_evidence(model.ranker, features, label, feature_name, model.names)
-        labels.append(LabelExplanation(label, name_of(label, model.names), float(score), tuple(evidence)))
+        combined = _COMBINED.get(method, "")
+        labels.append(LabelExplanation(label, name_of(label, model.names), float(score), tuple(evidence), combined))
     return Explanation(tuple(labels))

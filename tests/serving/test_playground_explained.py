@@ -1,0 +1,71 @@
+"""The page for a model folder: its answers have the words and sources of an explanation."""
+
+import threading
+
+import pytest
+
+from tests.linear.command_data import run_train, write_corpus
+from tests.serving import browser
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TextFile
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.playground.__main__ import answers_of
+from xmc_tf.playground.answering import Answering
+from xmc_tf.playground.explained import ExplainedAnswers
+from xmc_tf.playground.server import PageServer
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = write_corpus(tmp_path_factory.mktemp("corpus"))
+    flags = ["-y", folder / "Y.npz", "--labels", folder / "labels.txt", "--max-leaf-size", 3, "--nr-splits", 2]
+    run_train("-t", folder / "X.txt", "-m", folder / "model", *flags)
+    run_train("-x", folder / "X.npz", "-m", folder / "features", *flags)
+    return folder
+
+
+def test_a_model_folder_is_told_from_an_export(corpus, tmp_path):
+    assert isinstance(answers_of(str(corpus / "model")), ExplainedAnswers)
+    assert isinstance(answers_of(str(tmp_path)), Answering)
+
+
+def test_answers_are_those_of_the_explanation(corpus):
+    text = TextFile(corpus / "X.txt")[2]
+    answers = ExplainedAnswers(corpus / "model")
+    model = XRLinear.load(corpus / "model")
+    about, found = answers.about(), answers.ask(text, 3)["labels"]
+    assert about["labels"] == model.ranker.nr_labels
+    assert about["levels"][-1] == about["labels"]
+    assert [(one["name"], one["score"]) for one in found] == model.best([text], k=3)[0]
+    for one, label in zip(found, model.explain(text, 3).labels, strict=True):
+        node = label.evidence[0].path[-1]
+        best = node.contributions[0]
+        assert (one["words"][0]["word"], one["words"][0]["contribution"]) == (best.feature, pytest.approx(best.amount))
+        assert len(one["path"]) == len(label.evidence[0].path) - 1
+        assert one["sources"] == []
+    with pytest.raises(InputError, match="k is out of range"):
+        answers.ask(text, 10_000)
+
+
+def test_a_model_of_features_is_refused(corpus):
+    with pytest.raises(InputError, match="cannot read texts"):
+        ExplainedAnswers(corpus / "features").about()
+
+
+@pytest.mark.skipif(browser.BINARY is None, reason="Chromium is not installed: the page was not opened")
+def test_the_page_shows_the_words(corpus, tmp_path):
+    text = TextFile(corpus / "X.txt")[2]
+    with PageServer(ExplainedAnswers(corpus / "model")) as server, browser.page(tmp_path / "profile") as page:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page.open(server.url)
+        page.until("!document.getElementById('ask').disabled")
+        page.js(f"document.getElementById('text').value = {text!r}; document.getElementById('ask').click()")
+        page.until("document.querySelectorAll('#labels > li').length > 0")
+        page.js("document.querySelector('#labels details').open = true")
+        shown = page.js("[...document.querySelector('#labels .evidence ul').children].map(one => one.innerText)")
+        expected = ExplainedAnswers(corpus / "model").ask(text)["labels"][0]["words"]
+        assert len(shown) == len(expected)
+        assert shown[0].split("\n")[0] == expected[0]["word"]
+        page.screenshot(tmp_path / "page.png", 400, 900)
+        assert page.js("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        server.shutdown()

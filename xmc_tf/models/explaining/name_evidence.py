@@ -1,0 +1,22 @@
+"""The evidence of label names: the name of a label stands in the text."""
+
+from scipy.sparse import csr_matrix
+
+from xmc_tf.models.explaining.explanation import Evidence
+
+
+def name_evidence(matches: csr_matrix | None, label: int) -> list[Evidence]:
+    """Return the evidence of a label's name, if it stands in the text.
+
+    Args:
+        matches: one document × labels, the worth of the names in the text; None: names are not used.
+        label: number of the label.
+    """
+    worth = 0.0 if matches is None else float(matches[0, label])
+    if not worth:
+        return []
+    return [
+        Evidence(
+            "label name", worth, note="a name of the label stands in the text; the share of such labels that are true"
+        )
+    ]
