@@ -52,6 +52,21 @@ def test_each_tree_of_several_is_a_source(folder):
     assert np.mean([one.score for one in label.evidence]) == pytest.approx(label.score, rel=1e-4)
 
 
+def test_the_name_of_a_label_in_the_text_is_a_source():
+    draw, topics = np.random.default_rng(0), ["bread", "garden herbs", "forest", "harbour"]
+    labels = [[topics[number]] for number in draw.integers(0, 4, 120)]
+    texts = [f"{names[0]} words {draw.integers(9)} about it" for names in labels]
+    model = XRLinear.train(texts, labels, label_names=True)
+    label = model.explain("all about garden herbs", k=1).labels[0]
+    assert (label.name, label.score) == model.best(["all about garden herbs"], k=1)[0][0]
+    sources = {one.source: one.score for one in label.evidence}
+    assert list(sources) == ["tree", "label name"]
+    assert sources["label name"] == model.evidence.names.evidence(["all about garden herbs"])[0, label.label] > 0
+    assert label.combined == "probability from rankers and label names"
+    (other,) = model.explain("nothing known", k=1).labels
+    assert [one.source for one in other.evidence] == ["tree"]
+
+
 def test_a_model_of_features_names_them_by_number(corpus):
     X, Y = load_matrix(corpus / "X.npz"), load_matrix(corpus / "Y.npz")
     model = XRLinear.train(X, Y)
