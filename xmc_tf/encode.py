@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         "--truncate-length",
         type=whole,
         metavar="INT",
-        help="maximum number of tokens per document (default: as trained)",
+        help="maximum number of tokens that the encoder reads at once (default: as trained)",
     )
     add_gpu(out)
     add_verbosity(out)

@@ -37,6 +37,7 @@ def main() -> None:
         "padding_share": ["--encoder", a.encoder, "--texts", f"{a.data}/X.trn.txt"] if a.encoder and a.data else None,
         "rankers_vs_pecos": _peer_arguments(a),
         "rankers_vs_pecos_dense": [*_peer_arguments(a), "--dense", "384"] if _peer_arguments(a) else None,
+        "long_texts": ["--encoder", a.encoder, "--data", a.data] if a.encoder and a.data else None,
         "text_to_labels_vs_pecos": ["--peer", a.peer, "--data", a.data] if a.peer and a.data else None,
         "xtransformer_vs_pecos": (
             ["--peer", a.peer, "--data", a.data, "--encoder", a.encoder] if a.peer and a.data and a.encoder else None

@@ -105,6 +105,7 @@ def _ours(data: Path, work: Path, a: argparse.Namespace, flags: list[str]) -> di
     python = [sys.executable, "-m"]
     train = [*python, "xmc_tf.train", "-t", str(data / "X.trn.txt"), "-y", str(data / "Y.trn.npz"), "-m", str(model)]
     train += ["--model-shortcut", str(a.encoder.resolve()), "--truncate-length", str(a.length)]
+    train += ["--long-texts", "truncate"]  # as PECOS does
     train += ["--max-leaf-size", str(a.leaf), "--threshold", "0.01", "--threads", str(a.threads), *flags]
     train += ["--logging-steps", "10"]
     predict = [*python, "xmc_tf.predict", "-t", str(data / "X.tst.txt"), "-m", str(model), "-o", str(predicted)]

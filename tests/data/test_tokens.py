@@ -134,10 +134,10 @@ def test_refuses_what_is_no_document(tmp_path, document, words):
 def test_rows_that_are_not_there(tmp_path):
     store = write(tmp_path / "tokens", [[1], [2]])
     for rows in ([0, 2], [-1]):
-        with pytest.raises(InputError, match=f"no document {rows[-1]}"):
+        with pytest.raises(InputError, match=f"no window {rows[-1]}"):
             store.padded(rows, pad_id=0)
     for row in (2, -1):
-        with pytest.raises(IndexError, match=f"document {row} of 2"):
+        with pytest.raises(IndexError, match=f"window {row} of 2"):
             store[row]
     assert [document.tolist() for document in store] == [[1], [2]]
 
@@ -213,4 +213,56 @@ def test_lengths_of_another_store(tmp_path):
     header["files"]["lengths.npy"]["crc32"] = zlib.crc32(content)
     (folder / "store.json").write_text(json.dumps(header))
     with pytest.raises(InputError, match=r"lengths\.npy has unexpected content\n.*add up to 5 tokens"):
+        TokenStore.open(folder)
+
+
+def test_documents_of_several_windows(tmp_path):
+    with TokenStore.create(tmp_path / "tokens") as writer:
+        writer.write([[1, 2], [3], [4, 5, 6]], np.array([1, 2]))
+        writer.write([[7], [8, 9], []], np.array([2, 1]))
+    store = TokenStore.open(tmp_path / "tokens")
+    assert (len(store), store.nr_documents, store.splits.tolist()) == (6, 4, [0, 1, 3, 5, 6])
+    assert store.document_lengths.tolist() == [2, 4, 3, 0]
+    assert store.document_of(np.arange(6)).tolist() == [0, 1, 1, 2, 2, 3]
+    windows, splits = store.windows_of(np.array([2, 0, 1]))
+    assert (windows.tolist(), splits.tolist()) == ([3, 4, 0, 1, 2], [0, 2, 3, 5])
+    assert "4 documents, 6 windows, 9 tokens" in repr(store)
+    with pytest.raises(InputError, match="no document 4"):
+        store.windows_of(np.array([1, 4]))
+    with (
+        pytest.raises(InputError, match="windows do not fit the documents"),
+        TokenStore.create(tmp_path / "x") as writer,
+    ):
+        writer.write([[1], [2]], np.array([2, 0]))
+
+
+def test_windows_of_one_document_or_of_several_differ(tmp_path):
+    rows, stores = [[1, 2], [3], [4]], []
+    for name, counts in (("plain", None), ("ones", [1, 1, 1]), ("two", [1, 2]), ("other", [2, 1])):
+        with TokenStore.create(tmp_path / name) as writer:
+            writer.write(rows, None if counts is None else np.array(counts))
+        stores.append(TokenStore.open(tmp_path / name))
+    plain, ones, two, other = (store.fingerprint for store in stores)
+    assert plain == ones
+    assert len({plain, two, other}) == 3
+    assert not (tmp_path / "ones" / "windows.npy").exists()
+
+
+@pytest.mark.parametrize("damage", ["missing", "changed", "other counts"])
+def test_damaged_counts_of_windows(tmp_path, damage):
+    folder = tmp_path / "tokens"
+    with TokenStore.create(folder) as writer:
+        writer.write([[1, 2], [3], [4]], np.array([1, 2]))
+    path = folder / "windows.npy"
+    if damage == "missing":
+        path.unlink()
+    elif damage == "changed":
+        path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    else:
+        header = json.loads((folder / "store.json").read_text())
+        np.save(path, np.array([0, 3], np.int32))
+        content = path.read_bytes()
+        header["files"]["windows.npy"] = {"bytes": len(content), "crc32": zlib.crc32(content)}
+        (folder / "store.json").write_text(json.dumps(header))
+    with pytest.raises(InputError, match=r"windows\.npy"):
         TokenStore.open(folder)

@@ -31,7 +31,7 @@ def encoded(monkeypatch, store):
     """Encodes by arithmetic, and tells which rows were asked for."""
     asked = []
 
-    def encode(encoder, given_store, rows, batch_tokens, progress):
+    def encode(encoder, given_store, rows, batch_tokens, combine, progress):
         asked.append(rows)
         progress.add(len(rows))
         return vectors_of(given_store, rows)

@@ -22,8 +22,9 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(corpus):
-    """Return a model of TF-IDF, encoder and rankers."""
-    return run_train(corpus, corpus / "model", "--no-fine-tune", "--labels", corpus / "labels.txt")
+    """Return a model of TF-IDF, encoder and rankers, which reads long texts in windows."""
+    flags = ("--no-fine-tune", "--labels", corpus / "labels.txt", "--long-texts", "max")
+    return run_train(corpus, corpus / "model", *flags)
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +61,11 @@ def test_embeddings_can_be_requested(trained, served, corpus):
 
 
 def test_tokens_are_what_a_caller_may_send_instead(trained, served, corpus):
-    texts = texts_of(corpus)[-6:]
-    tokens = trained.tokenizer.tokenize(texts, 16)
+    tokenizer = trained.tokenizer
+    held_out = texts_and_labels(corpus, "tst")[0].lines()
+    texts = [text for text in held_out if len(tokenizer.tokenize([text], 99)[0]) <= 16][:6]
+    assert len(texts) == 6
+    tokens = tokenizer.tokenize(texts, 16)
     longest = max(map(len, tokens))
     token_ids, mask = np.zeros((6, longest), np.int32), np.zeros((6, longest), np.int32)
     for row, one in enumerate(tokens):
@@ -78,7 +82,10 @@ def test_tokens_are_what_a_caller_may_send_instead(trained, served, corpus):
         np.testing.assert_allclose(out["scores"], expected["scores"], atol=1e-5)
     for wrong, message in (
         ({"token_ids": tf.fill([6, longest], 10_000)}, "token_ids must lie between 0 and"),
-        ({"token_ids": tf.zeros([6, 17], tf.int32), "token_mask": tf.zeros([6, 17], tf.int32)}, "at most 16 columns"),
+        (
+            {"token_ids": tf.zeros([6, 257], tf.int32), "token_mask": tf.zeros([6, 257], tf.int32)},
+            "at most 256 columns",
+        ),
         ({"token_ids": tf.zeros([6, longest - 1], tf.int32)}, "must have the same shape"),
     ):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
@@ -87,7 +94,7 @@ def test_tokens_are_what_a_caller_may_send_instead(trained, served, corpus):
 
 @pytest.fixture(scope="module")
 def tuned(corpus):
-    """Return a model that also uses its label head."""
+    """Return a model that also uses its label head, and truncates long texts."""
     flags = ("--max-steps", "6", "--save-steps", "100", "--labels", corpus / "labels.txt")
     return run_train(corpus, corpus / "tuned", *flags)
 

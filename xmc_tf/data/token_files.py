@@ -1,8 +1,9 @@
-"""Files of tokenized documents: all token ids, and the length of each document.
+"""Files of tokenized documents: all token ids, and the length of each window.
 
-A folder contains ``ids.bin`` (the ids of all documents, two bytes each if they fit), ``lengths.npy`` and ``store.json``
-with sizes and checksums, so that opening a truncated or changed store raises an error instead of giving poor
-predictions. All ranks of a host map the same file, so its pages are in memory once.
+A folder contains ``ids.bin`` (the ids of all documents, two bytes each if they fit), ``lengths.npy``, ``windows.npy``
+with the number of windows of each document if one has several, and ``store.json`` with sizes and checksums, so that
+opening a truncated or changed store raises an error instead of giving poor predictions. All ranks of a host map the
+same file, so its pages are in memory once.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ TOKENS = FolderKind(
     "a store of tokens",
     header="store.json",
     recognises=lambda header: header.get("format") == _FORMAT,
-    parts={r"store\.json|ids\.bin|lengths\.npy": None},
+    parts={r"store\.json|ids\.bin|lengths\.npy|windows\.npy": None},
 )
 _PIECE = 1 << 22  # number of ids read at a time in a pass over a file
 _NARROW: np.dtype = np.dtype("<u2")
@@ -40,15 +41,24 @@ class TokenWriter:
         self._file, self._dtype = file, _NARROW
         self._crc, self._digest = 0, hashlib.sha256()
         self._lengths: list[np.ndarray] = []
+        self._windows: list[np.ndarray] = []
 
-    def write(self, documents: Iterable[Sequence[int] | np.ndarray]) -> None:
+    def write(self, windows: Iterable[Sequence[int] | np.ndarray], counts: np.ndarray | None = None) -> None:
         """Append documents.
 
         Args:
-            documents: the ids of each, lists or arrays of whole numbers, possibly empty; preferably some thousands per
-                call.
+            windows: the ids of each window, lists or arrays of whole numbers, possibly empty; preferably some thousands
+                per call.
+            counts: number of windows of each document, at least 1. Default: every window is a document.
         """
-        parts = [np.asarray(document) for document in documents]
+        parts = [np.asarray(window) for window in windows]
+        counts = np.ones(len(parts), np.int32) if counts is None else np.asarray(counts, np.int32)
+        if counts.sum(dtype=np.int64) != len(parts) or counts.min(initial=1) < 1:
+            raise InputError(
+                "the windows do not fit the documents",
+                expected="one window or more for each document",
+                received=f"{len(parts):,} windows of {len(counts):,} documents",
+            )
         for part in parts:
             if part.ndim != 1 or (part.size and part.dtype.kind not in "iu"):
                 raise InputError(
@@ -66,26 +76,26 @@ class TokenWriter:
         # The fingerprint does not depend on the type of the ids on disk or as passed.
         self._digest.update(ids.astype(_WIDE).tobytes())
         self._lengths.append(lengths)
+        self._windows.append(counts)
         self._append(ids.astype(self._dtype).tobytes())
 
     def finish(self, folder: Path, about: dict[str, Any]) -> None:
         """Write the files that belong to the ids."""
         self._file.flush()
-        lengths = np.concatenate(self._lengths or [np.empty(0, np.int32)])
-        buffer = io.BytesIO()
-        np.save(buffer, lengths, allow_pickle=False)
-        (folder / "lengths.npy").write_bytes(buffer.getvalue())
-        self._digest.update(lengths.astype(_WIDE).tobytes())
+        lengths, windows = (np.concatenate([np.empty(0, np.int32), *some]) for some in (self._lengths, self._windows))
+        # Without long documents, there is nothing to tell them apart from a store of truncated ones.
+        arrays = {"lengths.npy": lengths} | ({"windows.npy": windows} if len(windows) < len(lengths) else {})
+        entries = {"ids.bin": {"bytes": self._file.tell(), "crc32": self._crc}}
+        for name, array in arrays.items():
+            self._digest.update(array.astype(_WIDE).tobytes())
+            entries[name] = _save(folder / name, array)
         header = {
             "format": _FORMAT,
             "version": _VERSION,
             "dtype": self._dtype.name,
-            "documents": len(lengths),
+            "documents": len(windows),
             "fingerprint": self._digest.hexdigest()[:32],
-            "files": {
-                "ids.bin": {"bytes": self._file.tell(), "crc32": self._crc},
-                "lengths.npy": {"bytes": len(buffer.getvalue()), "crc32": zlib.crc32(buffer.getvalue())},
-            },
+            "files": entries,
             "about": about,
         }
         (folder / "store.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
@@ -112,7 +122,15 @@ class TokenWriter:
             self._crc = zlib.crc32(self._file.read(min(_PIECE, total - start) * _WIDE.itemsize), self._crc)
 
 
-def open_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+def _save(path: Path, array: np.ndarray) -> dict[str, int]:
+    """Write an array; return its size and checksum."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    path.write_bytes(buffer.getvalue())
+    return {"bytes": len(buffer.getvalue()), "crc32": zlib.crc32(buffer.getvalue())}
+
+
+def open_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, dict[str, Any]]:
     """Read and check a finished store.
 
     Args:
@@ -120,14 +138,25 @@ def open_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, dict
         verify: whether to compare the ids' checksum, which reads them all.
 
     Returns:
-        The ids, mapped; the lengths; the header.
+        The ids, mapped; the lengths of the windows; the number of windows of each document, None if all have one; the
+        header.
     """
     header = _header(folder)
-    lengths = _read_lengths(folder, header)
+    lengths, windows = _read_counts(folder, "lengths.npy", header), None
+    nr_windows = header["documents"]
+    if "windows.npy" in header["files"]:
+        windows = _read_counts(folder, "windows.npy", header)
+        nr_windows = int(windows.sum(dtype=np.int64))
+        if len(windows) != header["documents"] or windows.min(initial=1) < 1:
+            raise _unexpected(
+                folder / "windows.npy", f"one window or more for each of {header['documents']:,} documents"
+            )
+    if len(lengths) != nr_windows:
+        raise _unexpected(folder / "lengths.npy", f"int32 of {nr_windows:,} documents")
     ids = _map_ids(folder, header, verify)
     if int(lengths.sum(dtype=np.int64)) != len(ids):
         raise _unexpected(folder / "lengths.npy", f"lengths that add up to {len(ids):,} tokens")
-    return ids, lengths, header
+    return ids, lengths, windows, header
 
 
 def _header(folder: Path) -> dict[str, Any]:
@@ -148,7 +177,7 @@ def _is_whole(header: dict[str, Any]) -> bool:
         and isinstance(header.get("documents"), int)
         and isinstance(header.get("fingerprint"), str)
         and isinstance(header.get("about"), dict)
-        and all(_is_entry(files.get(name)) for name in ("ids.bin", "lengths.npy"))
+        and all(_is_entry(files.get(name)) for name in {"ids.bin", "lengths.npy", *files})
     )
 
 
@@ -172,21 +201,21 @@ def _check_size(path: Path, header: dict[str, Any]) -> dict[str, int]:
     return entry
 
 
-def _read_lengths(folder: Path, header: dict[str, Any]) -> np.ndarray:
-    path = folder / "lengths.npy"
+def _read_counts(folder: Path, name: str, header: dict[str, Any]) -> np.ndarray:
+    path = folder / name
     entry = _check_size(path, header)
     content = path.read_bytes()
     if zlib.crc32(content) != entry["crc32"]:
         raise _changed(path)
     try:
-        lengths = np.load(io.BytesIO(content), allow_pickle=False)
+        counts = np.load(io.BytesIO(content), allow_pickle=False)
     except (ValueError, EOFError):
         raise _unexpected(path, "an array of int32") from None
-    if not isinstance(lengths, np.ndarray) or lengths.dtype != np.int32 or lengths.shape != (header["documents"],):
+    if not isinstance(counts, np.ndarray) or counts.dtype != np.int32 or counts.ndim != 1:
         raise _unexpected(path, f"int32 of {header['documents']:,} documents")
-    if len(lengths) and lengths.min() < 0:
+    if len(counts) and counts.min() < 0:
         raise _unexpected(path, "no length below 0")
-    return lengths
+    return counts
 
 
 def _map_ids(folder: Path, header: dict[str, Any], verify: bool) -> np.ndarray:

@@ -22,31 +22,76 @@ class TokenStore:
         >>> ids.tolist(), mask.tolist()
         ([[101, 7592, 102], [101, 102, 0]], [[1, 1, 1], [1, 1, 0]])
 
+    A row of the store is a window: a part of a document that the encoder reads at once. Unless documents are longer
+    than that, each is one window, and rows are documents.
+
     Attributes:
-        lengths: int32, the number of tokens of each document.
+        lengths: int32, the number of tokens of each window.
+        splits: int64, the first window of each document, then the number of windows.
         fingerprint: hash of the tokens; equal for stores with the same documents.
         about: the writer's description (tokenizer, longest document…).
         folder: the folder.
     """
 
-    def __init__(self, ids: np.ndarray, lengths: np.ndarray, header: dict[str, Any], folder: Path) -> None:
+    def __init__(
+        self,
+        ids: np.ndarray,
+        lengths: np.ndarray,
+        header: dict[str, Any],
+        folder: Path,
+        windows: np.ndarray | None = None,
+    ) -> None:
         self._ids, self.lengths, self.folder = ids, lengths, folder
         self.fingerprint: str = header["fingerprint"]
         self.about: dict[str, Any] = header["about"]
         self._starts = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=self._starts[1:])
+        counts = np.ones(len(lengths), np.int32) if windows is None else windows
+        self.splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
     def __len__(self) -> int:
+        """Return the number of windows."""
         return len(self.lengths)
 
+    @property
+    def nr_documents(self) -> int:
+        """Number of documents."""
+        return len(self.splits) - 1
+
+    @property
+    def document_lengths(self) -> np.ndarray:
+        """The number of tokens of each document, int64."""
+        return np.diff(self._starts[self.splits])
+
+    def document_of(self, windows: np.ndarray) -> np.ndarray:
+        """Return the document of each of these windows."""
+        if self.nr_documents == len(self):
+            return windows
+        return np.searchsorted(self.splits, windows, side="right") - 1
+
+    def windows_of(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the windows of documents, and where each document's begin among them.
+
+        Args:
+            documents: their numbers, in any order.
+
+        Returns:
+            int64 windows, document by document; int64 [documents + 1], the last is the number of windows.
+        """
+        self._check_numbers(documents, "document", self.nr_documents)
+        counts = self.splits[documents + 1] - self.splits[documents]
+        splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        return np.arange(splits[-1]) + np.repeat(self.splits[documents] - splits[:-1], counts), splits
+
     def __getitem__(self, row: int) -> np.ndarray:
-        """Return the ids of one document, int32."""
+        """Return the ids of one window, int32."""
         if not 0 <= row < len(self):
-            raise IndexError(f"document {row} of {len(self)}")  # also ends a loop over the store
+            raise IndexError(f"window {row} of {len(self)}")  # also ends a loop over the store
         return self._ids[self._starts[row] : self._starts[row + 1]].astype(np.int32)
 
     def __repr__(self) -> str:
-        return f"TokenStore({len(self):,} documents, {int(self._starts[-1]):,} tokens, {self.folder})"
+        windows = "" if self.nr_documents == len(self) else f"{len(self):,} windows, "
+        return f"TokenStore({self.nr_documents:,} documents, {windows}{int(self._starts[-1]):,} tokens, {self.folder})"
 
     @property
     def dtype(self) -> np.dtype:
@@ -56,18 +101,18 @@ class TokenStore:
     def padded(
         self, rows: np.ndarray | Sequence[int], *, pad_id: int, to: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return documents as one array, padded on the right.
+        """Return windows as one array, padded on the right.
 
         Args:
-            rows: the documents.
+            rows: the windows.
             pad_id: the padding id.
-            to: the width; None: the length of the longest document.
+            to: the width; None: the length of the longest window.
 
         Returns:
-            Ids and mask (1 for a token, 0 for padding), both int32 [documents, width].
+            Ids and mask (1 for a token, 0 for padding), both int32 [windows, width].
         """
         rows = np.asarray(rows, np.int64)
-        self._check_rows(rows)
+        self._check_numbers(rows, "window", len(self))
         lengths = self.lengths[rows].astype(np.int64)
         longest = int(lengths.max(initial=0))
         width = longest if to is None else to
@@ -86,12 +131,10 @@ class TokenStore:
         ids[inside] = self._ids[places]
         return ids, inside.astype(np.int32)
 
-    def _check_rows(self, rows: np.ndarray) -> None:
-        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
-            wrong = rows[(rows < 0) | (rows >= len(self))][0]
-            raise InputError(
-                f"{self.folder} has no document {wrong}", expected=f"0 to {len(self) - 1}", received=str(wrong)
-            )
+    def _check_numbers(self, numbers: np.ndarray, kind: str, count: int) -> None:
+        if numbers.size and (numbers.min() < 0 or numbers.max() >= count):
+            wrong = numbers[(numbers < 0) | (numbers >= count)][0]
+            raise InputError(f"{self.folder} has no {kind} {wrong}", expected=f"0 to {count - 1}", received=str(wrong))
 
     @staticmethod
     @contextmanager
@@ -119,4 +162,5 @@ class TokenStore:
         Raises:
             InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
         """
-        return cls(*open_files(Path(folder), verify), Path(folder))
+        ids, lengths, windows, header = open_files(Path(folder), verify)
+        return cls(ids, lengths, header, Path(folder), windows)

@@ -9,11 +9,13 @@ import tensorflow as tf
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.forks import check_not_forked
 from xmc_tf.common.progress import Progress
+from xmc_tf.data.reading import combine_windows
 from xmc_tf.data.tokens import TokenStore
 from xmc_tf.encoder.encoder import Encoder
 
 # On a CPU, batches whose intermediate values fit the cache are a quarter faster than larger ones; a GPU wants more.
 _ON_CPU, _ON_GPU = 4096, 32768
+_WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory before they are combined
 
 
 def encode_documents(
@@ -23,12 +25,13 @@ def encode_documents(
     *,
     batch_tokens: int | None = None,
     out: np.ndarray | None = None,
+    combine: str = "mean",
     training: bool = False,
     progress: Progress | None = None,
 ) -> np.ndarray:
     """Return the embeddings of documents, not normalized, computed on this rank.
 
-    Batches contain documents of similar length, so that there is almost no padding. The batches change the embeddings
+    Batches contain windows of similar length, so that there is almost no padding. The batches change the embeddings
     only by rounding.
 
     Args:
@@ -37,6 +40,7 @@ def encode_documents(
         rows: the documents in their order in the result; None: all.
         batch_tokens: maximum number of tokens of a batch, including padding; None: chosen for the device.
         out: float32 [documents, dim] to write to, such as a memory-mapped file; None: a new array.
+        combine: "mean" or "max", how the embeddings of a document's windows become one.
         training: whether to apply dropout.
         progress: a progress display that also counts other documents; None: a new one.
 
@@ -46,7 +50,7 @@ def encode_documents(
     check_not_forked("embeddings of texts")
     if batch_tokens is None:
         batch_tokens = _ON_GPU if tf.config.list_logical_devices("GPU") else _ON_CPU
-    rows = np.arange(len(store)) if rows is None else np.asarray(rows, np.int64)
+    rows = np.arange(store.nr_documents) if rows is None else np.asarray(rows, np.int64)
     shape = (len(rows), encoder.dim)
     if out is None:
         out = np.empty(shape, np.float32)
@@ -56,20 +60,44 @@ def encode_documents(
             expected=f"float32 of shape {shape}",
             received=f"{out.dtype} of shape {out.shape}",
         )
-    lengths = store.lengths[rows]
-    longest = int(lengths.max(initial=0))
+    windows, splits = store.windows_of(rows)
+    longest = int(store.lengths[windows].max(initial=0))
     if longest > encoder.max_length:
         raise InputError(
-            f"documents of {longest} tokens are too long for the encoder",
+            f"windows of {longest} tokens are too long for the encoder",
             expected=f"at most {encoder.max_length}",
             fix="tokenize them with a smaller maximum length (truncate_length)",
         )
     with nullcontext(progress) if progress is not None else Progress("encoding", len(rows), "documents") as shown:
-        for batch in _batches(lengths, batch_tokens):
-            ids, mask = store.padded(rows[batch], pad_id=0, to=max(int(lengths[batch[0]]), 1))
-            out[batch] = encoder.in_graph(tf.constant(ids), tf.constant(mask), training).numpy()
-            shown.add(len(batch))
+
+        def encode(windows: np.ndarray, last: np.ndarray, out: np.ndarray) -> np.ndarray:
+            """Encode windows; a document counts as done with its ``last``."""
+            lengths = store.lengths[windows]
+            for batch in _batches(lengths, batch_tokens):
+                ids, mask = store.padded(windows[batch], pad_id=0, to=max(int(lengths[batch[0]]), 1))
+                out[batch] = encoder.in_graph(tf.constant(ids), tf.constant(mask), training).numpy()
+                shown.add(int(last[batch].sum()))
+            return out
+
+        if len(windows) == len(rows):
+            return encode(windows, np.ones(len(rows), bool), out)
+        last = np.zeros(len(windows), bool)
+        last[splits[1:] - 1] = True
+        for low, high in _groups(splits):
+            some = slice(splits[low], splits[high])
+            vectors = encode(windows[some], last[some], np.empty((splits[high] - splits[low], encoder.dim), np.float32))
+            out[low:high] = combine_windows(vectors, splits[low : high + 1] - splits[low], combine)
     return out
+
+
+def _groups(splits: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yield ranges of documents with a bounded number of windows."""
+    low = 0
+    while low < len(splits) - 1:
+        high = int(np.searchsorted(splits, splits[low] + _WINDOWS_AT_ONCE, side="right")) - 1
+        high = max(high, low + 1)
+        yield low, high
+        low = high
 
 
 def _batches(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:

@@ -1,4 +1,4 @@
-"""The tokenizer in the graph: the same ids as `TextTokenizer.tokenize`, from TensorFlow ops."""
+"""The tokenizer in the graph: the same ids as `TextTokenizer.windows`, from TensorFlow ops."""
 
 import json
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 from tokenizers import Tokenizer
 
+from xmc_tf.data.reading import Reading, window_bounds
 from xmc_tf.encoder.code_points import decode, splits_of
 from xmc_tf.encoder.special_tokens import SpecialTokens, cannot_run_in_graph
 from xmc_tf.encoder.unigram import Unigram
@@ -25,14 +26,14 @@ class GraphTokenizer(tf.Module):
         backend: the tokenizer to reproduce.
         before: special tokens before every text.
         behind: special tokens after every text.
-        max_length: maximum number of tokens of a text, including special ones.
+        reading: how texts become windows.
         pad_id: the padding id.
 
     Raises:
         InputError: a tokenizer of this kind cannot run in the graph, such as RoBERTa's byte-pair encoding.
     """
 
-    def __init__(self, backend: Tokenizer, before: list[int], behind: list[int], max_length: int, pad_id: int) -> None:
+    def __init__(self, backend: Tokenizer, before: list[int], behind: list[int], reading: Reading, pad_id: int) -> None:
         super().__init__(name="tokenizer")
         config = json.loads(backend.to_str())
         kind = config["model"]["type"]
@@ -43,7 +44,7 @@ class GraphTokenizer(tf.Module):
         with tf.device("CPU:0"):
             self._model = _MODELS[kind](backend, config)
         self._before, self._behind = tuple(before), tuple(behind)
-        self._limit = max_length - len(before) - len(behind)
+        self._limit, self._most = reading.max_length - len(before) - len(behind), reading.max_windows
         self._pad_id = pad_id
         self._check(backend)
 
@@ -60,18 +61,39 @@ class GraphTokenizer(tf.Module):
             texts: strings [n].
 
         Returns:
-            int32 ids and mask, [n, T], where T is the length of the longest text.
+            int32 ids and mask, [windows, T], where T is the length of the longest window; without long texts, each text
+            is one window.
         """
+        return self.windows(texts)[:2]
+
+    @tf.function(input_signature=[_TEXT], autograph=False)
+    def windows(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Tokenize texts as a call does; return also the text of each window, int64, ascending."""
         with tf.device("CPU:0"):  # there are no string kernels on a GPU
             nr_rows = tf.size(texts, out_type=tf.int64)
-            ids, rows = self._model(self._raw.mark(decode(texts)), self._limit)
-            return self._padded(ids, splits_of(rows, nr_rows))
+            ids, rows = self._model(self._raw.mark(decode(texts)), self._most * self._limit)
+            splits = splits_of(rows, nr_rows)
+            first, sizes, text = splits[:-1], splits[1:] - splits[:-1], tf.range(nr_rows)
+            if self._most == 1:
+                sizes = tf.minimum(sizes, self._limit)
+            else:
+                first, sizes, text = self._fold(first, sizes)
+            return *self._padded(ids, first[:, None], sizes[:, None]), text
 
-    def _padded(self, ids: tf.Tensor, splits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return padded ids and mask from the ids of all texts, with special tokens around each text."""
+    def _fold(self, first: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return first token, number of tokens and text of each window; see `xmc_tf.data.reading.window_bounds`."""
+        counts = tf.clip_by_value((sizes + self._limit - 1) // self._limit, 1, self._most)
+        kept = tf.minimum(sizes, counts * self._limit)
+        text = tf.repeat(tf.range(tf.size(sizes, out_type=tf.int64)), counts)
+        number = tf.range(tf.size(text, out_type=tf.int64)) - tf.gather(tf.cumsum(counts, exclusive=True), text)
+        counts, kept = tf.gather(counts, text), tf.gather(kept, text)
+        low, high = number * kept // counts, (number + 1) * kept // counts
+        return tf.gather(first, text) + low, high - low, text
+
+    def _padded(self, ids: tf.Tensor, first: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return padded ids and mask of windows, with special tokens around each; first tokens and sizes: [n, 1]."""
         nr_before, nr_behind, count = len(self._before), len(self._behind), tf.size(ids, out_type=tf.int64)
         extra = tf.constant([*self._before, *self._behind, self._pad_id], tf.int32)
-        first, sizes = splits[:-1, None], tf.minimum(splits[1:] - splits[:-1], self._limit)[:, None]
         longest = tf.reduce_max(tf.concat([[[0]], sizes], axis=0), axis=0)
         place = tf.range(nr_before + longest[0] + nr_behind)[None]
         end = nr_before + sizes
@@ -84,12 +106,18 @@ class GraphTokenizer(tf.Module):
 
     def _check(self, backend: Tokenizer) -> None:
         """Compare with the original on texts that expose differences, because many tokenizers are custom-made."""
-        ids, mask = self(tf.constant(_PROBES))
-        for text, row, length in zip(_PROBES, ids.numpy(), mask.numpy().sum(axis=1), strict=True):
-            inner = backend.encode(text, add_special_tokens=False).ids[: self._limit]
-            expected = [*self._before, *inner, *self._behind]
-            if row[:length].tolist() != expected:
-                raise cannot_run_in_graph(f"for {text!r} the graph gives {row[:length].tolist()} instead of {expected}")
+        ids, mask, texts = (one.numpy() for one in self.windows(tf.constant(_PROBES)))
+        for number, text in enumerate(_PROBES):
+            inner = backend.encode(text, add_special_tokens=False).ids
+            expected = [
+                [*self._before, *inner[low:high], *self._behind]
+                for low, high in window_bounds(len(inner), self._limit, self._most)
+            ]
+            found = [
+                row[seen > 0].tolist() for row, seen in zip(ids[texts == number], mask[texts == number], strict=True)
+            ]
+            if found != expected:
+                raise cannot_run_in_graph(f"for {text!r} the graph gives {found} instead of {expected}")
 
 
 _PROBES = [

@@ -9,6 +9,7 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
+from xmc_tf.data.reading import Reading
 from xmc_tf.data.text import TextFile
 from xmc_tf.data.tokens import TokenStore
 from xmc_tf.encoder.tokenizer import Text, TextTokenizer
@@ -25,6 +26,7 @@ def tokenize_file(
     folder: str | Path,
     *,
     max_length: int,
+    max_windows: int = 1,
     communicator: Any = None,
 ) -> TokenStore:
     """Tokenize all documents into a folder, or use the folder if it has the tokens of these documents.
@@ -35,7 +37,8 @@ def tokenize_file(
         texts: the documents, the same on every rank.
         tokenizer: the tokenizer.
         folder: the folder of the token store, the same path on every rank.
-        max_length: maximum number of tokens of a document, including special ones.
+        max_length: maximum number of tokens of a window, including special ones.
+        max_windows: maximum number of windows of a document. 1: documents are truncated.
         communicator: the ranks; None: a single process.
 
     Returns:
@@ -49,7 +52,7 @@ def tokenize_file(
     about = {
         "texts": _fingerprint(texts), "documents": len(texts),
         "tokenizer": tokenizer.fingerprint, "max_length": max_length,
-    }  # fmt: skip
+    } | ({"max_windows": max_windows} if max_windows > 1 else {})  # fmt: skip
     if communicator is None or communicator.size == 1:
         return _matching(folder, about) or _write(texts, tokenizer, folder, about)
     everywhere = communicator.allgather(about)
@@ -87,13 +90,14 @@ def _matching(folder: Path, about: dict[str, Any]) -> TokenStore | None:
 def _write(
     texts: TextFile | Sequence[Text], tokenizer: TextTokenizer, folder: Path, about: dict[str, Any]
 ) -> TokenStore:
-    truncation, longest = TruncationCounter(), about["max_length"]
+    truncation, reading = TruncationCounter(), Reading(about["max_length"], about.get("max_windows", 1))
     with TokenStore.create(folder, about) as writer, Progress("tokenizing", len(texts), "documents") as progress:
         for first in range(0, len(texts), _CHUNK):
             chunk = _slice(texts, first)
-            writer.write(tokenizer.tokenize(chunk, longest, truncation))
+            writer.write(*tokenizer.windows(chunk, reading, truncation))
             progress.add(len(chunk))
-    truncation.log_summary(longest, "fix: raise --truncate-length")
+    cure = "--truncate-length, or use --long-texts max" if reading.max_windows == 1 else "--max-windows"
+    truncation.log_summary(reading, f"fix: raise {cure}")
     return TokenStore.open(folder, verify=False)
 
 

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
+from xmc_tf.data.reading import Reading, window_bounds
 from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
 from xmc_tf.encoder.sources import WEIGHT_ENDINGS, Source, quiet_transformers
 from xmc_tf.encoder.tokenizer_kind import inferred_type, note_defaults
@@ -104,20 +105,41 @@ class TextTokenizer:
         Returns:
             One int32 array per text.
         """
-        self.check_max_length(max_length)
-        limit = max_length - self._nr_special
+        return self.windows(texts, Reading(max_length), truncation)[0]
+
+    def windows(
+        self, texts: Sequence[Text], reading: Reading, truncation: TruncationCounter | None = None
+    ) -> tuple[list[np.ndarray], np.ndarray]:
+        """Return the token ids of each window of each text, every window with its own special tokens.
+
+        Args:
+            texts: strings or bytes; invalid UTF-8 becomes U+FFFD. An empty text is one window of special tokens.
+            reading: how texts become windows.
+            truncation: counts the windows and the truncated tokens.
+
+        Returns:
+            One int32 array per window, text by text; int32, the number of windows of each text.
+        """
+        self.check_max_length(reading.max_length)
+        limit, most = reading.max_length - self._nr_special, reading.max_windows
         found: list[np.ndarray] = []
+        counts: list[int] = []
         for chunk in _chunks(texts, _CHUNK):
             decoded = [text if isinstance(text, str) else text.decode("utf-8", errors="replace") for text in chunk]
             # No settings of the tokenizer change, so that several threads may use it.
-            beginnings = [self._beginning(text, limit) for text in decoded]
+            beginnings = [self._beginning(text, most * limit) for text in decoded]
             encoded = self.backend.encode_batch_fast(beginnings, add_special_tokens=False)
             if truncation is not None:
                 for text, beginning, one in zip(decoded, beginnings, encoded, strict=True):
                     tokens = len(one.ids) * len(text) / max(len(beginning), 1)
-                    truncation.add(tokens, min(len(one.ids), limit))
-            found += [np.array([*self.before, *one.ids[:limit], *self.behind], np.int32) for one in encoded]
-        return found
+                    kept = min(len(one.ids), most * limit)
+                    truncation.add(tokens, kept, max(1, -(-kept // limit)))
+            for one in encoded:
+                ids = one.ids
+                bounds = window_bounds(len(ids), limit, most)
+                counts.append(len(bounds))
+                found += [np.array([*self.before, *ids[low:high], *self.behind], np.int32) for low, high in bounds]
+        return found, np.array(counts, np.int32)
 
     def check_max_length(self, max_length: int) -> None:
         """Raise an error if a maximum length has no room for the special tokens and one more.
@@ -133,17 +155,19 @@ class TextTokenizer:
                 fix="choose a larger maximum length (truncate_length)",
             )
 
-    def in_graph(self, max_length: int) -> GraphTokenizer:
-        """Return `tokenize` as a graph: strings to padded ids and mask.
+    def in_graph(self, max_length: int, max_windows: int = 1) -> GraphTokenizer:
+        """Return `windows` as a graph: strings to padded ids and mask.
 
         Args:
-            max_length: maximum number of tokens of a text, including special ones.
+            max_length: maximum number of tokens of a window, including special ones.
+            max_windows: maximum number of windows of a text.
 
         Raises:
             InputError: the tokenizer cannot run in the graph (RoBERTa's byte-pair encoding); the error says why.
         """
         self.check_max_length(max_length)
-        return GraphTokenizer(self.backend, self.before, self.behind, max_length, self.pad_id)
+        frame = self.before, self.behind
+        return GraphTokenizer(self.backend, *frame, Reading(max_length, max_windows), self.pad_id)
 
     def save(self, folder: str | Path) -> None:
         """Write the tokenizer's files into a folder, which may contain the encoder."""

@@ -29,7 +29,8 @@ class MatcherData:
     """The documents, labels and tree that a matcher is trained on.
 
     Args:
-        store: tokens of the documents.
+        store: tokens of the documents. Each window is trained on as if it were a document with all of the document's
+            labels.
         Y: documents × labels; an entry makes the label positive.
         tree: tree over the labels.
         pad_id: token id that fills the space behind a document's end; the tokenizer's.
@@ -38,6 +39,7 @@ class MatcherData:
         rows: numbers of the documents to train on, if some are held out. Default: all.
         validation: documents to validate on; with them, the state that scored best is kept of each level.
         names: label names for TensorBoard's projector. Default: the label numbers.
+        combine: "mean" or "max", how the embeddings of a document's windows become one.
     """
 
     store: TokenStore
@@ -48,6 +50,7 @@ class MatcherData:
     rows: np.ndarray | None = None
     validation: Validation | None = None
     names: Sequence[str] | None = None
+    combine: str = "mean"
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class LevelByLevel:
         """Return the embeddings of all documents by the current encoder; computed once per level."""
         if self._vectors is None:
             path, world = self.folder / "vectors.npy", self.strategy.communicator
-            self._vectors = vectors_of_all(self.encoder, self.data.store, path, world)
+            self._vectors = vectors_of_all(self.encoder, self.data.store, path, world, self.data.combine)
         return self._vectors
 
     def _own_held_out(self, matrix: csr_matrix) -> csr_matrix:
@@ -189,7 +189,7 @@ class LevelByLevel:
         low, high = own_documents(store, self.strategy.communicator)
         return predict_level(
             head,
-            encode_documents(self.encoder, store, np.arange(low, high)),
+            encode_documents(self.encoder, store, np.arange(low, high), combine=self.data.combine),
             None if task.nr_parents == 1 else _of_level_above(parents, task),
             task.splits,
             only_topk=params.only_topk,
@@ -229,7 +229,7 @@ class LevelByLevel:
         if "data" not in found:
             return None, steps
         parts = found["data"], found["indices"], found["indptr"]
-        return csr_matrix(parts, shape=(len(self.data.store), head.nr_nodes)), steps
+        return csr_matrix(parts, shape=(self.data.store.nr_documents, head.nr_nodes)), steps
 
 
 def _of_level_above(predicted: csr_matrix | None, task: LevelTask) -> csr_matrix:

@@ -17,10 +17,12 @@ from xmc_tf.ranks.partition import balanced
 
 def own_documents(store: TokenStore, communicator: Communicator) -> tuple[int, int]:
     """Return this rank's range of the documents; the ranges have about the same number of tokens."""
-    return balanced(store.lengths.astype(np.int64) + 1, communicator.size).range(communicator.rank)
+    return balanced(store.document_lengths + 1, communicator.size).range(communicator.rank)
 
 
-def vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Communicator) -> np.ndarray:
+def vectors_of_all(
+    encoder: Any, store: TokenStore, path: Path, communicator: Communicator, combine: str = "mean"
+) -> np.ndarray:
     """Return the embeddings of all documents, mapped into memory. Call it on all ranks.
 
     Args:
@@ -28,19 +30,20 @@ def vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Co
         store: tokens of the documents.
         path: the file, on a disk that all hosts share; replaced if it exists.
         communicator: the ranks.
+        combine: "mean" or "max", how the embeddings of a document's windows become one.
     """
     low, high = own_documents(store, communicator)
 
     def make() -> None:
         if communicator.rank == 0:
             path.parent.mkdir(parents=True, exist_ok=True)
-            RowFile.create(path, (len(store), encoder.dim))
+            RowFile.create(path, (store.nr_documents, encoder.dim))
 
     def fill() -> None:
         # Only the first rank shows its progress.
         quiet_s = 2.0 if communicator.rank == 0 else math.inf
         with Progress("encoding", high - low, "documents", quiet_s=quiet_s) as progress:
-            vectors = encode_documents(encoder, store, np.arange(low, high), progress=progress)
+            vectors = encode_documents(encoder, store, np.arange(low, high), combine=combine, progress=progress)
         with RowFile(path) as file:
             file.write(low, vectors)
             file.sync()

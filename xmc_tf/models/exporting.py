@@ -29,7 +29,7 @@ def parts_of(model: Parts) -> ModelParts:
             received=str(ranker.nr_dense),
         )
     length = model.metadata.embedding_weight
-    vectors = EncoderEmbeddings(model.encoder, model.tokenizer, model.metadata.truncate_length, length)
+    vectors = EncoderEmbeddings(model.encoder, model.tokenizer, model.metadata.reading, length)
     return ModelParts(ranker, model.names, model.tfidf if "features" in model.parts else None, vectors, head)
 
 

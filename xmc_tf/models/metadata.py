@@ -7,6 +7,8 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.data.reading import Reading
+from xmc_tf.params.choices import LONG_TEXTS
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,22 @@ class ModelMetadata:
 
     @property
     def truncate_length(self) -> int:
-        """Maximum number of tokens per document."""
+        """Maximum number of tokens that the encoder reads at once."""
         return int(self._number("truncate_length"))
+
+    @property
+    def reading(self) -> Reading:
+        """The way in which the encoder reads documents; models of older versions truncate them."""
+        if "long_texts" not in self.content:
+            return Reading(self.truncate_length)
+        long_texts = self._value("long_texts")
+        if long_texts not in LONG_TEXTS:
+            raise InputError(
+                f"params.json: long_texts is {long_texts!r}"[:100],
+                expected=", ".join(LONG_TEXTS),
+                fix="copy the model again",
+            )
+        return Reading.of(self.truncate_length, long_texts, int(self._number("max_windows")))
 
     @property
     def beam_size(self) -> int:

@@ -9,12 +9,14 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.progress import Progress
 from xmc_tf.data import Features, TextFile, Texts, TokenStore, as_features, check_pair, check_prediction_input
 from xmc_tf.models.parts import Parts
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
 from xmc_tf.pipeline.steps import side_by_side
 
+_TEXTS_AT_ONCE = 16384  # texts whose tokens are in memory
 POOL = 100  # labels that an ensemble looks at, of each of the two
 
 
@@ -60,15 +62,25 @@ def vectors_of(model: Parts, texts: Texts, batch_tokens: int, truncate_length: i
     from xmc_tf.encoder import encode_documents
     from xmc_tf.encoder.truncation import TruncationCounter
 
-    lines = texts.lines() if isinstance(texts, TextFile) else texts
-    longest = model.metadata.truncate_length if truncate_length is None else truncate_length
+    reading = model.metadata.reading
+    if truncate_length is not None:
+        reading = dataclasses.replace(reading, max_length=truncate_length)
     truncation = TruncationCounter()
-    found = model.tokenizer.tokenize(lines, longest, truncation)
-    truncation.log_summary(longest, "as in training")
-    ids = np.concatenate([np.zeros(0, np.int32), *found])
-    lengths = np.array([len(one) for one in found], np.int32)
-    store = TokenStore(ids, lengths, {"fingerprint": "", "about": {}}, Path("the texts"))
-    return encode_documents(model.encoder, store, batch_tokens=batch_tokens)
+    out = np.empty((len(texts), model.metadata.embedding_dim), np.float32)
+    with Progress("encoding", len(texts), "documents") as progress:
+        for begin in range(0, len(texts), _TEXTS_AT_ONCE):
+            end = min(begin + _TEXTS_AT_ONCE, len(texts))
+            lines = texts.lines(begin, end) if isinstance(texts, TextFile) else texts[begin:end]
+            windows, counts = model.tokenizer.windows(lines, reading, truncation)
+            ids = np.concatenate([np.zeros(0, np.int32), *windows])
+            lengths = np.array([len(one) for one in windows], np.int32)
+            store = TokenStore(ids, lengths, {"fingerprint": "", "about": {}}, Path("the texts"), counts)
+            encode_documents(
+                model.encoder, store, batch_tokens=batch_tokens, out=out[begin:end], combine=reading.combine,
+                progress=progress,
+            )  # fmt: skip
+    truncation.log_summary(reading, "as in training")
+    return out
 
 
 def _predict(model: Parts, texts: Texts, features: Features | None, options: PredictionOptions) -> csr_matrix:

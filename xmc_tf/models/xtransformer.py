@@ -217,7 +217,7 @@ class XTransformer(Parts):
         Args:
             texts: one text per document.
             batch_tokens: number of tokens to encode at a time.
-            truncate_length: maximum number of tokens per document (default: as trained).
+            truncate_length: maximum number of tokens that the encoder reads at once (default: as trained).
         """
         return rows_of_length(1.0, vectors_of(self, texts, batch_tokens, truncate_length))
 

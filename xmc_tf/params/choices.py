@@ -10,6 +10,7 @@ SOLVERS = ("L2R_L2LOSS_SVC_DUAL", "L2R_L1LOSS_SVC_DUAL", "L2R_LR_DUAL", "L2R_L2L
 LOSSES = ("hinge", "squared-hinge", "weighted-hinge", "weighted-squared-hinge", "cross-entropy")
 SCHEDULES = ("linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup")
 BOOTSTRAPS = ("linear", "weighted-linear", "inherit", "no-bootstrap", "centroid")
+LONG_TEXTS = ("truncate", "mean", "max")
 POOLINGS = ("auto", "mean", "cls", "pooler", "max", "last")
 PRECISIONS = ("off", "fp16", "bf16")
 ROUTES = ("auto", "rows", "features")

@@ -28,7 +28,9 @@ class MatcherParams(Params):
     lr_schedule: str = knob("linear", choices=choices.SCHEDULES, help="learning-rate schedule")
     threshold: float = knob(0.1, low=0, help="set weights of the linear parts to 0 whose absolute value is below this")
     hidden_dropout_prob: float = knob(0.1, low=0, below=1, help="dropout rate of the encoder's hidden layers")
-    batch_size: int = knob(32, low=1, help="documents per step and rank; larger is faster and takes more memory")
+    batch_size: int = knob(
+        32, low=1, help="documents per step and rank, or windows of long ones; larger is faster and takes more memory"
+    )
     batch_gen_workers: int = knob(4, low=0, help="number of threads that prepare batches")
     max_active_matching_labels: int | None = knob(
         None,
@@ -137,5 +139,15 @@ class MatcherPredParams(Params):
         "files applies to the levels during fine-tuning, as in PECOS, and not to the labels",
     )
     truncate_length: int = knob(
-        128, low=2, help="maximum number of tokens per document, the rest is ignored; larger is slower"
+        128, low=2, help="maximum number of tokens that the encoder reads at once; larger is slower"
+    )
+    # Options that PECOS does not have.
+    long_texts: str = knob(
+        "truncate",
+        choices=choices.LONG_TEXTS,
+        help="what to do with longer texts: ignore the rest (truncate), or read them in several windows of "
+        "truncate_length tokens and use the mean or the max of the windows' embeddings",
+    )
+    max_windows: int = knob(
+        16, low=1, help="maximum number of windows per document, the rest is ignored; larger is slower on long texts"
     )

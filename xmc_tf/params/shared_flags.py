@@ -43,7 +43,7 @@ def add_batch_size(parser: argparse.ArgumentParser) -> None:
         type=whole,
         default=32,
         metavar="INT",
-        help="number of documents of full length to encode at a time",
+        help="number of documents, or windows of long ones, of full length to encode at a time",
     )
 
 

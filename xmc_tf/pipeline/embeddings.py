@@ -1,7 +1,7 @@
 """The documents' vectors in one file that all ranks fill, block by block, and that an interrupted run takes up."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ def embed_documents(
     communicator: Communicator,
     *,
     length: float = 1.0,
+    combine: str = "mean",
     batch_tokens: int = 16384,
 ) -> dict[str, Any]:
     """Write the embeddings of all documents, scaled to one length, to ``folder/E.npy``; all ranks must call it.
@@ -40,16 +41,24 @@ def embed_documents(
         folder: which all ranks see; blocks that an interrupted run has written there are not made again.
         communicator: the ranks.
         length: of every vector.
+        combine: "mean" or "max", how the embeddings of a document's windows become one.
         batch_tokens: how many tokens the encoder takes at once.
     """
-    path, shape = folder / "E.npy", (len(store), encoder.dim)
+    path, shape = folder / "E.npy", (store.nr_documents, encoder.dim)
     done = on_first_rank(communicator, lambda: _prepare(path, shape))
     waiting = np.setdiff1d(np.arange(-(-shape[0] // BLOCK)), done)
     # Neighbours in turn: whatever the order of the documents is, long ones come to all ranks.
     mine = waiting[communicator.rank :: communicator.size]
-    run_on_all_ranks(
-        communicator, lambda: _encode_blocks(encoder, store, path, mine, communicator.rank, length, batch_tokens)
-    )
+
+    def encode(rows: np.ndarray, progress: Progress) -> np.ndarray:
+        from xmc_tf.encoder import encode_documents
+
+        vectors = encode_documents(
+            encoder, store, rows, batch_tokens=batch_tokens, combine=combine, progress=progress
+        )  # fmt: skip
+        return rows_of_length(length, vectors)
+
+    run_on_all_ranks(communicator, lambda: _encode_blocks(encode, shape[0], path, mine, communicator.rank))
     communicator.barrier()
     return {"dim": shape[1], "said": f"{shape[0]:,} × {shape[1]}"}
 
@@ -94,25 +103,20 @@ def _blocks_in(record: Path) -> Iterator[int]:
 
 
 def _encode_blocks(
-    encoder: "Encoder", store: "TokenStore", path: Path, blocks: np.ndarray, rank: int, length: float, batch_tokens: int
+    encode: Callable[[np.ndarray, Progress], np.ndarray], nr_documents: int, path: Path, blocks: np.ndarray, rank: int
 ) -> None:
     """Encode this rank's blocks, some at a time."""
-    from xmc_tf.encoder import encode_documents
-
     with RowFile(path) as file, (path.parent / f"done.{rank}").open("a", encoding="ascii") as record:
         record.write("\n")  # a line that was cut short must not run into ours
         groups = np.array_split(blocks, max(1, -(-len(blocks) * BLOCK // _GROUP)))
-        todo = int(sum(min(BLOCK, len(store) - int(block) * BLOCK) for block in blocks))
+        todo = int(sum(min(BLOCK, nr_documents - int(block) * BLOCK) for block in blocks))
         # One bar over all of the rank's documents, and the first rank's alone.
         with Progress("encoding", todo, "documents", quiet_s=2.0 if rank == 0 else math.inf) as progress:
             for some in groups:
-                rows = [np.arange(block * BLOCK, min((block + 1) * BLOCK, len(store))) for block in some]
+                rows = [np.arange(block * BLOCK, min((block + 1) * BLOCK, nr_documents)) for block in some]
                 if not rows:
                     continue
-                vectors = encode_documents(
-                    encoder, store, np.concatenate(rows), batch_tokens=batch_tokens, progress=progress
-                )
-                vectors = rows_of_length(length, vectors)
+                vectors = encode(np.concatenate(rows), progress)
                 start = 0
                 for part in rows:
                     file.write(int(part[0]), vectors[start : start + len(part)])

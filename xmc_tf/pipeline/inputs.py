@@ -11,6 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import LARGEST_SEED
 from xmc_tf.data import Features, TextFile, Texts, check_training_input, check_validation_input
 from xmc_tf.data.checks import check_pair
+from xmc_tf.data.reading import Reading
 from xmc_tf.params import (
     MatcherParams,
     MatcherPredParams,
@@ -97,6 +98,12 @@ class Recipe:
         """The parameters that say which encoder to begin with."""
         chain = self.params.matcher_params_chain
         return chain[0] if isinstance(chain, tuple) else chain
+
+    @property
+    def reading(self) -> Reading:
+        """The way in which the encoder reads documents."""
+        last = self.last_prediction
+        return Reading.of(last.truncate_length, last.long_texts, last.max_windows)
 
     @property
     def last_prediction(self) -> MatcherPredParams:

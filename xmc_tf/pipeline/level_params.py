@@ -44,6 +44,11 @@ def with_effect_on_level(params: MatcherParams) -> dict[str, Any]:
     return {name: value for name, value in params.to_json().items() if name not in _WITHOUT_EFFECT}
 
 
+def without_reading(params: MatcherPredParams) -> dict[str, Any]:
+    """Return the options of a level's predictions without those of how documents are read, the same for all levels."""
+    return {name: value for name, value in params.to_json().items() if name not in ("long_texts", "max_windows")}
+
+
 def _scaled(params: MatcherParams, scale: float) -> MatcherParams:
     return dataclasses.replace(
         params,

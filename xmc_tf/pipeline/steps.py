@@ -17,7 +17,7 @@ from xmc_tf.pipeline.checksums import files_of
 from xmc_tf.pipeline.devices import precision
 from xmc_tf.pipeline.embeddings import embed_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
-from xmc_tf.pipeline.level_params import level_params, with_effect_on_level
+from xmc_tf.pipeline.level_params import level_params, with_effect_on_level, without_reading
 from xmc_tf.pipeline.rankers import rankers_of
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.trees import cluster_labels, read_tree, write_tree
@@ -87,11 +87,11 @@ class Steps:
         stage = self.stages.run(
             "encoder", make, inputs={"encoder": name, "files": files_of(name), "pooling": first.pooling}
         )
-        if self._longest > stage.record["max_length"]:
+        if self.recipe.reading.max_length > stage.record["max_length"]:
             raise InputError(
                 "truncate_length exceeds the maximum length of the encoder",
                 expected=f"at most {stage.record['max_length']:,}",
-                received=f"{self._longest:,}",
+                received=f"{self.recipe.reading.max_length:,}",
                 fix=f"--truncate-length {stage.record['max_length']}",
             )
         self._tokenizer_in = stage.folder / "encoder"
@@ -155,7 +155,7 @@ class Steps:
                 encoder = self.load_encoder(pretrained)
             data = MatcherData(
                 self.store, own.documents.Y, label_tree, self.tokenizer.pad_id, validation=validation,
-                names=own.names,
+                names=own.names, combine=recipe.reading.combine,
             )  # fmt: skip
             settings = MatcherSettings(params, pred_params, recipe.params.max_match_clusters, recipe.seed)
             matcher = Matcher.train(
@@ -171,11 +171,10 @@ class Steps:
             "texts": self.checksums["texts"],
             "labels": self.checksums["labels"],
             "validation": [self.checksums["validation texts"], self.checksums["validation labels"]],
-            "truncate_length": self._longest,
             "params": [with_effect_on_level(one) for one in params],
-            "pred_params": list(pred_params),
+            "pred_params": [without_reading(one) for one in pred_params],
             "seed": recipe.seed,
-        }
+        } | self._reading
         stage = self.stages.run("fine-tuning", make, inputs=inputs, after=[pretrained, tree], by_all=True)
         # The levels' checkpoints go when the stage is complete, and not a moment before: they are what it is made of.
         on_first_rank(self.communicator, lambda: shutil.rmtree(stage.folder / "levels", ignore_errors=True))
@@ -195,9 +194,14 @@ class Steps:
         return self.stages.run(
             name,
             lambda folder: embed_documents(
-                self.load_encoder(encoded), self.store, folder, self.communicator, length=length
+                self.load_encoder(encoded),
+                self.store,
+                folder,
+                self.communicator,
+                length=length,
+                combine=self.recipe.reading.combine,
             ),
-            inputs={"texts": self.checksums["texts"], "truncate_length": self._longest, "length": length},
+            inputs={"texts": self.checksums["texts"], "length": length} | self._reading,
             after=[encoded],
             by_all=True,
         )
@@ -255,9 +259,11 @@ class Steps:
     # Smaller things.
 
     @property
-    def _longest(self) -> int:
-        """Most tokens of a document."""
-        return self.recipe.last_prediction.truncate_length
+    def _reading(self) -> dict[str, Any]:
+        """The way in which documents are read, as inputs of a stage."""
+        reading = self.recipe.reading
+        windows = {"long_texts": reading.combine, "max_windows": reading.max_windows} if reading.max_windows > 1 else {}
+        return {"truncate_length": reading.max_length} | windows
 
     def _curves(self, name: str) -> str | None:
         """Where a stage's curves for TensorBoard go, beside those of the fine-tuning."""
@@ -267,11 +273,13 @@ class Steps:
         from xmc_tf.encoder import tokenize_file
 
         found: list[TokenStore] = []
-        with self.stages.aside(name, lambda: f"{int(found[0].lengths.sum()):,} tokens in {len(found[0]):,} documents"):
-            folder, longest = self.stages.folder / name, self._longest
-            found.append(
-                tokenize_file(texts, self.tokenizer, folder, max_length=longest, communicator=self.communicator)
-            )
+        with self.stages.aside(name, lambda: _counts(found[0])):
+            reading = self.recipe.reading
+            store = tokenize_file(
+                texts, self.tokenizer, self.stages.folder / name,
+                max_length=reading.max_length, max_windows=reading.max_windows, communicator=self.communicator,
+            )  # fmt: skip
+            found.append(store)
         return found[0]
 
     def _finish_encoder(self, encoder: "Encoder", folder: Path) -> None:
@@ -281,6 +289,11 @@ class Steps:
     def _labels_and(self, params: Any) -> dict[str, Any]:
         sums = self.checksums
         return {"labels": sums["labels"], "X": sums["features"], "Z": sums["label features"], "params": params}
+
+
+def _counts(store: TokenStore) -> str:
+    windows = "" if store.nr_documents == len(store) else f", {len(store):,} windows"
+    return f"{int(store.lengths.sum()):,} tokens in {store.nr_documents:,} documents{windows}"
 
 
 def side_by_side(sparse: Any, dense: Any, vectors: Any) -> Features:

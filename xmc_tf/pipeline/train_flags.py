@@ -132,7 +132,7 @@ def _add_encoder(group: argparse._ArgumentGroup) -> None:
         metavar="NUMBER",
         help="factors of the number of training steps, one per level",
     )
-    add_arguments(group, MatcherPredParams, "truncate_length")
+    add_arguments(group, MatcherPredParams, "truncate_length", "long_texts", "max_windows")
     add_arguments(
         group, MatcherParams, "negative_sampling", flags={"negative_sampling": ("-ns", "--negative-sampling")}
     )

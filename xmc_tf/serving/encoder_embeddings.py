@@ -7,11 +7,13 @@ from typing import Any
 import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.data.reading import Reading
 from xmc_tf.encoder import Encoder, TextTokenizer
 from xmc_tf.serving.bert_graph import BertGraph
 from xmc_tf.serving.sizes import rounded_up
 
 _LOG = logging.getLogger(__name__)
+_WINDOWS_AT_ONCE = 256
 
 
 class EncoderEmbeddings:
@@ -20,16 +22,17 @@ class EncoderEmbeddings:
     If the tokenizer cannot run in the graph, callers send token ids.
 
     Example:
-        >>> export_model(ModelParts(ranker, names, tfidf, EncoderEmbeddings(encoder, tokenizer, 128)), "served/1")
+        >>> embeddings = EncoderEmbeddings(encoder, tokenizer, Reading(128, max_windows=16))
+        >>> export_model(ModelParts(ranker, names, tfidf, embeddings), "served/1")
 
     Args:
         encoder: the encoder.
         tokenizer: its tokenizer.
-        max_length: maximum number of tokens of a text, as in training.
+        reading: how texts become windows, as in training.
         length: the norm of the rankers' embeddings.
     """
 
-    def __init__(self, encoder: Encoder, tokenizer: TextTokenizer, max_length: int, length: float = 1.0) -> None:
+    def __init__(self, encoder: Encoder, tokenizer: TextTokenizer, reading: Reading, length: float = 1.0) -> None:
         self.dim, self.length = encoder.dim, length
         self.inputs: Mapping[str, tf.TensorSpec] = {
             "token_ids": tf.TensorSpec([None, None], tf.int32),
@@ -39,12 +42,13 @@ class EncoderEmbeddings:
         self._run: Any = compact or encoder
         self.tracked: list[Any] = list((compact or encoder).variables)
         self._encoder = encoder
-        self._max_length = max_length
+        self._reading, self._max_length = reading, reading.max_length
         # One graph shared by the signatures, because a server holds several copies of each graph of a model.
-        self._vectors = tf.function(self._unit_vectors, input_signature=list(self.inputs.values()), autograph=False)
+        specs = [*self.inputs.values(), tf.TensorSpec([None], tf.int64)]
+        self._vectors = tf.function(self._unit_vectors, input_signature=specs, autograph=False)
         self._tokenizer: Any = None
         try:
-            self._tokenizer = tokenizer.in_graph(max_length)
+            self._tokenizer = tokenizer.in_graph(reading.max_length, reading.max_windows)
         except InputError as error:
             _LOG.warning("the exported model takes token ids instead of text: %s", error.problem)
         else:
@@ -53,16 +57,19 @@ class EncoderEmbeddings:
 
     def of_text(self, text: tf.Tensor) -> tf.Tensor:
         """Return the embeddings of texts."""
-        return self._vectors(*self._tokenizer(text))
+        return self._vectors(*self._tokenizer.windows(text))
 
     def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Return the embeddings of padded token ids with their mask."""
+        """Return the embeddings of padded token ids with their mask.
+
+        In rows wider than a window, every ``max_length`` columns are one window of the document.
+        """
         ids, mask = inputs["token_ids"], inputs["token_mask"]
-        known = self._encoder.vocabulary_size
+        known, widest = self._encoder.vocabulary_size, self._reading.max_length * self._reading.max_windows
         with tf.control_dependencies([
             tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)])
             for condition, message in (
-                (tf.shape(ids)[1] <= self._max_length, f"token_ids may have at most {self._max_length} columns"),
+                (tf.shape(ids)[1] <= widest, f"token_ids may have at most {widest} columns"),
                 (tf.reduce_all((ids >= 0) & (ids < known)), f"token_ids must lie between 0 and {known - 1}"),
                 (
                     tf.reduce_all(tf.equal(tf.shape(ids), tf.shape(mask))),
@@ -70,9 +77,49 @@ class EncoderEmbeddings:
                 ),
             )
         ]):  # fmt: skip
-            return self._vectors(tf.identity(ids), tf.identity(mask))
+            ids, mask = tf.identity(ids), tf.identity(mask)
+        if self._reading.max_windows == 1:
+            return self._vectors(ids, mask, tf.range(tf.shape(ids, tf.int64)[0]))
+        return self._vectors(*self._unfold(ids, mask))
 
-    def _unit_vectors(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def _unfold(self, ids: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return ids and mask of the windows in wide rows, and the row of each window."""
+        rows, width = tf.unstack(tf.shape(ids))
+        each = tf.maximum((width + self._max_length - 1) // self._max_length, 1)
+        window = tf.where(each > 1, self._max_length, width)
+        ids, mask = (
+            tf.reshape(tf.pad(one, [[0, 0], [0, each * window - width]]), [rows * each, window]) for one in (ids, mask)
+        )
+        number = tf.range(rows * each)
+        there = tf.where(tf.reduce_any(mask > 0, axis=1) | (number % each == 0))[:, 0]
+        return tf.gather(ids, there), tf.gather(mask, there), there // tf.cast(each, tf.int64)
+
+    def _unit_vectors(self, ids: tf.Tensor, mask: tf.Tensor, document: tf.Tensor) -> tf.Tensor:
+        """Return the embeddings of documents, of length 1, from their windows and the document of each."""
+        if self._reading.max_windows == 1:
+            vectors = self._of_windows(ids, mask)
+        else:
+            vectors = self._in_pieces(ids, mask)
+            combine = tf.math.segment_max if self._reading.combine == "max" else tf.math.segment_mean
+            vectors = combine(vectors, document)
+        return tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=1, keepdims=True))
+
+    def _in_pieces(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Return the embeddings of windows, some at a time: a batch of long texts has many times as many windows."""
+        size = tf.shape(ids)[0]
+        pieces = tf.maximum((size + _WINDOWS_AT_ONCE - 1) // _WINDOWS_AT_ONCE, 1)
+        made = tf.TensorArray(tf.float32, pieces, element_shape=[None, self.dim], infer_shape=False)
+
+        def encode(number: tf.Tensor, made: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+            low = number * _WINDOWS_AT_ONCE
+            high = tf.minimum(low + _WINDOWS_AT_ONCE, size)
+            return number + 1, made.write(number, self._of_windows(ids[low:high], mask[low:high]))
+
+        _, made = tf.while_loop(lambda number, _: number < pieces, encode, [0, made], parallel_iterations=1)
+        return tf.ensure_shape(made.concat(), [None, self.dim])
+
+    def _of_windows(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Return the embeddings of windows."""
         count = tf.shape(ids)[0]
         # Attention fails without documents, so an artificial one is added and removed again.
         made_up = tf.cast(tf.equal(count, 0), tf.int32)
@@ -81,5 +128,4 @@ class EncoderEmbeddings:
         padding = int(self._encoder.config.pad_token_id or 0)
         ids = tf.pad(ids, [[0, made_up], [0, longer]], constant_values=padding)
         mask = tf.pad(tf.pad(mask, [[0, 0], [0, longer]]), [[0, made_up], [0, 0]], constant_values=1)
-        vectors = self._run(ids, mask)[:count]
-        return tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=1, keepdims=True))
+        return self._run(ids, mask)[:count]

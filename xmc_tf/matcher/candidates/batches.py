@@ -30,14 +30,14 @@ class Batch(NamedTuple):
     Attributes:
         epoch: number of the pass over the documents, from 0.
         step: number of the batch in the epoch, from 0.
-        documents: int64 [n], this rank's rows of the store; n may be 0.
+        documents: int64 [n], the document of each of this rank's windows; n may be 0.
         ids: int32 [n, T], padded on the right.
         mask: int32 [n, T], 1 for a token.
         candidates: int64, flat: the nodes that each document is scored against.
         splits: int64 [n + 1], where each document's candidates begin.
         targets: float32, flat: 1 for a label, 0 for a negative.
         weights: float32, flat: the weight of a label, 1 for a negative.
-        global_count: number of documents of the batch on all ranks.
+        global_count: number of windows of the batch on all ranks.
     """
 
     epoch: int
@@ -57,7 +57,7 @@ class LevelData:
     """The documents of a level's training, and the candidates that they are scored against.
 
     Args:
-        store: tokens of all documents.
+        store: tokens of all documents; each window is trained on with the labels of its document.
         sampler: draws the candidates of the level.
         pad_id: token id that fills the space behind a document's end.
         rows: numbers of the documents to train on; the others may be held out for validation. Default: all.
@@ -80,12 +80,12 @@ class TrainingBatches:
 
     Args:
         data: the documents, with their candidates.
-        batch: number of documents of a global batch, over all ranks.
+        batch: number of windows of a global batch, over all ranks.
         seed: seed of the order of the documents.
         rank: number of this rank.
         size: number of ranks.
         token_budget: maximum number of tokens of a global batch, padding included; ``batch`` is then the maximum
-            number of documents. Default: no limit.
+            number of windows. Default: no limit.
         ahead: number of batches that are prepared in advance.
     """
 
@@ -103,13 +103,14 @@ class TrainingBatches:
         if not 0 <= rank < size:
             raise InputError("no such rank", expected=f"0 to {size - 1}", received=str(rank))
         store, task = data.store, data.sampler.task
-        if task.nr_documents != len(store):
+        if task.nr_documents != store.nr_documents:
             raise InputError(
                 "the labels do not fit the tokenized documents",
-                expected=f"{len(store):,} rows",
+                expected=f"{store.nr_documents:,} rows",
                 received=f"{task.nr_documents:,}",
             )
-        self.rows = np.arange(len(store)) if data.rows is None else np.asarray(data.rows, np.int64)
+        rows = np.arange(store.nr_documents) if data.rows is None else np.asarray(data.rows, np.int64)
+        self.rows, _ = store.windows_of(rows)
         if not len(self.rows):
             raise InputError("there are no documents to train on", expected="one document or more", received="none")
         self._data, self._batch, self._seed = data, batch, seed
@@ -119,7 +120,7 @@ class TrainingBatches:
         self._plan: tuple[int, list[np.ndarray]] = -1, []
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        """Return the documents of each global batch of an epoch."""
+        """Return the windows of each global batch of an epoch."""
         known, plan = self._plan  # read once: the background thread may replace it by another epoch's
         if known != epoch:
             batches = epoch_batches(
@@ -137,10 +138,11 @@ class TrainingBatches:
         """Return this rank's part of one global batch."""
         data = self._data
         whole = self.plan(epoch)[step]
-        documents = share_of_batch(whole, data.store.lengths, self._rank, self._size)
+        windows = share_of_batch(whole, data.store.lengths, self._rank, self._size)
         # Encoders reject sequences of length 0, so an empty part is one token wide.
-        width = max(1, int(data.store.lengths[documents].max(initial=0)))
-        ids, mask = data.store.padded(documents, pad_id=data.pad_id, to=width)
+        width = max(1, int(data.store.lengths[windows].max(initial=0)))
+        ids, mask = data.store.padded(windows, pad_id=data.pad_id, to=width)
+        documents = data.store.document_of(windows)
         chosen = data.sampler.of(documents, epoch)
         return Batch(
             epoch, step, documents, ids, mask, chosen.ids, chosen.splits, chosen.targets, chosen.weights, len(whole)

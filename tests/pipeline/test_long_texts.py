@@ -1,0 +1,131 @@
+"""Long texts from training to prediction: words behind the first window count, unless texts are truncated."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix, vstack
+
+from tests.pipeline.corpus import TOPICS, write_encoder
+from xmc_tf import train
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.reading import Reading
+from xmc_tf.models.metadata import ModelMetadata
+from xmc_tf.models.training_run import TrainingRun
+from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.params import (
+    LinearChainParams,
+    LinearLevelParams,
+    MatcherParams,
+    MatcherPredParams,
+    RankerParams,
+    XTransformerParams,
+    XTransformerPredParams,
+)
+from xmc_tf.pipeline import train_flags
+
+LENGTH = 12  # of a window, with two special tokens
+
+
+def documents(count, words, seed):
+    """Return texts of so many words, of which only the last tells the topic, and their labels."""
+    topics = np.random.default_rng(seed).integers(0, len(TOPICS), count)
+    texts = [" ".join(["word"] * (words - 1) + [TOPICS[topic]]) for topic in topics]
+    ones = np.ones(count, np.float32)
+    return texts, csr_matrix((ones, (np.arange(count), topics)), shape=(count, len(TOPICS)))
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    """Return the folder of a tiny encoder."""
+    folder = tmp_path_factory.mktemp("long") / "encoder"
+    write_encoder(folder)
+    return folder
+
+
+def trained(encoder, long_texts, run=None, **more):
+    """Return a model of the embeddings alone, trained on long and short documents."""
+    long, short = documents(60, 10 * LENGTH, seed=0), documents(60, 4, seed=1)
+    matcher = MatcherParams(model_shortcut=str(encoder), max_steps=4, learning_rate=1e-4, save_steps=100)
+    ranker = LinearLevelParams(threshold=0.0, Cp=1000, Cn=1000, max_iter=2000)
+    return XTransformer.train(
+        long[0] + short[0],
+        vstack([long[1], short[1]], format="csr"),
+        tfidf=None,
+        params=XTransformerParams(
+            matcher_params_chain=matcher, ranker_params=RankerParams(hlm_args=LinearChainParams(model_chain=ranker))
+        ),
+        pred_params=XTransformerPredParams(MatcherPredParams(truncate_length=LENGTH, long_texts=long_texts, **more)),
+        run=run,
+    )
+
+
+def hits(model, words):
+    """Return the share of held-out documents whose best label is right."""
+    texts, Y = documents(40, words, seed=2)
+    predicted = model.predict(texts, only_topk=1, ensemble_method="concat-only")
+    return float(np.mean(np.asarray(Y[np.arange(len(texts)), predicted.indices]) > 0))
+
+
+@pytest.mark.parametrize("long_texts", ["max", "truncate"])
+def test_a_document_of_ten_windows_is_found_by_its_last_word(encoder, long_texts):
+    model = trained(encoder, long_texts)
+    assert model.metadata.reading.long_texts == long_texts
+    assert hits(model, 4) == 1
+    if long_texts == "truncate":
+        assert hits(model, 10 * LENGTH) < 0.4  # chance
+    else:
+        assert hits(model, 10 * LENGTH) > 0.8
+
+
+def test_another_reading_repeats_the_stages_that_depend_on_it(encoder, tmp_path, caplog):
+    def made(long_texts, **more):
+        caplog.clear()
+        with caplog.at_level("INFO", logger="xmc_tf"):
+            model = trained(encoder, long_texts, TrainingRun(work_dir=tmp_path / "work"), **more)
+        lines = [record.getMessage() for record in caplog.records]
+        return model, {line.split(":")[0] for line in lines if ": done in" in line} - {"tokens"}
+
+    _, first = made("mean", max_windows=2)
+    assert {"fine-tuning", "embeddings", "rankers"} <= first
+    assert made("mean", max_windows=2)[1] == set()
+    model, again = made("max", max_windows=3)
+    assert {"fine-tuning", "embeddings", "rankers"} <= again
+    assert "encoder" not in again
+    assert model.metadata.reading == Reading(LENGTH, 3, "max")
+    assert "truncated to 3 windows of 12 tokens: 60 of 120 documents" in caplog.text
+    assert "120 documents, 240 windows" in caplog.text
+
+
+def test_old_models_truncate_and_damaged_ones_are_refused():
+    old = {"model": "XTransformer", "truncate_length": 64}
+    assert ModelMetadata(old).reading == Reading(64)
+    with pytest.raises(InputError, match="long_texts is 'fold'"):
+        _ = ModelMetadata({**old, "long_texts": "fold", "max_windows": 2}).reading
+    with pytest.raises(InputError, match="max_windows is missing"):
+        _ = ModelMetadata({**old, "long_texts": "max"}).reading
+
+
+@pytest.mark.parametrize(
+    ("flags", "inside", "expected"),
+    [
+        ([], None, Reading(128)),
+        (["--long-texts", "max"], None, Reading(128, 16, "max")),
+        (["--long-texts", "mean", "--max-windows", "4"], None, Reading(128, 4, "mean")),
+        # PECOS's parameter files mean what they mean in PECOS; a file replaces the flags.
+        ([], {}, Reading(128)),
+        (["--long-texts", "mean"], {}, Reading(128)),
+        ([], {"long_texts": "mean", "max_windows": 3}, Reading(128, 3, "mean")),
+    ],
+)
+def test_flags_and_parameter_files(tmp_path, flags, inside, expected):
+    if inside is not None:
+        path = tmp_path / "params.json"
+        path.write_text(json.dumps({"pred_params": {"matcher_params_chain": inside}}))
+        flags = ["--params-path", str(path), *flags]
+    assert train._recipe(train_flags.parser().parse_args(flags)).reading == expected
+
+
+def test_no_windows_are_refused():
+    with pytest.raises(InputError, match="--max-windows"):
+        train._recipe(train_flags.parser().parse_args(["--max-windows", "0"]))

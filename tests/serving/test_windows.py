@@ -1,0 +1,78 @@
+"""Embeddings of long texts in the served graph: the same windows as in Python, from text and from token ids."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.pipeline.corpus import TOPICS, write_encoder
+from xmc_tf.data import TokenStore
+from xmc_tf.data.reading import Reading
+from xmc_tf.encoder import Encoder, TextTokenizer, encode_documents
+from xmc_tf.serving import encoder_embeddings
+from xmc_tf.serving.encoder_embeddings import EncoderEmbeddings
+
+LENGTH, MOST = 10, 4
+LIMIT = LENGTH - 2
+# Empty, short, exactly one window, one token more, as many as are read, more, and a megabyte.
+COUNTS = (0, 3, LIMIT, LIMIT + 1, MOST * LIMIT, MOST * LIMIT + 1, 150_000)
+READINGS = [Reading(LENGTH), Reading(LENGTH, MOST, "mean"), Reading(LENGTH, MOST, "max")]
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    """Return a tiny encoder and its tokenizer."""
+    folder = tmp_path_factory.mktemp("encoder") / "encoder"
+    write_encoder(folder)
+    return Encoder.load(folder), TextTokenizer.load(folder)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """Return texts of these numbers of tokens, in an order that mixes short and long ones."""
+    rng = np.random.default_rng(0)
+    made = [" ".join(rng.choice(TOPICS, count)) for count in COUNTS]
+    return [made[at] for at in rng.permutation(len(made))]
+
+
+def expected_of(parts, texts, reading, tmp_path):
+    """Return the embeddings that prediction computes, of length 1, and the windows."""
+    encoder, tokenizer = parts
+    windows, counts = tokenizer.windows(texts, reading)
+    with TokenStore.create(tmp_path / "tokens") as writer:
+        writer.write(windows, counts)
+    vectors = encode_documents(encoder, TokenStore.open(tmp_path / "tokens"), combine=reading.combine)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), windows, counts
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=lambda reading: reading.long_texts)
+@pytest.mark.parametrize("at_once", [3, 256])
+def test_texts_have_the_embeddings_of_prediction(parts, texts, reading, at_once, tmp_path, monkeypatch):
+    monkeypatch.setattr(encoder_embeddings, "_WINDOWS_AT_ONCE", at_once)
+    expected, _, counts = expected_of(parts, texts, reading, tmp_path)
+    assert counts.max() == reading.max_windows
+    served = EncoderEmbeddings(*parts, reading)
+    np.testing.assert_allclose(served.of_text(tf.constant(texts)), expected, atol=1e-5)
+    for row, text in enumerate(texts):  # the other texts of a batch make no difference
+        np.testing.assert_allclose(served.of_text(tf.constant([text])), expected[row : row + 1], atol=1e-5)
+    assert served.of_text(tf.constant([], tf.string)).shape == (0, 16)
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=lambda reading: reading.long_texts)
+def test_callers_may_send_the_windows_side_by_side(parts, texts, reading, tmp_path):
+    expected, windows, counts = expected_of(parts, texts, reading, tmp_path)
+    served = EncoderEmbeddings(*parts, reading)
+    widest = LENGTH * int(counts.max())
+    ids, mask = np.zeros((2, len(texts), widest), np.int32)
+    for row, end in enumerate(np.cumsum(counts)):
+        for number, window in enumerate(windows[end - counts[row] : end]):
+            ids[row, number * LENGTH :][: len(window)], mask[row, number * LENGTH :][: len(window)] = window, 1
+    found = served.of_inputs({"token_ids": tf.constant(ids), "token_mask": tf.constant(mask)})
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    short = counts == 1
+    narrow = {"token_ids": tf.constant(ids[short, :LENGTH]), "token_mask": tf.constant(mask[short, :LENGTH])}
+    np.testing.assert_allclose(served.of_inputs(narrow), expected[short], atol=1e-5)
+    wider = tf.zeros([1, LENGTH * reading.max_windows + 1], tf.int32)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"at most {LENGTH * reading.max_windows} columns"):
+        served.of_inputs({"token_ids": wider, "token_mask": wider})
+    nothing = tf.zeros([0, LENGTH], tf.int32)
+    assert served.of_inputs({"token_ids": nothing, "token_mask": nothing}).shape == (0, 16)
