@@ -22,7 +22,15 @@ from xmc_tf.data import TextFile, load_features, load_matrix, load_names
 from xmc_tf.jobs.encoder import train_encoder
 from xmc_tf.jobs.summary import JobSummary
 from xmc_tf.jobs.train import data_set_of, train_linear
-from xmc_tf.jobs.train_flags import add_job_flags, given_flags, has_encoder, linear_options, refuse_job_flags, table_job
+from xmc_tf.jobs.train_flags import (
+    add_job_flags,
+    given_flags,
+    has_encoder,
+    linear_options,
+    refuse_job_flags,
+    refuse_search_flags,
+    table_job,
+)
 from xmc_tf.metrics import format_table
 from xmc_tf.models.folder import MODEL
 from xmc_tf.models.over_ranks import measure_over_ranks
@@ -102,6 +110,8 @@ def _train_on_table(arguments: argparse.Namespace, given: dict[str, Any], argv: 
         cli.on_interrupt(resume_hint)
     job = table_job(arguments, given, shlex.join([as_called("python -m xmc_tf.train"), *argv]))
     recipe = _recipe(arguments) if has_encoder(given) else None
+    if recipe is not None:
+        refuse_search_flags(given)
     options = linear_options(given) if recipe is None else None
     if arguments.preponly:
         print(on_first_rank(communicator, lambda: summary_of(data_set_of(job)).text()))

@@ -112,6 +112,16 @@ def has_encoder(given: dict[str, Any]) -> bool:
     return any(name in given for name in _OF_ENCODERS)
 
 
+def refuse_search_flags(given: dict[str, Any]) -> None:
+    """Refuse flags of the comparison of settings on a command line with an encoder, whose settings are not compared."""
+    if found := [f"--{name}" for name in ("minutes", "effort") if name in given]:
+        raise InputError(
+            f"{', '.join(found)}: settings are compared for linear rankers only",
+            expected="no such flag beside --model-shortcut",
+            fix="limit the training of an encoder by --max-steps or --num-train-epochs",
+        )
+
+
 def linear_options(given: dict[str, Any]) -> LinearOptions:
     """Return the options of linear rankers on a command line without an encoder.
 

@@ -1,0 +1,41 @@
+"""An encoder fine-tuned on a table, and its labels for another one."""
+
+import csv
+
+import pytest
+
+from tests.jobs.conftest import documents
+from xmc_tf import XTransformer, evaluate
+from xmc_tf.common.errors import InputError
+from xmc_tf.demo.encoder import make_tiny
+from xmc_tf.predict import main as predict
+from xmc_tf.tables.runs import runs_of
+from xmc_tf.tables.store import TableStore
+from xmc_tf.train import main as train
+
+
+def test_an_encoder_is_fine_tuned_on_a_table(multi, tmp_path, capsys):
+    texts = [text for text, _ in documents(200, 2)]
+    make_tiny(tmp_path / "tiny", texts, length=16, hidden_size=8, num_attention_heads=2, intermediate_size=16)
+    flags = ["--model-shortcut", tmp_path / "tiny", "--max-steps", 2, "--truncate-length", 16, "--verbose-level", 0]
+    train([str(one) for one in (multi, "-m", tmp_path / "model", *flags)])
+    shown = capsys.readouterr().out
+    store = TableStore.open(multi.with_suffix(".sqlite"))
+    (run,) = runs_of(store)
+    model = XTransformer.load(tmp_path / "model")
+    found = evaluate(store.labels("test"), model.predict(store.texts("test")), (1,))
+    assert run.metrics["P@1"] == pytest.approx(found.at("P", 1))
+    assert (run.kind, run.documents["train"]) == ("XR-Transformer", 160)
+    assert f"{100 * found.at('P', 1):.2f}" in shown
+    assert not (tmp_path / "model.work").exists()
+    predict([str(multi), "-m", str(tmp_path / "model"), "-o", str(tmp_path / "out.csv"), "-k", "2"])
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [[row["label 1"], row["label 2"]] for row in rows[:20]] == [
+        [name for name, _ in best] for best in model.best(texts[:20], k=2)
+    ]
+
+
+def test_settings_of_an_encoder_are_not_compared(multi, tmp_path):
+    with pytest.raises(InputError, match="--minutes: settings are compared for linear rankers only"):
+        train([str(multi), "-m", str(tmp_path / "model"), "--model-shortcut", "tiny", "--minutes", "3"])
