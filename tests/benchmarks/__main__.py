@@ -32,6 +32,7 @@ def main() -> None:
         "clocks_overhead": [],
         "checkpoint_speed": [],
         "pairs_memory": [],
+        "table_memory": [],
         "label_head_steps": [],
         "ranker_planner": [],
         "padding_share": ["--encoder", a.encoder, "--texts", f"{a.data}/X.trn.txt"] if a.encoder and a.data else None,
