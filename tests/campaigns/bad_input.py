@@ -83,7 +83,7 @@ def base_commands() -> dict[str, dict[str, str]]:
 FILE_FLAGS = {
     "linear.train": ["-x", "-y", "--labels", "-c", "-f", "-r", "-um", "-uy", "--params-path"],
     "linear.predict": ["-x", "-y", "-so", "-m"],
-    "evaluate": ["-y", "-p", "--train-labels", "--labels"],
+    "evaluate": ["-y", "-p", "--train-labels", "--labels", "-t", "-m"],
     "linear.evaluate": ["-y", "-p"],
     "tree.show": ["", "--labels", "-y"],
     "check": ["--model"],
@@ -161,7 +161,8 @@ def _launches() -> Iterator[Case]:
 
 def _other_commands() -> Iterator[Case]:
     """Commands that load TensorFlow or start processes."""
-    for command in ("train", "predict", "encode", "export", "playground", "launch", "preprocess"):
+    names = ("train", "predict", "encode", "export", "playground", "launch", "preprocess", "explain", "report.command")
+    for command in names:
         for argv in ((), ("--no-such-flag",), ("-m", "{in}/nothing"), ("\udcff",), ("--np", "9" * 5000)):
             yield Case(command, argv, forked=False)
     for value in NUMBERS[:16]:

@@ -10,7 +10,7 @@ import scipy.sparse as smat
 
 from xmc_tf.metrics.buckets import Buckets
 from xmc_tf.metrics.measures import MEASURES, Measures, measure
-from xmc_tf.metrics.ranking import LabelCounts, as_truth, count_labels, mark_hits, top_labels
+from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.metrics.table import format_table, percent
 
 # Measures that share a table.
@@ -25,13 +25,11 @@ class System:
         name: its name.
         overall: the measures over all labels.
         buckets: the measures over each bucket of label frequency that has true labels.
-        counts: each label's counts at the largest k, only if requested.
     """
 
     name: str
     overall: Measures
     buckets: list[Measures]
-    counts: LabelCounts | None
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,7 @@ def compare(
         bounds: upper bounds of the frequency buckets; empty: no buckets.
         training_frequency: number of occurrences of each label in training; by default the truth is counted.
         gains: the inverse propensity of each label, for PSP and PSnDCG.
-        details: whether to measure at every k from 1 and count each label, for a report.
+        details: whether to measure at every k from 1, for the charts of a report.
     """
     true = as_truth(truth)
     occurs = np.bincount(true.indices, minlength=true.shape[1])
@@ -150,11 +148,7 @@ def compare(
     systems = []
     for name, prediction in predictions:
         overall, *parts = measure(true, prediction, measured, buckets=buckets, gains=gains, name=name)
-        counts = None
-        if details:
-            top = top_labels(prediction, max(ks), name)
-            counts = count_labels(true, top, mark_hits(true, top))
-        systems.append(System(name, overall, [part for part in parts if part.labels], counts))
+        systems.append(System(name, overall, [part for part in parts if part.labels]))
     return Comparison(
         ks=tuple(sorted(set(ks))),
         documents=true.shape[0],
