@@ -121,13 +121,6 @@ def _known(hashes, count, words, out):
 
 
 @njit(cache=True, nogil=True)
-def _has(places, count, place):
-    """Return whether a place is among ascending ones."""
-    at = np.searchsorted(places[:count], place)
-    return at < count and places[at] == place
-
-
-@njit(cache=True, nogil=True)
 def count_words(data, offsets, table, words):
     """Return the number of texts with each word."""
     longest = 1
@@ -156,7 +149,9 @@ def match_names(
         longest = max(longest, offsets[i + 1] - offsets[i])
     characters = np.empty(longest, np.int32)
     keys, exact = np.empty(longest, np.int64), np.empty(longest, np.int64)
-    here, here_exact = np.empty(longest, np.int32), np.empty(longest, np.int32)
+    here = np.empty(longest, np.int32)
+    # The last text in which each word has been seen, counted from 1.
+    seen, seen_exact = np.zeros(words.shape[0], np.int32), np.zeros(exact_words.shape[0], np.int32)
     counts = np.zeros(n, np.int64)
     names, grades = np.empty(1024, np.int32), np.empty(1024, np.int8)
     total = 0
@@ -164,21 +159,25 @@ def match_names(
         begin = total
         count = decode(data, offsets[i], offsets[i + 1], table, characters)
         count = hash_words(characters, count, keys, exact)
+        for j in range(_known(exact, count, exact_words, here)):
+            seen_exact[here[j]] = i + 1
         nr_here = _known(keys, count, words, here)
-        nr_exact = _known(exact, count, exact_words, here_exact)
+        for j in range(nr_here):
+            seen[here[j]] = i + 1
         for j in range(nr_here):
             for at in range(lists[here[j]], lists[here[j] + 1]):
                 name = listed[at]
                 first, last = splits[name], splits[name + 1]
+                own = first + places[at]
                 matched, whole, same, found_before = 0, 0, True, False
                 for place in range(first, last):
                     whole += weights[place]
-                    if place - first == places[at] or _has(here, nr_here, name_words[place]):
-                        if place - first < places[at]:
+                    if seen[name_words[place]] == i + 1:
+                        if place < own:
                             found_before = True  # the name has been found by that word
                             break
                         matched += weights[place]
-                        if same and not _has(here_exact, nr_exact, name_exact[place]):
+                        if seen_exact[name_exact[place]] != i + 1:
                             same = False
                 if found_before or 2 * matched < whole:
                     continue
@@ -188,8 +187,5 @@ def match_names(
                 names[total] = name
                 grades[total] = PARTIAL if matched < whole else EXACT if same else INFLECTED
                 total += 1
-        order = np.argsort(names[begin:total])
-        names[begin:total] = names[begin:total][order]
-        grades[begin:total] = grades[begin:total][order]
         counts[i] = total - begin
     return counts, names[:total].copy(), grades[:total].copy()
