@@ -25,6 +25,7 @@ from xmc_tf.params import (
     add_answers,
     add_batch_size,
     add_chunk,
+    add_decisions,
     add_gpu,
     add_model,
     add_only_labels,
@@ -82,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add_predictions(out)
     add_answers(out)
+    add_decisions(out)
     add_only_labels(out)
     add(
         "--ensemble-method", choices=ENSEMBLES,
@@ -133,6 +135,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         max_pred_chunk=arguments.max_pred_chunk,
         batch_tokens=arguments.batch_size * model.metadata.truncate_length,
         threads=arguments.threads,
+        **{name: getattr(arguments, name) for name in ("scores", "threshold", "min_precision")},
     )
     predicted = predict_over_ranks(model, texts, X, communicator, options)
 
@@ -159,6 +162,9 @@ def _by_server(arguments: argparse.Namespace) -> None:
         "-pp": arguments.post_processor,
         "--ensemble-method": arguments.ensemble_method,
         "--only-labels": arguments.only_labels,
+        "--scores": arguments.scores,
+        "--threshold": arguments.threshold,
+        "--min-precision": arguments.min_precision,
     }
     if given := [flag for flag, value in fixed.items() if value is not None]:
         raise InputError(

@@ -31,6 +31,7 @@ from xmc_tf.jobs.train_flags import (
     refuse_search_flags,
     table_job,
 )
+from xmc_tf.label_names import label_vocabulary
 from xmc_tf.metrics import format_table
 from xmc_tf.models.folder import MODEL
 from xmc_tf.models.over_ranks import measure_over_ranks
@@ -293,8 +294,9 @@ def _training_inputs(arguments: argparse.Namespace) -> TrainingInputs:
         tree = load_chain(a.code_path, nr_splits=a.nr_splits, min_codes=a.min_codes)
     elif a.label_feat_path:
         label_features = load_matrix(a.label_feat_path, name="label features")
-    names = load_names(a.labels) if a.labels else None
-    return TrainingInputs(documents, tree, label_features, names, held_out)
+    lines = load_names(a.labels) if a.labels else None
+    names = None if lines is None else label_vocabulary(lines).preferred
+    return TrainingInputs(documents, tree, label_features, names, held_out, lines)
 
 
 def _documents(texts: str, labels: str, features: list[str] | None) -> Documents:

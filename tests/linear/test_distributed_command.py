@@ -65,7 +65,18 @@ def test_one_process_resumes_a_run_of_several_ranks(basics, tmp_path, monkeypatc
 
 
 def test_texts_are_vectorized_once_and_the_vectorizer_is_saved_with_the_model(corpus, tmp_path):
-    flags = ["-t", corpus / "X.txt", "-y", corpus / "Y.npz", "--labels", corpus / "labels.txt", "-n", 1]
+    flags = [
+        "-t",
+        corpus / "X.txt",
+        "-y",
+        corpus / "Y.npz",
+        "--labels",
+        corpus / "labels.txt",
+        "-n",
+        1,
+        "--label-names",
+        "true",
+    ]
     run_train(*flags, "-m", tmp_path / "here")
     work_path(tmp_path / "there").mkdir()
     run_train(*flags, "-m", tmp_path / "there")

@@ -16,7 +16,8 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="session")
 def frozen(corpus):
     """A model whose encoder is used as it comes."""
-    return run_train(corpus, corpus / "frozen", "--no-fine-tune", "--labels", corpus / "labels.txt")
+    flags = ["--no-fine-tune", "--labels", corpus / "labels.txt", "--label-names", "false"]
+    return run_train(corpus, corpus / "frozen", *flags)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, TypedDict
 
 import numpy as np
 from scipy.sparse import csr_matrix, diags, spmatrix, vstack
@@ -11,7 +11,6 @@ from scipy.sparse import csr_matrix, diags, spmatrix, vstack
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Texts
 from xmc_tf.fusion.fusion import Fusion
-from xmc_tf.fusion.held_out import held_out_folds
 from xmc_tf.label_names import LabelNames
 
 POOL = 30  # number of labels of the rankers that are candidates
@@ -38,7 +37,14 @@ class Evidence:
 
     @classmethod
     def learn(
-        cls, names: Sequence[str], texts: Texts, Y: spmatrix, score: ScoreHeldOut, *, threads: int = -1, seed: int = 0
+        cls,
+        names: Sequence[str],
+        texts: Texts,
+        Y: spmatrix,
+        score: ScoreHeldOut,
+        *,
+        folds: Sequence[np.ndarray],
+        threads: int = -1,
     ) -> Self:
         """Learn what names are worth, and how to combine them with the scores of rankers.
 
@@ -47,12 +53,11 @@ class Evidence:
             texts: the training documents.
             Y: their labels, documents × labels.
             score: trains rankers on some documents and scores others.
+            folds: documents to hold out in each of some trainings, ascending; see ``held_out_folds``.
             threads: number of threads; -1: one per core. The result does not depend on it.
-            seed: seed of the choice of held-out documents.
         """
         Y = csr_matrix(Y)
         label_names, evidence = LabelNames.learn(names, texts, Y, threads)
-        folds = held_out_folds(Y.shape[0], seed)
         every = np.arange(Y.shape[0])
         found = [score(np.setdiff1d(every, held_out, assume_unique=True), held_out) for held_out in folds]
         if not found:
@@ -100,9 +105,31 @@ class Evidence:
         return cls(LabelNames.load(folder / NAMES), Fusion.load(folder / FUSION))
 
 
-def bounded_post_processor(name: str) -> str:
-    """Return the post-processor with scores from 0 to 1 that corresponds to another, for the fusion."""
-    return "sigmoid" if name == "noop" else name.removeprefix("log-")
+class Decisions(TypedDict, total=False):
+    """Options of a prediction that decide about scores and labels.
+
+    Example:
+        >>> model.best(["gradient of a sparse matrix"], k=20, min_precision=0.8)
+    """
+
+    scores: str | None
+    """"probability", calibrated from rankers and label names; or "ranker", as PECOS computes them (default:
+    probabilities if the model was trained with label names)."""
+
+    threshold: float | None
+    """Labels with a lower score are left out (default: none)."""
+
+    min_precision: float | None
+    """Leave out labels, so that at least this share of the others is right, on held-out documents."""
+
+
+def bounded_post_processor(name: str) -> str | None:
+    """Return a post-processor with scores from 0 to 1 to replace another for the fusion; None: it has such scores.
+
+    Args:
+        name: the rankers' post-processor.
+    """
+    return "sigmoid" if name == "noop" else name.removeprefix("log-") if name.startswith("log-") else None
 
 
 def chosen_threshold(evidence: Evidence | None, threshold: float | None, min_precision: float | None) -> float | None:

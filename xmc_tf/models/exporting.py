@@ -3,9 +3,12 @@
 import numpy as np
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.fusion import POOL as FUSED
+from xmc_tf.fusion import bounded_post_processor
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import POOL, head_post_processor
 from xmc_tf.serving.encoder_embeddings import EncoderEmbeddings
+from xmc_tf.serving.evidence import EvidenceParts
 from xmc_tf.serving.export import ModelParts
 from xmc_tf.serving.label_head import LabelHeadParts
 
@@ -30,7 +33,12 @@ def parts_of(model: Parts) -> ModelParts:
         )
     length = model.metadata.embedding_weight
     vectors = EncoderEmbeddings(model.encoder, model.tokenizer, model.metadata.reading, length)
-    return ModelParts(ranker, model.names, model.tfidf if "features" in model.parts else None, vectors, head)
+    evidence = None
+    if model.evidence is not None:
+        post = bounded_post_processor(ranker.levels[-1].pred_params.post_processor)
+        evidence = EvidenceParts(model.evidence.names, model.evidence.fusion, FUSED, post)
+    tfidf = model.tfidf if "features" in model.parts else None
+    return ModelParts(ranker, model.names, tfidf, vectors, head, evidence)
 
 
 def _head_of(model: Parts) -> LabelHeadParts | None:

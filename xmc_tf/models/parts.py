@@ -9,6 +9,8 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
+from xmc_tf.fusion import Evidence
+from xmc_tf.fusion.evidence import FUSION
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.folder import check_parts, load_tfidf, nr_dense
 from xmc_tf.models.metadata import ModelMetadata
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
     from xmc_tf.matcher.matcher import Matcher
 
-PARTS = ("tree", "features", "encoder", "head", "ranker")
+PARTS = ("tree", "features", "encoder", "head", "ranker", "label_names", "fusion")
 
 
 class Parts:
@@ -89,6 +91,14 @@ class Parts:
         found = (("ranker", "nr_labels", ranker.nr_labels), ("ranker", "nr_features", ranker.nr_features))
         check_parts(self.folder, self.metadata, found)
         return ranker
+
+    @cached_property
+    def evidence(self) -> Evidence | None:
+        """The names of the labels as evidence, and the fusion into one probability; None: the model has none."""
+        evidence = None if FUSION not in self.parts else Evidence.load(self.parts[FUSION].parent)
+        if evidence is not None:
+            evidence.allowed = self.output_labels
+        return evidence
 
     @cached_property
     def tree(self) -> LabelTree:

@@ -11,7 +11,10 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import Features, TextFile, Texts, TokenStore, as_features, check_pair, check_prediction_input
+from xmc_tf.fusion import POOL as FUSED
+from xmc_tf.fusion import bounded_post_processor, check_scores, chosen_threshold
 from xmc_tf.models.parts import Parts
+from xmc_tf.models.results import above
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
 from xmc_tf.pipeline.steps import side_by_side
@@ -31,6 +34,9 @@ class PredictionOptions:
     max_pred_chunk: int = 1_000_000
     batch_tokens: int = 16384
     threads: int = -1
+    scores: str | None = None
+    threshold: float | None = None
+    min_precision: float | None = None
 
     @property
     def method(self) -> str:
@@ -40,7 +46,30 @@ class PredictionOptions:
 
 
 def predict(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> csr_matrix:
-    """The best labels of texts, in pieces, so that memory is bounded whatever their number."""
+    """The best labels of texts: by probability where the model has probabilities, else by the scores."""
+    own = options.ensemble_method in (None, model.metadata.content.get("ensemble_method"))
+    evidence = model.evidence if own else None
+    scores = check_scores(options.scores, evidence, options.post_processor)
+    threshold = chosen_threshold(
+        evidence if scores == "probability" else None, options.threshold, options.min_precision
+    )
+    if scores == "ranker":
+        found = scored(model, texts, X, options)
+        return found if threshold is None else above(found, threshold)
+    assert evidence is not None
+    topk = _topk(model, options)
+    found = scored(model, texts, X, for_fusion(model, dataclasses.replace(options, only_topk=max(topk, FUSED))))
+    return evidence.combine(found, texts, topk, threshold or 0.0, options.threads)
+
+
+def for_fusion(model: Parts, options: PredictionOptions) -> PredictionOptions:
+    """Return the options with which scores lie between 0 and 1."""
+    name = model.ranker.levels[-1].pred_params.post_processor
+    return dataclasses.replace(options, post_processor=bounded_post_processor(name))
+
+
+def scored(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> csr_matrix:
+    """The best labels of texts by their scores, in pieces, so that memory is bounded whatever their number."""
     for name in ("beam_size", "only_topk", "max_pred_chunk"):
         value = getattr(options, name)
         if value is not None and value < 1:

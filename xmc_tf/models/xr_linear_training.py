@@ -10,7 +10,7 @@ from scipy.sparse import spmatrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, TextFile, Texts, as_features
-from xmc_tf.fusion import Evidence
+from xmc_tf.fusion import Evidence, held_out_folds
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.linear.modes import level_pred_params, trained_levels
@@ -111,7 +111,7 @@ def learn_evidence(
         pred_params=level_pred_params(params.ranker, params.prediction, data.tree.depth, PredictionOverrides()),
         user_negatives=data.user_negatives, threads=threads, seed=seed,
     )  # fmt: skip
-    return Evidence.learn(names, texts, data.Y, score, threads=threads, seed=seed)
+    return Evidence.learn(names, texts, data.Y, score, folds=held_out_folds(data.Y.shape[0], seed), threads=threads)
 
 
 def fit_tfidf(

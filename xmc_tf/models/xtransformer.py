@@ -22,9 +22,13 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data import Texts, as_features
+from xmc_tf.fusion import Decisions
+from xmc_tf.fusion.evidence import FUSION, NAMES
+from xmc_tf.label_names import label_vocabulary
 from xmc_tf.linear.sub_models import checked_labels
 from xmc_tf.metrics import Measures, evaluate
 from xmc_tf.metrics.measures import check_ks
+from xmc_tf.models.evidence.stage import evidence_stage
 from xmc_tf.models.explaining.explanation import Explanation
 from xmc_tf.models.explaining.xtransformer import explain_parts
 from xmc_tf.models.folder import MODEL, read_metadata, read_names, write_metadata, write_names
@@ -102,7 +106,8 @@ class XTransformer(Parts):
         """
         run = run or TrainingRun()
         read, labels = documents_of(texts, labels, columns)
-        Y, names = label_matrix(labels, names)
+        Y, lines = label_matrix(labels, names)
+        names = None if lines is None else label_vocabulary(lines).preferred
         documents = Documents(read, Y, None if X is None else as_features(X))
         own_tree = tree if isinstance(tree, LabelTree) else None
         inputs = TrainingInputs(
@@ -111,6 +116,7 @@ class XTransformer(Parts):
             None if own_tree is not None else tree,
             names,
             None if validation is None else _held_out(validation, documents.nr_labels, names),
+            lines,
         )
         recipe = Recipe(
             params or XTransformerParams(),
@@ -148,7 +154,11 @@ class XTransformer(Parts):
             return strategy or CollectiveStrategy(stages.communicator, seed=recipe.seed)
 
         made: Made = make_parts(inputs, recipe, stages, the_strategy)
-        return cls(made.parts, ModelMetadata(made.metadata), inputs.names, where=stages.folder, kept=kept)
+        model = cls(made.parts, ModelMetadata(made.metadata), inputs.names, where=stages.folder, kept=kept)
+        if made.held_out is not None:
+            stage = evidence_stage(model, made.held_out, inputs, recipe, stages)
+            model.parts |= {name: stage.folder / name for name in (NAMES, FUSION)}
+        return model
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder, completely or not at all.
@@ -233,6 +243,7 @@ class XTransformer(Parts):
         max_pred_chunk: int = 1_000_000,
         batch_tokens: int = 16384,
         threads: int = -1,
+        **decisions: Unpack[Decisions],
     ) -> csr_matrix:
         """Predict the best labels of texts.
 
@@ -248,12 +259,13 @@ class XTransformer(Parts):
             max_pred_chunk: number of documents to predict at a time.
             batch_tokens: number of tokens to encode at a time.
             threads: number of threads of the rankers; -1: one per core.
+            **decisions: ``scores``, ``threshold`` and ``min_precision``; see :class:`~xmc_tf.fusion.Decisions`.
 
         Returns:
             (documents × labels) scores, descending within a row.
         """
         options = PredictionOptions(
-            beam_size, only_topk, post_processor, ensemble_method, max_pred_chunk, batch_tokens, threads
+            beam_size, only_topk, post_processor, ensemble_method, max_pred_chunk, batch_tokens, threads, **decisions
         )
         return predict(self, texts, X, options)
 
@@ -264,6 +276,8 @@ class XTransformer(Parts):
             labels: numbers of the labels that may be predicted; None for all.
         """
         self.output_labels = None if labels is None else checked_labels(labels, self.nr_labels)
+        if self.evidence is not None:
+            self.evidence.allowed = self.output_labels
         if "ranker" in self.parts:
             self.ranker.set_output_constraint(self.output_labels)
 
@@ -295,6 +309,7 @@ class XTransformer(Parts):
         max_pred_chunk: int = 1_000_000,
         batch_tokens: int = 16384,
         threads: int = -1,
+        **decisions: Unpack[Decisions],
     ) -> list[list[tuple[str, float]]]:
         """Return the names and scores of the k best labels of each text, best first.
 
@@ -311,10 +326,11 @@ class XTransformer(Parts):
             max_pred_chunk: number of documents to predict at a time.
             batch_tokens: number of tokens to encode at a time.
             threads: number of threads; -1: one per core.
+            **decisions: ``scores``, ``threshold`` and ``min_precision``; see :class:`~xmc_tf.fusion.Decisions`.
         """
         predicted = self.predict(
             texts, X, beam_size=beam_size, only_topk=k, post_processor=post_processor, ensemble_method=ensemble_method,
-            max_pred_chunk=max_pred_chunk, batch_tokens=batch_tokens, threads=threads,
+            max_pred_chunk=max_pred_chunk, batch_tokens=batch_tokens, threads=threads, **decisions,
         )  # fmt: skip
         return list(named(predicted, self.names))
 

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
+from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features
-from xmc_tf.fusion import POOL, ScoreHeldOut, bounded_post_processor
+from xmc_tf.fusion import POOL, ScoreHeldOut, bounded_post_processor, held_out_folds
 from xmc_tf.linear.fit import train_rankers
-from xmc_tf.params import RankerParams, RankerPredParams
+from xmc_tf.params import RankerParams, RankerPredParams, XTransformerParams
 
 
 def held_out_scorer(
@@ -49,3 +50,32 @@ def held_out_scorer(
         return rankers.predict(X.rows(held_out), only_topk=POOL, post_processor=post, threads=threads)
 
     return score
+
+
+def uses_label_names(params: XTransformerParams, names: Sequence[str] | None) -> bool:
+    """Return whether the names of labels are evidence in a fine-tuned model.
+
+    Args:
+        params: its training options.
+        names: the names of the labels, or None.
+    """
+    possible = bool(names) and not params.only_encoder
+    if params.label_names and not possible:
+        raise InputError(
+            "label names cannot be used as evidence",
+            expected="label names (--labels), and rankers",
+            received="no label names" if not names else "--only-encoder",
+            fix="leave out --label-names",
+        )
+    return possible if params.label_names is None else params.label_names
+
+
+def held_out_documents(nr_documents: int, seed: int) -> np.ndarray:
+    """Return the documents that encoder and auxiliary rankers are not trained on, ascending; none of very few.
+
+    Args:
+        nr_documents: number of training documents.
+        seed: the training seed.
+    """
+    folds = held_out_folds(nr_documents, seed)
+    return folds[0] if folds else np.zeros(0, np.int64)

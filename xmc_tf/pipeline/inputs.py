@@ -122,6 +122,7 @@ class TrainingInputs:
         label_features: to cluster the labels by, instead of their documents.
         names: of the labels.
         validation: documents to measure on.
+        lines: the names of the labels with alternative names after tabs.
     """
 
     documents: Documents
@@ -129,6 +130,7 @@ class TrainingInputs:
     label_features: Any = None
     names: Sequence[str] | None = None
     validation: Documents | None = None
+    lines: Sequence[str] | None = None
 
     def check(self, communicator: Communicator) -> dict[str, str | None]:
         """Refuse data that do not fit together, or differ between ranks.

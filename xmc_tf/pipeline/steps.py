@@ -16,6 +16,7 @@ from xmc_tf.params import PredictionOverrides
 from xmc_tf.pipeline.checksums import files_of
 from xmc_tf.pipeline.devices import precision
 from xmc_tf.pipeline.embeddings import embed_documents
+from xmc_tf.pipeline.held_out import held_out_documents, uses_label_names
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.level_params import level_params, with_effect_on_level, without_reading
 from xmc_tf.pipeline.rankers import rankers_of
@@ -109,6 +110,13 @@ class Steps:
         """The documents' tokens; made once a host, and taken again where they are the same."""
         return self._tokens("tokens", self.inputs.documents.texts)
 
+    @cached_property
+    def held_out(self) -> np.ndarray:
+        """Documents held out to learn how good scores are on unseen documents; none where names are no evidence."""
+        if not uses_label_names(self.recipe.params, self.inputs.lines):
+            return np.zeros(0, np.int64)
+        return held_out_documents(self.inputs.documents.nr_documents, self.recipe.seed)
+
     # The encoder, fitted to the labels.
 
     def first_tree(self, features: Stage | None, pretrained: Stage) -> Stage:
@@ -155,7 +163,8 @@ class Steps:
                 encoder = self.load_encoder(pretrained)
             data = MatcherData(
                 self.store, own.documents.Y, label_tree, self.tokenizer.pad_id, validation=validation,
-                names=own.names, combine=recipe.reading.combine,
+                names=own.names, rows=self._trained_on if len(self.held_out) else None,
+                combine=recipe.reading.combine,
             )  # fmt: skip
             settings = MatcherSettings(params, pred_params, recipe.params.max_match_clusters, recipe.seed)
             matcher = Matcher.train(
@@ -174,6 +183,7 @@ class Steps:
             "params": [with_effect_on_level(one) for one in params],
             "pred_params": [without_reading(one) for one in pred_params],
             "seed": recipe.seed,
+            **({"held out": len(self.held_out)} if len(self.held_out) else {}),
         } | self._reading
         stage = self.stages.run("fine-tuning", make, inputs=inputs, after=[pretrained, tree], by_all=True)
         # The levels' checkpoints go when the stage is complete, and not a moment before: they are what it is made of.
@@ -247,6 +257,27 @@ class Steps:
         }
         return self.stages.run("rankers", make, inputs=inputs, after=_there(features, embeddings, tree), by_all=True)
 
+    def rankers_without_held_out(self, features: Stage | None, embeddings: Stage, tree: Stage) -> Stage:
+        """The rankers over the same tree, trained without the held-out documents."""
+        recipe, params = self.recipe, self.recipe.params.ranker_params
+        overrides = PredictionOverrides(recipe.beam_size, recipe.only_topk, recipe.post_processor)
+
+        def make(folder: Path) -> Record:
+            label_tree = read_tree(tree.folder)
+            rows = self._trained_on
+            return rankers_of(
+                self.all_features(features, embeddings).rows(rows), self.inputs.documents.Y.tocsr()[rows], label_tree,
+                params, level_pred_params(params, recipe.pred_params.ranker_params, label_tree.depth, overrides),
+                self.communicator, folder, threads=recipe.threads, seed=recipe.seed,
+            )  # fmt: skip
+
+        inputs = self._labels_and(params) | {
+            "pred_params": recipe.pred_params.ranker_params, "overrides": vars(overrides), "seed": recipe.seed,
+            "held out": len(self.held_out),
+        }  # fmt: skip
+        after = _there(features, embeddings, tree)
+        return self.stages.run("held-out", make, inputs=inputs, after=after, by_all=True)
+
     def all_features(self, features: Stage | None, vectors: Stage | None) -> Features:
         """The documents' features and vectors side by side, mapped from where they lie."""
         sparse = dense = None
@@ -257,6 +288,11 @@ class Steps:
         return side_by_side(sparse, dense, load_matrix(vectors.folder / "E.npy") if vectors else None)
 
     # Smaller things.
+
+    @property
+    def _trained_on(self) -> np.ndarray:
+        """The documents that are not held out."""
+        return np.setdiff1d(np.arange(self.inputs.documents.nr_documents), self.held_out, assume_unique=True)
 
     @property
     def _reading(self) -> dict[str, Any]:

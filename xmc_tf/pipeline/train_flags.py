@@ -17,6 +17,7 @@ from xmc_tf.params import (
     TfidfParams,
     XTransformerParams,
     add_arguments,
+    add_label_names,
     add_layout,
     add_verbosity,
     add_without_effect,
@@ -92,7 +93,7 @@ def _add_files(out: argparse.ArgumentParser) -> None:
     )
     data.add_argument("-yt", "--tst-label-path", metavar="FILE", help="labels of the held-out documents")
     add_layout(data)
-    data.add_argument("--labels", metavar="FILE", help="label names, one per line, in the order of the columns")
+    add_label_names(data, default=None)
     data.add_argument(
         "--text-only", action="store_true", help="train the rankers on embeddings only, without TF-IDF features"
     )

@@ -11,7 +11,7 @@ from xmc_tf.common.process.versions import package_versions
 from xmc_tf.params import MatcherParams, XTransformerParams
 from xmc_tf.pipeline.ensembles import chosen_method
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
-from xmc_tf.pipeline.stages import Record, Stages
+from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.steps import Steps
 
 if TYPE_CHECKING:
@@ -27,10 +27,13 @@ class Made:
     Args:
         parts: where each part of the model folder lies.
         metadata: the model metadata for ``params.json``.
+        held_out: the stage of rankers that were trained without the held-out documents; None where label names are no
+            evidence.
     """
 
     parts: dict[str, Path]
     metadata: Record
+    held_out: Stage | None = None
 
 
 def make_parts(
@@ -73,7 +76,9 @@ def make_parts(
     parts |= {"tree": tree.folder / "tree", "ranker": rankers.folder / "ranker"}
     if features is not None:
         parts["features"] = features.folder / "features"
-    return Made(parts, metadata | {name: rankers.record[name] for name in ("nr_features", "nr_dense", "nr_weights")})
+    metadata |= {name: rankers.record[name] for name in ("nr_features", "nr_dense", "nr_weights")}
+    held_out = steps.rankers_without_held_out(features, embeddings, tree) if len(steps.held_out) else None
+    return Made(parts, metadata, held_out)
 
 
 def describe(inputs: TrainingInputs, recipe: Recipe) -> Record:

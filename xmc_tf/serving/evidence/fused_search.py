@@ -20,13 +20,13 @@ class EvidenceParts(NamedTuple):
         names: the names of the labels.
         fusion: the fusion.
         pool: number of labels of the rankers that are candidates.
-        post_processor: the post-processor of the rankers' scores.
+        post_processor: the post-processor of the rankers' scores; None: the model's.
     """
 
     names: LabelNames
     fusion: Fusion
     pool: int
-    post_processor: str
+    post_processor: str | None = None
 
 
 class FusedSearch(tf.Module):

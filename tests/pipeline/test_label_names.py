@@ -1,0 +1,60 @@
+"""Label names as evidence beside an encoder: held-out documents, stages, predictions, the export."""
+
+import numpy as np
+import pytest
+
+from tests.pipeline.corpus import made_stages, run_train, texts_and_labels
+from xmc_tf.common.errors import InputError
+from xmc_tf.fusion import Fusion
+from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.pipeline.held_out import held_out_documents
+from xmc_tf.serving.export import ExportSettings
+from xmc_tf.serving.local import LocalModel
+
+
+@pytest.fixture(scope="module")
+def named(corpus):
+    """A fine-tuned model with label names; the encoder is not trained on the held-out documents."""
+    return run_train(corpus, corpus / "named", "--labels", corpus / "labels.txt")
+
+
+def test_the_model_predicts_probabilities(corpus, named):
+    texts, _ = texts_and_labels(corpus, "tst")
+    assert {"label_names", "fusion"} <= {path.name for path in named.folder.iterdir()}
+    assert Fusion.load(named.folder / "fusion").nr_held_out == len(held_out_documents(160, 0)) == 16
+    found, scores = named.predict(texts), named.predict(texts, scores="ranker")
+    assert ((found.data > 0) & (found.data < 1)).all()
+    assert (found != scores).nnz
+    few = named.predict(texts, threshold=0.2)
+    assert few.nnz == (found.data >= 0.2).sum()
+    with pytest.raises(InputError, match="no post-processor"):
+        named.predict(texts, scores="probability", post_processor="sigmoid")
+
+
+def test_only_some_labels(corpus, named):
+    texts, _ = texts_and_labels(corpus, "tst")
+    model = XTransformer.load(named.folder)
+    model.set_output_constraint([1, 4])
+    assert set(model.predict(texts).indices.tolist()) <= {1, 4}
+
+
+def test_finished_stages_are_kept(corpus, named, caplog):
+    caplog.set_level("INFO")
+    run_train(corpus, corpus / "again", "--labels", corpus / "labels.txt")
+    assert made_stages(caplog.text) == []
+    for part in ("label_names/names.npz", "fusion/fusion.json"):
+        assert (corpus / "again" / part).read_bytes() == (named.folder / part).read_bytes()
+
+
+def test_the_export_answers_as_the_model(corpus, named, tmp_path):
+    texts, _ = texts_and_labels(corpus, "tst")
+    named.export(tmp_path / "served" / "1", ExportSettings(only_topk=5))
+    expected = named.predict(texts, only_topk=5)
+    found = LocalModel(tmp_path / "served" / "1").predict(list(texts.lines()))
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.allclose(found.data, expected.data, atol=1e-5)
+
+
+def test_names_are_needed(corpus):
+    with pytest.raises(InputError, match="label names cannot be used"):
+        run_train(corpus, corpus / "none", "--no-fine-tune", "--label-names", "true")

@@ -1,0 +1,1 @@
+"""Label names and fusion of a fine-tuned model."""

@@ -1,0 +1,49 @@
+"""The stage that learns what label names are worth beside a fine-tuned model."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.fusion import POOL, Evidence
+from xmc_tf.models.parts import Parts
+from xmc_tf.models.prediction import PredictionOptions, for_fusion, scored
+from xmc_tf.pipeline.held_out import held_out_documents
+from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
+from xmc_tf.pipeline.stages import Record, Stage, Stages
+
+
+def evidence_stage(model: Parts, held_out: Stage, inputs: TrainingInputs, recipe: Recipe, stages: Stages) -> Stage:
+    """Learn label names and fusion on documents that neither encoder nor auxiliary rankers were trained on.
+
+    Args:
+        model: the model, without evidence.
+        held_out: the stage of the auxiliary rankers.
+        inputs: the training data.
+        recipe: all options.
+        stages: the stages.
+    """
+    documents, lines = inputs.documents, inputs.lines
+    assert lines is not None
+
+    def make(folder: Path) -> Record:
+        auxiliary = Parts(
+            {**model.parts, "ranker": held_out.folder / "ranker"}, model.metadata, model.names, where=model.folder
+        )
+        rows = held_out_documents(documents.nr_documents, recipe.seed)
+
+        def score(_: np.ndarray, some: np.ndarray) -> csr_matrix:
+            texts: Any = [documents.texts[int(row)] for row in some]
+            X = None if documents.X is None else documents.X.rows(some)
+            options = PredictionOptions(only_topk=POOL, threads=recipe.threads)
+            return scored(auxiliary, texts, X, for_fusion(auxiliary, options))
+
+        evidence = Evidence.learn(
+            lines, documents.texts, documents.Y, score, folds=[rows], threads=recipe.threads
+        )  # fmt: skip
+        evidence.save(folder)
+        return {"said": f"{len(rows):,} held-out documents"}
+
+    inputs_of = {"names": list(lines), "ensemble_method": model.metadata.content.get("ensemble_method")}
+    return stages.run("label-names", make, inputs=inputs_of, after=[held_out])
