@@ -19,6 +19,7 @@ from xmc_tf.linear.distributed.inputs import check_same_inputs
 from xmc_tf.linear.distributed.stage import RankerData, rankers_over_ranks
 from xmc_tf.linear.distributed.training import train_over_ranks
 from xmc_tf.linear.distributed.work_folder import open_work_folder, work_path
+from xmc_tf.linear.fit import train_trees
 from xmc_tf.linear.levels import Levels
 from xmc_tf.tree import LabelTree
 
@@ -196,6 +197,34 @@ def test_the_error_about_different_files_names_the_hosts(tmp_path):
     assert "Cp is 2, not 1" in str(error)
 
 
+def test_several_trees_share_one_queue_and_have_the_bytes_of_one_process(tmp_path):
+    X, params = features("both", ROWS), ranker_params("tfn+man")
+    deep = LabelTree.from_chain(CHAIN)
+    trees = [deep, deep.under_one_root(deep.depth), deep.under_one_root(1)]
+    pred = [pred_params()] * len(trees)
+    models = train_trees(X, Y, [tree.to_chain() for tree in trees], params=params, pred_params=pred, threads=3)
+    for number, (tree, model) in enumerate(zip(trees, models, strict=True)):
+        alone = train_rankers(X, Y, tree.to_chain(), params=params, pred_params=pred[0], threads=1)
+        for level, other in zip(model.levels, alone.levels, strict=True):
+            assert (level.weights != other.weights).nnz == 0
+        model.save(tmp_path / "one" / str(number))
+
+    def stage(ranks):
+        folders = [tmp_path / str(ranks) / str(number) for number in range(len(trees))]
+        data = RankerData(X, Y, trees)
+        return lambda communicator: rankers_over_ranks(
+            communicator, folders, data, key="k" * 64, params=params, pred_params=pred, threads=2
+        )
+
+    for ranks in (1, 3):
+        results_of(on_ranks(ranks, stage(ranks)))
+        one, many = (
+            {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+            for folder in (tmp_path / "one", tmp_path / str(ranks))
+        )
+        assert one == many
+
+
 def test_mapped_features_give_the_same(tmp_path):
     X = features("both", ROWS)
     save_matrix(tmp_path / "X.npz", X.sparse)
@@ -213,8 +242,8 @@ def test_the_stage_writes_the_folder_that_one_process_saves(tmp_path):
     def stage(communicator):
         folder = tmp_path / "many" / "ranker"
         return rankers_over_ranks(
-            communicator, folder, RankerData(X, Y, tree), key="k" * 64, params=params, pred_params=PRED, threads=1
-        )
+            communicator, [folder], RankerData(X, Y, [tree]), key="k" * 64, params=params, pred_params=[PRED], threads=1
+        )[0]
 
     models = results_of(on_ranks(3, stage))
     one, many = (

@@ -19,6 +19,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.export_folder import ABOUT
 from xmc_tf.data import Features
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params import HierarchicalKMeansParams, XRLinearParams
 from xmc_tf.serving import streamed
 from xmc_tf.serving.export import ExportSettings, ModelParts, export_model
 from xmc_tf.serving.local import LocalModel
@@ -62,6 +63,21 @@ def test_plain_tensorflow_answers_as_the_model_does(model, exported, tmp_path):
             assert_same(labels, scores, expected)
             for row, of_row in zip(labels, names, strict=True):
                 assert [name.decode() for name in of_row] == [NAMES[label] if label >= 0 else "" for label in row]
+
+
+def test_several_trees_are_one_graph_that_gives_the_mean_of_their_scores(tmp_path):
+    texts, Y = documents()
+    shapes = tuple(
+        HierarchicalKMeansParams(nr_splits=4, max_leaf_size=leaf, seed=seed) for seed, leaf in enumerate((6, 20, 60))
+    )
+    model = XRLinear.train(texts, Y, names=NAMES, params=XRLinearParams(tree=shapes), threads=1)
+    for beam, k in ((2, 5), (8, 30)):
+        export_model(model.export_parts(), tmp_path / str(beam), ExportSettings(only_topk=k, beam_size=beam))
+        asked = [*HARD, *(text.encode() for text in documents(60, seed=2)[0])]
+        answer = LocalModel(tmp_path / str(beam)).ask(asked)
+        assert_same(answer["labels"], answer["scores"], model.predict(asked, only_topk=k, beam_size=beam), atol=1e-5)
+    with pytest.raises(InputError, match="scores may be negative"):
+        export_model(model.export_parts(), tmp_path / "log", ExportSettings(post_processor="log-sigmoid"))
 
 
 def test_an_operation_of_somebody_else_is_noticed(tmp_path):

@@ -5,6 +5,7 @@ import argparse
 LARGEST_INT32 = 2**31 - 1
 LARGEST_SEED = 2**32 - 1  # of numpy's generators
 MOST_THREADS = 1024
+MOST_TREES = 100
 _LARGEST = 2**63 - 1
 
 

@@ -1,6 +1,5 @@
 """Training linear rankers on a data set: settings are compared on validation documents, then all is trained."""
 
-import dataclasses
 import logging
 import time
 from collections.abc import Sequence
@@ -12,10 +11,9 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.data import Features, as_features
 from xmc_tf.jobs.features import StoredFeatures
 from xmc_tf.jobs.settings import Settings
-from xmc_tf.linear.modes import level_pred_params
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.models.xr_linear_training import RankerData, label_tree, other_params
+from xmc_tf.models.xr_linear_training import RankerData, label_trees, other_params
 from xmc_tf.params import PredictionOverrides, XRLinearParams
 
 _LOG = logging.getLogger(__name__)
@@ -133,10 +131,10 @@ class LinearTraining:
         return np.sort(chosen)
 
     def _train(self, params: XRLinearParams, X: Features, Y: csr_matrix, tfidf: object) -> XRLinear:
-        tree = label_tree(None, X, Y, params.tree, self.threads)
-        prediction = level_pred_params(params.ranker, params.prediction, tree.depth, self.overrides)
+        trees = label_trees(None, X, Y, params.trees, self.threads)
         return XRLinear.trained(
-            RankerData(X, Y, tree, list(self.names)), dataclasses.replace(params, prediction=prediction),
+            RankerData(X, Y, trees, list(self.names)), params,
             tfidf=tfidf,  # type: ignore[arg-type]
-            recorded=other_params(params, tfidf is not None), threads=self.threads, seed=self.seed,
+            recorded=other_params(params, tfidf is not None), overrides=self.overrides,
+            threads=self.threads, seed=self.seed,
         )  # fmt: skip

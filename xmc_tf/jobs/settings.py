@@ -128,13 +128,13 @@ def _first(
     shape: DataShape, params: XRLinearParams, fixed: frozenset[str], effort: str, reasons: list[str]
 ) -> XRLinearParams:
     """Return the settings to begin with: a label tree where comparing each label with all documents takes too long."""
-    leaf = params.tree.max_leaf_size
+    leaf = params.trees[0].max_leaf_size
     if fixed.intersection(("max_leaf_size", "nr_splits", "min_codes")) or shape.labels <= leaf:
         return params
     flat_s = _FLAT_RATE * shape.documents * shape.words * shape.labels
     if shape.labels <= _MOST_FLAT_LABELS and flat_s <= _FLAT_SECONDS[effort]:
         reasons.append(f"no label tree: comparing each of {shape.labels:,} labels with all documents is affordable")
-        return dataclasses.replace(params, tree=dataclasses.replace(params.tree, max_leaf_size=shape.labels))
+        return dataclasses.replace(params, tree=dataclasses.replace(params.trees[0], max_leaf_size=shape.labels))
     reasons.append(
         f"label tree with up to {leaf} labels in a cluster: {shape.labels:,} labels are too many without one"
     )
@@ -144,7 +144,7 @@ def _first(
 def _steps(params: XRLinearParams, labels: int, effort: str) -> list[Step]:
     """Return the changes that may pay, those that usually pay most first."""
     mined = Step("negatives from the beam (tfn+man)", _negatives("tfn+man"), 4.0, ("negative_sampling",))
-    in_tree = [mined] if labels > params.tree.max_leaf_size else []
+    in_tree = [mined] if labels > params.trees[0].max_leaf_size else []
     single = Step("single words only", _ngrams(1), 0.5, ("ngram_max",))
     double, half = (Step(f"Cp {cost:g}", _cost(cost), 1.0, ("Cp",)) for cost in (2.0, 0.5))
     if effort == "balanced":

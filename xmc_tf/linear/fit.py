@@ -6,8 +6,9 @@ from its parent's mistakes ("man") starts a new queue. A cluster that is too wid
 threads before the queue begins (``wide/``). A task's result does not depend on the thread, nor on other tasks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 
 import numpy as np
 from scipy.sparse import csc_matrix, spmatrix
@@ -56,37 +57,82 @@ def train_rankers(
         threads: number of threads; -1: one per core. The model does not depend on it.
         seed: seed of the orders in which the solvers visit the documents.
     """
+    several = train_trees(
+        X, Y, [chain], R=R, params=params, pred_params=None if pred_params is None else [pred_params],
+        user_negatives=user_negatives, threads=threads, seed=seed,
+    )  # fmt: skip
+    return several[0]
+
+
+def train_trees(
+    X: Features,
+    Y: spmatrix,
+    chains: Sequence[Sequence[spmatrix] | None],
+    *,
+    R: spmatrix | None = None,
+    params: RankerParams | None = None,
+    pred_params: Sequence[RankerPredParams] | None = None,
+    user_negatives: Mapping[int, spmatrix] | None = None,
+    threads: int = -1,
+    seed: int = 0,
+) -> list[XLinear]:
+    """Train linear rankers for the nodes of several trees over the same labels, with one queue for all clusters.
+
+    The rankers of a tree are those that :func:`train_rankers` trains for it alone.
+
+    Args:
+        X: features of the training documents; they are prepared once for all trees.
+        Y: (documents × labels); an entry makes the label positive.
+        chains: cluster matrices of each tree, as in :func:`train_rankers`.
+        R: relevance of the positives, for cost-sensitive training.
+        params: as in :func:`train_rankers`, for all trees.
+        pred_params: default prediction parameters of each tree's model.
+        user_negatives: see :func:`~xmc_tf.linear.problems.user_matching`.
+        threads: number of threads; -1: one per core. The models do not depend on it.
+        seed: seed of the orders in which the solvers visit the documents.
+    """
     check_pair(X, Y)
-    params, pred_params = params or RankerParams(), pred_params or RankerPredParams()
-    levels = Levels(Y, chain, R, params, user_negatives)
-    level_pred: Sequence[LinearLevelPredParams] = per_level(pred_params.hlm_args.model_chain, levels.depth)
+    params = params or RankerParams()
+    trees = [Levels(Y, chain, R, params, user_negatives) for chain in chains]
+    preds = pred_params or [RankerPredParams()] * len(trees)
+    level_preds: list[Sequence[LinearLevelPredParams]] = [
+        per_level(one.hlm_args.model_chain, levels.depth) for one, levels in zip(preds, trees, strict=True)
+    ]
     instances = Instances(X)
-    model = XLinear([], X.nr_sparse, X.nr_dense)
-    for run in levels.runs():
-        predicted = model.predict(X, threads=threads) if levels.waits(run.start) else None
-        problems = [levels.problem(t, predicted) for t in run]
-        _train_run(instances, problems, level_pred, model, threads, seed)
-    return model
+    models = [XLinear([], X.nr_sparse, X.nr_dense) for _ in trees]
+    for runs in zip_longest(*(levels.runs() for levels in trees)):
+        problems: list[LevelProblem] = []
+        tree_of: list[int] = []
+        for tree, (levels, run) in enumerate(zip(trees, runs, strict=True)):
+            if run is not None:
+                predicted = models[tree].predict(X, threads=threads) if levels.waits(run.start) else None
+                problems += [levels.problem(t, predicted) for t in run]
+                tree_of += [tree] * len(run)
+        solved = _solve(instances, problems, levels_title(runs), threads, seed)
+        for tree, problem, weights in zip(tree_of, problems, solved, strict=True):
+            own = models[tree].levels
+            own.append(Level(weights, problem.clusters, max(problem.params.bias, 0.0), level_preds[tree][len(own)]))
+    return models
 
 
-def _train_run(
-    instances: Instances,
-    problems: Sequence[LevelProblem],
-    level_pred: Sequence[LinearLevelPredParams],
-    model: XLinear,
-    threads: int,
-    seed: int,
-) -> None:
-    """Train levels that do not wait for each other, and add them to the model."""
-    first = len(model.levels)
+def levels_title(runs: Sequence[range | None]) -> str:
+    """Return the title of a progress bar for the levels of each tree that are trained at the same time."""
+    there = [run for run in runs if run is not None]
+    first, last = min(run.start for run in there) + 1, max(run.stop for run in there)
+    of = f" of {len(runs)} trees" if len(runs) > 1 else ""
+    return f"rankers{of}, level {last}" if first == last else f"rankers{of}, levels {first} to {last}"
+
+
+def _solve(
+    instances: Instances, problems: Sequence[LevelProblem], title: str, threads: int, seed: int
+) -> Iterator[csc_matrix]:
+    """Yield the weights of levels that do not wait for each other."""
     plans = [level_tasks(instances, problem) for problem in problems]
     tasks = [(t, i) for t, plan in enumerate(plans) for i in range(len(plan.work))]
     tasks.sort(key=lambda task: -plans[task[0]].work[task[1]])
     wide = [(t, i) for t, i in tasks if plans[t].parts[i]]
     tasks = [(t, i) for t, i in tasks if not plans[t].parts[i]]
     done: list[list[Columns]] = [[] for _ in problems]
-    last = first + len(problems)
-    title = f"rankers, level {last}" if last - first == 1 else f"rankers, levels {first + 1} to {last}"
     total = sum(int((plan.end - plan.begin).sum()) for plan in plans)
 
     def solve(t: int, i: int) -> Columns:
@@ -110,10 +156,9 @@ def _train_run(
             raise
         futures.clear()  # they refer to the weights
     for t, problem in enumerate(problems):
-        bias = max(problem.params.bias, 0.0)
-        weights = _assemble(done[t], instances.nr_sparse + instances.dense.shape[1] + (bias > 0), problem)
+        nr_rows = instances.nr_sparse + instances.dense.shape[1] + (problem.params.bias > 0)
+        yield _assemble(done[t], nr_rows, problem)
         done[t] = []
-        model.levels.append(Level(weights, problem.clusters, bias, level_pred[first + t]))
 
 
 def _assemble(parts: list[Columns], nr_rows: int, problem: LevelProblem) -> csc_matrix:

@@ -25,6 +25,7 @@ from xmc_tf.data.scanning import ALONE, Scan
 from xmc_tf.linear.distributed.inputs import check_same_inputs
 from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.work_folder import remove_discarded, work_path
+from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.linear.train_flags import parser
 from xmc_tf.models.folder import MODEL
 from xmc_tf.models.xr_linear import XRLinear
@@ -32,13 +33,13 @@ from xmc_tf.models.xr_linear_inputs import (
     LinearInputs,
     LinearSettings,
     in_order,
-    make_tree,
+    make_trees,
     relevance,
     user_negatives,
     vectorized,
 )
 from xmc_tf.models.xr_linear_over_ranks import train_command_over_ranks
-from xmc_tf.models.xr_linear_training import RankerData, learn_evidence, preferred_names, uses_label_names
+from xmc_tf.models.xr_linear_training import RankerData, learn_evidence, preferred_names, summary_of, uses_label_names
 from xmc_tf.params import (
     HierarchicalKMeansParams,
     PredictionOverrides,
@@ -49,6 +50,8 @@ from xmc_tf.params import (
     from_arguments,
     linear_skeleton,
     load_blocks,
+    params_of_effort,
+    several_trees,
     warn_without_effect,
 )
 from xmc_tf.ranks.choosing import choose_communicator
@@ -117,7 +120,8 @@ def _read_inputs(settings: LinearSettings, scan: Scan) -> LinearInputs:
     files = {k: v for k, v in files.items() if v}
     check_training_input(Y=Y, X=X, texts=texts, names=names, files=files, loaded=True)
     uses_label_names(arguments.label_names, lines, texts is not None, settings.params.ranker)
-    return LinearInputs(**vars(settings), names=names, Y=Y, texts=texts, X=X, lines=lines)
+    inputs = LinearInputs(**vars(settings), names=names, Y=Y, texts=texts, X=X, lines=lines)
+    return dataclasses.replace(inputs, params=params_of_effort(inputs.params, arguments.effort, *Y.shape))
 
 
 def _train_here(folder: Path, inputs: LinearInputs) -> None:
@@ -132,21 +136,27 @@ def _train_here(folder: Path, inputs: LinearInputs) -> None:
     def embed(method: str) -> Features:
         return as_features(label_embedding(method, features, Y, threads=arguments.threads))
 
-    tree = make_tree(Solo(), inputs, embed, inputs.params.tree.threads)
-    params = dataclasses.replace(inputs.params, prediction=inputs.pred_params_for(tree))
-    ordered = in_order(negatives, tree, arguments.usn_match_path)
-    data = RankerData(X, Y, tree, inputs.names, R, ordered)
+    trees = make_trees(Solo(), inputs, embed, inputs.params.trees[0].threads)
+    ordered = in_order(negatives, trees, arguments.usn_match_path)
+    data = RankerData(X, Y, trees, inputs.names, R, ordered)
     model = XRLinear.trained(
-        data, params, tfidf=tfidf, recorded=inputs.recorded, threads=arguments.threads, seed=arguments.seed
-    )
+        data, inputs.params, tfidf=tfidf, recorded=inputs.recorded, overrides=inputs.overrides,
+        threads=arguments.threads, seed=arguments.seed,
+    )  # fmt: skip
     if arguments.label_names:
         assert inputs.lines is not None
         assert inputs.texts is not None
         model.evidence = learn_evidence(
-            inputs.lines, inputs.texts, data, params, threads=arguments.threads, seed=arguments.seed
+            inputs.lines,
+            inputs.texts,
+            data,
+            inputs.params,
+            inputs.overrides,
+            threads=arguments.threads,
+            seed=arguments.seed,
         )
     model.save(folder)
-    _LOG.info("%s: %s weights in %s levels", folder, f"{model.ranker.nr_weights:,}", model.ranker.depth)
+    _LOG.info("%s: %s", folder, summary_of(trees_of(model.ranker)))
 
 
 def _sort_out_t(arguments: argparse.Namespace) -> None:
@@ -199,6 +209,8 @@ def _parameters(arguments: argparse.Namespace) -> tuple[XRLinearParams, Predicti
     blocks = {key: from_file.get(key) or from_arguments(cls, arguments) for key, cls in classes.items()}
     # The file sets for each level what the flags set for all.
     overrides = PredictionOverrides(arguments.beam_size, arguments.only_topk, arguments.post_processor)
+    if not from_file.get("indexer_params"):
+        blocks["indexer_params"] = several_trees(blocks["indexer_params"], arguments.trees)
     return XRLinearParams(*blocks.values()), PredictionOverrides() if from_file.get("pred_params") else overrides
 
 

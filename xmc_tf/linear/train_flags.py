@@ -12,6 +12,7 @@ from xmc_tf.params import (
     TfidfParams,
     add_arguments,
     add_label_names,
+    add_trees,
     add_verbosity,
     add_without_effect,
 )
@@ -97,6 +98,7 @@ def _add_tree_flags(out: argparse.ArgumentParser) -> None:
         tree, HierarchicalKMeansParams, "nr_splits", "min_codes", "max_leaf_size", "spherical", "kmeans_max_iter"
     )
     add_arguments(tree, HierarchicalKMeansParams, "seed")
+    add_trees(tree)
 
 
 def _add_ranker_flags(out: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.locks import folder_lock
 from xmc_tf.common.folders.model_kind import model_kind
 from xmc_tf.common.folders.placing import JOURNAL, finish_placing
+from xmc_tf.common.numbers import MOST_TREES
 from xmc_tf.fusion import FUSION_FILES
 from xmc_tf.label_names import NAMES_FILES
 from xmc_tf.linear.disk import RANKER_FILES
@@ -45,6 +46,7 @@ def _is_model(content: Mapping[str, Any]) -> bool:
     return content.get("model") in _FIRST_VERSIONS and isinstance(trained_by, dict) and "xmc_tf" in trained_by
 
 
+ENSEMBLE = "ensemble"  # folder of the trees after the first
 MODEL = FolderKind(
     "a model of xmc_tf",
     header=MODEL_HEADER,
@@ -59,6 +61,7 @@ MODEL = FolderKind(
         "ranker": RANKER_FILES,
         "label_names": NAMES_FILES,
         "fusion": FUSION_FILES,
+        ENSEMBLE: rf"\d+/(tree/({CHAIN_FILES})|ranker/({RANKER_FILES}))",
     },
 )
 
@@ -141,6 +144,19 @@ def write_names(folder: Path, names: Sequence[str] | None) -> None:
     """Write ``labels.txt``, if labels have names."""
     if names:
         (folder / "labels.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+
+
+def further_trees(folder: Path, metadata: ModelMetadata) -> list[Path]:
+    """Return the folders of the trees after the first, each with ``tree/`` and ``ranker/``.
+
+    Args:
+        folder: the folder of the further trees.
+        metadata: the model metadata, which says how many trees there are.
+    """
+    count = metadata.content.get("nr_trees", 1)
+    if not isinstance(count, int) or not 1 <= count <= MOST_TREES:
+        raise InputError(f"{folder.parent / MODEL_HEADER}: nr_trees is {count!r}", expected=f"1 to {MOST_TREES}")
+    return [folder / str(number) for number in range(1, count)]
 
 
 def check_parts(folder: Path, metadata: ModelMetadata, found: Iterable[tuple[str, str, int]]) -> None:

@@ -11,8 +11,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.fusion import Evidence
 from xmc_tf.fusion.evidence import FUSION
+from xmc_tf.linear.ensemble import Rankers, rankers_of
 from xmc_tf.linear.xlinear import XLinear
-from xmc_tf.models.folder import check_parts, load_tfidf, nr_dense
+from xmc_tf.models.folder import ENSEMBLE, check_parts, further_trees, load_tfidf, nr_dense
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.tree import LabelTree, load_chain
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
     from xmc_tf.matcher.matcher import Matcher
 
-PARTS = ("tree", "features", "encoder", "head", "ranker", "label_names", "fusion")
+PARTS = ("tree", "features", "encoder", "head", "ranker", ENSEMBLE, "label_names", "fusion")
 
 
 class Parts:
@@ -80,17 +81,20 @@ class Parts:
         return self.metadata.nr_features - self.metadata.embedding_dim
 
     @cached_property
-    def ranker(self) -> XLinear:
-        """The rankers."""
+    def ranker(self) -> Rankers:
+        """The rankers; of several trees, an ensemble."""
         if "ranker" not in self.parts:
             raise InputError(
                 f"{self.folder} has no rankers: it was trained with only_encoder",
                 fix="train it without --only-encoder, or predict with the label head: ensemble method transformer-only",
             )
-        ranker = XLinear.load(self.parts["ranker"], nr_dense=nr_dense(self.metadata, self.folder))
-        found = (("ranker", "nr_labels", ranker.nr_labels), ("ranker", "nr_features", ranker.nr_features))
-        check_parts(self.folder, self.metadata, found)
-        return ranker
+        rankers = []
+        for place in [self.parts["ranker"], *(tree / "ranker" for tree in self._further_trees)]:
+            ranker = XLinear.load(place, nr_dense=nr_dense(self.metadata, self.folder))
+            found = (("ranker", "nr_labels", ranker.nr_labels), ("ranker", "nr_features", ranker.nr_features))
+            check_parts(place.parent, self.metadata, found)
+            rankers.append(ranker)
+        return rankers_of(rankers)
 
     @cached_property
     def evidence(self) -> Evidence | None:
@@ -104,6 +108,15 @@ class Parts:
     def tree(self) -> LabelTree:
         """The rankers' label tree."""
         return load_chain(self.parts["tree"])
+
+    @property
+    def more_trees(self) -> list[LabelTree]:
+        """The rankers' label trees after the first."""
+        return [load_chain(tree / "tree") for tree in self._further_trees]
+
+    @property
+    def _further_trees(self) -> list[Path]:
+        return further_trees(self.parts.get(ENSEMBLE, self.folder / ENSEMBLE), self.metadata)
 
     @cached_property
     def tfidf(self) -> "Tfidf":

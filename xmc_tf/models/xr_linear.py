@@ -7,6 +7,7 @@ features/     the fitted TF-IDF, where it was trained on text
 ranker/       the rankers, in PECOS's XLinear format
 label_names/  where names of labels are evidence: the names, and the worth of their matches
 fusion/       with them: the fusion of all scores into one probability
+ensemble/     further trees and their rankers, where there are several: 1/tree, 1/ranker, …
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from scipy.sparse import csr_matrix, spmatrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, Texts, as_features, check_training_input
 from xmc_tf.fusion import POOL, Evidence, bounded_post_processor, check_scores, chosen_threshold
+from xmc_tf.linear.ensemble import Rankers, rankers_of, trees_of
 from xmc_tf.linear.modes import whole_chain
 from xmc_tf.linear.sub_models import checked_labels
 from xmc_tf.linear.xlinear import XLinear
@@ -29,7 +31,7 @@ from xmc_tf.metrics.measures import check_ks
 from xmc_tf.models.explaining.explanation import Explanation, LabelExplanation
 from xmc_tf.models.explaining.name_evidence import name_evidence
 from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, tree_evidence
-from xmc_tf.models.folder import check_parts, load_tfidf, nr_dense, read_metadata, read_names
+from xmc_tf.models.folder import ENSEMBLE, check_parts, further_trees, load_tfidf, nr_dense, read_metadata, read_names
 from xmc_tf.models.frames import FrameColumns, FrameLike, documents_of
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
@@ -38,16 +40,16 @@ from xmc_tf.models.xr_linear_folder import write_model
 from xmc_tf.models.xr_linear_training import (
     RankerData,
     fit_tfidf,
-    label_tree,
+    label_trees,
     learn_evidence,
     linear_metadata,
     other_params,
-    predicted_tree,
+    predicted_trees,
     preferred_names,
-    train_ranker,
+    train_all_trees,
     uses_label_names,
 )
-from xmc_tf.params import RankerParams, XRLinearParams
+from xmc_tf.params import PredictionOverrides, RankerParams, XRLinearParams, params_of_effort
 from xmc_tf.tree import LabelTree, load_chain
 
 if TYPE_CHECKING:
@@ -67,28 +69,31 @@ class XRLinear:
         [[('scipy.sparse', 0.71), …]]
 
     Args:
-        ranker: the trained rankers.
-        tree: the label tree.
+        ranker: the trained rankers; of several trees, an ensemble.
+        tree: the label tree; of several, the first.
         names: label names, or None.
         metadata: the model metadata of ``params.json``.
         folder: where it was loaded from.
         own_tfidf: the vectorizer of a model that was not loaded from a folder.
         evidence: the names of the labels as evidence, and the fusion into one probability; None: the model predicts
             the rankers' scores.
+        more_trees: the label trees after the first.
     """
 
-    ranker: XLinear
+    ranker: Rankers
     tree: LabelTree
     names: list[str] | None = None
     metadata: ModelMetadata = field(default_factory=ModelMetadata)
     folder: Path | None = None
     own_tfidf: "Tfidf | None" = None
     evidence: Evidence | None = None
+    more_trees: Sequence[LabelTree] = ()
 
     def __repr__(self) -> str:
         of = f" of {self.folder}" if self.folder else ""
         reads = "text" if self.reads_text else "features"
-        return f"XRLinear({self.ranker.nr_labels:,} labels, {self.ranker.depth} levels, reads {reads}{of})"
+        size = f"{self.ranker.depth} levels" if not self.more_trees else f"{len(self.more_trees) + 1} trees"
+        return f"XRLinear({self.ranker.nr_labels:,} labels, {size}, reads {reads}{of})"
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the whole model with its vectorizer, so that its folder is not needed."""
@@ -215,12 +220,12 @@ class XRLinear:
     @property
     def only_topk(self) -> int:
         """Number of labels per document that are predicted by default."""
-        return self.ranker.levels[-1].pred_params.only_topk
+        return self.ranker.only_topk
 
     @property
     def post_processor(self) -> str:
         """The post-processor of the rankers' scores."""
-        return self.ranker.levels[-1].pred_params.post_processor
+        return trees_of(self.ranker)[0].levels[-1].pred_params.post_processor
 
     def explain(self, text: str | FeaturesLike, k: int = 5, *, beam_size: int | None = None) -> Explanation:
         """Explain the best labels of a text: the words and the path through the tree that led to them.
@@ -278,7 +283,8 @@ class XRLinear:
             folder: folder of the model.
         """
         write_model(
-            folder, self.tree, self.names, self.metadata, self.ranker.save,
+            folder, [self.tree, *self.more_trees], self.names, self.metadata,
+            [ranker.save for ranker in trees_of(self.ranker)],
             self.tfidf.save if self.reads_text else None, self.evidence,
         )  # fmt: skip
 
@@ -328,15 +334,22 @@ class XRLinear:
                 fix="use python -m xmc_tf.predict (in Python: XTransformer.load); its linear rankers alone are in "
                 f"{folder / 'ranker'}",
             )
-        ranker, tree = XLinear.load(folder / "ranker", nr_dense=nr_dense(metadata, folder)), load_chain(folder / "tree")
-        found = (
-            ("ranker", "nr_labels", ranker.nr_labels),
-            ("ranker", "nr_features", ranker.nr_features),
-            ("tree", "nr_labels", tree.nr_labels),
+        rankers, trees = [], []
+        for place in [folder, *further_trees(folder / ENSEMBLE, metadata)]:
+            ranker = XLinear.load(place / "ranker", nr_dense=nr_dense(metadata, folder))
+            tree = load_chain(place / "tree")
+            found = (
+                ("ranker", "nr_labels", ranker.nr_labels),
+                ("ranker", "nr_features", ranker.nr_features),
+                ("tree", "nr_labels", tree.nr_labels),
+            )
+            check_parts(place, metadata, found)
+            rankers.append(ranker)
+            trees.append(tree)
+        names = read_names(folder, rankers[0].nr_labels)
+        return cls(
+            rankers_of(rankers), trees[0], names, metadata, folder, evidence=Evidence.load(folder), more_trees=trees[1:]
         )
-        check_parts(folder, metadata, found)
-        names = read_names(folder, ranker.nr_labels)
-        return cls(ranker, tree, names, metadata, folder, evidence=Evidence.load(folder))
 
     @classmethod
     def train(
@@ -350,6 +363,7 @@ class XRLinear:
         label_names: bool | None = None,
         threads: int = -1,
         seed: int = 0,
+        effort: str | None = None,
         **columns: Unpack[FrameColumns],
     ) -> Self:
         """Train a model.
@@ -373,15 +387,17 @@ class XRLinear:
                 doubles the training time. None: if there are texts and names.
             threads: number of threads; -1: one per core. The model does not depend on it.
             seed: random seed of the rankers; the tree has its own, ``params.tree.seed``.
+            effort: "fast", "balanced" or "best": choose the number of trees, their shapes and the loss's weight by the
+                data; see :func:`xmc_tf.params.params_of_effort` (default: as ``params`` say: one tree).
             **columns: of a DataFrame: ``text``, name of the column of texts, or several names; ``label_separator``,
                 text between the labels of a cell (default: guessed).
 
         Raises:
             InputError: the inputs do not fit together, or a label is not among ``names``.
         """
-        params = params or XRLinearParams()
         texts, labels = documents_of(texts, labels, columns)
         Y, lines = label_matrix(labels, names)
+        params = params_of_effort(params or XRLinearParams(), effort, *Y.shape)
         names = None if lines is None else preferred_names(lines)
         tfidf: Tfidf | None = None
         if _are_texts(texts):
@@ -390,7 +406,7 @@ class XRLinear:
         else:
             X = as_features(texts)
             check_training_input(Y=Y, X=X, names=names)
-        data = RankerData(X, Y, label_tree(tree, X, Y, params.tree, threads), names)
+        data = RankerData(X, Y, label_trees(tree, X, Y, params.trees, threads), names)
         evidence = None
         if uses_label_names(label_names, lines, tfidf is not None, params.ranker):
             assert lines is not None
@@ -410,23 +426,25 @@ class XRLinear:
         *,
         tfidf: "Tfidf | None" = None,
         recorded: Mapping[str, Any],
+        overrides: PredictionOverrides | None = None,
         threads: int = -1,
         seed: int = 0,
     ) -> Self:
-        """Train the rankers of a given tree on features.
+        """Train the rankers of given trees on features.
 
         Args:
             data: the training data.
             params: options of the rankers; those of features and tree have been applied already.
             tfidf: the vectorizer that made the features, or None.
             recorded: parameters of the other parts, for the model metadata.
+            overrides: options that override ``params.prediction``.
             threads: number of threads; -1: one per core.
             seed: random seed.
         """
-        ranker, pred_params = train_ranker(data, params, threads=threads, seed=seed)
-        tree, names = predicted_tree(data.tree, data.names, params.ranker)
-        metadata = linear_metadata(data.X, ranker, params.ranker, pred_params, recorded, seed)
-        return cls(ranker, tree, names, metadata, own_tfidf=tfidf)
+        rankers, pred_params = train_all_trees(data, params, overrides, threads=threads, seed=seed)
+        trees, names = predicted_trees(data.trees, data.names, params.ranker)
+        metadata = linear_metadata(data.X, rankers, params.ranker, pred_params, recorded, seed)
+        return cls(rankers_of(rankers), trees[0], names, metadata, own_tfidf=tfidf, more_trees=trees[1:])
 
 
 def _are_texts(documents: object) -> TypeGuard[Texts]:

@@ -1,21 +1,25 @@
-"""Writing the folder of a linear model from its parts."""
+"""Writing the folder of a linear model from its parts.
 
-from collections.abc import Callable
+The first tree and its rankers are in ``tree/`` and ``ranker/``; further ones in ``ensemble/1``, ``ensemble/2`` …, each
+with the same two folders.
+"""
+
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.fusion import Evidence
-from xmc_tf.models.folder import MODEL, write_metadata, write_names
+from xmc_tf.models.folder import ENSEMBLE, MODEL, write_metadata, write_names
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.tree import LabelTree, save_chain
 
 
 def write_model(
     folder: str | Path,
-    tree: LabelTree,
+    trees: Sequence[LabelTree],
     names: list[str] | None,
     metadata: ModelMetadata,
-    write_ranker: Callable[[Path], object],
+    write_rankers: Sequence[Callable[[Path], object]],
     write_tfidf: Callable[[Path], object] | None,
     evidence: Evidence | None = None,
 ) -> None:
@@ -25,16 +29,18 @@ def write_model(
 
     Args:
         folder: the model's folder.
-        tree: the label tree.
+        trees: the label trees.
         names: label names, or None.
         metadata: the model metadata for ``params.json``.
-        write_ranker: writes the folder of the rankers to a path.
+        write_rankers: for each tree, writes the folder of its rankers to a path.
         write_tfidf: writes the folder of the vectorizer to a path; None if there is no vectorizer.
         evidence: label names and fusion, or None.
     """
     with placed_folder(folder, MODEL) as part:
-        save_chain(part / "tree", tree.to_chain())
-        write_ranker(part / "ranker")
+        for number, (tree, write_ranker) in enumerate(zip(trees, write_rankers, strict=True)):
+            place = part if number == 0 else part / ENSEMBLE / str(number)
+            save_chain(place / "tree", tree.to_chain())
+            write_ranker(place / "ranker")
         if write_tfidf:
             write_tfidf(part / "features")
         if evidence is not None:

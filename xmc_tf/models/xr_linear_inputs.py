@@ -2,8 +2,9 @@
 
 import argparse
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TextFile, as_features, check_pair, load_matrix
 from xmc_tf.linear.modes import level_pred_params
 from xmc_tf.linear.problems import check_relevance, sorted_csc
-from xmc_tf.models.xr_linear_training import fit_tfidf, other_params
+from xmc_tf.models.xr_linear_training import check_one_tree, fit_tfidf, other_params
 from xmc_tf.params import PredictionOverrides, RankerPredParams, XRLinearParams, with_effect
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.tree import LabelTree, load_chain
@@ -63,13 +64,16 @@ class LinearSettings:
         blocks = {"train": self.params.ranker.to_json(), "pred": self.params.prediction.to_json(), **self.recorded}
         if self.arguments.label_names:
             ours["label_names"] = True
+        if self.arguments.effort is not None:
+            ours["effort"] = self.arguments.effort
         overrides = {} if self.overrides == PredictionOverrides() else vars(self.overrides)
         # Another key instead of "wishes" would make existing work folders useless.
         return with_effect({**ours, **blocks, "wishes": overrides, "version": version("xmc_tf")})
 
-    def pred_params_for(self, tree: LabelTree) -> RankerPredParams:
-        """Return the prediction parameters of the rankers of a tree, with one block per level."""
-        return level_pred_params(self.params.ranker, self.params.prediction, tree.depth, self.overrides)
+    def pred_params_for(self, trees: Sequence[LabelTree]) -> list[RankerPredParams]:
+        """Return the prediction parameters of the rankers of each tree, with one block per level."""
+        ranker, prediction = self.params.ranker, self.params.prediction
+        return [level_pred_params(ranker, prediction, tree.depth, self.overrides) for tree in trees]
 
     @property
     def files(self) -> dict[str, list[str]]:
@@ -108,10 +112,10 @@ def vectorized(inputs: LinearInputs) -> "tuple[Tfidf, Features]":
     return fit_tfidf(inputs.texts, inputs.params.tfidf, inputs.arguments.threads)
 
 
-def make_tree(
+def make_trees(
     communicator: Communicator, inputs: LinearInputs, embed: Callable[[str], Features], threads: int
-) -> LabelTree:
-    """Return the label tree: the one in a file, or one built from label features or label embeddings, on all ranks.
+) -> list[LabelTree]:
+    """Return the label trees: the one in a file, or those built from label features or embeddings, on all ranks.
 
     Args:
         communicator: the ranks.
@@ -119,8 +123,9 @@ def make_tree(
         embed: makes label embeddings by the name of a method, on all ranks.
         threads: number of threads of this rank.
     """
-    arguments, Y, params = inputs.arguments, inputs.Y, inputs.params.tree
+    arguments, Y, params = inputs.arguments, inputs.Y, inputs.params.trees[0]
     if arguments.code_path:
+        check_one_tree(len(inputs.params.trees), f"--code-path {arguments.code_path}")
         # With 1, the root is right above the clusters in the file.
         min_codes = 1 if inputs.params.ranker.shallow else params.min_codes
         tree = load_chain(arguments.code_path, nr_splits=params.nr_splits, min_codes=min_codes)
@@ -130,7 +135,7 @@ def make_tree(
                 expected=f"{Y.shape[1]:,} labels, the columns of {arguments.label_path}",
                 received=f"{tree.nr_labels:,} labels",
             )
-        return tree
+        return [tree]
     if arguments.label_feat_path:
         own = load_matrix(arguments.label_feat_path, name="label features")
         if own.shape[0] != Y.shape[1]:
@@ -139,15 +144,20 @@ def make_tree(
                 expected=f"{Y.shape[1]:,} rows, one for each column of {arguments.label_path}",
                 received=f"{own.shape[0]:,} rows",
             )
-        tree = build_tree_over_ranks(communicator, as_features(own), params, threads=threads)
+        embeddings, within = as_features(own), None
     else:
-        above, within = inputs.embedding_methods
-        tree = build_tree_over_ranks(
-            communicator, embed(above), params, threads=threads, min_n_sub_tree=arguments.min_n_sub_tree,
-            sub_embeddings=None if above == within else lambda: embed(within),
+        above, below = inputs.embedding_methods
+        embeddings, within = embed(above), None if above == below else partial(embed, below)
+    trees = []
+    for one in inputs.params.trees:
+        trees.append(
+            build_tree_over_ranks(
+                communicator, embeddings, one, threads=threads, min_n_sub_tree=arguments.min_n_sub_tree,
+                sub_embeddings=within,
+            )
         )  # fmt: skip
-    _LOG.info("label tree: %s", " > ".join(f"{size:,}" for size in tree.level_sizes))
-    return tree
+        _LOG.info("label tree: %s", " > ".join(f"{size:,}" for size in trees[-1].level_sizes))
+    return trees
 
 
 def relevance(inputs: LinearInputs) -> spmatrix | None:
@@ -185,11 +195,12 @@ def user_negatives(inputs: LinearInputs) -> dict[int, spmatrix]:
     return found
 
 
-def in_order(negatives: dict[int, spmatrix], tree: LabelTree, path: str | None) -> dict[int, spmatrix]:
+def in_order(negatives: dict[int, spmatrix], trees: Sequence[LabelTree], path: str | None) -> dict[int, spmatrix]:
     """Return negatives of clusters with their columns in the order of the tree, which renumbers the clusters."""
     if 1 not in negatives:
         return negatives
-    order = tree.node_order[-1]
+    check_one_tree(len(trees), f"{path}, which numbers the clusters of a tree,")
+    order = trees[0].node_order[-1]
     if negatives[1].shape[1] != len(order):
         raise InputError(
             f"{path} does not fit the leaf clusters of the tree",

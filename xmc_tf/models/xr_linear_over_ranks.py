@@ -3,6 +3,8 @@
 import dataclasses
 import logging
 import shutil
+from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,14 +14,14 @@ from xmc_tf.fusion import Evidence
 from xmc_tf.linear.distributed.account import Account, accounts_table
 from xmc_tf.linear.distributed.placing import place_rankers
 from xmc_tf.linear.distributed.reporting import reported
-from xmc_tf.linear.distributed.training import threads_of_rank, train_over_ranks
+from xmc_tf.linear.distributed.training import threads_of_rank, train_trees_over_ranks
 from xmc_tf.linear.distributed.work_folder import WorkFolder, open_work_folder
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.xr_linear_folder import write_model
-from xmc_tf.models.xr_linear_inputs import LinearInputs, in_order, make_tree, relevance, user_negatives, vectorized
-from xmc_tf.models.xr_linear_training import RankerData, learn_evidence, linear_metadata, predicted_tree
+from xmc_tf.models.xr_linear_inputs import LinearInputs, in_order, make_trees, relevance, user_negatives, vectorized
+from xmc_tf.models.xr_linear_training import RankerData, learn_evidence, linear_metadata, predicted_trees, summary_of
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree, load_chain, save_chain
@@ -49,30 +51,30 @@ def train_command_over_ranks(communicator: Communicator, folder: Path, inputs: L
     with reported(inputs.arguments.logdir, ranks, account):
         X = _features(communicator, work, inputs, account)
         _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*inputs.Y.shape, X.nr_features)))
-        tree = _tree(communicator, work, inputs, X, account)
-        pred_params = inputs.pred_params_for(tree)
+        trees = _trees(communicator, work, inputs, X, account)
+        pred_params = inputs.pred_params_for(trees)
 
-        def make_levels() -> Levels:
-            ordered = in_order(negatives, tree, inputs.arguments.usn_match_path)
-            return Levels(inputs.Y, tree.to_chain(), R, inputs.params.ranker, ordered)
+        def make_levels() -> list[Levels]:
+            ordered = in_order(negatives, trees, inputs.arguments.usn_match_path)
+            return [Levels(inputs.Y, tree.to_chain(), R, inputs.params.ranker, ordered) for tree in trees]
 
         seed = inputs.arguments.seed
-        model = train_over_ranks(
+        models = train_trees_over_ranks(
             communicator, work, X, make_levels, pred_params=pred_params, account=account, seed=seed
         )  # fmt: skip
 
-    _learn_evidence(communicator, work, inputs, RankerData(X, inputs.Y, tree, None, R, negatives))
+    _learn_evidence(communicator, work, inputs, RankerData(X, inputs.Y, trees, None, R, negatives))
 
     def place() -> None:
         if first:
-            kept, names = predicted_tree(tree, inputs.names, inputs.params.ranker)
-            metadata = linear_metadata(X, model, inputs.params.ranker, pred_params, inputs.recorded, seed)
-            _place_model(folder, work, model, kept, names, metadata)
+            kept, names = predicted_trees(trees, inputs.names, inputs.params.ranker)
+            metadata = linear_metadata(X, models, inputs.params.ranker, pred_params, inputs.recorded, seed)
+            _place_model(folder, work, models, kept, names, metadata)
 
     run_on_all_ranks(communicator, place)
     table = accounts_table(communicator, account)
     if first:
-        _LOG.info("%s: %s weights in %s levels\n%s", folder, f"{model.nr_weights:,}", model.depth, table)
+        _LOG.info("%s: %s\n%s", folder, summary_of(models), table)
         work.remove()
     communicator.barrier()
 
@@ -106,22 +108,23 @@ def _vectorize_here(work: WorkFolder, inputs: LinearInputs) -> None:
     save_matrix(work.file("X.npz"), X.sparse)
 
 
-def _tree(
+def _trees(
     communicator: Communicator, work: WorkFolder, inputs: LinearInputs, X: Features, account: Account
-) -> LabelTree:
-    """The tree; one that is built is kept for the next run."""
-    if not inputs.arguments.code_path and communicator.broadcast(work.tree.exists()):
-        return run_on_all_ranks(communicator, lambda: load_chain(work.tree))
+) -> list[LabelTree]:
+    """The trees; those that are built are kept for the next run."""
+    folders = [work.tree, *(work.file(f"tree-{number}") for number in range(1, len(inputs.params.trees)))]
+    if not inputs.arguments.code_path and communicator.broadcast(folders[-1].exists()):
+        return run_on_all_ranks(communicator, lambda: [load_chain(folder) for folder in folders])
 
     def embed(method: str) -> Features:
         return label_embeddings_over_ranks(communicator, method, X, inputs.Y, work.path, account.threads)
 
     with account.busy(1.0):
-        tree = make_tree(communicator, inputs, embed, account.threads)
+        trees = make_trees(communicator, inputs, embed, account.threads)
     if not inputs.arguments.code_path:
         communicator.barrier()  # a slower rank may still open the embeddings, which rank 0 removes
-        run_on_all_ranks(communicator, lambda: _keep(work, tree) if communicator.rank == 0 else None)
-    return tree
+        run_on_all_ranks(communicator, lambda: _keep(work, folders, trees) if communicator.rank == 0 else None)
+    return trees
 
 
 def _learn_evidence(communicator: Communicator, work: WorkFolder, inputs: LinearInputs, data: RankerData) -> None:
@@ -132,33 +135,40 @@ def _learn_evidence(communicator: Communicator, work: WorkFolder, inputs: Linear
     def learn() -> None:
         assert inputs.lines is not None
         assert inputs.texts is not None
-        negatives = in_order(dict(data.user_negatives or {}), data.tree, inputs.arguments.usn_match_path)
+        negatives = in_order(dict(data.user_negatives or {}), data.trees, inputs.arguments.usn_match_path)
         ordered = dataclasses.replace(data, user_negatives=negatives)
-        params = dataclasses.replace(inputs.params, prediction=inputs.pred_params_for(data.tree))
         threads, seed = inputs.arguments.threads, inputs.arguments.seed
         part = work.path / f"{_EVIDENCE}.part"
         shutil.rmtree(part, ignore_errors=True)
-        learn_evidence(inputs.lines, inputs.texts, ordered, params, threads=threads, seed=seed).save(part)
+        learn_evidence(
+            inputs.lines, inputs.texts, ordered, inputs.params, inputs.overrides, threads=threads, seed=seed
+        ).save(part)
         part.rename(work.path / _EVIDENCE)
 
     run_on_all_ranks(communicator, lambda: learn() if communicator.rank == 0 else None)
 
 
-def _keep(work: WorkFolder, tree: LabelTree) -> None:
-    save_chain(work.tree, tree)
+def _keep(work: WorkFolder, folders: Sequence[Path], trees: Sequence[LabelTree]) -> None:
+    for folder, tree in zip(folders, trees, strict=True):  # the last one marks all as complete
+        save_chain(folder, tree)
     forget_label_embeddings(work.path)  # the disk has better use for the room, and the weights are not there yet
 
 
 def _place_model(
-    folder: Path, work: WorkFolder, model: XLinear, tree: LabelTree, names: list[str] | None, metadata: ModelMetadata
+    folder: Path,
+    work: WorkFolder,
+    models: Sequence[XLinear],
+    trees: Sequence[LabelTree],
+    names: list[str] | None,
+    metadata: ModelMetadata,
 ) -> None:
     """Write the model folder, completely or not at all.
 
     Args:
         folder: the model's.
         work: where the weights are; it stays as it is.
-        model: as ``train_over_ranks`` gave it.
-        tree: over what the model predicts.
+        models: as ``train_trees_over_ranks`` gave them.
+        trees: over what the models predict.
         names: of what the model predicts, where they have any.
         metadata: the model metadata for ``params.json``.
     """
@@ -166,7 +176,11 @@ def _place_model(
     def place_tfidf(part: Path) -> None:
         shutil.copytree(work.features, part)
 
+    starts = [sum(model.depth for model in models[:number]) for number in range(len(models))]
+    placing = [
+        partial(place_rankers, work=work, model=model, first=at) for model, at in zip(models, starts, strict=True)
+    ]
     write_model(
-        folder, tree, names, metadata, lambda part: place_rankers(part, work, model),
+        folder, trees, names, metadata, placing,
         place_tfidf if work.features.is_dir() else None, Evidence.load(work.path / _EVIDENCE),
     )  # fmt: skip

@@ -12,6 +12,7 @@ from xmc_tf.params.choices import (
     SCHEDULES,
     SOLVERS,
 )
+from xmc_tf.params.effort import EFFORTS, add_trees, params_of_effort, several_trees
 from xmc_tf.params.files import (
     linear_skeleton,
     load_block,
@@ -59,6 +60,7 @@ from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParam
 
 __all__ = [
     "BOOTSTRAPS",
+    "EFFORTS",
     "ENSEMBLES",
     "LOSSES",
     "POST_PROCESSORS",
@@ -97,6 +99,7 @@ __all__ = [
     "add_queries",
     "add_texts",
     "add_threads",
+    "add_trees",
     "add_verbosity",
     "add_without_effect",
     "from_arguments",
@@ -108,7 +111,9 @@ __all__ = [
     "load_params",
     "load_sequence_params",
     "override_levels",
+    "params_of_effort",
     "per_level",
+    "several_trees",
     "skeleton",
     "skeleton_of",
     "tfidf_of_pecos",

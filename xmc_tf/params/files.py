@@ -20,6 +20,7 @@ _LOG = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=Params)
 
+_LISTS = ("indexer_params",)  # several trees have a list of blocks
 _FEATURES = "tfidf_params"  # the TF-IDF of texts; PECOS has no such block and ignores ours
 
 
@@ -33,8 +34,13 @@ def load_params(path: str | Path) -> tuple[XTransformerParams, XTransformerPredP
     return blocks["train_params"] or XTransformerParams(), blocks["pred_params"] or XTransformerPredParams()
 
 
-def load_linear_params(path: str | Path) -> tuple[RankerParams, RankerPredParams, HierarchicalKMeansParams]:
-    """Read a parameter file of the linear model; missing blocks have their defaults."""
+def load_linear_params(
+    path: str | Path,
+) -> tuple[RankerParams, RankerPredParams, HierarchicalKMeansParams | tuple[HierarchicalKMeansParams, ...]]:
+    """Read a parameter file of the linear model; missing blocks have their defaults.
+
+    A list of blocks of tree parameters stands for several trees.
+    """
     blocks = load_blocks(
         path,
         ignore=(_FEATURES,),
@@ -69,7 +75,7 @@ def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: ty
     try:
         for key, value in data.items():
             if key in classes:
-                blocks[key] = None if value is None else classes[key].read(value, key, retired)
+                blocks[key] = None if value is None else _read_block(classes[key], value, key, retired)
             elif key not in ignore and key != "__meta__":
                 raise unknown_key(key, "", list(classes))
     except MisfitError as misfit:
@@ -81,6 +87,13 @@ def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: ty
         ) from None
     warn_of_retired([f"{path}: {key}" for key in retired])
     return blocks
+
+
+def _read_block(cls: type[Params], value: Any, key: str, retired: list[str]) -> Any:
+    """Return a block, or for several label trees the block of each."""
+    if key in _LISTS and isinstance(value, list) and value:
+        return tuple(cls.read(one, f"{key}[{i}]", retired) for i, one in enumerate(value))
+    return cls.read(value, key, retired)
 
 
 def load_block(path: str | Path, cls: type[P]) -> P:

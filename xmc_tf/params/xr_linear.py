@@ -20,9 +20,15 @@ class XRLinearParams(Params):
     prediction: RankerPredParams = field(
         default_factory=RankerPredParams, metadata={"help": "prediction options of the rankers"}
     )
-    tree: HierarchicalKMeansParams = field(
-        default_factory=HierarchicalKMeansParams, metadata={"help": "options of the label tree"}
+    tree: HierarchicalKMeansParams | tuple[HierarchicalKMeansParams, ...] = field(
+        default_factory=HierarchicalKMeansParams,
+        metadata={"help": "options of the label tree; a list makes several trees, whose scores are averaged"},
     )
     tfidf: TfidfParams = field(
         default_factory=TfidfParams, metadata={"help": "options of TF-IDF, for a model that reads texts"}
     )
+
+    @property
+    def trees(self) -> tuple[HierarchicalKMeansParams, ...]:
+        """Options of each label tree."""
+        return self.tree if isinstance(self.tree, tuple) else (self.tree,)

@@ -21,9 +21,9 @@ class XTransformerParams(Params):
         default_factory=HierarchicalKMeansParams,
         metadata={"help": "tree for fine-tuning the encoder"},
     )
-    refined_indexer_params: HierarchicalKMeansParams = field(
+    refined_indexer_params: HierarchicalKMeansParams | tuple[HierarchicalKMeansParams, ...] = field(
         default_factory=HierarchicalKMeansParams,
-        metadata={"help": "tree for the rankers"},
+        metadata={"help": "tree for the rankers; a list makes several trees, whose scores are averaged"},
     )
     matcher_params_chain: MatcherParams | tuple[MatcherParams, ...] = field(
         default_factory=MatcherParams, metadata={"help": "fine-tuning options of the levels"}
@@ -47,6 +47,12 @@ class XTransformerParams(Params):
         help="length of the embedding in the rankers' features; the other features have length 1 (default: 0.5 if the "
         "encoder is fine-tuned with cross-entropy, which fits embeddings to the training documents; else 1)",
     )
+
+    @property
+    def ranker_trees(self) -> tuple[HierarchicalKMeansParams, ...]:
+        """Options of each tree of the rankers."""
+        trees = self.refined_indexer_params
+        return trees if isinstance(trees, tuple) else (trees,)
 
     @property
     def vector_length(self) -> float:

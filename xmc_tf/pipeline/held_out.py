@@ -8,31 +8,32 @@ from scipy.sparse import csr_matrix, spmatrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features
 from xmc_tf.fusion import POOL, ScoreHeldOut, bounded_post_processor, held_out_folds
-from xmc_tf.linear.fit import train_rankers
+from xmc_tf.linear.ensemble import rankers_of
+from xmc_tf.linear.fit import train_trees
 from xmc_tf.params import RankerParams, RankerPredParams, XTransformerParams
 
 
 def held_out_scorer(
     X: Features,
     Y: spmatrix,
-    chain: Sequence[spmatrix],
+    chains: Sequence[Sequence[spmatrix]],
     *,
     R: spmatrix | None = None,
     params: RankerParams,
-    pred_params: RankerPredParams,
+    pred_params: Sequence[RankerPredParams],
     user_negatives: Mapping[int, spmatrix] | None = None,
     threads: int = -1,
     seed: int = 0,
 ) -> ScoreHeldOut:
-    """Return a function that trains rankers on some documents, over the given tree, and scores others.
+    """Return a function that trains rankers on some documents, over the given trees, and scores others.
 
     Args:
         X: all documents.
         Y: their labels.
-        chain: cluster matrices of the tree; see ``train_rankers``, and so below.
+        chains: cluster matrices of each tree; see ``train_trees``, and so below.
         R: relevance of the labels, or None.
         params: training parameters of the rankers.
-        pred_params: prediction parameters of the rankers.
+        pred_params: prediction parameters of each tree's rankers.
         user_negatives: additional negatives, or None.
         threads: number of threads; -1: one per core.
         seed: the training seed.
@@ -40,14 +41,14 @@ def held_out_scorer(
     Y = csr_matrix(Y)
 
     def score(trained_on: np.ndarray, held_out: np.ndarray) -> csr_matrix:
-        rankers = train_rankers(
-            X.rows(trained_on), Y[trained_on], chain, R=None if R is None else csr_matrix(R)[trained_on],
+        models = train_trees(
+            X.rows(trained_on), Y[trained_on], chains, R=None if R is None else csr_matrix(R)[trained_on],
             params=params, pred_params=pred_params,
             user_negatives={level: csr_matrix(one)[trained_on] for level, one in (user_negatives or {}).items()},
             threads=threads, seed=seed,
         )  # fmt: skip
-        post = bounded_post_processor(rankers.levels[-1].pred_params.post_processor)
-        return rankers.predict(X.rows(held_out), only_topk=POOL, post_processor=post, threads=threads)
+        post = bounded_post_processor(models[0].levels[-1].pred_params.post_processor)
+        return rankers_of(models).predict(X.rows(held_out), only_topk=POOL, post_processor=post, threads=threads)
 
     return score
 

@@ -1,5 +1,7 @@
 """The rankers' step: in memory by one process, sub-problem by sub-problem by many."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +10,19 @@ from scipy.sparse import spmatrix
 from xmc_tf.data import Features
 from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.stage import RankerData, rankers_over_ranks
-from xmc_tf.linear.fit import train_rankers
+from xmc_tf.linear.fit import train_trees
 from xmc_tf.params import RankerParams, RankerPredParams
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.tree import LabelTree
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.tree import LabelTree, save_chain
 
 
 def rankers_of(
     X: Features,
     Y: spmatrix,
-    tree: LabelTree,
+    trees: Sequence[LabelTree],
     params: RankerParams,
-    pred_params: RankerPredParams,
+    pred_params: Sequence[RankerPredParams],
     communicator: Communicator,
     folder: Path,
     *,
@@ -29,12 +32,14 @@ def rankers_of(
 ) -> dict[str, Any]:
     """Train the rankers and write them to ``folder/ranker``; all ranks must call it.
 
+    Those of further trees, and the trees, go to ``folder/ensemble/1`` and so on, as in a model's folder.
+
     Args:
         X: all documents × features, mapped from the same files on all ranks.
         Y: all documents × labels.
-        tree: over the labels.
+        trees: over the labels.
         params: of the training.
-        pred_params: how they predict where they are not told otherwise; one block a level.
+        pred_params: how the rankers of each tree predict where they are not told otherwise; one block a level.
         communicator: the ranks.
         folder: which all ranks see.
         threads: of each rank.
@@ -45,21 +50,33 @@ def rankers_of(
         The same on all ranks: how many levels, features and weights there are.
     """
 
+    folders = [folder / "ranker", *(folder / f"ensemble/{number}/ranker" for number in range(1, len(trees)))]
     if communicator.size > 1:
+        for one in folders:
+            run_on_all_ranks(communicator, partial(one.parent.mkdir, parents=True, exist_ok=True))
         # The stage's folder is of these inputs alone, and so is what an interrupted run has left in it.
-        model = rankers_over_ranks(
-            communicator, folder / "ranker", RankerData(X, Y, tree), key="rankers", params=params,
+        models = rankers_over_ranks(
+            communicator, folders, RankerData(X, Y, trees), key="rankers", params=params,
             pred_params=pred_params, threads=threads, seed=seed, logdir=logdir,
         )  # fmt: skip
     else:
         with reported(logdir, communicator):
-            model = train_rankers(
-                X, Y, tree.to_chain(), params=params, pred_params=pred_params, threads=threads, seed=seed
+            models = train_trees(
+                X, Y, [tree.to_chain() for tree in trees], params=params, pred_params=pred_params, threads=threads,
+                seed=seed,
             )  # fmt: skip
-        model.save(folder / "ranker")
+        for place, model in zip(folders, models, strict=True):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            model.save(place)
+    weights = sum(model.nr_weights for model in models)
+    size = f"{models[0].depth} levels" if len(models) == 1 else f"{len(models)} trees"
+    if communicator.rank == 0:
+        for place, tree in zip(folders[1:], trees[1:], strict=True):
+            save_chain(place.parent / "tree", tree)
     return {
-        "nr_features": model.nr_features,
-        "nr_dense": model.nr_dense,
-        "nr_weights": model.nr_weights,
-        "said": f"{model.nr_weights:,} weights in {model.depth} levels",
+        "nr_trees": len(models),
+        "nr_features": models[0].nr_features,
+        "nr_dense": models[0].nr_dense,
+        "nr_weights": weights,
+        "said": f"{weights:,} weights in {size}",
     }

@@ -1,7 +1,7 @@
 """The steps of a training, each a stage: what it depends on, and what makes it."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -216,33 +216,37 @@ class Steps:
             by_all=True,
         )
 
-    def refined_tree(self, features: Stage | None, embeddings: Stage) -> Stage:
-        """The rankers' tree, by features and vectors."""
-        params = self.recipe.params.refined_indexer_params
+    def refined_tree(self, features: Stage | None, embeddings: Stage, number: int = 0) -> Stage:
+        """One of the rankers' trees, by features and vectors."""
+        params = self.recipe.params.ranker_trees[number]
+        name = "tree" if number == 0 else f"tree-{number}"
 
         def make(folder: Path) -> Record:
             X = self.all_features(features, embeddings)
             return cluster_labels(
                 folder, self.inputs.documents.Y, X, params, self.communicator,
-                threads=self.recipe.threads, logdir=self._curves("tree"),
+                threads=self.recipe.threads, logdir=self._curves(name),
             )  # fmt: skip
 
         after = _there(features, embeddings)
-        return self.stages.run("tree", make, inputs=self._labels_and(params), after=after, by_all=True)
+        return self.stages.run(name, make, inputs=self._labels_and(params), after=after, by_all=True)
 
-    def rankers(self, features: Stage | None, embeddings: Stage, tree: Stage) -> Stage:
-        """The rankers over the tree."""
+    def rankers(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
+        """The rankers over the trees."""
         recipe, params = self.recipe, self.recipe.params.ranker_params
         overrides = PredictionOverrides(recipe.beam_size, recipe.only_topk, recipe.post_processor)
 
         def make(folder: Path) -> Record:
-            label_tree = read_tree(tree.folder)
+            label_trees = [read_tree(tree.folder) for tree in trees]
             return rankers_of(
                 self.all_features(features, embeddings),
                 self.inputs.documents.Y,
-                label_tree,
+                label_trees,
                 params,
-                level_pred_params(params, recipe.pred_params.ranker_params, label_tree.depth, overrides),
+                [
+                    level_pred_params(params, recipe.pred_params.ranker_params, tree.depth, overrides)
+                    for tree in label_trees
+                ],
                 self.communicator,
                 folder,
                 threads=recipe.threads,
@@ -255,7 +259,7 @@ class Steps:
             "wishes": vars(overrides),  # renamed, it would repeat the stage in existing work folders
             "seed": recipe.seed,
         }
-        return self.stages.run("rankers", make, inputs=inputs, after=_there(features, embeddings, tree), by_all=True)
+        return self.stages.run("rankers", make, inputs=inputs, after=_there(features, embeddings, *trees), by_all=True)
 
     def rankers_without_held_out(self, features: Stage | None, embeddings: Stage, tree: Stage) -> Stage:
         """The rankers over the same tree, trained without the held-out documents."""

@@ -69,11 +69,14 @@ def make_parts(
 
     # The rankers, on features and vectors side by side.
     embeddings = steps.embeddings(encoded)
-    tree = first_tree
-    if tree is None or not params.fix_clustering:
-        tree = steps.refined_tree(features, embeddings)
-    rankers = steps.rankers(features, embeddings, tree)
-    parts |= {"tree": tree.folder / "tree", "ranker": rankers.folder / "ranker"}
+    trees = [] if first_tree is None or not params.fix_clustering else [first_tree]
+    for number in range(len(trees), len(params.ranker_trees)):
+        trees.append(steps.refined_tree(features, embeddings, number))
+    rankers = steps.rankers(features, embeddings, trees)
+    parts |= {"tree": trees[0].folder / "tree", "ranker": rankers.folder / "ranker"}
+    if len(trees) > 1:
+        parts["ensemble"] = rankers.folder / "ensemble"
+        metadata["nr_trees"] = len(trees)
     if features is not None:
         parts["features"] = features.folder / "features"
     metadata |= {name: rankers.record[name] for name in ("nr_features", "nr_dense", "nr_weights")}

@@ -23,6 +23,7 @@ from xmc_tf.common.folders.export_folder import ABOUT, EXPORT, SERVING
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import Tfidf
+from xmc_tf.linear.ensemble import POOL, Rankers, trees_of
 from xmc_tf.linear.level import Level
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.metrics import format_table
@@ -32,7 +33,7 @@ from xmc_tf.serving.arrangement import PRECISIONS, Arrangement, arrange
 from xmc_tf.serving.dense import CallerEmbeddings, DenseFeatures
 from xmc_tf.serving.evidence import EvidenceParts, FusedSearch
 from xmc_tf.serving.label_head import BlendedSearch, LabelHeadParts
-from xmc_tf.serving.search import LevelSearch, TreeSearch
+from xmc_tf.serving.search import LevelSearch, MeanSearch, TreeSearch
 from xmc_tf.serving.signatures import Signatures
 from xmc_tf.serving.slimming import remove_shapes
 from xmc_tf.serving.streamed import StreamedVariables
@@ -107,7 +108,7 @@ class ModelParts(NamedTuple):
     """The parts of a model to export.
 
     Attributes:
-        ranker: the linear rankers.
+        ranker: the linear rankers; an ensemble over several trees becomes one graph.
         names: the labels' names, or None to use their numbers.
         tfidf: the sparse features of text; None: none, or those of another program.
         dense: the dense features; None: none.
@@ -115,7 +116,7 @@ class ModelParts(NamedTuple):
         evidence: label names, and the fusion into one probability; None: the scores are the rankers'.
     """
 
-    ranker: XLinear
+    ranker: Rankers
     names: list[str] | None
     tfidf: Tfidf | None
     dense: DenseFeatures | None = None
@@ -184,18 +185,30 @@ def export_model(
             received=str(0 if dense is None else dense.dim),
         )
     parts, settings = _decided(parts, settings)
-    beams = _beams(ranker, settings)
+    trees = trees_of(ranker)
+    if len(trees) > 1 and any(tree.scores_may_be_negative(settings.post_processor) for tree in trees):
+        raise InputError(
+            "the mean over several trees cannot be exported with a post-processor whose scores may be negative",
+            expected="sigmoid, or l1-hinge to l4-hinge",
+            received=_post_processors(trees[0], settings)[-1],
+            fix="choose another one with -pp, or export a model of one tree",
+        )
+    beams = _beams(trees[0], settings)
     with placed_folder(folder, EXPORT) as part:
         store = StreamedVariables(part / "variables" / "blocks")
-        levels, searches = _stream_levels(ranker, beams, settings, store)
-        posts = _post_processors(ranker, settings)
-        search: TreeSearch | BlendedSearch = TreeSearch(searches, ranker.levels[0].clusters.shape[1], beams, posts[0])
+        levels, posts = list[Arrangement](), _post_processors(trees[0], settings)
+        searches = []
+        for number, tree in enumerate(trees):
+            arranged, tree_search = _stream_levels(tree, settings, store, f"tree_{number}_" if number else "")
+            levels += arranged
+            searches.append(tree_search)
+        search: TreeSearch | MeanSearch | BlendedSearch
+        search = searches[0] if len(searches) == 1 else MeanSearch(searches, POOL)
         if parts.head is not None:
             assert dense is not None
-            assert isinstance(search, TreeSearch)
             search = BlendedSearch(search, parts.head, store.add("label_head", parts.head.rows), dense.length)
         fused = None if parts.evidence is None else FusedSearch(parts.evidence)
-        parents, examples = _stream_tree(ranker.levels, store)
+        parents, examples = _stream_tree(trees[0].levels, store)
         names = None if parts.names is None else tf.Variable(parts.names, trainable=False, name="names")
         most = min(max(beams), ranker.nr_labels)
         answers = Answers(names, parents, examples, settings.threshold)
@@ -216,7 +229,7 @@ def export_model(
             "nr_labels": ranker.nr_labels,
             "nr_sparse": ranker.nr_sparse,
             "nr_dense": ranker.nr_dense,
-            "nodes": [level.nr_nodes for level in levels],
+            "nodes": [level.nr_nodes for level in levels[: len(beams)]],
             "signatures": sorted(signatures),
             "bytes": bytes_,
         }
@@ -266,24 +279,28 @@ def _post_processors(ranker: XLinear, settings: ExportSettings) -> list[str]:
 
 
 def _stream_levels(
-    ranker: XLinear, beams: Sequence[int], settings: ExportSettings, store: StreamedVariables
-) -> tuple[list[Arrangement], list[LevelSearch]]:
-    """Arrange and write one level after the other."""
+    ranker: XLinear, settings: ExportSettings, store: StreamedVariables, prefix: str
+) -> tuple[list[Arrangement], TreeSearch]:
+    """Arrange and write the levels of a tree one after the other, and return its search.
+
+    The names of the variables begin with ``prefix``.
+    """
     levels, searches = [], []
+    beams, posts = _beams(ranker, settings), _post_processors(ranker, settings)
     arriving = ranker.levels[0].clusters.shape[1]
     with Progress("arranging the weights", ranker.nr_weights, "weights") as progress:
-        for number, (level, post) in enumerate(zip(ranker.levels, _post_processors(ranker, settings), strict=True)):
+        for number, (level, post) in enumerate(zip(ranker.levels, posts, strict=True)):
             arranged = arrange(
                 level.weights, csc_matrix(level.clusters), level.bias, nr_sparse=ranker.nr_sparse,
                 nr_dense=ranker.nr_dense, beam=arriving, precision=settings.precision,
             )  # fmt: skip
-            variables = store.add_all(f"level_{number}", arranged.arrays)
+            variables = store.add_all(f"{prefix}level_{number}", arranged.arrays)
             arranged = arranged.without_arrays()  # frees memory before the next level
             searches.append(LevelSearch(arranged, variables, post))
             levels.append(arranged)
             arriving = min(beams[number], arriving * arranged.most_children)
             progress.add(arranged.nr_weights)
-    return levels, searches
+    return levels, TreeSearch(searches, ranker.levels[0].clusters.shape[1], beams, posts[0])
 
 
 def _stream_tree(levels: Sequence[Level], store: StreamedVariables) -> tuple[list[Any], list[Any]]:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from xmc_tf.serving.query import Query
 from xmc_tf.serving.scores import chained, rank, unrank
-from xmc_tf.serving.search import Beam, TreeSearch
+from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch
 
 
 class LabelHeadParts(NamedTuple):
@@ -38,7 +38,7 @@ class BlendedSearch:
         length: the norm of the embeddings in a query.
     """
 
-    def __init__(self, search: TreeSearch, head: LabelHeadParts, rows: tf.Variable, length: float) -> None:
+    def __init__(self, search: TreeSearch | MeanSearch, head: LabelHeadParts, rows: tf.Variable, length: float) -> None:
         self._search, self._head, self._rows = search, head, rows
         self._factor = head.scale / length
 

@@ -156,3 +156,39 @@ class TreeSearch:
             beam = level(query, beam, size)
             beams.append(beam)
         return beams
+
+
+class MeanSearch:
+    """The search over several trees, whose last beam is the mean of the trees' scores.
+
+    Args:
+        searches: the search of each tree; all must have post-processors whose scores are not negative.
+        pool: number of labels that each tree contributes at least; a label missing in a tree counts as 0 there.
+    """
+
+    def __init__(self, searches: Sequence[TreeSearch], pool: int) -> None:
+        self._searches, self._pool = searches, pool
+
+    def __call__(self, query: Query, most: int) -> list[Beam]:
+        """Find the best ``most`` labels; the beams above the labels are those of the first tree."""
+        found = [search(query, max(most, self._pool)) for search in self._searches]
+        return [*found[0][:-1], mean_of([beams[-1] for beams in found], most)]
+
+
+def mean_of(beams: Sequence[Beam], most: int) -> Beam:
+    """Return the best ``most`` labels by their mean score over the beams; a label missing in a beam counts as 0 there.
+
+    The sum runs from the first beam to the last in float32, as in the rankers' own search.
+    """
+    nodes = tf.concat([beam.nodes for beam in beams], axis=1)
+    total, there, before = tf.zeros_like(nodes, tf.float32), nodes >= 0, 0
+    for beam in beams:
+        same = tf.equal(nodes[:, :, None], beam.nodes[:, None, :])
+        total += tf.reduce_sum(tf.where(same, beam.scores[:, None, :], 0.0), axis=2)
+        # A label is a candidate where it appears first: not in the beams after this one.
+        before += beam.nodes.shape[1]
+        later = tf.range(nodes.shape[1]) >= before
+        there &= ~(later & tf.reduce_any(same, axis=2))
+    keys = rank(total / len(beams), nodes, there)
+    best, which = unrank(tf.math.top_k(keys, k=min(most, nodes.shape[1])).values)
+    return Beam(which, best)

@@ -11,7 +11,7 @@ from xmc_tf.serving.dense import DenseFeatures
 from xmc_tf.serving.evidence import FusedSearch
 from xmc_tf.serving.label_head import BlendedSearch
 from xmc_tf.serving.query import Query
-from xmc_tf.serving.search import Beam, TreeSearch
+from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch
 
 _TEXT = tf.TensorSpec([None], tf.string)
 
@@ -42,7 +42,7 @@ class Signatures:
         self,
         tfidf: TfidfGraph | None,
         dense: DenseFeatures | None,
-        search: TreeSearch | BlendedSearch,
+        search: TreeSearch | MeanSearch | BlendedSearch,
         answers: Answers,
         nr_sparse: int,
         nr_labels: int,

@@ -9,11 +9,18 @@ from xmc_tf.linear.distributed.work_folder import WorkFolder
 from xmc_tf.linear.xlinear import XLinear
 
 
-def place_rankers(part: Path, work: WorkFolder, model: XLinear) -> None:
-    """Fill a folder of rankers: write its parameters, and link its weights."""
+def place_rankers(part: Path, work: WorkFolder, model: XLinear, first: int = 0) -> None:
+    """Fill a folder of rankers: write its parameters, and link its weights.
+
+    Args:
+        part: the folder.
+        work: the work folder with the weights.
+        model: the rankers of a tree.
+        first: number of the tree's first level in the work folder.
+    """
     write_parameters(model.levels, part)
     for t in range(model.depth):
-        _link(work.weights(t), level_folder(part, t) / "W.npz")
+        _link(work.weights(first + t), level_folder(part, t) / "W.npz")
 
 
 def _link(source: Path, target: Path) -> None:

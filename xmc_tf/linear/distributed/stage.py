@@ -1,8 +1,9 @@
 """The training of rankers over ranks as one call, for programs that have features, labels and a tree."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from scipy.sparse import spmatrix
@@ -13,7 +14,7 @@ from xmc_tf.linear.disk import XLINEAR
 from xmc_tf.linear.distributed.account import Account, accounts_table
 from xmc_tf.linear.distributed.placing import place_rankers
 from xmc_tf.linear.distributed.reporting import reported
-from xmc_tf.linear.distributed.training import threads_of_rank, train_over_ranks
+from xmc_tf.linear.distributed.training import threads_of_rank, train_trees_over_ranks
 from xmc_tf.linear.distributed.work_folder import open_work_folder
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.xlinear import XLinear
@@ -27,84 +28,89 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class RankerData:
-    """The documents, labels and tree that rankers are trained on.
+    """The documents, labels and trees that rankers are trained on.
 
     Args:
         X: documents × features, the same on all ranks; best memory-mapped from the same files.
         Y: documents × labels; an entry makes the label positive.
-        tree: tree over the labels.
+        trees: trees over the labels.
         R: relevance of the positives, for cost-sensitive training. Only rank 0's is read.
         user_negatives: see :func:`~xmc_tf.linear.problems.user_matching`. Only rank 0's are read.
     """
 
     X: Features
     Y: spmatrix
-    tree: LabelTree
+    trees: Sequence[LabelTree]
     R: spmatrix | None = None
     user_negatives: Mapping[int, spmatrix] | None = None
 
-    def levels(self, params: RankerParams) -> Levels:
-        """Return the training problems of the levels."""
-        return Levels(self.Y, self.tree.to_chain(), self.R, params, self.user_negatives)
+    def levels(self, params: RankerParams) -> list[Levels]:
+        """Return the training problems of the levels of each tree."""
+        return [Levels(self.Y, tree.to_chain(), self.R, params, self.user_negatives) for tree in self.trees]
 
 
 def rankers_over_ranks(
     communicator: Communicator,
-    folder: Path,
+    folders: Sequence[Path],
     data: RankerData,
     *,
     key: str,
     params: RankerParams | None = None,
-    pred_params: RankerPredParams | None = None,
+    pred_params: Sequence[RankerPredParams] | None = None,
     threads: int = -1,
     seed: int = 0,
     logdir: str | None = None,
-) -> XLinear:
-    """Train rankers on all ranks into a folder in PECOS's format. Call it on all ranks.
+) -> list[XLinear]:
+    """Train the rankers of several trees on all ranks, each into a folder in PECOS's format. Call it on all ranks.
 
     The files are those of ``train_rankers(…).save(folder)``, byte for byte, on any number of ranks. Until the end,
-    intermediate results are in ``<folder>.work``, from which a later call with the same ``key`` resumes.
+    intermediate results are in ``<first folder>.work``, from which a later call with the same ``key`` resumes.
 
     Example:
-        >>> data = RankerData(X, Y, tree)
-        >>> rankers_over_ranks(choose(), Path("model/ranker"), data, key=digest_of_the_inputs)
+        >>> data = RankerData(X, Y, [tree])
+        >>> rankers_over_ranks(choose(), [Path("model/ranker")], data, key=digest_of_the_inputs)
 
     Args:
         communicator: the ranks.
-        folder: the model's folder, on a disk that all ranks share.
-        data: features, labels and tree.
+        folders: the folder of each tree's rankers, on a disk that all ranks share.
+        data: features, labels and trees.
         key: identifies everything that the rankers depend on: inputs, parameters, seed.
         params: training parameters.
-        pred_params: default prediction parameters.
+        pred_params: default prediction parameters of each tree's rankers.
         threads: number of threads per rank; -1: the rank's share of the host's cores.
         seed: seed of the orders in which the solvers visit the documents.
         logdir: TensorBoard's folder, for curves of each rank's work; see ``reporting.reported``.
 
     Returns:
-        The rankers, mapped from the folder's files.
+        The rankers of each tree, mapped from its files.
     """
     X = data.X
     check_pair(X, data.Y)
-    params, pred_params = params or RankerParams(), pred_params or RankerPredParams()
-    run_on_all_ranks(communicator, lambda: XLINEAR.check_place(folder))
-    work = open_work_folder(communicator, folder, key)
+    params, pred_params = params or RankerParams(), pred_params or [RankerPredParams()] * len(data.trees)
+    for folder in folders:
+        run_on_all_ranks(communicator, partial(XLINEAR.check_place, folder))
+    work = open_work_folder(communicator, folders[0], key)
     account = Account(threads=threads_of_rank(communicator, threads))
     with reported(logdir, communicator, account):
-        model = train_over_ranks(
+        models = train_trees_over_ranks(
             account.watching(communicator), work, X, lambda: data.levels(params),
             pred_params=pred_params, account=account, seed=seed,
         )  # fmt: skip
     nr_dense = X.nr_dense
 
     def place() -> None:
-        if communicator.rank == 0:
-            with placed_folder(folder, XLINEAR) as part:
-                place_rankers(part, work, model)
+        first = 0
+        for folder, model in zip(folders, models, strict=True):
+            if communicator.rank == 0:
+                with placed_folder(folder, XLINEAR) as part:
+                    place_rankers(part, work, model, first)
+            first += model.depth
 
     run_on_all_ranks(communicator, place)
     table = accounts_table(communicator, account)
     if communicator.rank == 0:
-        _LOG.info("%s: %s weights in %s levels\n%s", folder, f"{model.nr_weights:,}", model.depth, table)
+        weights, levels = sum(model.nr_weights for model in models), sum(model.depth for model in models)
+        _LOG.info("%s: %s weights in %s levels\n%s", folders[0], f"{weights:,}", levels, table)
         work.remove()
     communicator.barrier()
-    return run_on_all_ranks(communicator, lambda: XLinear.load(folder, nr_dense))
+    return run_on_all_ranks(communicator, lambda: [XLinear.load(folder, nr_dense) for folder in folders])

@@ -19,6 +19,7 @@ from xmc_tf.linear.distributed.predicting import predict_over_ranks
 from xmc_tf.linear.distributed.solving import SolvingJob, solve_over_ranks
 from xmc_tf.linear.distributed.stored import is_stored, open_problem, open_tasks, save_problem
 from xmc_tf.linear.distributed.work_folder import WorkFolder
+from xmc_tf.linear.fit import levels_title
 from xmc_tf.linear.level import Level
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.tasks import Instances, level_tasks
@@ -30,9 +31,18 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 
 @register
-class _Order(NamedTuple):
-    """The order of the levels, which all ranks know; the levels themselves are rank 0's until they are on disk."""
+class _Tree(NamedTuple):
+    """The levels of a tree, which all ranks know; the problems are rank 0's until they are on disk.
 
+    In the work folder, the levels of all trees are numbered one after the other.
+
+    Attributes:
+        first: number of its first level.
+        runs: its levels, as runs that can be trained at the same time.
+        waits: whether each level learns from mistakes of the levels above.
+    """
+
+    first: int
     runs: list[range]
     waits: list[bool]
 
@@ -47,7 +57,7 @@ def train_over_ranks(
     account: Account,
     seed: int = 0,
 ) -> XLinear:
-    """Train the rankers of every level into the work folder.
+    """Train the rankers of every level of a tree into the work folder.
 
     Args:
         communicator: the ranks.
@@ -61,56 +71,105 @@ def train_over_ranks(
     Returns:
         The model, its weights mapped; bit for bit the result of ``train_rankers``.
     """
-    levels = run_on_all_ranks(communicator, lambda: make_levels() if communicator.rank == 0 else None)
-    order = _Order([], [])
-    if levels is not None:
-        order = _Order(levels.runs(), [levels.waits(t) for t in range(levels.depth)])
-    order = communicator.broadcast(order)
-    level_pred: Sequence[LinearLevelPredParams] = per_level(pred_params.hlm_args.model_chain, len(order.waits))
+    several = train_trees_over_ranks(
+        communicator, work, X, lambda: [make_levels()], pred_params=[pred_params], account=account, seed=seed
+    )
+    return several[0]
+
+
+def train_trees_over_ranks(
+    communicator: Communicator,
+    work: WorkFolder,
+    X: Features,
+    make_levels: Callable[[], Sequence[Levels]],
+    *,
+    pred_params: Sequence[RankerPredParams],
+    account: Account,
+    seed: int = 0,
+) -> list[XLinear]:
+    """Train the rankers of several trees into the work folder, with one queue for the sub-problems of all trees.
+
+    Args:
+        communicator: the ranks.
+        work: the ranks' work folder.
+        X: the training features, which all trees read.
+        make_levels: returns the levels of each tree; called on rank 0.
+        pred_params: default prediction parameters of each tree's model.
+        account: records the work of this rank; contains its number of threads.
+        seed: seed of the orders in which the solvers visit the documents.
+
+    Returns:
+        The models, their weights mapped; bit for bit the result of ``train_trees``.
+    """
+    levels = run_on_all_ranks(communicator, lambda: list(make_levels()) if communicator.rank == 0 else [])
+    trees: list[_Tree] = []
+    for one in levels:
+        first = sum(len(tree.waits) for tree in trees)
+        trees.append(_Tree(first, one.runs(), [one.waits(t) for t in range(one.depth)]))
+    trees = communicator.broadcast(trees)
+    level_preds: list[Sequence[LinearLevelPredParams]] = [
+        per_level(one.hlm_args.model_chain, len(tree.waits)) for one, tree in zip(pred_params, trees, strict=True)
+    ]
     instances = Instances(X)
-    model = XLinear([], X.nr_sparse, X.nr_dense)
-    for run in order.runs:
-        predicted = None
-        if order.waits[run.start]:
-            predicted = work.file(f"predicted-{run.start}.npz")
-            predict_over_ranks(communicator, model, X, predicted, account)
-        run_on_all_ranks(communicator, partial(_store, work, levels, run, predicted, instances))
-        if run == order.runs[-1]:
-            levels = None  # free rank 0's copy: from here on, all ranks map the problems from disk
-        _train_run(communicator, work, run, instances, account, seed)
-        for t in run:
-            problem = open_problem(work.level(t))
-            bias = max(problem.params.bias, 0.0)
-            model.levels.append(Level(open_matrix(work.weights(t)), problem.clusters, bias, level_pred[t]))
-    return model
+    models = [XLinear([], X.nr_sparse, X.nr_dense) for _ in trees]
+    rounds = max(len(tree.runs) for tree in trees)
+    for number in range(rounds):
+        there = [i for i, tree in enumerate(trees) if number < len(tree.runs)]
+        for i in there:
+            tree, run = trees[i], trees[i].runs[number]
+            predicted = None
+            if tree.waits[run.start]:
+                predicted = work.file(f"predicted-{tree.first + run.start}.npz")
+                predict_over_ranks(communicator, models[i], X, predicted, account)
+            own = levels[i] if levels else None
+            run_on_all_ranks(communicator, partial(_store, work, own, run, tree.first, predicted, instances))
+        if number == rounds - 1:
+            levels = []  # free rank 0's copy: from here on, all ranks map the problems from disk
+        title = levels_title([tree.runs[number] if number < len(tree.runs) else None for tree in trees])
+        numbers = [trees[i].first + t for i in there for t in trees[i].runs[number]]
+        _train_levels(communicator, work, numbers, title, instances, account, seed)
+        for i in there:
+            for t in trees[i].runs[number]:
+                problem = open_problem(work.level(trees[i].first + t))
+                weights = open_matrix(work.weights(trees[i].first + t))
+                bias = max(problem.params.bias, 0.0)
+                models[i].levels.append(Level(weights, problem.clusters, bias, level_preds[i][t]))
+    return models
 
 
-def _store(work: WorkFolder, levels: Levels | None, run: range, predicted: Path | None, instances: Instances) -> None:
-    """Save the problems of some levels, on the rank that has the levels."""
+def _store(
+    work: WorkFolder, levels: Levels | None, run: range, first: int, predicted: Path | None, instances: Instances
+) -> None:
+    """Save the problems of some levels of a tree, whose levels are numbered from ``first``, on the rank that has it."""
     if levels is None:
         return
     for t in run:
-        if not is_stored(work.level(t)):
+        if not is_stored(work.level(first + t)):
             known = open_matrix(predicted) if predicted is not None and t == run.start else None
             problem = levels.problem(t, known)
-            save_problem(work.level(t), problem, level_tasks(instances, problem))
+            save_problem(work.level(first + t), problem, level_tasks(instances, problem))
 
 
-def _train_run(
-    communicator: Communicator, work: WorkFolder, run: range, instances: Instances, account: Account, seed: int
+def _train_levels(
+    communicator: Communicator,
+    work: WorkFolder,
+    numbers: Sequence[int],
+    title: str,
+    instances: Instances,
+    account: Account,
+    seed: int,
 ) -> None:
     """Train levels that do not wait for each other; on return, their weights are on disk."""
-    joined = communicator.broadcast([t for t in run if work.weights(t).exists()])
-    if len(joined) == len(run):
+    joined = communicator.broadcast([t for t in numbers if work.weights(t).exists()])
+    if len(joined) == len(numbers):
         return
-    levels = {t: (open_problem(work.level(t)), open_tasks(work.level(t))) for t in run}
+    levels = {t: (open_problem(work.level(t)), open_tasks(work.level(t))) for t in numbers}
     # The cuts ignore what is solved already, so that the blocks of an earlier run fit.
     plan: list[SubProblem] = []
     if communicator.rank == 0:
         plan = cut_into_sub_problems({t: tasks.work for t, (_, tasks) in levels.items()})
     plan = [sub for sub in communicator.broadcast(plan) if sub.level not in joined]
-    title = f"rankers, level {run.start + 1}" if len(run) == 1 else f"rankers, levels {run.start + 1} to {run.stop}"
-    name = communicator.broadcast(f"{os.getpid()}-{run.start}")
+    name = communicator.broadcast(f"{os.getpid()}-{numbers[0]}")
     job = SolvingJob(plan, levels, instances, seed)
     solve_over_ranks(communicator, work, job, run=name, title=title, account=account)
     _join(communicator, work, job, account)

@@ -1,0 +1,133 @@
+"""How much time a training may take: the number and shapes of the label trees, chosen by the data."""
+
+import argparse
+import dataclasses
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import MOST_TREES, whole
+from xmc_tf.params.linear import LinearChainParams, LinearLevelParams, RankerParams
+from xmc_tf.params.tree import HierarchicalKMeansParams
+from xmc_tf.params.xr_linear import XRLinearParams
+
+EFFORTS = {
+    "fast": "one tree: about twice the time of the defaults, better labels",
+    "balanced": "four trees: about eight times the time and four times the memory of the defaults",
+    "best": "six trees, and one model without a tree if the data allow it: up to fifty times the time, and seven "
+    "times the memory, of the defaults",
+}
+"""The levels of effort, with what each costs."""
+
+# Labels per leaf, tree by tree. Two sizes differ more than two seeds do, and what differs is worth averaging.
+_LEAF_SIZES = (100, 400)
+_TREES = {"fast": 1, "balanced": 4, "best": 6}
+# Every node below the root of a flat tree is a model on all documents: beyond this number, levels are cheaper.
+_MOST_CLUSTERS = 512
+# Without a tree, every label is a model on all documents: the most documents times labels that are worth it.
+_MOST_WITHOUT_TREE = {"fast": 0, "balanced": 5e7, "best": 4e9}
+# Half of the solver's usual weight of the loss: the mean over trees gains from models that fit less closely.
+_COST = 0.5
+
+
+def add_trees(flags: argparse._ActionsContainer) -> None:
+    """Add the flags for the number of trees, and for the effort that chooses it."""
+    flags.add_argument(
+        "--trees",
+        type=whole,
+        default=1,
+        metavar="INT",
+        help="number of label trees, with successive seeds; their scores are averaged: more find better labels, and "
+        "take as many times the time and memory",
+    )
+    costs = "; ".join(f"{name}: {cost}" for name, cost in EFFORTS.items())
+    flags.add_argument(
+        "--effort",
+        choices=tuple(EFFORTS),
+        help=f"choose number and shapes of the label trees, Cp and Cn by the data ({costs}) (default: one tree, as the "
+        "other flags say)",
+    )
+
+
+def params_of_effort(params: XRLinearParams, effort: str | None, nr_documents: int, nr_labels: int) -> XRLinearParams:
+    """Return the parameters with trees and solver settings chosen by the data.
+
+    The trees are flat: their nodes are children of the root up to some hundred clusters, which finds better labels
+    than several narrow levels. Settings of the solver that are not the defaults stay as they are.
+
+    Example:
+        >>> len(params_of_effort(XRLinearParams(), "balanced", 150_000, 16_000).trees)
+        4
+
+    Args:
+        params: the parameters; the first tree's seed and threads apply to all trees.
+        effort: "fast", "balanced" or "best"; None: the parameters as they are.
+        nr_documents: number of training documents.
+        nr_labels: number of labels.
+
+    Raises:
+        InputError: the effort is unknown, or the parameters set the shapes of the trees themselves.
+    """
+    if effort is None:
+        return params
+    if effort not in EFFORTS:
+        raise InputError(f"unknown effort {effort!r}", expected=", ".join(EFFORTS), received=repr(effort))
+    first, usual = params.trees[0], HierarchicalKMeansParams()
+    shaped = [
+        name for name in ("nr_splits", "min_codes", "max_leaf_size") if getattr(first, name) != getattr(usual, name)
+    ]
+    if shaped or len(params.trees) > 1:
+        what = " and ".join(name.replace("_", "-") for name in shaped) or f"{len(params.trees)} trees"
+        raise InputError(
+            f"the effort {effort!r} and {what} exclude each other",
+            expected="an effort, which chooses the number and shapes of the trees, or your own",
+            fix="leave one of them out",
+        )
+    trees = [_tree(first, number, nr_labels) for number in range(_TREES[effort])]
+    trees = [tree for tree in trees if tree.max_leaf_size < nr_labels]
+    if not trees or nr_documents * nr_labels <= _MOST_WITHOUT_TREE[effort]:
+        trees = [*trees[: _TREES["best"] if effort == "best" else _TREES[effort] - 1], _no_tree(first, nr_labels)]
+    return dataclasses.replace(
+        params, tree=tuple(trees) if len(trees) > 1 else trees[0], ranker=_with_cost(params.ranker)
+    )
+
+
+def several_trees(
+    tree: HierarchicalKMeansParams, count: int
+) -> HierarchicalKMeansParams | tuple[HierarchicalKMeansParams, ...]:
+    """Return the parameters of several trees of the same shape, with successive seeds; of one tree, as they are.
+
+    Args:
+        tree: the parameters of the first tree.
+        count: number of trees.
+    """
+    if not 1 <= count <= MOST_TREES:
+        raise InputError(
+            "--trees is out of range", expected=f"a whole number from 1 to {MOST_TREES}", received=str(count)
+        )
+    if count == 1:
+        return tree
+    return tuple(dataclasses.replace(tree, seed=tree.seed + number) for number in range(count))
+
+
+def _tree(first: HierarchicalKMeansParams, number: int, nr_labels: int) -> HierarchicalKMeansParams:
+    """Return the shape and seed of a tree."""
+    leaf = _LEAF_SIZES[number % len(_LEAF_SIZES)]
+    clusters = 1
+    while clusters * leaf < nr_labels:
+        clusters *= 2
+    splits = max(2, clusters) if clusters <= _MOST_CLUSTERS else first.nr_splits
+    return dataclasses.replace(first, nr_splits=splits, max_leaf_size=leaf, seed=first.seed + number)
+
+
+def _no_tree(first: HierarchicalKMeansParams, nr_labels: int) -> HierarchicalKMeansParams:
+    """Return the parameters of a tree whose root has all labels as children."""
+    return dataclasses.replace(first, max_leaf_size=max(nr_labels, first.max_leaf_size))
+
+
+def _with_cost(params: RankerParams) -> RankerParams:
+    """Return the parameters with a lower weight of the loss, if they have the default one."""
+    chain, usual = params.hlm_args.model_chain, LinearLevelParams()
+    if isinstance(chain, tuple) or (chain.Cp, chain.Cn) != (usual.Cp, usual.Cn):
+        return params
+    changed = dataclasses.replace(chain, Cp=_COST, Cn=_COST)
+    args = LinearChainParams(neg_mining_chain=params.hlm_args.neg_mining_chain, model_chain=changed)
+    return dataclasses.replace(params, hlm_args=args)
