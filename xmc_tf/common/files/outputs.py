@@ -40,7 +40,7 @@ class FolderContent:
 
 
 _MODEL = FolderContent(
-    "the model", re.compile(r"params\.json|param\.json|labels\.txt|tree|features|encoder|head|ranker")
+    "the model", re.compile(r"params\.json|param\.json|labels\.txt|tree|features|encoder|head|ranker|ensemble")
 )
 _PECOS = FolderContent(
     "the PECOS model",
