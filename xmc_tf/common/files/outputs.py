@@ -40,7 +40,8 @@ class FolderContent:
 
 
 _MODEL = FolderContent(
-    "the model", re.compile(r"params\.json|param\.json|labels\.txt|tree|features|encoder|head|ranker|ensemble")
+    "the model",
+    re.compile(r"params\.json|param\.json|labels\.txt|tree|features|encoder|head|ranker|ensemble|label_names|fusion"),
 )
 _PECOS = FolderContent(
     "the PECOS model",
