@@ -4,8 +4,8 @@
 
 DATA holds X.trn.txt, X.tst.txt, Y.trn.npz and Y.tst.npz. PYTHON has omikuji 0.5.2 and libpecos 1.2.8: ``pip install
 omikuji==0.5.2 "numpy<2" "scipy<1.14" "scikit-learn<1.6"``, then ``pip install --no-deps libpecos==1.2.8``. TF-IDF
-features are computed once, by our defaults, and given to all. With ``--held-out 0.1``, a tenth of the training documents, chosen by
-``--seed``, takes the place of the test documents: settings are chosen so.
+features are computed once, by our defaults, and given to all. With ``--held-out 0.1``, a tenth of the training
+documents, chosen by ``--seed``, takes the place of the test documents: settings are chosen so.
 
 Prints a table, and one JSON line: P@1, P@3, P@5, nDCG@10, macro-averaged F1@5 over documents, PSP@1, PSP@3 and PSP@5 in
 percent; the expected calibration error of the scores of the best 5 labels; seconds of the training by the clock and of
