@@ -1,4 +1,4 @@
-"""How much time a training may take: the number and shapes of the label trees, chosen by the data."""
+"""Efforts: the number and shapes of the label trees, chosen by the data and by how much time a training may take."""
 
 import argparse
 import dataclasses
