@@ -5,6 +5,7 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import POOL as FUSED
 from xmc_tf.fusion import bounded_post_processor
+from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import POOL, head_post_processor
 from xmc_tf.serving.encoder_embeddings import EncoderEmbeddings
@@ -35,7 +36,7 @@ def parts_of(model: Parts) -> ModelParts:
     vectors = EncoderEmbeddings(model.encoder, model.tokenizer, model.metadata.reading, length)
     evidence = None
     if model.evidence is not None:
-        post = bounded_post_processor(ranker.levels[-1].pred_params.post_processor)
+        post = bounded_post_processor(trees_of(ranker)[0].levels[-1].pred_params.post_processor)
         evidence = EvidenceParts(model.evidence.names, model.evidence.fusion, FUSED, post)
     tfidf = model.tfidf if "features" in model.parts else None
     return ModelParts(ranker, model.names, tfidf, vectors, head, evidence)

@@ -13,6 +13,7 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data import Features, TextFile, Texts, TokenStore, as_features, check_pair, check_prediction_input
 from xmc_tf.fusion import POOL as FUSED
 from xmc_tf.fusion import bounded_post_processor, check_scores, chosen_threshold
+from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.results import above
 from xmc_tf.pipeline.embeddings import rows_of_length
@@ -64,7 +65,7 @@ def predict(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> c
 
 def for_fusion(model: Parts, options: PredictionOptions) -> PredictionOptions:
     """Return the options with which scores lie between 0 and 1."""
-    name = model.ranker.levels[-1].pred_params.post_processor
+    name = trees_of(model.ranker)[0].levels[-1].pred_params.post_processor
     return dataclasses.replace(options, post_processor=bounded_post_processor(name))
 
 

@@ -261,17 +261,17 @@ class Steps:
         }
         return self.stages.run("rankers", make, inputs=inputs, after=_there(features, embeddings, *trees), by_all=True)
 
-    def rankers_without_held_out(self, features: Stage | None, embeddings: Stage, tree: Stage) -> Stage:
-        """The rankers over the same tree, trained without the held-out documents."""
+    def rankers_without_held_out(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
+        """The rankers over the same trees, trained without the held-out documents."""
         recipe, params = self.recipe, self.recipe.params.ranker_params
         overrides = PredictionOverrides(recipe.beam_size, recipe.only_topk, recipe.post_processor)
 
         def make(folder: Path) -> Record:
-            label_tree = read_tree(tree.folder)
-            rows = self._trained_on
+            label_trees = [read_tree(tree.folder) for tree in trees]
+            rows, pred = self._trained_on, recipe.pred_params.ranker_params
             return rankers_of(
-                self.all_features(features, embeddings).rows(rows), self.inputs.documents.Y.tocsr()[rows], label_tree,
-                params, level_pred_params(params, recipe.pred_params.ranker_params, label_tree.depth, overrides),
+                self.all_features(features, embeddings).rows(rows), self.inputs.documents.Y.tocsr()[rows], label_trees,
+                params, [level_pred_params(params, pred, tree.depth, overrides) for tree in label_trees],
                 self.communicator, folder, threads=recipe.threads, seed=recipe.seed,
             )  # fmt: skip
 
@@ -279,7 +279,7 @@ class Steps:
             "pred_params": recipe.pred_params.ranker_params, "overrides": vars(overrides), "seed": recipe.seed,
             "held out": len(self.held_out),
         }  # fmt: skip
-        after = _there(features, embeddings, tree)
+        after = _there(features, embeddings, *trees)
         return self.stages.run("held-out", make, inputs=inputs, after=after, by_all=True)
 
     def all_features(self, features: Stage | None, vectors: Stage | None) -> Features:

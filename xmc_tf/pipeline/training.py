@@ -80,7 +80,7 @@ def make_parts(
     if features is not None:
         parts["features"] = features.folder / "features"
     metadata |= {name: rankers.record[name] for name in ("nr_features", "nr_dense", "nr_weights")}
-    held_out = steps.rankers_without_held_out(features, embeddings, tree) if len(steps.held_out) else None
+    held_out = steps.rankers_without_held_out(features, embeddings, trees) if len(steps.held_out) else None
     return Made(parts, metadata, held_out)
 
 

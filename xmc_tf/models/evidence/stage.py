@@ -7,6 +7,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.fusion import POOL, Evidence
+from xmc_tf.models.folder import ENSEMBLE
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import PredictionOptions, for_fusion, scored
 from xmc_tf.pipeline.held_out import held_out_documents
@@ -28,9 +29,8 @@ def evidence_stage(model: Parts, held_out: Stage, inputs: TrainingInputs, recipe
     assert lines is not None
 
     def make(folder: Path) -> Record:
-        auxiliary = Parts(
-            {**model.parts, "ranker": held_out.folder / "ranker"}, model.metadata, model.names, where=model.folder
-        )
+        rankers = {part: held_out.folder / part for part in ("ranker", ENSEMBLE) if part in model.parts}
+        auxiliary = Parts({**model.parts, **rankers}, model.metadata, model.names, where=model.folder)
         rows = held_out_documents(documents.nr_documents, recipe.seed)
 
         def score(_: np.ndarray, some: np.ndarray) -> csr_matrix:
