@@ -30,7 +30,7 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     add("--label-separator", metavar="TEXT", help='between the labels of a cell; "" for one label per cell')
     add("--document-column", metavar="NAME", help="column that names the document, for tables with one label per row")
     add("--max-bad-rows", type=float, default=0.01, metavar="SHARE", help="share of rows that may be unusable")
-    add("--label-names", metavar="FILE", help="names of the labels, for tables whose labels are numbers from 0")
+    add("--names-file", metavar="FILE", help="names of the labels, for tables whose labels are numbers from 0")
     group = parser.add_argument_group("splits of the table")
     add = group.add_argument
     add("--test-table", metavar="FILE", help="table of the test documents (default: a share of the rows)")
@@ -61,7 +61,7 @@ def table_options(arguments: argparse.Namespace) -> PrepareOptions:
         SplitOptions(arguments.validation, arguments.test, arguments.split_seed),
         arguments.max_bad_rows,
         arguments.test_table,
-        arguments.label_names,
+        arguments.names_file,
     )
 
 
