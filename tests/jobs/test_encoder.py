@@ -8,6 +8,7 @@ from tests.jobs.conftest import documents
 from xmc_tf import XTransformer, evaluate
 from xmc_tf.common.errors import InputError
 from xmc_tf.demo.encoder import make_tiny
+from xmc_tf.encoder import tokenizer
 from xmc_tf.predict import main as predict
 from xmc_tf.tables.runs import runs_of
 from xmc_tf.tables.store import TableStore
@@ -34,6 +35,31 @@ def test_an_encoder_is_fine_tuned_on_a_table(multi, tmp_path, capsys):
     assert [[row["label 1"], row["label 2"]] for row in rows[:20]] == [
         [name for name, _ in best] for best in model.best(texts[:20], k=2)
     ]
+
+
+def test_a_second_run_tokenizes_nothing(multi, tmp_path, monkeypatch, caplog):
+    texts = [text for text, _ in documents(200, 2)]
+    make_tiny(tmp_path / "tiny", texts, length=16, hidden_size=8, num_attention_heads=2, intermediate_size=16)
+    encoded, encode = [], tokenizer.TextTokenizer._beginning
+    monkeypatch.setattr(
+        tokenizer.TextTokenizer, "_beginning", lambda self, *given: encoded.append(given) or encode(self, *given)
+    )
+
+    def run(model, *flags):
+        encoded.clear()
+        words = (multi, "-m", tmp_path / model, "--model-shortcut", tmp_path / "tiny", "--max-steps", 1, *flags)
+        with caplog.at_level("INFO"):
+            train([str(one) for one in words])
+        return len(encoded)
+
+    assert run("first", "--truncate-length", 8) == 200, "training, validation and test documents"
+    assert run("second", "--truncate-length", 8) == 0
+    assert "0 documents tokenized; tokens of 200 read" in caplog.text
+    assert run("third", "--truncate-length", 8, "--long-texts", "mean") == 200
+    assert run("fourth", "--truncate-length", 8, "--long-texts", "max") == 0, "the windows are the same"
+    store = TableStore.open(multi.with_suffix(".sqlite"))
+    first, second, *_ = runs_of(store)
+    assert first.metrics == second.metrics
 
 
 def test_settings_of_an_encoder_are_not_compared(multi, tmp_path):

@@ -5,6 +5,7 @@ import time
 
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.jobs.summary import JobSummary
+from xmc_tf.jobs.tokens import TokenCount, TokenizedTexts
 from xmc_tf.jobs.train import TableJob, data_set_of, finish, results_of
 from xmc_tf.models.over_ranks import predict_over_ranks
 from xmc_tf.models.prediction import PredictionOptions
@@ -46,17 +47,20 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     path = on_first_rank(communicator, prepared)
     store = run_on_all_ranks(communicator, lambda: TableStore.open(path))
     device = choose_device(communicator, recipe.first_level.use_gpu)
-    documents = _documents(store, "train")
+    tokens = TokenCount(storing=communicator.rank == 0)
+    documents = _documents(store, "train", tokens)
     _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in documents.Y.shape), device)
-    validation = _documents(store, "validation") if store.count("validation") else None
+    validation = _documents(store, "validation", tokens) if store.count("validation") else None
     model = XTransformer.trained(TrainingInputs(documents, None, None, store.names, validation), recipe, stages)
     on_first_rank(communicator, lambda: model.save(job.model))
     predicted = None
     if store.count("test"):
         model = XTransformer.load(job.model)
-        predicted = predict_over_ranks(model, store.texts("test"), None, communicator, PredictionOptions())
+        texts = TokenizedTexts(store.path, store.ids("test"), tokens)
+        predicted = predict_over_ranks(model, texts, None, communicator, PredictionOptions())
     if communicator.rank:
         return None
+    tokens.log(store.path)
     store = TableStore.open(path, write=True)
     about = summary_of(store)
     results = results_of(store, predicted, about.single_label)
@@ -77,5 +81,6 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     return summary
 
 
-def _documents(store: TableStore, split: str) -> Documents:
-    return Documents(store.texts(split), store.labels(split), None, {"texts": f"{store.path}, {split} documents"})
+def _documents(store: TableStore, split: str, tokens: TokenCount) -> Documents:
+    texts = TokenizedTexts(store.path, store.ids(split), tokens)
+    return Documents(texts, store.labels(split), None, {"texts": f"{store.path}, {split} documents"})
