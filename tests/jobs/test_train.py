@@ -113,10 +113,12 @@ def test_without_test_documents_nothing_is_measured(multi, capsys):
         (["-t", "X.txt", "-y", "Y.npz", "-m", "model", "--minutes", "3"], "--minutes: there is no table"),
         (["-t", "X.txt", "-y", "Y.npz", "-m", "model", "--label-column", "a"], "--label-column: there is no table"),
         (["missing.csv", "-m", "model"], "missing.csv"),
+        (["data.csv", "-m", "model", "--report", "data.csv"], "--report data.csv is also the input TABLE"),
     ],
 )
 def test_command_lines_that_cannot_work(flags, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.csv").write_text("text,label\nbread,food\n")
     with pytest.raises((InputError, FileNotFoundError), match=message):
         main(flags)
     assert not (tmp_path / "model").exists()

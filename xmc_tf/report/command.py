@@ -16,7 +16,7 @@ from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
 from xmc_tf.params import add_verbosity
 from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs
-from xmc_tf.report.writing import FILES, write_report
+from xmc_tf.report.writing import write_report, written_paths
 from xmc_tf.tables.splits import SPLITS, TEST, TRAIN, VALIDATION
 from xmc_tf.tables.store import TableStore
 
@@ -53,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for flag, value in (("-k", arguments.only_topk), ("-b", arguments.beam_size)):
         if value is not None and value < 1:
             raise InputError(f"{flag} is out of range", expected="a whole number of at least 1", received=str(value))
-    for name in FILES:
-        refuse_output("-o", Path(arguments.output) / name, {"DATA": arguments.data, "-m": arguments.model_folder})
+    for path in written_paths(arguments.output):
+        refuse_output("-o", path, {"DATA": arguments.data, "-m": arguments.model_folder})
     store = TableStore.open(arguments.data)
     split = arguments.split
     if not store.count(split):

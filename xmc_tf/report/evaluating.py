@@ -24,7 +24,7 @@ from xmc_tf.metrics.propensity import inverse_propensity
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.params import add_layout, add_model, add_texts
 from xmc_tf.report.inputs import ReportInputs
-from xmc_tf.report.writing import FILES, write_report
+from xmc_tf.report.writing import write_report, written_paths
 
 _MAX_CUT_OFFS = 10_000  # maximum number of cut-offs of one table
 
@@ -143,8 +143,8 @@ def _check_report(args: argparse.Namespace) -> None:
         "-t": args.text_path, "-m": args.model_folder,
     }  # fmt: skip
     if args.report:
-        for name in FILES:
-            refuse_output("--report", Path(args.report) / name, inputs)
+        for path in written_paths(args.report):
+            refuse_output("--report", path, inputs)
         return
     for flag, value in (("-t", args.text_path), ("-m", args.model_folder)):
         if value:

@@ -19,7 +19,12 @@ from xmc_tf.report.sections.summary import sentences
 from xmc_tf.report.sections.thresholds import Point
 
 PAGE, DATA, THRESHOLDS_FILE = "report.html", "report.json", "thresholds.csv"
-FILES = (PAGE, DATA, LABELS_FILE, THRESHOLDS_FILE, CONFUSIONS_FILE)
+_FILES = (PAGE, DATA, LABELS_FILE, THRESHOLDS_FILE, CONFUSIONS_FILE)
+
+
+def written_paths(folder: str | Path) -> list[Path]:
+    """Return what :func:`write_report` creates or replaces: the folder, and the files in it."""
+    return [Path(folder), *(Path(folder) / name for name in _FILES)]
 
 
 def write_report(inputs: ReportInputs, folder: str | Path) -> Path:
