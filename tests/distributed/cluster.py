@@ -21,6 +21,7 @@ _INTERFACES = {"one": "eth0", "two": "lan0", "three": "eth1"}
 _IN_REPOSITORY = ("env", f"--chdir={REPOSITORY}")  # nsenter begins in /
 _NEEDED = {
     "ip": "iproute2",
+    "tc": "iproute2",
     "unshare": "util-linux",
     "nsenter": "util-linux",
     "sshd": "openssh-server",
@@ -84,6 +85,17 @@ class Cluster:
             yield
         finally:
             self.link(host, "up")
+
+    @contextlib.contextmanager
+    def slowed(self, host: str, rate: str) -> Iterator[None]:
+        """Limit what a host receives to a rate such as ``100mbit``."""
+        place = ("-n", self._space("switch"), "qdisc")
+        shape = ("dev", f"to-{host}", "root", "tbf", "rate", rate, "burst", "64kb", "latency", "50ms")
+        _run("tc", *place, "add", *shape)
+        try:
+            yield
+        finally:
+            _run("tc", *place, "del", "dev", f"to-{host}", "root")
 
     def rename_interface(self, host: str, name: str) -> None:
         """Give the network interface of a host another name."""

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,22 @@ def test_a_host_that_is_down_is_named_before_the_start(hosts):
     assert re.search(r"^three +1 +no !", said, re.MULTILINE), said
     assert re.findall(r"^(\w+): not reached", said, re.MULTILINE) == ["three"]
     assert "[0]" not in said
+
+
+@needs_hosts
+def test_the_check_measures_all_links_and_names_slow_ones(hosts):
+    check = ["--controller", "mpi", "-m", "xmc_tf.check", "--megabytes", 2, "--json"]
+    with hosts.slowed("two", "100mbit"):
+        status, said = launch(hosts, *check)
+    assert status == 0, said
+    report = json.loads(re.search(r"^\[0\] (\{.*\})$", said, re.MULTILINE)[1])
+    assert {frozenset(link["hosts"]) for link in report["links"]} == {
+        frozenset(pair) for pair in combinations(SLOTS, 2)
+    }
+    slow = [re.search(r"slow link: (\w+) – (\w+):", warning) for warning in report["warnings"]]
+    assert {frozenset(found.groups()) for found in slow if found} == {
+        frozenset(("one", "two")), frozenset(("two", "three"))
+    }  # fmt: skip
 
 
 @needs_hosts

@@ -11,8 +11,9 @@ from xmc_tf.ranks.communicator import Communicator
 
 SHORT_BYTES = 4096
 REPEATS = 3
-# A link with less than this part of the median bandwidth is reported.
-_SLOW = 0.5
+# A link with less than this part of the bandwidth of good links is reported. One slow host of three makes two of three
+# links slow, so good links are the best quarter.
+_SLOW, _GOOD = 0.5, 75
 _MOST_COLUMNS = 16
 
 
@@ -93,9 +94,9 @@ def _exchange(world: Communicator, partner: int | None, size: int) -> float:
 
 
 def slow_links(links: Sequence[Link]) -> list[Link]:
-    """Return the links that are much slower than the median, the slowest first."""
-    median = float(np.median([link.megabytes_per_second for link in links])) if links else 0.0
-    slow = [link for link in links if link.megabytes_per_second < _SLOW * median]
+    """Return the links that are much slower than the best quarter of them, the slowest first."""
+    good = float(np.percentile([link.megabytes_per_second for link in links], _GOOD)) if links else 0.0
+    slow = [link for link in links if link.megabytes_per_second < _SLOW * good]
     return sorted(slow, key=lambda link: link.megabytes_per_second)
 
 
