@@ -1,6 +1,7 @@
 """An encoder fine-tuned on a table, and its labels for another one."""
 
 import csv
+import json
 
 import pytest
 
@@ -19,6 +20,7 @@ def test_an_encoder_is_fine_tuned_on_a_table(multi, tmp_path, capsys):
     texts = [text for text, _ in documents(200, 2)]
     make_tiny(tmp_path / "tiny", texts, length=16, hidden_size=8, num_attention_heads=2, intermediate_size=16)
     flags = ["--model-shortcut", tmp_path / "tiny", "--max-steps", 2, "--truncate-length", 16, "--verbose-level", 0]
+    flags += ["--report", tmp_path / "report"]
     train([str(one) for one in (multi, "-m", tmp_path / "model", *flags)])
     shown = capsys.readouterr().out
     store = TableStore.open(multi.with_suffix(".sqlite"))
@@ -28,6 +30,11 @@ def test_an_encoder_is_fine_tuned_on_a_table(multi, tmp_path, capsys):
     assert run.metrics["P@1"] == pytest.approx(found.at("P", 1))
     assert (run.kind, run.documents["train"]) == ("XR-Transformer", 160)
     assert f"{100 * found.at('P', 1):.2f}" in shown
+    assert [step for step, _ in run.curve["training loss, level 1"]] == [1, 2]
+    (point,) = run.curve["validation precision in %, level 1: P@1"]
+    assert point[0] == 2
+    curves = json.loads((tmp_path / "report" / "report.json").read_text())["curves"]
+    assert {"name": "P@1", "chart": "validation precision in %, level 1", "steps": [2], "values": [point[1]]} in curves
     assert not (tmp_path / "model.work").exists()
     predict([str(multi), "-m", str(tmp_path / "model"), "-o", str(tmp_path / "out.csv"), "-k", "2"])
     with (tmp_path / "out.csv").open(newline="") as file:

@@ -190,10 +190,15 @@ def test_it_resumes_with_the_same_batches_and_dropout(world, monkeypatch):
     resumed, again, rows = world.train(folder="broken", dropout=0.4)
     assert (resumed.first_step, resumed.steps) == (20, 24)
     assert resumed.losses == unbroken.losses[20:]
+    assert resumed.curves.by_name == unbroken.curves.by_name
+    np.testing.assert_allclose(
+        resumed.curves.by_name["loss"], list(enumerate(unbroken.losses, 1)), atol=1e-6, err_msg="one point per step"
+    )
     np.testing.assert_array_equal(rows.local(), head.local())
     np.testing.assert_array_equal(again.words.numpy(), encoder.words.numpy())
     finished, _, _ = world.train(folder="broken", dropout=0.4)  # there is nothing left to do
     assert (finished.first_step, finished.steps, finished.losses) == (24, 24, [])
+    assert finished.curves.by_name == unbroken.curves.by_name
 
 
 def test_epochs_determine_the_number_of_steps(world):

@@ -73,12 +73,19 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
         began=began, seconds=round(time.monotonic() - start, 2), command=job.command, model=str(job.model),
         kind="XR-Transformer", parameters=flat_parameters(recipe.params.to_json()),
         metrics=results.metrics() if results else {}, durations=durations, chosen=reasons,
+        curve=_curves(stages),
         versions=package_versions("tensorflow", "transformers"), documents=about.documents, labels=about.labels,
     )  # fmt: skip
     summary = finish(job, store, about, run, results, predicted)
     if not keep:
         stages.remove()
     return summary
+
+
+def _curves(stages: Stages) -> dict[str, list[tuple[float, float]]]:
+    """Return the learning curves of the fine-tuning; none of an encoder that was not fine-tuned."""
+    found = [stage.record.get("curves", {}) for stage in stages.done if stage.name == "fine-tuning"]
+    return {name: [(step, value) for step, value in points] for one in found for name, points in one.items()}
 
 
 def _documents(store: TableStore, split: str, tokens: TokenCount) -> Documents:

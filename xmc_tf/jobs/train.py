@@ -18,7 +18,8 @@ from xmc_tf.metrics import evaluate
 from xmc_tf.metrics.single_label import measure_single_label
 from xmc_tf.models.loading import load
 from xmc_tf.params import PredictionOverrides, XRLinearParams
-from xmc_tf.report.inputs import Curve, ReportInputs
+from xmc_tf.report.inputs import ReportInputs
+from xmc_tf.report.run_curves import curves_of
 from xmc_tf.report.writing import write_report
 from xmc_tf.tables.preparation import PrepareOptions, Summary, prepare, summary_of
 from xmc_tf.tables.runs import Run, flat_parameters, now, record_run
@@ -162,13 +163,10 @@ def _write_report(job: TableJob, store: TableStore, run: Run, predicted: csr_mat
     title = f"{job.model.name}: labels of {job.table.name}"
     settings = {"command": run.command, "data set": store.path.name, "choice": "; ".join(run.chosen)}
     settings |= {f"time: {part}": f"{seconds:,.1f} s" for part, seconds in run.durations.items()}
-    curves = [
-        Curve(name, [step for step, _ in points], [value for _, value in points]) for name, points in run.curve.items()
-    ]
     readable = not store.nr_features
     inputs = ReportInputs(
         title, store.labels("test"), predicted, store.names, store.texts("test") if readable else None,
-        training_labels=trained_labels(store), model=load(job.model) if readable else None, curves=curves,
+        training_labels=trained_labels(store), model=load(job.model) if readable else None, curves=curves_of(run),
         settings=settings,
     )  # fmt: skip
     return write_report(inputs, job.report)

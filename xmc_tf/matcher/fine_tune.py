@@ -21,7 +21,8 @@ from xmc_tf.matcher.candidates.choosing import EveryNode
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.optimizer import make_optimizer
 from xmc_tf.matcher.position import Position, Trained
-from xmc_tf.matcher.summaries import Course, LevelSummaries, StepMeter
+from xmc_tf.matcher.progress.curves import LevelCurves
+from xmc_tf.matcher.progress.summaries import Course, LevelSummaries, StepMeter
 from xmc_tf.matcher.train_step import make_train_batch, tensors_of
 from xmc_tf.params import MatcherParams
 
@@ -40,6 +41,7 @@ class LevelResult:
         padding_share: share of padding in the encoder's inputs.
         validations: (step, metrics) in the order of the steps.
         stopped_early: whether validation ended the training.
+        curves: losses and validations since the first step, including those before a resumption.
     """
 
     steps: int = 0
@@ -49,6 +51,7 @@ class LevelResult:
     padding_share: float = 0.0
     validations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     stopped_early: bool = False
+    curves: LevelCurves = field(default_factory=LevelCurves)
 
 
 def fine_tune_level(
@@ -100,7 +103,8 @@ def fine_tune_level(
     resumes_from(f"fine-tuning, level {level}, step {position.step} of {total}")
     train_batch = make_train_batch(encoder, head, optimizer, variables, params, data.pad_id, every_node)
 
-    result = LevelResult(steps=position.step, first_step=position.step)
+    curves = LevelCurves.load(folder, position.step)
+    result = LevelResult(steps=position.step, first_step=position.step, curves=curves)
     report = _Report(level, total, optimizer, rank, summaries)
     started, meter = time.monotonic(), StepMeter(world)
     _restart_dropout(seed, rank)
@@ -120,15 +124,19 @@ def fine_tune_level(
                 course = meter.take(params.gradient_accumulation_steps)
                 _check_finite(course.losses, level, position.step)  # before it gets into a checkpoint
                 result.losses += course.losses
+                curves.add_losses(position.step, course.losses, total)
                 report.steps(position.step, course)
 
             if save:
                 if validate is not None:
                     metrics = validate()
                     result.validations.append((position.step, metrics))
+                    curves.add_measures(position.step, metrics)
                     report.validation(position.step, metrics)
                     if position.is_better(float(np.mean(list(metrics.values())))):
                         save_training(folder / "best", trained, world)
+                if rank == 0:
+                    curves.save(folder)
                 save_training(folder / "last", trained, world)
                 resumes_from(f"fine-tuning, level {level}, step {position.step} of {total}")
                 _restart_dropout(seed, rank)

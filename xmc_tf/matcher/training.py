@@ -30,9 +30,10 @@ from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.inputs import MatcherData, MatcherSettings
 from xmc_tf.matcher.levels import LevelTask, levels_of
 from xmc_tf.matcher.predict_levels import predict_level
+from xmc_tf.matcher.progress.curves import LevelCurves
+from xmc_tf.matcher.progress.summaries import LevelSummaries, write_texts
 from xmc_tf.matcher.projector import write_projector
 from xmc_tf.matcher.quality import precision
-from xmc_tf.matcher.summaries import LevelSummaries, write_texts
 from xmc_tf.matcher.vectors import own_documents, vectors_of_all
 from xmc_tf.params import MatcherParams, MatcherPredParams, per_level
 
@@ -77,7 +78,8 @@ class LevelByLevel:
             head = LabelHead.for_level(self.strategy, task.level, task.nr_nodes, self.encoder.dim, task.splits, now)
             if has_checkpoint(place / "done", world):
                 predicted, steps = self._load(place / "done", head)
-                results.append(LevelResult(steps=steps, first_step=steps))
+                curves = LevelCurves.load(place / "training", steps)
+                results.append(LevelResult(steps=steps, first_step=steps, curves=curves))
             else:
                 # 1. The parents whose children are a document's candidates.
                 true_above = tasks[number - 1].targets if number else None

@@ -153,6 +153,7 @@ class Steps:
         def make(folder: Path) -> Record:
             from xmc_tf.matcher.inputs import MatcherData, MatcherSettings, Validation
             from xmc_tf.matcher.matcher import Matcher
+            from xmc_tf.matcher.progress.curves import named_curves
 
             validation = None
             if own.validation is not None:
@@ -174,7 +175,9 @@ class Steps:
             on_first_rank(self.communicator, lambda: self._finish_encoder(encoder, folder))
             sizes = " > ".join(f"{head.nr_nodes:,}" for head in matcher.heads)
             steps = sum(result.steps for result in matcher.results)
-            return {"of_labels": matcher.labels is not None, "said": f"{sizes} nodes, {steps:,} steps"}
+            curves = named_curves([result.curves for result in matcher.results])
+            said = f"{sizes} nodes, {steps:,} steps"
+            return {"of_labels": matcher.labels is not None, "said": said, "curves": curves}
 
         inputs = {
             "texts": self.checksums["texts"],

@@ -16,6 +16,7 @@ from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
 from xmc_tf.params import add_verbosity
 from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs
+from xmc_tf.report.run_curves import curves_of_model
 from xmc_tf.report.writing import write_report, written_paths
 from xmc_tf.tables.splits import SPLITS, TEST, TRAIN, VALIDATION
 from xmc_tf.tables.store import TableStore
@@ -94,6 +95,7 @@ def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:
         model=first,
         others={title: _widened(one, len(column)) for title, one in zip(titles[1:], predictions[1:], strict=True)},
         name=titles[0],
+        curves=curves_of_model(store, folders[0]),
         settings={
             "model": folders[0],
             "data set": store.path,

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
-from xmc_tf.matcher.summaries import Course
+from xmc_tf.matcher.progress.summaries import Course
 from xmc_tf.params import SequenceParams
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.matcher.optimizer import decays
 from xmc_tf.matcher.position import Position, Trained
+from xmc_tf.matcher.progress.summaries import StepMeter
 from xmc_tf.matcher.schedules import Schedule
-from xmc_tf.matcher.summaries import StepMeter
 from xmc_tf.sequences.data.batches import TrainBatches
 from xmc_tf.sequences.model.ranking import DECIDING
 from xmc_tf.sequences.model.recommender import Recommender

@@ -1,0 +1,1 @@
+"""Progress of fine-tuning: figures of the steps, TensorBoard, and learning curves."""
