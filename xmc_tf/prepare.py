@@ -19,6 +19,7 @@ _DESCRIPTION = """Read a table of texts and labels into a data set: one SQLite d
 
     python -m xmc_tf.prepare data.csv
     python -m xmc_tf.prepare data.csv --text-column title,abstract --label-column keywords --label-separator ";"
+    python -m xmc_tf.prepare texts.txt --label-lists labels.txt
 
 Tables: CSV and TSV, JSON lines (also .gz), Parquet, SQLite, Annif's TSV files and document folders, PECOS's lines of
 labels and text, a folder of X.trn.txt and Y.trn.npz, and sparse features of the Extreme Classification Repository. What
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     cli.set_verbosity(arguments.verbose_level)
     table = Path(arguments.table)
     output = Path(arguments.output) if arguments.output else database_of(table)
-    refuse_output("-o", output, {"TABLE": table})
+    refuse_output("-o", output, {"TABLE": table, "--label-lists": arguments.label_lists})
     store = prepare(table, output, table_options(arguments))
     summary = summary_of(store)
     print(json.dumps(dataclasses.asdict(summary)) if arguments.json else f"{output}\n{summary.text()}")

@@ -13,7 +13,7 @@ from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.runs import Run, record_run, runs_of
 from xmc_tf.tables.splits import SplitOptions
 from xmc_tf.tables.store import TableStore
-from xmc_tf.tables.stored_arrays import array_bytes, bytes_array, entry_key, get_entry, put_entry
+from xmc_tf.tables.stored.arrays import array_bytes, bytes_array, entry_key, get_entry, put_entry
 
 RUN = Run("2026-01-01T00:00:00+00:00", 1.0, "command", "model", "XR-Linear")
 ALL = PrepareOptions(splits=SplitOptions(0, 0))
@@ -96,7 +96,7 @@ def test_two_commands_that_read_a_table_at_once_do_not_mix(table, tmp_path):
 
 
 def test_arrays_are_stored_in_pieces_and_old_ones_removed(table, tmp_path, monkeypatch):
-    monkeypatch.setattr("xmc_tf.tables.stored_arrays._PIECE", 1000)
+    monkeypatch.setattr("xmc_tf.tables.stored.arrays._PIECE", 1000)
     store = prepare(table, tmp_path / "out.sqlite", ALL)
     array = np.arange(5000, dtype=np.float32)
     assert put_entry(store, entry_key(n=0), {"array": array_bytes(array), "empty": b""})
@@ -109,5 +109,5 @@ def test_arrays_are_stored_in_pieces_and_old_ones_removed(table, tmp_path, monke
     assert get_entry(store, entry_key(n=0)) is None
     assert get_entry(store, entry_key(n=1)) == {"x": b"y"}
     assert store.connection.execute("SELECT count(*) FROM stored").fetchone() == (8,)
-    monkeypatch.setattr("xmc_tf.tables.stored_arrays._MOST_BYTES", 10)
+    monkeypatch.setattr("xmc_tf.tables.stored.arrays._MOST_BYTES", 10)
     assert not put_entry(store, entry_key(n=99), {"x": bytes(11)})

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.models.xr_linear_training import fit_tfidf
 from xmc_tf.params import TfidfParams
 from xmc_tf.tables.store import StoredTexts, TableStore
-from xmc_tf.tables.stored_arrays import (
+from xmc_tf.tables.stored.arrays import (
     content_matrix,
     entry_key,
     folder_content,

@@ -12,7 +12,7 @@ LABELS = (
     "label", "labels", "tag", "tags", "category", "categories", "class", "classes", "topic", "topics", "subjects",
     "keywords", "target", "targetind",
 )  # fmt: skip
-SEPARATORS = ("|", ";", ",")
+SEPARATORS = ("\t", "|", ";", ",")
 _LONGEST_LABEL = 200  # characters
 
 
@@ -136,12 +136,15 @@ def _label_separator(sample: Sequence[Sequence[Any]], at: int) -> str:
     for separator in SEPARATORS:
         cut = sum(separator in cell for cell in cells)
         parts = [part.strip() for cell in cells for part in cell.split(separator)]
-        if cut < max(2, 0.1 * len(cells)) or max(map(len, parts)) > _LONGEST_LABEL:
+        enough = 1 if separator == "\t" else max(2, 0.1 * len(cells))  # no name of a label contains a tab
+        if cut < enough or max(map(len, parts)) > _LONGEST_LABEL:
             continue
         # Names may contain commas ("Paris, France"). Only where parts occur again do commas separate labels.
         if separator != "," or len(set(parts)) <= 0.9 * len(parts):
             return separator
-    return ""
+    numbers = [cell.split() for cell in cells]
+    only_numbers = all(part.isdecimal() for parts in numbers for part in parts)
+    return " " if only_numbers and any(len(parts) > 1 for parts in numbers) else ""
 
 
 def _text(value: Any) -> str:

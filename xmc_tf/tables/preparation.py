@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class PrepareOptions:
         splits: what is held out.
         max_bad_rows: share of the rows that may be unusable.
         test_table: table of the same kind whose rows are the test documents.
+        test_label_lists: labels of ``test_table``, where ``source`` has label lists.
         label_names: file of label names, for tables whose labels are numbers from 0: one name per line, or JSON lines
             with the key ``title``.
     """
@@ -49,6 +50,7 @@ class PrepareOptions:
     max_bad_rows: float = 0.01
     test_table: str | Path | None = None
     label_names: str | Path | None = None
+    test_label_lists: str | Path | None = None
 
 
 @dataclass(frozen=True)
@@ -109,9 +111,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         InputError: if the table cannot be read, its columns are not known, or too many rows are unusable.
     """
     options, database = options or PrepareOptions(), Path(database)
-    source = open_source(table, options.source)
-    if options.test_table is not None:
-        source = TwoTables(source, open_source(options.test_table, options.source))
+    source = _opened(table, options)
     if not source.columns:
         raise InputError(f"{source.name} has no columns", expected="columns of texts and labels")
     if getattr(source, "nr_features", 0):
@@ -121,6 +121,8 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     if getattr(source, "header_is_guessed", False) and not getattr(source, "header", True):
         guesses = [f"the first row is data, not names of columns ({len(source.columns)} columns; --header)", *guesses]
     wanted = {"source": _identity(table, source), "columns": asdict(columns)}
+    if options.source.label_lists is not None:
+        wanted["source"] |= {"bytes of label lists": Path(options.source.label_lists).stat().st_size}
     if options.label_names is not None:
         wanted["source"] |= {"label names": Path(options.label_names).name}
     if database.exists():
@@ -144,6 +146,21 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     if not store.has_meta(splits=asdict(options.splits)):
         _split(store, options.splits)
     return store
+
+
+def _opened(table: Any, options: PrepareOptions) -> Source:
+    """Return the table, followed by the table of test documents if there is one."""
+    lists, test, test_lists = options.source.label_lists, options.test_table, options.test_label_lists
+    if (test_lists is not None) != (lists is not None and test is not None):
+        raise InputError(
+            "--label-lists, --test-table and --test-label-lists do not fit together",
+            expected="label lists of both tables, or of none",
+            fix="give --test-label-lists beside --label-lists and --test-table",
+        )
+    source = open_source(table, options.source)
+    if test is None:
+        return source
+    return TwoTables(source, open_source(test, replace(options.source, label_lists=test_lists)))
 
 
 def summary_of(store: TableStore) -> Summary:

@@ -10,6 +10,7 @@ from xmc_tf.common.files.regular import existing_file
 from xmc_tf.tables.annif import AnnifFolder, AnnifTsv
 from xmc_tf.tables.benchmark_files import PecosFolder, PecosLines, SparseFeatures
 from xmc_tf.tables.delimited import SEPARATORS, DelimitedFile
+from xmc_tf.tables.label_lists import TextsAndLabelLists
 from xmc_tf.tables.packed import opened
 from xmc_tf.tables.records import Source
 from xmc_tf.tables.structured import Frame, JsonLines, ParquetFile, SqliteTable, is_frame
@@ -39,6 +40,7 @@ class SourceOptions:
         separator: between the cells of CSV and TSV.
         header: whether the first row of CSV and TSV holds the names of the columns.
         table: name of the table in an SQLite database.
+        label_lists: file with the labels of each text, line by line; then the table is a file of texts, one per line.
     """
 
     kind: str | None = None
@@ -46,6 +48,7 @@ class SourceOptions:
     separator: str | None = None
     header: bool | None = None
     table: str | None = None
+    label_lists: str | Path | None = None
 
 
 def open_source(table: Any, options: SourceOptions | None = None) -> Source:
@@ -59,6 +62,12 @@ def open_source(table: Any, options: SourceOptions | None = None) -> Source:
         InputError: if it does not exist or is of no known kind.
     """
     options = options or SourceOptions()
+    if options.label_lists is not None:
+        if is_frame(table) or options.kind is not None:
+            raise InputError(
+                "label lists belong to a file of texts", expected="one text per line", fix="leave out --format"
+            )
+        return TextsAndLabelLists(Path(table), options.label_lists, encoding=options.encoding)
     if is_frame(table):
         return Frame(table)
     path = Path(table)

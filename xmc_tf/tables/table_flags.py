@@ -1,6 +1,7 @@
 """The flags of how a table is read and split, for all commands that take a table."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from xmc_tf.params import truth
@@ -31,9 +32,14 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     add("--document-column", metavar="NAME", help="column that names the document, for tables with one label per row")
     add("--max-bad-rows", type=float, default=0.01, metavar="SHARE", help="share of rows that may be unusable")
     add("--names-file", metavar="FILE", help="names of the labels, for tables whose labels are numbers from 0")
+    add(
+        "--label-lists", metavar="FILE",
+        help="labels of each text, where TABLE is a file of texts: one line per text, of names or numbers",
+    )  # fmt: skip
     group = parser.add_argument_group("splits of the table")
     add = group.add_argument
     add("--test-table", metavar="FILE", help="table of the test documents (default: a share of the rows)")
+    add("--test-label-lists", metavar="FILE", help="label lists of --test-table")
     add("--validation", type=float, default=0.1, metavar="SHARE", help="share of documents to choose settings on")
     add("--test", type=float, default=0.1, metavar="SHARE", help="share of documents to measure the model on")
     add("--split-seed", type=int, default=0, metavar="INT", help="another seed gives another split")
@@ -54,7 +60,7 @@ def text_columns(arguments: argparse.Namespace) -> list[str] | None:
 def table_options(arguments: argparse.Namespace) -> PrepareOptions:
     """Return the options that :func:`add_table_options` has added."""
     return PrepareOptions(
-        source_options(arguments),
+        replace(source_options(arguments), label_lists=arguments.label_lists),
         ColumnOptions(
             text_columns(arguments), arguments.label_column, arguments.label_separator, arguments.document_column
         ),
@@ -62,6 +68,7 @@ def table_options(arguments: argparse.Namespace) -> PrepareOptions:
         arguments.max_bad_rows,
         arguments.test_table,
         arguments.names_file,
+        arguments.test_label_lists,
     )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xmc_tf.tables.store import TableStore
-from xmc_tf.tables.stored_arrays import entry_key
+from xmc_tf.tables.stored.arrays import entry_key
 
 _MOST = 4  # tokenizations; the oldest are removed
 _NARROW, _WIDE = np.dtype("<u2"), np.dtype("<i4")

@@ -1,0 +1,72 @@
+"""A file of texts, one per line, and a file of label lists, one per line."""
+
+import io
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.regular import existing_file
+from xmc_tf.tables.encodings import named, text_encoding
+from xmc_tf.tables.packed import is_packed, opened
+from xmc_tf.tables.records import Record
+
+
+class TextsAndLabelLists:
+    """Texts and their labels in two files, line by line.
+
+    Example:
+        >>> source = TextsAndLabelLists(Path("train_texts.txt"), Path("train_labels.txt"))
+
+    Args:
+        path: the texts, one per line; it may be packed by gzip.
+        labels: the labels of each text, as names or numbers.
+        encoding: of both files; None: found from the bytes of each.
+
+    Raises:
+        InputError: the files have different numbers of lines.
+    """
+
+    unit = "documents"
+
+    def __init__(self, path: Path, labels: str | Path, *, encoding: str | None = None) -> None:
+        self.path, self.labels, self.name = path, Path(labels), str(path)
+        self.columns = ["text", "label"]
+        existing_file(self.path, "texts")
+        existing_file(self.labels, "label lists")
+        self._encodings = [_encoding(one, encoding) for one in (self.path, self.labels)]
+        self.kind = f"texts in {named(self._encodings[0])} with label lists in {self.labels.name}"
+        self.size, self._read = self._count(), 0
+
+    def records(self) -> Iterator[Record]:
+        """Yield each text with the line of its labels."""
+        with _lines(self.path, self._encodings[0]) as texts, _lines(self.labels, self._encodings[1]) as labels:
+            for number, (text, found) in enumerate(zip(texts, labels, strict=True), 1):
+                self._read = number
+                yield Record(number, [text.rstrip("\r\n"), found.strip()])
+
+    def done(self) -> int:
+        """Return the number of documents read."""
+        return self._read
+
+    def _count(self) -> int:
+        """Return the number of documents, which both files have."""
+        counts = [0, 0]
+        with _lines(self.path, self._encodings[0]) as texts, _lines(self.labels, self._encodings[1]) as labels:
+            for pair in zip_longest(texts, labels):
+                counts = [count + (line is not None) for count, line in zip(counts, pair, strict=True)]
+        if counts[0] != counts[1]:
+            raise InputError(
+                f"{self.labels} does not fit {self.path}", expected=f"{counts[0]:,} lines, one per text",
+                received=f"{counts[1]:,}", fix="line 7 of --label-lists must hold the labels of line 7 of the texts",
+            )  # fmt: skip
+        return counts[0]
+
+
+def _encoding(path: Path, given: str | None) -> str:
+    return "utf-8-sig" if is_packed(path) else text_encoding(path, given)
+
+
+def _lines(path: Path, encoding: str) -> IO[str]:
+    return io.TextIOWrapper(opened(path), encoding=encoding, errors="replace", newline="\n")

@@ -1,0 +1,1 @@
+"""Results that a data set keeps for the next run, in its database: arrays, files, and token ids."""
