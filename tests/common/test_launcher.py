@@ -26,6 +26,7 @@ AS_RANK = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
 def killed_above(name, variables, seconds, begin=START):
     """Return the output of a process after its parent, with the given name, has been killed."""
     environment = {key: value for key, value in os.environ.items() if key not in RANK_VARIABLES} | variables
+    environment["PATH"] = "/nowhere"  # Python looks there for its own name, and would find a real sshd
     above = subprocess.Popen(
         [name, "-c", begin, sys.executable, RANK.format(seconds=seconds)], executable=sys.executable, env=environment,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,

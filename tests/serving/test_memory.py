@@ -16,7 +16,7 @@ def test_one_level_at_a_time(tmp_path, monkeypatch):
     def stream(folder):
         # What an export does with weights, without its graph: a graph's objects take more than this model.
         store = StreamedVariables(tmp_path / folder)
-        return export._stream_levels(model, [4] * 15, export.ExportSettings(), store)[0]
+        return export._stream_levels(model, export.ExportSettings(beam_size=4), store, "")[0]
 
     stream("first")  # what is loaded and compiled once
     tracemalloc.start()

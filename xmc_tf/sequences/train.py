@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.common.process.resuming import finished, resume_hint
@@ -143,7 +144,7 @@ def _check_resumable(communicator: Communicator, work: Path, params: SequencePar
     fixed |= {"batch": params.per_device_train_batch_size * communicator.size, "items": data.nr_items}
     path = work / "training.json"
     if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
+        before = read_json(path, fix=f"remove {work} to start again")
         if different := [name for name in fixed if before.get(name) != fixed[name]]:
             name = different[0]
             what = "the sequences of all ranks in a step" if name == "batch" else name

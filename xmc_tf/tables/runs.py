@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.tables.store import TableStore
 
 _SCHEMA = """
@@ -147,7 +148,7 @@ def _has_runs(store: TableStore) -> bool:
 
 
 def _run(row: Sequence[Any]) -> Run:
-    content = json.loads(row[len(_COLUMNS)])
+    content = parse_json(row[len(_COLUMNS)], of=f"run {row[0]}")
     known = {one.name for one in fields(Run)}
     return Run(
         **dict(zip(_COLUMNS, row, strict=False)),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.files.json_files import parse_json, read_json
 from xmc_tf.sequences.data.interactions import Chunk
 from xmc_tf.sequences.data.names import Vocabulary, hashes
 
@@ -36,7 +36,7 @@ class Buckets:
             "read": 0, "kept": 0, "bad": 0, "low": 0, "bad_rows": [],
         }  # fmt: skip
         # By way of JSON, which has lists for tuples.
-        same = json.loads(json.dumps(identity))
+        same = parse_json(json.dumps(identity), of="the identity")
         if (folder / _STATE).exists() and (found := read_json(folder / _STATE)).get("identity") == same:
             self.state = found
         else:

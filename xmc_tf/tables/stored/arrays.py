@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.tables.store import TableStore
 
 _LOG = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ def get_entry(store: TableStore, entry: str) -> dict[str, bytes] | None:
         name: b"".join(
             piece for (piece,) in one("SELECT content FROM stored WHERE key = ? ORDER BY part", (f"{entry}/{name}",))
         )
-        for name in json.loads(row[0])
+        for name in parse_json(row[0], of=f"{store.path}: {entry}", top=list)
     }
 
 
