@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from xmc_tf.common.process import run_records
 from xmc_tf.common.process.launcher import find
-from xmc_tf.common.process.run_records import Record, clean_up, temporary_folder
+from xmc_tf.common.process.run_records import Record, TemporaryFolder, clean_up
 
 MEMORY = Path("/dev/shm")
 
@@ -134,7 +134,7 @@ CODE = """
 import os, signal, sys
 from xmc_tf.common.process import cli, run_records
 def main(argv):
-    folder = run_records.temporary_folder()
+    folder = run_records.TemporaryFolder()
     print(folder.name, flush=True)
     if argv:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -159,7 +159,7 @@ def test_a_temporary_folder_is_removed_at_the_end_or_by_the_next_run(temporary):
 
 
 def test_the_record_is_removed_with_the_process(temporary):
-    with temporary_folder() as name:
+    with TemporaryFolder() as name:
         (record,) = temporary.glob("xmc-tf-*/*.json")
         assert json.loads(record.read_text())["folders"] == [name]
     run_records._forget(record, os.getpid())

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from xmc_tf.common.process.run_records import temporary_folder
+from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.launch import messages
 from xmc_tf.launch.outcome import RankState, first_failure
 from xmc_tf.launch.remote.keepalive import end_when_lost
@@ -54,7 +54,7 @@ class Watch:
         self.ranks: dict[int, RankState] = {}
         self.launcher_tail: deque[str] = deque(maxlen=30)
         secret = new_secret()
-        self._secret_folder = temporary_folder()  # readable by this user only
+        self._secret_folder = TemporaryFolder()  # readable by this user only
         self._secret_file = Path(self._secret_folder.name, "secret")
         self._secret_file.write_bytes(secret)
         self._joining: queue.SimpleQueue[tuple[socket.socket, int]] = queue.SimpleQueue()

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process.run_records import temporary_folder
+from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.pipeline.stages import Stages
 from xmc_tf.ranks.choosing import choose_communicator
 
@@ -36,7 +35,7 @@ class TrainingRun:
     threads: int = -1
     seed: int = 0
 
-    def open(self) -> "tuple[Stages, TemporaryDirectory[str] | None]":
+    def open(self) -> "tuple[Stages, TemporaryFolder | None]":
         """Return the stages of the training, and the temporary folder that they are in, if they are in one."""
         communicator = self.strategy.communicator if self.strategy is not None else choose_communicator()
         if self.work_dir is not None:
@@ -47,5 +46,5 @@ class TrainingRun:
                 expected="run=TrainingRun(work_dir=...)",
                 received="work_dir None",
             )
-        temporary = temporary_folder()
+        temporary = TemporaryFolder()
         return Stages(Path(temporary.name) / "work", communicator), temporary

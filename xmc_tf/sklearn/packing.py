@@ -4,7 +4,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmc_tf.common.process.run_records import temporary_folder
+from xmc_tf.common.process.run_records import TemporaryFolder
 
 if TYPE_CHECKING:
     from xmc_tf.models.xtransformer import XTransformer
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def pack(model: "XTransformer") -> dict[str, bytes]:
     """Return the files of a model, by their paths within its folder."""
-    with temporary_folder() as place:
+    with TemporaryFolder() as place:
         folder = Path(place) / "model"
         model.save(folder)
         files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -23,7 +23,7 @@ def unpack(files: dict[str, bytes]) -> "XTransformer":
     """Return the model of these files, in a temporary folder that exists as long as the model."""
     from xmc_tf.models.xtransformer import XTransformer
 
-    place = temporary_folder()
+    place = TemporaryFolder()
     for name, content in files.items():
         path = Path(place.name) / "model" / name
         path.parent.mkdir(parents=True, exist_ok=True)

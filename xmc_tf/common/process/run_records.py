@@ -17,6 +17,7 @@ import shutil
 import socket
 import stat
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -69,11 +70,29 @@ def start() -> None:
     record_launcher()
 
 
-def temporary_folder() -> "tempfile.TemporaryDirectory[str]":
-    """Return a new temporary folder, which the next run removes if this one is killed."""
-    folder = tempfile.TemporaryDirectory(prefix="xmc-tf-")
-    _remember(folders=[folder.name])
-    return folder
+class TemporaryFolder:
+    """A new temporary folder, removed with this object, or by the next run if this one is killed.
+
+    ``tempfile.TemporaryDirectory`` warns if it is not closed, but a model that needs its folder is just dropped.
+
+    Attributes:
+        name: path of the folder.
+    """
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="xmc-tf-")
+        self._remove = weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
+        _remember(folders=[self.name])
+
+    def cleanup(self) -> None:
+        """Remove the folder now."""
+        self._remove()
+
+    def __enter__(self) -> str:
+        return self.name
+
+    def __exit__(self, *_: object) -> None:
+        self.cleanup()
 
 
 def clean_up() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process.run_records import temporary_folder
+from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.launch.hosts.hosts import THIS_HOST, Host, Hosts, is_here, make_host
 from xmc_tf.launch.remote.keepalive import end_when_lost
 from xmc_tf.launch.remote.relay import EXIT, KILL, RUN
@@ -58,7 +58,7 @@ class Nodes:
 
     def __init__(self, address: str, port: int, secret: bytes, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._folder = temporary_folder()  # readable by this user only
+        self._folder = TemporaryFolder()  # readable by this user only
         self._path = Path(self._folder.name, "relay")
         self._nodes: dict[str, _Connection] = {}
         self._hosts: dict[int, Host] = {}
