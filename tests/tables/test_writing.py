@@ -2,6 +2,8 @@
 
 import csv
 import sqlite3
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -111,3 +113,11 @@ def test_arrays_are_stored_in_pieces_and_old_ones_removed(table, tmp_path, monke
     assert store.connection.execute("SELECT count(*) FROM stored").fetchone() == (8,)
     monkeypatch.setattr("xmc_tf.tables.stored.arrays._MOST_BYTES", 10)
     assert not put_entry(store, entry_key(n=99), {"x": bytes(11)})
+
+
+def test_a_command_leaves_no_files_beside_the_database(tmp_path):
+    """The files -wal and -shm hold rows that a copy of the database alone would lack."""
+    (tmp_path / "data.csv").write_text("text,label\n" + "".join(f"text {n},{n % 2}\n" for n in range(20)))
+    for command in (["prepare", "data.csv"], ["runs", "data.sqlite"]):
+        subprocess.run([sys.executable, "-m", "xmc_tf", *command], cwd=tmp_path, check=True, capture_output=True)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "data.sqlite"], command

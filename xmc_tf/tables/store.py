@@ -8,9 +8,12 @@ features         document, numbers and values of its features, for tables withou
 bad_rows         line, reason, start
 """
 
+import atexit
 import errno
 import json
+import os
 import sqlite3
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -351,13 +354,32 @@ def _write_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
     )
 
 
+class _Connection(sqlite3.Connection):
+    """A connection that weak references can refer to."""
+
+
+_OPEN: "weakref.WeakSet[sqlite3.Connection]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close all databases, so that SQLite removes the files beside them; a command ends without collecting garbage."""
+    for connection in list(_OPEN):
+        connection.close()
+
+
 def _connected(path: Path, mode: str) -> sqlite3.Connection:
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path.parent} does not exist", expected="a folder for the database", fix="create it first")
+    # A connection that may only read cannot remove the files beside the database (-wal, -shm) when it is the last.
+    opened = "rw" if mode == "ro" and os.access(path, os.W_OK) else mode
     try:
         connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={mode}", uri=True, check_same_thread=False, timeout=_PATIENCE_S
-        )
+            f"{path.absolute().as_uri()}?mode={opened}", uri=True, check_same_thread=False, timeout=_PATIENCE_S,
+            factory=_Connection,
+        )  # fmt: skip
+        _OPEN.add(connection)
+        connection.execute(f"PRAGMA query_only = {int(mode == 'ro')}")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.Error as error:
