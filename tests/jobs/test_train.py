@@ -99,9 +99,18 @@ def test_features_instead_of_texts(tmp_path, capsys):
 
 def test_without_test_documents_nothing_is_measured(multi, capsys):
     _train(multi, "--test", 0, "--validation", 0)
-    assert "nothing was measured" in capsys.readouterr().out
+    assert "no test documents: nothing was measured\n" in capsys.readouterr().out
     (run,) = runs_of(TableStore.open(multi.with_suffix(".sqlite")))
     assert run.metrics == {}
+
+
+def test_three_documents_are_too_few_to_measure(tmp_path, capsys):
+    table = tmp_path / "three.csv"
+    table.write_text("text,label\na text,x\nanother text,y\na third text,x\n")
+    _train(table, "--report", tmp_path / "report")
+    shown = capsys.readouterr().out
+    assert "too few documents to set 10% of them aside for testing: nothing was measured, and there" in shown
+    assert not (tmp_path / "report").exists()
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,11 @@ def test_of_two_columns_the_longer_one_is_the_text():
     assert (columns.texts, columns.labels) == ((0,), 1)
 
 
+def test_a_column_of_numbers_of_documents_is_no_label():
+    with pytest.raises(InputError, match="which column holds the labels"):
+        choose_columns("t.csv", ["id", "text"], [row[:2] for row in ROWS], ColumnOptions())
+
+
 def test_several_columns_are_joined_and_missing_cells_left_out():
     options = ColumnOptions(text=["title", "text"], labels="label")
     columns, said = choose_columns("t.csv", ["title", "text", "label"], ROWS, options)

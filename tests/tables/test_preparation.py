@@ -161,8 +161,36 @@ def test_too_many_bad_rows_stop_the_run_and_few_are_listed(tmp_path):
 def test_labels_that_training_lacks_are_reported(tmp_path):
     rows = [(f"text {n}", [f"label {n}"]) for n in range(100)]
     summary = summary_of(prepare(_csv(tmp_path, rows), tmp_path / "out.sqlite"))
-    assert summary.only_in_test == 20
-    assert "20 labels have no document in training" in summary.text()
+    assert summary.only_in_test == 10
+    assert "10 labels have test documents only" in summary.text()
+
+
+def test_a_changed_table_is_noticed(tmp_path):
+    table = _csv(tmp_path)
+    prepare(table, tmp_path / "out.sqlite").close()
+    content = table.read_bytes()
+    table.write_bytes(content.replace(b"even", b"evem"))  # of the same size
+    with pytest.raises(InputError, match="this table before a change"):
+        prepare(table, tmp_path / "out.sqlite")
+    table.write_bytes(content)
+    assert prepare(table, tmp_path / "out.sqlite").count() == 60
+
+
+@pytest.mark.parametrize("content", ["text,label\n", "text,label\na text,\nanother,\n"])
+def test_a_refused_table_can_be_corrected(tmp_path, content):
+    table = tmp_path / "table.csv"
+    table.write_text(content)
+    with pytest.raises(InputError):
+        prepare(table, tmp_path / "table.sqlite")
+    assert prepare(_csv(tmp_path), tmp_path / "table.sqlite").count() == 60
+
+
+def test_one_label_is_reported(tmp_path):
+    rows = [(f"text {n}", ["only"]) for n in range(20)]
+    assert (
+        "1 label, one per document\nwith one label"
+        in summary_of(prepare(_csv(tmp_path, rows), tmp_path / "out")).text()
+    )
 
 
 def test_names_of_tables_and_columns_cannot_inject_sql(tmp_path):

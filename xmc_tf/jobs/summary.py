@@ -96,6 +96,7 @@ class JobSummary:
         files: what → path.
         next: about → command.
         durations: part of the work → seconds.
+        unmeasured: why there are no measures.
     """
 
     data: Sequence[str]
@@ -104,10 +105,11 @@ class JobSummary:
     files: dict[str, Path]
     next: dict[str, str]
     durations: dict[str, float] = field(default_factory=dict)
+    unmeasured: str = ""
 
     def text(self) -> str:
         """Return the summary for a terminal."""
-        results = ["no test documents: nothing was measured"] if self.results is None else self.results.lines()
+        results = _wrapped([self.unmeasured]) if self.results is None else self.results.lines()
         parts = {
             "data": _wrapped(self.data),
             "settings": _wrapped(self.settings),

@@ -154,7 +154,15 @@ def finish(
         files=files,
         next=next_commands(job.table, texts, store.path, job.model),
         durations=run.durations,
+        unmeasured=_unmeasured(job, store),
     )
+
+
+def _unmeasured(job: TableJob, store: TableStore) -> str:
+    """Return why a training without test documents has no measures."""
+    wanted = (store.meta("splits") or {}).get("test", 0)
+    why = f"too few documents to set {wanted:.0%} of them aside for testing" if wanted else "no test documents"
+    return f"{why}: nothing was measured" + ("" if job.report is None else ", and there is no report")
 
 
 def _write_report(job: TableJob, store: TableStore, run: Run, predicted: csr_matrix) -> Path:

@@ -13,6 +13,7 @@ LABELS = (
     "keywords", "target", "targetind",
 )  # fmt: skip
 SEPARATORS = ("\t", "|", ";", ",")
+_NO_LABELS = ("id", "ids", "uid", "uri", "url", "number", "no", "nr", "row", "index", "date", "time")
 _LONGEST_LABEL = 200  # characters
 
 
@@ -86,7 +87,8 @@ def choose_columns(
     else:
         labels = _by_name(columns, LABELS, taken=())
         if labels is None and len(columns) == 2 and options.text is None:
-            labels = min((0, 1), key=lambda at: _mean_length(sample, at))  # the other one is longer: the text
+            shorter = min((0, 1), key=lambda at: _mean_length(sample, at))  # the other one is longer: the text
+            labels = None if columns[shorter].strip().lower() in _NO_LABELS else shorter
         if labels is not None and columns[labels].strip().lower() != "label":
             guesses.append(f"labels: column {columns[labels]!r} (--label-column)")
     if labels is None and labelled:

@@ -1,5 +1,6 @@
 """Read a table into its database: streamed, in bounded memory, and resumed where it was interrupted."""
 
+import hashlib
 import logging
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
@@ -15,13 +16,14 @@ from xmc_tf.tables.columns import ColumnOptions, Columns, choose_columns
 from xmc_tf.tables.label_names import load_label_names
 from xmc_tf.tables.records import BadRow, Record, Source
 from xmc_tf.tables.sources import SourceOptions, open_source
-from xmc_tf.tables.splits import SPLITS, SplitOptions, split_documents, text_key
+from xmc_tf.tables.splits import SPLITS, TRAIN, VALIDATION, SplitOptions, split_documents, text_key
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.two_tables import TwoTables
 
 _LOG = logging.getLogger(__name__)
 _COMMIT = 20_000  # rows between two points from which reading resumes
 _SAMPLE = 1000  # rows that columns are guessed from
+_PIECE = 1 << 20  # bytes of a checksum
 _SHOWN = 5  # bad rows in a message
 
 
@@ -63,7 +65,7 @@ class Summary:
         pairs: number of labels of all documents.
         bad_rows: number of rows that were not used, by reason.
         copies: documents whose text occurs before.
-        only_in_test: labels without a document in training.
+        only_in_test: number of labels that no other documents than test documents have.
         guesses: sentences about what was guessed.
         single_label: whether each document has exactly one label.
     """
@@ -82,13 +84,15 @@ class Summary:
         total = sum(self.documents.values())
         lines = [
             f"{total:,} documents: " + ", ".join(f"{count:,} {split}" for split, count in self.documents.items()),
-            f"{self.labels:,} labels, "
+            f"{self.labels:,} {'label' if self.labels == 1 else 'labels'}, "
             + ("one per document" if self.single_label else f"{self.pairs / max(total, 1):.1f} per document"),
         ]
         if self.copies:
             lines.append(f"{self.copies:,} documents repeat an earlier text; copies are in one split")
+        if self.labels == 1:
+            lines.append("with one label, there is nothing to choose between: every prediction is this label")
         if self.only_in_test:
-            lines.append(f"{self.only_in_test:,} labels have no document in training: they cannot be learned")
+            lines.append(f"{self.only_in_test:,} labels have test documents only: they cannot be learned")
         if self.bad_rows:
             reasons = ", ".join(f"{count:,} × {reason}" for reason, count in self.bad_rows.items())
             lines.append(f"{sum(self.bad_rows.values()):,} rows were not used: {reasons}")
@@ -122,17 +126,13 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         guesses = [f"the first row is data, not names of columns ({len(source.columns)} columns; --header)", *guesses]
     wanted = {"source": _identity(table, source), "columns": asdict(columns)}
     if options.source.label_lists is not None:
-        wanted["source"] |= {"bytes of label lists": Path(options.source.label_lists).stat().st_size}
+        wanted["source"] |= {"label lists": _sampled_checksum(Path(options.source.label_lists))}
     if options.label_names is not None:
         wanted["source"] |= {"label names": Path(options.label_names).name}
     if database.exists():
+        _refuse_or_remove_others(database, source.name, wanted)
+    if database.exists():
         store = TableStore.open(database, write=True)
-        if not store.has_meta(**wanted):
-            raise InputError(
-                f"{database} holds a data set of another table, or of other columns",
-                expected=f"a data set of {source.name}",
-                fix=f"give another database, or remove it: rm {database}",
-            )
     else:
         store = TableStore.create(database)
         store.write_meta(**wanted, rows_read=0, guesses=guesses, nr_features=getattr(source, "nr_features", 0))
@@ -146,6 +146,23 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     if not store.has_meta(splits=asdict(options.splits)):
         _split(store, options.splits)
     return store
+
+
+def _refuse_or_remove_others(database: Path, name: str, wanted: dict[str, Any]) -> None:
+    """Refuse a data set of another table; remove one that has no documents yet, or whose table was refused."""
+    store = TableStore.open(database, write=True)
+    fits, unusable = store.has_meta(**wanted), store.meta("splits") is None and store.meta("rows_read") in (0, "all")
+    store.close()
+    if fits:
+        return
+    if not unusable:
+        raise InputError(
+            f"{database} holds a data set of another table, of other columns, or of this table before a change",
+            expected=f"a data set of {name} as it is now",
+            fix=f"give another database, or remove it with the runs that it records: rm {database}",
+        )
+    _LOG.info("%s, which holds no complete data set, is replaced", database)
+    database.unlink()
 
 
 def _opened(table: Any, options: PrepareOptions) -> Source:
@@ -166,8 +183,7 @@ def _opened(table: Any, options: PrepareOptions) -> Source:
 def summary_of(store: TableStore) -> Summary:
     """Return what a prepared data set holds."""
     one = store.connection.execute
-    Y = store.labels("train")
-    trained = set(Y.indices.tolist())
+    trained = {label for split in (TRAIN, VALIDATION) for label in store.labels(split).indices.tolist()}
     pairs = int(one("SELECT count(*) FROM document_labels").fetchone()[0])
     return Summary(
         {split: store.count(split) for split in SPLITS},
@@ -195,10 +211,21 @@ def _identity(table: Any, source: Source) -> dict[str, Any]:
     """Return what tells this table from another: not its path, so that a data set survives a move."""
     about: dict[str, Any] = {"kind": source.kind, "columns": source.columns}
     if isinstance(table, str | Path) and Path(table).is_file():
-        about["bytes"] = Path(table).stat().st_size
+        about |= {"bytes": Path(table).stat().st_size, "checksum": _sampled_checksum(Path(table))}
     else:
         about["rows"] = source.size
     return about
+
+
+def _sampled_checksum(path: Path) -> str:
+    """Return a checksum of a file's size and of its beginning, middle and end: fast for files of any size."""
+    size = path.stat().st_size
+    digest = hashlib.blake2b(str(size).encode(), digest_size=16)
+    with path.open("rb") as file:
+        for place in (0, size // 2, max(size - _PIECE, 0)):
+            file.seek(place)
+            digest.update(file.read(_PIECE))
+    return digest.hexdigest()
 
 
 def _read(source: Source, writer: "_Writer", store: TableStore) -> None:
