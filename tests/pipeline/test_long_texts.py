@@ -5,11 +5,13 @@ import json
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, vstack
+from scipy.special import expit, logsumexp
 
 from tests.pipeline.corpus import TOPICS, write_encoder
 from xmc_tf import train
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.reading import Reading
+from xmc_tf.encoder import embeddings
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.training_run import TrainingRun
 from xmc_tf.models.xtransformer import XTransformer
@@ -60,10 +62,10 @@ def trained(encoder, long_texts, run=None, **more):
     )
 
 
-def hits(model, words):
+def hits(model, words, method="concat-only"):
     """Return the share of held-out documents whose best label is right."""
     texts, Y = documents(40, words, seed=2)
-    predicted = model.predict(texts, only_topk=1, ensemble_method="concat-only")
+    predicted = model.predict(texts, only_topk=1, ensemble_method=method)
     return float(np.mean(np.asarray(Y[np.arange(len(texts)), predicted.indices]) > 0))
 
 
@@ -72,10 +74,34 @@ def test_a_document_of_ten_windows_is_found_by_its_last_word(encoder, long_texts
     model = trained(encoder, long_texts)
     assert model.metadata.reading.long_texts == long_texts
     assert hits(model, 4) == 1
-    if long_texts == "truncate":
-        assert hits(model, 10 * LENGTH) < 0.4  # chance
-    else:
-        assert hits(model, 10 * LENGTH) > 0.8
+    for method in ("concat-only", "average"):
+        found = hits(model, 10 * LENGTH, method)
+        if long_texts == "truncate":
+            assert found < 0.4  # chance
+        else:
+            assert found > 0.8
+
+
+def test_the_score_of_the_head_is_the_largest_of_the_windows(encoder, monkeypatch):
+    model = trained(encoder, "mean", max_windows=4)
+    words = LENGTH - 2  # of a window
+    texts = [" ".join(TOPICS[(row + at // words) % 8] for at in range(words * row)) for row in range(1, 7)]
+    parts = [[" ".join(text.split()[low : low + words]) for low in range(0, words * 4, words)] for text in texts]
+
+    def scores(texts):
+        return model.predict(texts, only_topk=8, ensemble_method="transformer-only").toarray()
+
+    expected = []
+    for own in parts:
+        raw = scores([part for part in own if part])
+        totals = logsumexp(raw, axis=1, keepdims=True)
+        expected.append((raw - totals).max(axis=0) + totals.mean())
+    for at_once in (1 << 16, 5):
+        monkeypatch.setattr(embeddings, "_WINDOWS_AT_ONCE", at_once)
+        np.testing.assert_allclose(scores(texts), expected, atol=1e-5)
+    label = model.explain(texts[-1], k=1).labels[0]
+    sources = {one.source: one.score for one in label.evidence}
+    assert sources["label head"] == pytest.approx(expit(expected[-1][label.label]), abs=1e-5)
 
 
 def test_another_reading_repeats_the_stages_that_depend_on_it(encoder, tmp_path, caplog):

@@ -4,12 +4,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.pipeline.corpus import TOPICS, write_encoder
+from tests.pipeline.corpus import TOPICS, run_train, texts_and_labels, write_corpus, write_encoder
+from tests.serving.cases import assert_same
 from xmc_tf.data import TokenStore
 from xmc_tf.data.reading import Reading
 from xmc_tf.encoder import Encoder, TextTokenizer, encode_documents
-from xmc_tf.serving import encoder_embeddings
+from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.serving import encoder_embeddings, label_head
 from xmc_tf.serving.encoder_embeddings import EncoderEmbeddings
+from xmc_tf.serving.export import ExportSettings
+from xmc_tf.serving.local import LocalModel
 
 LENGTH, MOST = 10, 4
 LIMIT = LENGTH - 2
@@ -51,28 +55,68 @@ def test_texts_have_the_embeddings_of_prediction(parts, texts, reading, at_once,
     expected, _, counts = expected_of(parts, texts, reading, tmp_path)
     assert counts.max() == reading.max_windows
     served = EncoderEmbeddings(*parts, reading)
-    np.testing.assert_allclose(served.of_text(tf.constant(texts)), expected, atol=1e-5)
+    np.testing.assert_allclose(served.of_text(tf.constant(texts)).documents, expected, atol=1e-5)
     for row, text in enumerate(texts):  # the other texts of a batch make no difference
-        np.testing.assert_allclose(served.of_text(tf.constant([text])), expected[row : row + 1], atol=1e-5)
-    assert served.of_text(tf.constant([], tf.string)).shape == (0, 16)
+        np.testing.assert_allclose(served.of_text(tf.constant([text])).documents, expected[row : row + 1], atol=1e-5)
+    assert served.of_text(tf.constant([], tf.string)).documents.shape == (0, 16)
+
+
+def side_by_side(windows, counts):
+    """Return the token ids of documents with their mask, as callers send them."""
+    ids, mask = np.zeros((2, len(counts), LENGTH * int(counts.max())), np.int32)
+    for row, end in enumerate(np.cumsum(counts)):
+        for number, window in enumerate(windows[end - counts[row] : end]):
+            ids[row, number * LENGTH :][: len(window)], mask[row, number * LENGTH :][: len(window)] = window, 1
+    return ids, mask
 
 
 @pytest.mark.parametrize("reading", READINGS, ids=lambda reading: reading.long_texts)
 def test_callers_may_send_the_windows_side_by_side(parts, texts, reading, tmp_path):
     expected, windows, counts = expected_of(parts, texts, reading, tmp_path)
     served = EncoderEmbeddings(*parts, reading)
-    widest = LENGTH * int(counts.max())
-    ids, mask = np.zeros((2, len(texts), widest), np.int32)
-    for row, end in enumerate(np.cumsum(counts)):
-        for number, window in enumerate(windows[end - counts[row] : end]):
-            ids[row, number * LENGTH :][: len(window)], mask[row, number * LENGTH :][: len(window)] = window, 1
-    found = served.of_inputs({"token_ids": tf.constant(ids), "token_mask": tf.constant(mask)})
+    ids, mask = side_by_side(windows, counts)
+    found = served.of_inputs({"token_ids": tf.constant(ids), "token_mask": tf.constant(mask)}).documents
     np.testing.assert_allclose(found, expected, atol=1e-5)
     short = counts == 1
     narrow = {"token_ids": tf.constant(ids[short, :LENGTH]), "token_mask": tf.constant(mask[short, :LENGTH])}
-    np.testing.assert_allclose(served.of_inputs(narrow), expected[short], atol=1e-5)
+    np.testing.assert_allclose(served.of_inputs(narrow).documents, expected[short], atol=1e-5)
     wider = tf.zeros([1, LENGTH * reading.max_windows + 1], tf.int32)
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"at most {LENGTH * reading.max_windows} columns"):
         served.of_inputs({"token_ids": wider, "token_mask": wider})
     nothing = tf.zeros([0, LENGTH], tf.int32)
-    assert served.of_inputs({"token_ids": nothing, "token_mask": nothing}).shape == (0, 16)
+    assert served.of_inputs({"token_ids": nothing, "token_mask": nothing}).documents.shape == (0, 16)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Return texts, labels, and a tiny encoder."""
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module", params=["mean", "max"])
+def tuned(corpus, request):
+    """Return a model that answers by the mean of rankers and label head, and reads long texts in windows."""
+    flags = ("--max-steps", "6", "--save-steps", "100", "--labels", corpus / "labels.txt", "--truncate-length", LENGTH)
+    flags += ("--long-texts", request.param, "--max-windows", MOST, "--label-names", "false")
+    return run_train(corpus, corpus / request.param, *map(str, flags))
+
+
+@pytest.mark.parametrize("at_once", [2, 256])
+def test_a_whole_model_answers_as_prediction_does(tuned, corpus, texts, tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr(label_head, "_WINDOWS_AT_ONCE", at_once)
+    assert tuned.metadata.ensemble_method == "average"
+    every = [*texts, *list(texts_and_labels(corpus, "tst")[0].lines())[:30]]
+    expected = tuned.predict(every, only_topk=5, beam_size=8, threads=1)
+    tuned.export(tmp_path / "1", ExportSettings(beam_size=8, only_topk=5))
+    found = LocalModel(tmp_path / "1").ask(every)
+    assert_same(found["labels"], found["scores"], expected)
+    # From token ids too.
+    ids, mask = map(tf.constant, side_by_side(*tuned.tokenizer.windows(every, tuned.metadata.reading)))
+    features, weights = tuned.tfidf.graph().padded(tf.constant(every))
+    signature = tf.saved_model.load(str(tmp_path / "1")).signatures["features"]
+    found = signature(token_ids=ids, token_mask=mask, feature_ids=features, feature_weights=weights)
+    assert_same(found["labels"].numpy(), found["scores"].numpy(), expected)
+    # What is compared depends on the windows.
+    single = tuned.metadata.replace(max_windows=1)
+    truncating = XTransformer(tuned.parts, single, tuned.names, where=tuned.folder)
+    assert abs(truncating.predict(every, only_topk=5, beam_size=8, threads=1) - expected).max() > 0.01

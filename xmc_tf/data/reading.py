@@ -1,10 +1,11 @@
-"""Documents as an encoder reads them: one window of tokens, or several whose embeddings are combined."""
+"""Documents as an encoder reads them: one window of tokens, or several whose embeddings or scores are combined."""
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 TRUNCATE = "truncate"
 COMBINATIONS = ("mean", "max")
@@ -38,6 +39,32 @@ class Reading:
         return TRUNCATE if self.max_windows == 1 else self.combine
 
 
+class WindowEmbeddings(NamedTuple):
+    """The embeddings of the windows of some documents.
+
+    Attributes:
+        vectors: float32 [windows, dim], document by document.
+        splits: the first window of each document, then the number of windows; no document is without windows.
+    """
+
+    vectors: np.ndarray
+    splits: np.ndarray
+
+    @classmethod
+    def of_single_windows(cls, vectors: np.ndarray) -> Self:
+        """Return the embeddings of documents of one window each."""
+        return cls(vectors, np.arange(len(vectors) + 1))
+
+    @property
+    def nr_documents(self) -> int:
+        """Number of documents."""
+        return len(self.splits) - 1
+
+    def of_documents(self, combine: str) -> np.ndarray:
+        """Return one embedding per document: the "mean" or "max" of its windows' embeddings, number by number."""
+        return combine_windows(self.vectors, self.splits, combine)
+
+
 def window_bounds(tokens: int, limit: int, max_windows: int) -> list[tuple[int, int]]:
     """Return begin and end of each window of a document: as few as possible, of equal length but for one token.
 
@@ -66,9 +93,39 @@ def combine_windows(vectors: np.ndarray, splits: np.ndarray, combine: str) -> np
         splits: the first window of each document, then the number of windows; no document is without windows.
         combine: "mean" or "max".
     """
-    if not len(vectors):
+    if len(vectors) == len(splits) - 1:
         return vectors
     if combine == "max":
         return np.maximum.reduceat(vectors, splits[:-1], axis=0)
     counts = np.diff(splits).astype(np.float32)
     return np.add.reduceat(vectors, splits[:-1], axis=0) / counts[:, None]
+
+
+def max_over_windows(scores: csr_matrix, splits: np.ndarray, only_topk: int) -> csr_matrix:
+    """Return the best nodes of documents: a node's score is its largest of all windows of the document.
+
+    If each row has the ``only_topk`` best nodes of its window, the result has those of the document.
+
+    Args:
+        scores: windows × nodes.
+        splits: the first window of each document, then the number of windows.
+        only_topk: number of nodes per document.
+
+    Returns:
+        Documents × nodes, the best first within a row; equal scores are in the order of the nodes.
+    """
+    nr_documents = len(splits) - 1
+    if nr_documents == scores.shape[0]:
+        return scores
+    documents = np.repeat(np.arange(nr_documents), np.diff(scores.indptr[splits]))
+    order = np.lexsort((-scores.data, scores.indices, documents))
+    documents, nodes, values = documents[order], scores.indices[order], scores.data[order]
+    largest = np.ones(len(order), bool)  # the first of each document and node
+    largest[1:] = (documents[1:] != documents[:-1]) | (nodes[1:] != nodes[:-1])
+    documents, nodes, values = documents[largest], nodes[largest], values[largest]
+    order = np.lexsort((nodes, -values, documents))
+    counts = np.bincount(documents, minlength=nr_documents)
+    place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    order = order[place < only_topk]
+    indptr = np.concatenate([[0], np.cumsum(np.minimum(counts, only_topk))])
+    return csr_matrix((values[order], nodes[order], indptr), shape=(nr_documents, scores.shape[1]))

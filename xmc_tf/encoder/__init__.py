@@ -7,9 +7,9 @@ with muted_stderr():  # only the first import in a process prints warnings
     import tf_keras  # noqa: F401
     import transformers  # noqa: F401
 
-from xmc_tf.encoder.embeddings import encode_documents
+from xmc_tf.encoder.embeddings import encode_documents, encode_windows, groups_of_documents
 from xmc_tf.encoder.encoder import Encoder
 from xmc_tf.encoder.token_files import tokenize_file
 from xmc_tf.encoder.tokenizer import TextTokenizer
 
-__all__ = ["Encoder", "TextTokenizer", "encode_documents", "tokenize_file"]
+__all__ = ["Encoder", "TextTokenizer", "encode_documents", "encode_windows", "groups_of_documents", "tokenize_file"]

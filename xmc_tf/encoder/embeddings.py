@@ -9,13 +9,13 @@ import tensorflow as tf
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.forks import check_not_forked
 from xmc_tf.common.progress import Progress
-from xmc_tf.data.reading import combine_windows
+from xmc_tf.data.reading import WindowEmbeddings
 from xmc_tf.data.tokens import TokenStore
 from xmc_tf.encoder.encoder import Encoder
 
 # On a CPU, batches whose intermediate values fit the cache are a quarter faster than larger ones; a GPU wants more.
 _ON_CPU, _ON_GPU = 4096, 32768
-_WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory before they are combined
+_WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory at once
 
 
 def encode_documents(
@@ -47,9 +47,6 @@ def encode_documents(
     Returns:
         ``out``, or the new array.
     """
-    check_not_forked("embeddings of texts")
-    if batch_tokens is None:
-        batch_tokens = _ON_GPU if tf.config.list_logical_devices("GPU") else _ON_CPU
     rows = np.arange(store.nr_documents) if rows is None else np.asarray(rows, np.int64)
     shape = (len(rows), encoder.dim)
     if out is None:
@@ -60,38 +57,51 @@ def encode_documents(
             expected=f"float32 of shape {shape}",
             received=f"{out.dtype} of shape {out.shape}",
         )
+    with nullcontext(progress) if progress is not None else Progress("encoding", len(rows), "documents") as shown:
+        for low, high in groups_of_documents(store, rows):
+            windows = encode_windows(
+                encoder, store, rows[low:high], batch_tokens=batch_tokens, training=training, progress=shown
+            )
+            out[low:high] = windows.of_documents(combine)
+    return out
+
+
+def encode_windows(
+    encoder: Encoder,
+    store: TokenStore,
+    rows: np.ndarray,
+    *,
+    batch_tokens: int | None = None,
+    training: bool = False,
+    progress: Progress | None = None,
+) -> WindowEmbeddings:
+    """Return the embeddings of all windows of documents; see :func:`encode_documents`, which has the same arguments."""
+    check_not_forked("embeddings of texts")
+    if batch_tokens is None:
+        batch_tokens = _ON_GPU if tf.config.list_logical_devices("GPU") else _ON_CPU
     windows, splits = store.windows_of(rows)
-    longest = int(store.lengths[windows].max(initial=0))
+    lengths = store.lengths[windows]
+    longest = int(lengths.max(initial=0))
     if longest > encoder.max_length:
         raise InputError(
             f"windows of {longest} tokens are too long for the encoder",
             expected=f"at most {encoder.max_length}",
             fix="tokenize them with a smaller maximum length (truncate_length)",
         )
+    last = np.zeros(len(windows), bool)  # a document counts as done with its last window
+    last[splits[1:] - 1] = True
+    out = np.empty((len(windows), encoder.dim), np.float32)
     with nullcontext(progress) if progress is not None else Progress("encoding", len(rows), "documents") as shown:
-
-        def encode(windows: np.ndarray, last: np.ndarray, out: np.ndarray) -> np.ndarray:
-            """Encode windows; a document counts as done with its ``last``."""
-            lengths = store.lengths[windows]
-            for batch in _batches(lengths, batch_tokens):
-                ids, mask = store.padded(windows[batch], pad_id=0, to=max(int(lengths[batch[0]]), 1))
-                out[batch] = encoder.in_graph(tf.constant(ids), tf.constant(mask), training).numpy()
-                shown.add(int(last[batch].sum()))
-            return out
-
-        if len(windows) == len(rows):
-            return encode(windows, np.ones(len(rows), bool), out)
-        last = np.zeros(len(windows), bool)
-        last[splits[1:] - 1] = True
-        for low, high in _groups(splits):
-            some = slice(splits[low], splits[high])
-            vectors = encode(windows[some], last[some], np.empty((splits[high] - splits[low], encoder.dim), np.float32))
-            out[low:high] = combine_windows(vectors, splits[low : high + 1] - splits[low], combine)
-    return out
+        for batch in _batches(lengths, batch_tokens):
+            ids, mask = store.padded(windows[batch], pad_id=0, to=max(int(lengths[batch[0]]), 1))
+            out[batch] = encoder.in_graph(tf.constant(ids), tf.constant(mask), training).numpy()
+            shown.add(int(last[batch].sum()))
+    return WindowEmbeddings(out, splits)
 
 
-def _groups(splits: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield ranges of documents with a bounded number of windows."""
+def groups_of_documents(store: TokenStore, rows: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yield ranges of ``rows`` with a bounded number of windows, whose embeddings fit into memory."""
+    splits = store.windows_of(rows)[1]
     low = 0
     while low < len(splits) - 1:
         high = int(np.searchsorted(splits, splits[low] + _WINDOWS_AT_ONCE, side="right")) - 1

@@ -39,7 +39,6 @@ class MatcherData:
         rows: numbers of the documents to train on, if some are held out. Default: all.
         validation: documents to validate on; with them, the state that scored best is kept of each level.
         names: label names for TensorBoard's projector. Default: the label numbers.
-        combine: "mean" or "max", how the embeddings of a document's windows become one.
     """
 
     store: TokenStore
@@ -50,7 +49,6 @@ class MatcherData:
     rows: np.ndarray | None = None
     validation: Validation | None = None
     names: Sequence[str] | None = None
-    combine: str = "mean"
 
 
 @dataclass(frozen=True)

@@ -133,11 +133,12 @@ class Matcher:
         post_processor: str = "noop",
         parents: csr_matrix | None = None,
         only_labels: np.ndarray | None = None,
+        windows: np.ndarray | None = None,
     ) -> csr_matrix:
         """Return the best nodes of the last level, by beam search through the heads.
 
         Args:
-            vectors: embeddings, ``[documents, dim]``.
+            vectors: embeddings, ``[documents, dim]``, or those of their windows.
             only_topk: number of nodes per document.
             beam_size: number of nodes kept at each level above. Larger values find better nodes and take longer.
             post_processor: function applied to a score before it is combined with the parent's.
@@ -145,6 +146,8 @@ class Matcher:
                 children are scored. Default: search from the root.
             only_labels: numbers of the labels that may be predicted, if the nodes of the last level are labels; the
                 search keeps only nodes that lead to them. Default: all.
+            windows: first window of each document, then the number of windows; a node's score is the largest of the
+                document's windows. Default: each document is one window.
 
         Returns:
             Documents × nodes in the order of the tree, the best first within a row; see ``to_labels``.
@@ -153,11 +156,18 @@ class Matcher:
         if parents is None:
             for head, splits, own in zip(self.heads[:-1], self.splits[:-1], kept, strict=False):
                 parents = predict_level(
-                    head, vectors, parents, splits, only_topk=beam_size, post_processor=post_processor, kept=own
+                    head,
+                    vectors,
+                    parents,
+                    splits,
+                    only_topk=beam_size,
+                    post_processor=post_processor,
+                    kept=own,
+                    windows=windows,
                 )
         return predict_level(
             self.head, vectors, parents, self.splits[-1], only_topk=only_topk, post_processor=post_processor,
-            kept=kept[-1],
+            kept=kept[-1], windows=windows,
         )  # fmt: skip
 
     def scores(self, vectors: np.ndarray, nodes: csr_matrix | None = None) -> csr_matrix | np.ndarray:

@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.collective.tables.row_access import get_rows
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.kernels import kernel_view
+from xmc_tf.data.reading import max_over_windows
 from xmc_tf.linear.kernels.postprocess import neutral
 from xmc_tf.linear.postprocess import post_processor_code
 from xmc_tf.matcher.beam_kernels import best_children, count_children
@@ -32,6 +33,7 @@ def predict_level(
     only_topk: int,
     post_processor: str = "noop",
     kept: np.ndarray | None = None,
+    windows: np.ndarray | None = None,
 ) -> csr_matrix:
     """Return the best nodes of a level for each document, with scores combined along the path.
 
@@ -43,13 +45,15 @@ def predict_level(
 
     Args:
         head: label head of the level.
-        vectors: embeddings, ``[documents, dim]``.
+        vectors: embeddings, ``[documents, dim]``, or those of their windows.
         parents: documents × parents, their scores along the path; None at the top.
         splits: first child of each parent, then the number of nodes.
         only_topk: number of nodes per document.
         post_processor: function applied to a score before it is combined with the parent's; "noop" ignores the
             parents' scores.
         kept: mask of the nodes that may be predicted. Default: all.
+        windows: first window of each document, then the number of windows; a node's score is the largest of the
+            document's windows, after :func:`equalize_windows`. Default: each document is one window.
 
     Returns:
         Documents × nodes in the order of the tree, float32; the best first within a row.
@@ -58,7 +62,11 @@ def predict_level(
         raise InputError("only_topk", expected="1 or more", received=str(only_topk))
     code = post_processor_code(post_processor)
     splits = np.asarray(splits, np.int64)
-    parents = _root(len(vectors), code) if parents is None else csr_matrix(parents)
+    if parents is None:
+        parents = _root(len(vectors), code)
+    elif windows is not None:
+        parents = csr_matrix(parents)[np.repeat(np.arange(len(windows) - 1), np.diff(windows))]
+    parents = csr_matrix(parents)
     _check(parents, vectors, splits, head)
     parents.sort_indices()
     starts, indices = parents.indptr.astype(np.int64), kernel_view(parents.indices, np.int32)
@@ -70,9 +78,13 @@ def predict_level(
     counts = np.minimum(np.diff(counted), only_topk)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     nodes, scores = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.float32)
-    for low, high in equal_rounds(begins, _SCORES_AT_ONCE, head.strategy.communicator):
+    of_documents = begins if windows is None else begins[windows]
+    for low, high in equal_rounds(of_documents, _SCORES_AT_ONCE, head.strategy.communicator):
+        own = np.arange(low, high + 1) if windows is None else windows[low : high + 1]
+        low, high = int(own[0]), int(own[-1])
         part = parents[low:high]
         raw = score_children(head, vectors[low:high], part, splits)
+        equalize_windows(raw, begins[low : high + 1] - begins[low], own - low)
         best_children(
             part.indptr.astype(np.int64),
             kernel_view(part.indices, np.int32),
@@ -87,7 +99,8 @@ def predict_level(
             nodes,
             scores,
         )
-    return csr_matrix((scores, nodes, indptr), shape=(len(vectors), head.nr_nodes))
+    found = csr_matrix((scores, nodes, indptr), shape=(len(vectors), head.nr_nodes))
+    return found if windows is None else max_over_windows(found, windows, only_topk)
 
 
 def score_children(head: LabelHead, vectors: np.ndarray, parents: csr_matrix, splits: np.ndarray) -> np.ndarray:
@@ -121,6 +134,30 @@ def score_children(head: LabelHead, vectors: np.ndarray, parents: csr_matrix, sp
             scores = inputs[document[pairs]] @ children[:, :-1].T + children[:, -1]
             raw[where[pairs][:, None] + np.arange(len(children))] = scores
     return raw
+
+
+def equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) -> None:
+    """Shift raw scores so that all windows of a document have the same log-sum-exp: the mean of theirs.
+
+    Then the largest score of all windows is that of the window that prefers the node most to other nodes, as in a
+    softmax. A window about nothing scores all nodes alike, and many of them higher than another window scores its
+    topic. A document of one window keeps its scores.
+
+    Args:
+        raw: scores of the candidates, one window after the other; all windows of a document have the same candidates.
+        begins: where the scores of each window begin, and the end of the last.
+        windows: first window of each document, then the number of windows.
+    """
+    counts, sizes = np.diff(windows), np.diff(begins)
+    if not len(raw) or counts.max() == 1:
+        return
+    some = sizes > 0
+    largest = np.maximum.reduceat(raw, begins[:-1][some])
+    sums = np.add.reduceat(np.exp(raw - np.repeat(largest, sizes[some])), begins[:-1][some])
+    totals = np.zeros(len(sizes), np.float32)
+    totals[some] = largest + np.log(sums)
+    means = np.add.reduceat(totals, windows[:-1]) / counts.astype(np.float32)
+    raw += np.repeat(np.repeat(means, counts) - totals, sizes)
 
 
 def head_blocks(head: LabelHead, splits: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

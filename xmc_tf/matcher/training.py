@@ -21,7 +21,8 @@ from xmc_tf.collective.checkpoints.packed_arrays import ArraySource
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
-from xmc_tf.encoder import encode_documents
+from xmc_tf.data import TokenStore
+from xmc_tf.encoder import encode_windows
 from xmc_tf.matcher.bootstrap import NEED_VECTORS, bootstrap
 from xmc_tf.matcher.candidates.batches import LevelData
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode, parents_matched
@@ -36,8 +37,11 @@ from xmc_tf.matcher.projector import write_projector
 from xmc_tf.matcher.quality import precision
 from xmc_tf.matcher.vectors import own_documents, vectors_of_all
 from xmc_tf.params import MatcherParams, MatcherPredParams, per_level
+from xmc_tf.ranks.rounds import equal_rounds
 
 logger = logging.getLogger(__name__)
+
+_WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory at once
 
 
 @dataclass
@@ -119,10 +123,13 @@ class LevelByLevel:
         return heads, results
 
     def vectors(self) -> np.ndarray:
-        """Return the embeddings of all documents by the current encoder; computed once per level."""
+        """Return the embeddings of all documents by the current encoder; computed once per level.
+
+        Of documents of several windows, which the head scores one by one, these are the mean.
+        """
         if self._vectors is None:
             path, world = self.folder / "vectors.npy", self.strategy.communicator
-            self._vectors = vectors_of_all(self.encoder, self.data.store, path, world, self.data.combine)
+            self._vectors = vectors_of_all(self.encoder, self.data.store, path, world)
         return self._vectors
 
     def _own_held_out(self, matrix: csr_matrix) -> csr_matrix:
@@ -170,16 +177,13 @@ class LevelByLevel:
         params: MatcherPredParams,
     ) -> csr_matrix:
         """Return predictions for all documents on every rank; each rank computes those of its own documents."""
-        world = self.strategy.communicator
-        low, high = own_documents(self.data.store, world)
-        own = predict_level(
-            head,
-            np.asarray(self.vectors()[low:high]),
-            None if task.nr_parents == 1 else _of_level_above(parents, task)[low:high],
-            task.splits,
-            only_topk=params.only_topk,
-            post_processor=params.post_processor,
-        )
+        world, store = self.strategy.communicator, self.data.store
+        low, high = own_documents(store, world)
+        above = None if task.nr_parents == 1 else _of_level_above(parents, task)[low:high]
+        if store.nr_documents == len(store):
+            own = _predicted(head, np.asarray(self.vectors()[low:high]), above, task, params)
+        else:
+            own = self._predict_windows(head, task, store, above, params)
         return csr_matrix(vstack(world.allgather(own), format="csr"))
 
     def _predict_held_out(
@@ -187,16 +191,27 @@ class LevelByLevel:
     ) -> csr_matrix:
         """Return predictions for this rank's validation documents by the current encoder."""
         assert self.data.validation is not None
-        store = self.data.validation.store
-        low, high = own_documents(store, self.strategy.communicator)
-        return predict_level(
-            head,
-            encode_documents(self.encoder, store, np.arange(low, high), combine=self.data.combine),
-            None if task.nr_parents == 1 else _of_level_above(parents, task),
-            task.splits,
-            only_topk=params.only_topk,
-            post_processor=params.post_processor,
-        )
+        above = None if task.nr_parents == 1 else _of_level_above(parents, task)
+        return self._predict_windows(head, task, self.data.validation.store, above, params)
+
+    def _predict_windows(
+        self,
+        head: LabelHead,
+        task: LevelTask,
+        store: TokenStore,
+        parents: csr_matrix | None,
+        params: MatcherPredParams,
+    ) -> csr_matrix:
+        """Return predictions for this rank's documents of a store, from the scores of their windows."""
+        world = self.strategy.communicator
+        low, high = own_documents(store, world)
+        begins = store.splits[low : high + 1] - store.splits[low]
+        parts = []
+        for first, last in equal_rounds(begins, _WINDOWS_AT_ONCE, world) or [(0, 0)]:
+            vectors, windows = encode_windows(self.encoder, store, np.arange(low + first, low + last))
+            above = None if parents is None else parents[first:last]
+            parts.append(_predicted(head, vectors, above, task, params, windows))
+        return csr_matrix(vstack(parts, format="csr"))
 
     def _validator(
         self, head: LabelHead, task: LevelTask, parents: csr_matrix | None, params: MatcherPredParams
@@ -232,6 +247,21 @@ class LevelByLevel:
             return None, steps
         parts = found["data"], found["indices"], found["indptr"]
         return csr_matrix(parts, shape=(self.data.store.nr_documents, head.nr_nodes)), steps
+
+
+def _predicted(
+    head: LabelHead,
+    vectors: np.ndarray,
+    parents: csr_matrix | None,
+    task: LevelTask,
+    params: MatcherPredParams,
+    windows: np.ndarray | None = None,
+) -> csr_matrix:
+    """Return the best nodes of a level with its prediction parameters."""
+    return predict_level(
+        head, vectors, parents, task.splits,
+        only_topk=params.only_topk, post_processor=params.post_processor, windows=windows,
+    )  # fmt: skip
 
 
 def _of_level_above(predicted: csr_matrix | None, task: LevelTask) -> csr_matrix:

@@ -20,17 +20,16 @@ def own_documents(store: TokenStore, communicator: Communicator) -> tuple[int, i
     return balanced(store.document_lengths + 1, communicator.size).range(communicator.rank)
 
 
-def vectors_of_all(
-    encoder: Any, store: TokenStore, path: Path, communicator: Communicator, combine: str = "mean"
-) -> np.ndarray:
-    """Return the embeddings of all documents, mapped into memory. Call it on all ranks.
+def vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Communicator) -> np.ndarray:
+    """Return the embeddings of all documents, mapped into memory: the mean of a document's windows.
+
+    Call it on all ranks.
 
     Args:
         encoder: the encoder, the same on all ranks.
         store: tokens of the documents.
         path: the file, on a disk that all hosts share; replaced if it exists.
         communicator: the ranks.
-        combine: "mean" or "max", how the embeddings of a document's windows become one.
     """
     low, high = own_documents(store, communicator)
 
@@ -43,7 +42,7 @@ def vectors_of_all(
         # Only the first rank shows its progress.
         quiet_s = 2.0 if communicator.rank == 0 else math.inf
         with Progress("encoding", high - low, "documents", quiet_s=quiet_s) as progress:
-            vectors = encode_documents(encoder, store, np.arange(low, high), combine=combine, progress=progress)
+            vectors = encode_documents(encoder, store, np.arange(low, high), progress=progress)
         with RowFile(path) as file:
             file.write(low, vectors)
             file.sync()

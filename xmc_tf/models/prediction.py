@@ -1,6 +1,7 @@
 """From texts to labels: vectors, the label head's search, the rankers' search, and whose scores count."""
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import Features, TextFile, Texts, TokenStore, as_features, check_pair, check_prediction_input
+from xmc_tf.data.reading import Reading, WindowEmbeddings
 from xmc_tf.fusion import POOL as FUSED
 from xmc_tf.fusion import bounded_post_processor, check_scores, chosen_threshold
 from xmc_tf.linear.ensemble import trees_of
@@ -88,43 +90,74 @@ def scored(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> cs
 
 
 def vectors_of(model: Parts, texts: Texts, batch_tokens: int, truncate_length: int | None = None) -> np.ndarray:
-    """The texts' vectors as the encoder gives them."""
-    from xmc_tf.encoder import encode_documents
-    from xmc_tf.encoder.truncation import TruncationCounter
-
+    """Return the embeddings of texts as the encoder computes them."""
     reading = model.metadata.reading
     if truncate_length is not None:
         reading = dataclasses.replace(reading, max_length=truncate_length)
-    truncation = TruncationCounter()
     out = np.empty((len(texts), model.metadata.embedding_dim), np.float32)
+    low = 0
+    for windows in windows_of(model, texts, batch_tokens, reading):
+        out[low : low + windows.nr_documents] = windows.of_documents(reading.combine)
+        low += windows.nr_documents
+    return out
+
+
+def windows_of(model: Parts, texts: Texts, batch_tokens: int, reading: Reading) -> Iterator[WindowEmbeddings]:
+    """Yield the embeddings of the windows of texts, of some texts at a time.
+
+    Args:
+        model: the model.
+        texts: the documents.
+        batch_tokens: number of tokens to encode at a time.
+        reading: how the documents become windows.
+    """
+    from xmc_tf.encoder import encode_windows, groups_of_documents
+    from xmc_tf.encoder.truncation import TruncationCounter
+
+    truncation = TruncationCounter()
     with Progress("encoding", len(texts), "documents") as progress:
         for begin in range(0, len(texts), _TEXTS_AT_ONCE):
             end = min(begin + _TEXTS_AT_ONCE, len(texts))
             lines = texts.lines(begin, end) if isinstance(texts, TextFile) else texts[begin:end]
-            windows, counts = model.tokenizer.windows(lines, reading, truncation)
-            ids = np.concatenate([np.zeros(0, np.int32), *windows])
-            lengths = np.array([len(one) for one in windows], np.int32)
+            tokens, counts = model.tokenizer.windows(lines, reading, truncation)
+            ids = np.concatenate([np.zeros(0, np.int32), *tokens])
+            lengths = np.array([len(one) for one in tokens], np.int32)
             store = TokenStore(ids, lengths, {"fingerprint": "", "about": {}}, Path("the texts"), counts)
-            encode_documents(
-                model.encoder, store, batch_tokens=batch_tokens, out=out[begin:end], combine=reading.combine,
-                progress=progress,
-            )  # fmt: skip
+            for low, high in groups_of_documents(store, np.arange(end - begin)):
+                yield encode_windows(
+                    model.encoder, store, np.arange(low, high), batch_tokens=batch_tokens, progress=progress
+                )
     truncation.log_summary(reading, "as in training")
-    return out
 
 
 def _predict(model: Parts, texts: Texts, features: Features | None, options: PredictionOptions) -> csr_matrix:
-    vectors = vectors_of(model, texts, options.batch_tokens)
-    if options.method == "transformer-only":
-        return predict_by_heads(model, vectors, options)
-    X = ranker_features(model, texts, features, vectors, options)
     if options.method == "concat-only":
-        return _by_rankers(model, X, options)
+        vectors = vectors_of(model, texts, options.batch_tokens)
+        return _by_rankers(model, ranker_features(model, texts, features, vectors, options), options)
+    if options.method == "transformer-only":
+        return _encoded_and_scored(model, texts, options)[1]
     # More than are asked for: what only one of the two has among its best counts as nothing in the other.
     more = dataclasses.replace(options, only_topk=max(_topk(model, options), POOL))
-    return blend(
-        options.method, predict_by_heads(model, vectors, more), _by_rankers(model, X, more), _topk(model, options)
-    )
+    vectors, by_heads = _encoded_and_scored(model, texts, more)
+    X = ranker_features(model, texts, features, vectors, options)
+    return blend(options.method, by_heads, _by_rankers(model, X, more), _topk(model, options))
+
+
+def _encoded_and_scored(model: Parts, texts: Texts, options: PredictionOptions) -> tuple[np.ndarray, csr_matrix]:
+    """Return the embeddings of texts and the best labels of the label heads."""
+    reading = model.metadata.reading
+    if reading.max_windows == 1:
+        vectors = vectors_of(model, texts, options.batch_tokens)
+        return vectors, predict_by_heads(model, WindowEmbeddings.of_single_windows(vectors), options)
+    # The heads score the windows of some documents at a time, because there may be too many for memory.
+    vectors = np.empty((len(texts), model.metadata.embedding_dim), np.float32)
+    parts: list[csr_matrix] = []
+    low = 0
+    for windows in windows_of(model, texts, options.batch_tokens, reading):
+        vectors[low : low + windows.nr_documents] = windows.of_documents(reading.combine)
+        low += windows.nr_documents
+        parts.append(predict_by_heads(model, windows, options))
+    return vectors, csr_matrix(vstack(parts, format="csr"))
 
 
 def ranker_features(
@@ -156,15 +189,25 @@ def _by_rankers(model: Parts, X: Features, options: PredictionOptions) -> csr_ma
     )
 
 
-def predict_by_heads(model: Parts, vectors: np.ndarray, options: PredictionOptions) -> csr_matrix:
-    """Return the best labels of the label heads' own search."""
+def predict_by_heads(model: Parts, windows: WindowEmbeddings, options: PredictionOptions) -> csr_matrix:
+    """Return the best labels of the label heads' own search.
+
+    The score of a label is the largest of the document's windows: each window was a training instance, and what it says
+    about a label does not fade among the other windows.
+
+    Args:
+        model: the model.
+        windows: the embeddings of the documents' windows.
+        options: options of the prediction.
+    """
     matcher = model.matcher
     found = matcher.predict(
-        vectors,
+        windows.vectors,
         only_topk=_topk(model, options),
         beam_size=options.beam_size or model.metadata.beam_size,
         post_processor=options.post_processor or head_post_processor(model, options.method),
         only_labels=model.output_labels,
+        windows=windows.splits,
     )
     return matcher.to_labels(found)
 

@@ -165,7 +165,6 @@ class Steps:
             data = MatcherData(
                 self.store, own.documents.Y, label_tree, self.tokenizer.pad_id, validation=validation,
                 names=own.names, rows=self._trained_on if len(self.held_out) else None,
-                combine=recipe.reading.combine,
             )  # fmt: skip
             settings = MatcherSettings(params, pred_params, recipe.params.max_match_clusters, recipe.seed)
             matcher = Matcher.train(

@@ -5,6 +5,8 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from xmc_tf.serving.query import Dense
+
 
 class DenseFeatures(Protocol):
     """Dense features that are appended to the TF-IDF features of each document.
@@ -23,11 +25,11 @@ class DenseFeatures(Protocol):
     inputs: Mapping[str, tf.TensorSpec]
     tracked: list[Any]
 
-    def of_text(self, text: tf.Tensor) -> tf.Tensor:
+    def of_text(self, text: tf.Tensor) -> Dense:
         """Return the features of texts: strings [n] to float32 [n, dim]."""
         ...
 
-    def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> Dense:
         """Return the features of other inputs, as described by ``inputs``: float32 [n, dim]."""
         ...
 
@@ -47,10 +49,10 @@ class CallerEmbeddings:
         self.inputs: Mapping[str, tf.TensorSpec] = {"vectors": tf.TensorSpec([None, dim], tf.float32)}
         self.tracked: list[Any] = []
 
-    def of_text(self, text: tf.Tensor) -> tf.Tensor:
+    def of_text(self, text: tf.Tensor) -> Dense:
         """Raise an error, because only the caller can compute these embeddings."""
         raise NotImplementedError("these embeddings are computed by the caller")
 
-    def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> Dense:
         """Return the caller's embeddings."""
-        return inputs["vectors"]
+        return Dense(inputs["vectors"])

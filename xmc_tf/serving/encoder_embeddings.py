@@ -10,6 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data.reading import Reading
 from xmc_tf.encoder import Encoder, TextTokenizer
 from xmc_tf.serving.bert_graph import BertGraph
+from xmc_tf.serving.query import Dense, Windows
 from xmc_tf.serving.sizes import rounded_up
 
 _LOG = logging.getLogger(__name__)
@@ -55,11 +56,11 @@ class EncoderEmbeddings:
             self.tracked += self._tokenizer.modules_to_save
         self.reads_text = self._tokenizer is not None
 
-    def of_text(self, text: tf.Tensor) -> tf.Tensor:
+    def of_text(self, text: tf.Tensor) -> Dense:
         """Return the embeddings of texts."""
         return self._vectors(*self._tokenizer.windows(text))
 
-    def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> Dense:
         """Return the embeddings of padded token ids with their mask.
 
         In rows wider than a window, every ``max_length`` columns are one window of the document.
@@ -94,15 +95,13 @@ class EncoderEmbeddings:
         there = tf.where(tf.reduce_any(mask > 0, axis=1) | (number % each == 0))[:, 0]
         return tf.gather(ids, there), tf.gather(mask, there), there // tf.cast(each, tf.int64)
 
-    def _unit_vectors(self, ids: tf.Tensor, mask: tf.Tensor, document: tf.Tensor) -> tf.Tensor:
+    def _unit_vectors(self, ids: tf.Tensor, mask: tf.Tensor, document: tf.Tensor) -> Dense:
         """Return the embeddings of documents, of length 1, from their windows and the document of each."""
         if self._reading.max_windows == 1:
-            vectors = self._of_windows(ids, mask)
-        else:
-            vectors = self._in_pieces(ids, mask)
-            combine = tf.math.segment_max if self._reading.combine == "max" else tf.math.segment_mean
-            vectors = combine(vectors, document)
-        return tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=1, keepdims=True))
+            return Dense(_of_length_one(self._of_windows(ids, mask)))
+        vectors = self._in_pieces(ids, mask)
+        combine = tf.math.segment_max if self._reading.combine == "max" else tf.math.segment_mean
+        return Dense(_of_length_one(combine(vectors, document)), Windows(_of_length_one(vectors), document))
 
     def _in_pieces(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Return the embeddings of windows, some at a time: a batch of long texts has many times as many windows."""
@@ -129,3 +128,7 @@ class EncoderEmbeddings:
         ids = tf.pad(ids, [[0, made_up], [0, longer]], constant_values=padding)
         mask = tf.pad(tf.pad(mask, [[0, 0], [0, longer]]), [[0, made_up], [0, 0]], constant_values=1)
         return self._run(ids, mask)[:count]
+
+
+def _of_length_one(vectors: tf.Tensor) -> tf.Tensor:
+    return tf.math.divide_no_nan(vectors, tf.norm(vectors, axis=1, keepdims=True))

@@ -6,9 +6,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.serving.query import Query
+from xmc_tf.serving.query import Query, Windows
 from xmc_tf.serving.scores import chained, rank, unrank
 from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch
+
+_WINDOWS_AT_ONCE = 256
 
 
 class LabelHeadParts(NamedTuple):
@@ -30,6 +32,8 @@ class LabelHeadParts(NamedTuple):
 
 class BlendedSearch:
     """A search whose last beam is the mean of the rankers' scores and a label head's.
+
+    The head scores each window of a long document, and the largest score of a label counts.
 
     Args:
         search: the rankers' search.
@@ -53,12 +57,41 @@ class BlendedSearch:
     def _best_of_head(self, query: Query, most: int) -> Beam:
         assert query.dense is not None
         rows = self._rows.value()  # read once, because each read copies it
-        raw = tf.matmul(query.dense * self._factor, rows[:, :-1], transpose_b=True) + rows[:, -1]
+        if query.windows is None:
+            raw = _scores(query.dense * self._factor, rows)
+        else:
+            raw = self._largest_of_windows(query.windows, query.count, rows)
         scores = chained(self._head.post_processor, raw, tf.ones([]))
         nodes = tf.broadcast_to(tf.range(rows.shape[0]), tf.shape(scores))
         keys = rank(scores, nodes, tf.ones_like(nodes, tf.bool))
         best, which = unrank(tf.math.top_k(keys, k=min(most, rows.shape[0])).values)
         return Beam(which, best)
+
+    def _largest_of_windows(self, windows: Windows, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """Return the largest raw score of each label over the windows of each document: float32 [documents, labels].
+
+        As in ``xmc_tf.matcher.predict_levels``, all windows of a document have the same log-sum-exp, the mean of
+        theirs. Post-processors are monotone, so they may follow. Some windows are scored at a time, because a batch of
+        long texts has many times as many windows.
+        """
+        size = tf.shape(windows.vectors)[0]
+
+        def score(low: tf.Tensor, largest: tf.Tensor, totals: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            high = tf.minimum(low + _WINDOWS_AT_ONCE, size)
+            raw = _scores(windows.vectors[low:high] * self._head.scale, rows)
+            total = tf.reduce_logsumexp(raw, axis=1)
+            at = windows.document[low:high, None]
+            largest = tf.tensor_scatter_nd_max(largest, at, raw - total[:, None])
+            return high, largest, tf.tensor_scatter_nd_add(totals, at, total)
+
+        start = [0, tf.fill([count, rows.shape[0]], tf.float32.min), tf.zeros([count])]
+        _, largest, totals = tf.while_loop(lambda low, *_: low < size, score, start, parallel_iterations=1)
+        counts = tf.math.unsorted_segment_sum(tf.ones([size]), windows.document, count)
+        return largest + (totals / counts)[:, None]
+
+
+def _scores(vectors: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(vectors, rows[:, :-1], transpose_b=True) + rows[:, -1]
 
 
 def _mean(beams: Sequence[Beam], most: int, rows: tf.Variable) -> Beam:

@@ -5,6 +5,30 @@ from typing import NamedTuple, Self
 import tensorflow as tf
 
 
+class Windows(NamedTuple):
+    """The parts of long documents that an encoder reads at once, as tensors.
+
+    Attributes:
+        vectors: float32 [windows, dim]: their embeddings, of length 1.
+        document: int64 [windows]: the document of each, ascending; each document has at least one.
+    """
+
+    vectors: tf.Tensor
+    document: tf.Tensor
+
+
+class Dense(NamedTuple):
+    """The dense features of some documents, as tensors.
+
+    Attributes:
+        documents: float32 [documents, dim].
+        windows: the windows that they were computed from; None: each document is one window.
+    """
+
+    documents: tf.Tensor
+    windows: Windows | None = None
+
+
 class Query(NamedTuple):
     """The features of some documents, as tensors.
 
@@ -14,6 +38,7 @@ class Query(NamedTuple):
         values: float32 [entries].
         dense: float32 [documents, dense features], or None.
         count: int32: number of documents.
+        windows: the windows of the documents, or None: each is one window.
     """
 
     rows: tf.Tensor
@@ -21,6 +46,7 @@ class Query(NamedTuple):
     values: tf.Tensor
     dense: tf.Tensor | None
     count: tf.Tensor
+    windows: Windows | None = None
 
     @classmethod
     def from_rows(cls, row_splits: tf.Tensor, features: tf.Tensor, values: tf.Tensor, dense: tf.Tensor | None) -> Self:

@@ -10,7 +10,7 @@ from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.dense import DenseFeatures
 from xmc_tf.serving.evidence import FusedSearch
 from xmc_tf.serving.label_head import BlendedSearch
-from xmc_tf.serving.query import Query
+from xmc_tf.serving.query import Dense, Query, Windows
 from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch
 
 _TEXT = tf.TensorSpec([None], tf.string)
@@ -101,7 +101,7 @@ class Signatures:
 
     def _of_features(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         inputs = dict(inputs)
-        dense = self._dense.of_inputs(inputs) * self._dense.length if self._dense is not None else None
+        dense, windows = self._scaled(None if self._dense is None else self._dense.of_inputs(inputs))
         if self._nr_sparse:
             ids, weights = inputs["feature_ids"], inputs["feature_weights"]
             with tf.control_dependencies(
@@ -122,7 +122,7 @@ class Signatures:
             query = Query.from_padded(
                 tf.zeros([tf.shape(dense)[0], 0], tf.int32), tf.zeros([tf.shape(dense)[0], 0]), dense
             )
-        return self._answers.labels(self._fuse(None, query, self._k)[-1], self._k)
+        return self._answers.labels(self._fuse(None, query._replace(windows=windows), self._k)[-1], self._k)
 
     def _paths(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return self._answers.paths(self._found(inputs["text"], self._k), self._k)
@@ -136,7 +136,7 @@ class Signatures:
 
     def _embed(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         assert self._dense is not None
-        return {"embedding": self._dense.of_text(inputs["text"])}
+        return {"embedding": self._dense.of_text(inputs["text"]).documents}
 
     def _found(self, text: tf.Tensor, most: int) -> list[Beam]:
         """Return the beam of each level; the last are the labels, with the scores of the answer."""
@@ -149,13 +149,19 @@ class Signatures:
         return [*beams[:-1], self._fused(text, beams[-1], most)]
 
     def _query(self, text: tf.Tensor) -> Query:
-        dense = self._dense.of_text(text) * self._dense.length if self._dense is not None else None
+        dense, windows = self._scaled(None if self._dense is None else self._dense.of_text(text))
         if self._tfidf is not None:
             row_splits, ids, weights = self._tfidf(text)
         else:
             row_splits = tf.zeros([tf.size(text, out_type=tf.int64) + 1], tf.int64)
             ids, weights = tf.zeros([0], tf.int32), tf.zeros([0])
-        return Query.from_rows(row_splits, ids, weights, dense)
+        return Query.from_rows(row_splits, ids, weights, dense)._replace(windows=windows)
+
+    def _scaled(self, dense: Dense | None) -> tuple[tf.Tensor | None, Windows | None]:
+        """Return the dense features with the norm that the rankers expect, and the windows."""
+        if dense is None or self._dense is None:
+            return None, None
+        return dense.documents * self._dense.length, dense.windows
 
     def _feature_inputs(self) -> dict[str, tf.TensorSpec]:
         specs = dict(self._dense.inputs) if self._dense is not None else {}

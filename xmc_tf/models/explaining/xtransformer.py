@@ -14,7 +14,7 @@ from xmc_tf.models.prediction import (
     predict,
     predict_by_heads,
     ranker_features,
-    vectors_of,
+    windows_of,
 )
 
 _COMBINED = {
@@ -35,16 +35,20 @@ def explain_parts(model: Parts, text: str, X: Any, options: PredictionOptions) -
     """
     options = dataclasses.replace(options, ensemble_method=options.ensemble_method or model.metadata.ensemble_method)
     predicted = predict(model, [text], X, options)
-    vectors = vectors_of(model, [text], options.batch_tokens)
+    reading = model.metadata.reading
+    (windows,) = windows_of(model, [text], options.batch_tokens, reading)
     method = options.method
     heads: dict[int, float] = {}
     if method != "concat-only":
         more = dataclasses.replace(options, only_topk=max(predicted.nnz, POOL))
-        by_heads = predict_by_heads(model, vectors, more)
+        by_heads = predict_by_heads(model, windows, more)
         heads = dict(zip(by_heads.indices.tolist(), by_heads.data.tolist(), strict=True))
     features: Features | None = None
     if method != "transformer-only":
-        features = ranker_features(model, [text], own_features(model, [text], X, method), vectors, options)
+        features = ranker_features(
+            model, [text], own_features(model, [text], X, method),
+            windows.of_documents(reading.combine), options,
+        )  # fmt: skip
     feature_name = names_of_features(model.tfidf.names if "features" in model.parts else None)
     labels = []
     for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
