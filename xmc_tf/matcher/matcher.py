@@ -156,15 +156,9 @@ class Matcher:
         if parents is None:
             for head, splits, own in zip(self.heads[:-1], self.splits[:-1], kept, strict=False):
                 parents = predict_level(
-                    head,
-                    vectors,
-                    parents,
-                    splits,
-                    only_topk=beam_size,
-                    post_processor=post_processor,
-                    kept=own,
+                    head, vectors, parents, splits, only_topk=beam_size, post_processor=post_processor, kept=own,
                     windows=windows,
-                )
+                )  # fmt: skip
         return predict_level(
             self.head, vectors, parents, self.splits[-1], only_topk=only_topk, post_processor=post_processor,
             kept=kept[-1], windows=windows,
