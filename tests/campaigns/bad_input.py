@@ -30,11 +30,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from tests.campaigns import table_commands
 from tests.campaigns.hostile import FILES, NAMES, NUMBERS
+from xmc_tf.tables.store import close_all
 
 LIMIT_S = 60.0
 _MEMORY = 8 << 30  # of a child; what claims more than its files justify fails here and not on the user's machine
-_LINEAR = ["linear.train", "linear.predict", "linear.evaluate", "evaluate", "tree.show", "check"]
+_LINEAR = [
+    "linear.train", "linear.predict", "linear.evaluate", "evaluate", "tree.show", "check", *table_commands.BASE,
+]  # fmt: skip
 _PARTS = [
     "params.json", "labels.txt", "tree/config.json", "tree/C0.npz", "ranker/param.json", "ranker/ranker/param.json",
     "ranker/ranker/0.model/param.json", "ranker/ranker/0.model/W.npz", "ranker/ranker/1.model/C.npz",
@@ -139,7 +143,23 @@ def all_cases() -> list[Case]:
             cases.append(Case("linear.train", _argv(base["linear.train"] | {"-m": name})))
         if name != "{in}/X.npz":  # no input of this command, but a file like any other
             cases.append(Case("tree.show", _argv(base["tree.show"] | {"--dot": name})))
-    return list(dict.fromkeys([*cases, *_launches(), *_other_commands()]))
+    return list(dict.fromkeys([*cases, *_tables(), *_launches(), *_other_commands()]))
+
+
+def _tables() -> Iterator[Case]:
+    """Commands that read tables and data sets."""
+    made = table_commands.arguments
+    for command, flags in table_commands.FILE_FLAGS.items():
+        for flag, kind in itertools.product(flags, FILES):
+            good = table_commands.GOOD.get(flag, "X.npz")
+            name = good if kind != "missing" else f"no-{good}"
+            yield Case(command, made(command, flag, f"{{out}}/{name}"), ((name, kind, good),))
+        for flag, name in itertools.product((*flags, *table_commands.TEXT_FLAGS[command]), NAMES):
+            yield Case(command, made(command, flag, name))
+        for flag, value in itertools.product(table_commands.NUMBER_FLAGS[command], NUMBERS):
+            yield Case(command, made(command, flag, value))
+    for argv in table_commands.TRAINING:
+        yield Case("train", argv, forked=False)
 
 
 _LAUNCH_NUMBERS = ["--np", "--here-gpus", "--min-np", "--max-np", "--timeout", "--threads", "--stall-timeout"]
@@ -199,6 +219,7 @@ def make_inputs(folder: Path) -> None:
     from tests.linear.command_data import run_predict, run_train, write_corpus
 
     write_corpus(folder)
+    table_commands.make_inputs(folder)
     (folder / "params.json").write_text("{}")
     run_train("-x", folder / "X.npz", "-y", folder / "Y.npz", "-m", folder / "model", "--max-leaf-size", 4,
               "--nr-splits", 2, "--labels", folder / "labels.txt", "--verbose-level", 0)  # fmt: skip
@@ -269,6 +290,7 @@ def _fork(command: str, argv: list[str], folder: Path, log: Path, limit_s: float
             _become(folder, log)
             from xmc_tf.common.process import cli
 
+            atexit.register(close_all)  # the parent's functions have been removed
             sys.argv = [command, *argv]
             cli.run(module.main, argv)
             code = 0
@@ -278,6 +300,7 @@ def _fork(command: str, argv: list[str], folder: Path, log: Path, limit_s: float
             traceback.print_exc()
         finally:
             with contextlib.suppress(Exception):
+                close_all()  # os._exit calls nothing that is registered for the exit
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(code)

@@ -107,6 +107,7 @@ def test_deleting_a_run_keeps_the_others(store, capsys):
     [
         (["show"], "needs the numbers"),
         (["show", "9"], "has no run 9"),
+        (["show", str(10**30)], "has no run 1000"),
         (["compare", "1"], "at least 2"),
         (["plot", "--metric", "Q@1"], "no run has the measure"),
         (["plot", "-o", "runs.png"], "unknown extension"),

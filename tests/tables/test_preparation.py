@@ -7,12 +7,14 @@ import sqlite3
 import pytest
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.prepare import main
 from xmc_tf.tables import preparation
 from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.preparation import PrepareOptions, prepare, summary_of
 from xmc_tf.tables.sources import SourceOptions, open_source
 from xmc_tf.tables.splits import SplitOptions
 from xmc_tf.tables.store import TableStore
+from xmc_tf.tables.table_flags import database_of
 
 ROWS = [(f"text number {n} of many", ["even" if n % 2 == 0 else "odd", f"by {n % 3}"]) for n in range(60)]
 ALL_TRAINING = SplitOptions(0, 0)
@@ -251,3 +253,13 @@ def test_missing_values_of_a_frame_are_missing_cells(tmp_path):
     store = prepare(frame, tmp_path / "out.sqlite", PrepareOptions(splits=ALL_TRAINING, max_bad_rows=1))
     assert _content(store) == {"a text": {"x"}}
     assert summary_of(store).bad_rows == {"no label": 1, "no text": 1}
+
+
+def test_the_current_folder_is_a_table(tmp_path, monkeypatch, capsys):
+    for number, (text, labels) in enumerate(ROWS):
+        (tmp_path / f"{number}.txt").write_text(text)
+        (tmp_path / f"{number}.key").write_text("\n".join(labels))
+    monkeypatch.chdir(tmp_path)
+    main(["."])
+    assert capsys.readouterr().out.startswith("data.sqlite\n60 documents")
+    assert database_of("") == database_of(".")

@@ -107,7 +107,7 @@ def run_of(store: TableStore, number: int) -> Run:
         InputError: there is no such run.
     """
     row = None
-    if _has_runs(store):
+    if _has_runs(store) and 0 <= number < 1 << 63:  # numbers of SQLite
         row = store.connection.execute("SELECT * FROM runs WHERE id = ?", (number,)).fetchone()
     if row is None:
         known = [run.id for run in runs_of(store)]

@@ -362,7 +362,7 @@ _OPEN: "weakref.WeakSet[sqlite3.Connection]" = weakref.WeakSet()
 
 
 @atexit.register
-def _close_all() -> None:
+def close_all() -> None:
     """Close all databases, so that SQLite removes the files beside them; a command ends without collecting garbage."""
     for connection in list(_OPEN):
         connection.close()

@@ -75,5 +75,7 @@ def table_options(arguments: argparse.Namespace) -> PrepareOptions:
 def database_of(table: str | Path) -> Path:
     """Return the database that a table is prepared into by default: beside it, with the ending .sqlite."""
     table = Path(table)
+    if table.name in ("", ".."):  # the current folder, or one above
+        return table / "data.sqlite"
     database = table.with_name(f"{table.stem or 'data'}.sqlite")
     return database if database != table else table.with_name(f"{table.stem}.prepared.sqlite")

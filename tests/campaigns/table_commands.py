@@ -1,0 +1,77 @@
+"""The part of the bad-input campaign about tables: reading, training, prediction, recorded runs, reports."""
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+BASE = {
+    "prepare": {"": "{in}/data.csv", "-o": "{out}/new.sqlite"},
+    "runs": {"": "{in}/data.sqlite"},
+    "predict": {"": "{in}/data.csv", "-m": "{in}/text-model", "-o": "{out}/labels.csv"},
+    "report.command": {"": "{in}/data.sqlite", "-m": "{in}/text-model", "-o": "{out}/report"},
+    "explain": {"-m": "{in}/text-model", "": "word1 word2"},
+}
+FILE_FLAGS = {
+    "prepare": ["", "--test-table", "--names-file", "--label-lists"],
+    "runs": [""],
+    "predict": ["", "-m"],
+    "report.command": ["", "-m"],
+    "explain": ["-m"],
+}
+NUMBER_FLAGS = {
+    "prepare": ["--max-bad-rows", "--validation", "--test", "--split-seed"],
+    "runs": ["show", "delete"],
+    "predict": ["-k", "-b", "-n", "--threshold"],
+    "report.command": ["-k", "-b"],
+    "explain": ["-k", "-b", "--words"],
+}
+TEXT_FLAGS = {
+    "prepare": [
+        "--text-column", "--label-column", "--label-separator", "--document-column", "--encoding", "--separator",
+        "--table", "-o", "--test-label-lists",
+    ],
+    "runs": ["-o", "--metric"],
+    "predict": ["--column", "--keep", "--encoding", "--separator", "-o"],
+    "report.command": ["--split", "--title", "-o"],
+    "explain": ["--unknown-flag", ""],
+}  # fmt: skip
+GOOD = {"": "data.csv", "--test-table": "data.csv", "--names-file": "labels.txt", "--label-lists": "labels.txt"}
+# Training loads TensorFlow, which takes seconds, so that these are few.
+TRAINING = [
+    ("{in}/nothing.csv", "-m", "{out}/m"),
+    ("{in}/data.csv",),
+    ("{in}/data.csv", "-m", "{in}/data.csv"),
+    ("{in}/data.csv", "-m", "{out}/m", "-t", "{in}/X.txt"),
+    ("{in}/data.csv", "-m", "{out}/m", "--data-set", "{in}/X.npz"),
+    ("{in}/data.csv", "-m", "{out}/m", "--data-set", "/proc/x.sqlite"),
+    ("{in}/data.csv", "-m", "{out}/m", "--data-set", "{out}/d", "--minutes", "nan"),
+    ("{in}/data.csv", "-m", "{out}/m", "--data-set", "{out}/d", "--minutes", "-1", "--effort", "best"),
+    ("{in}/data.csv", "-m", "{out}/m", "--data-set", "{out}/d", "--effort", "fast", "--report", "{in}/data.csv"),
+    ("{in}/data.csv", "-m", "{out}/m", "--data-set", "{out}/d", "--preponly", "--test", "1"),
+    ("{in}/data.csv", "-m", "{out}/m", "--data-set", "{out}/d", "--model-shortcut", "{in}/nothing"),
+    ("{in}", "-m", "{out}/m", "--data-set", "{out}/d"),
+]
+
+
+def arguments(command: str, flag: str, value: str) -> tuple[str, ...]:
+    """Return the arguments of a valid command line with one flag, or the positional argument for "", replaced."""
+    flags = {**BASE[command], flag: value}
+    parts = [flags.pop(""), *itertools.chain.from_iterable(flags.items())]
+    if command == "runs" and flag in ("show", "delete"):
+        return (parts[0], flag, value)
+    return tuple(parts)
+
+
+def make_inputs(folder: Path) -> None:
+    """Create a table, its data set with a recorded run, and a model that reads texts.
+
+    Args:
+        folder: folder with ``X.txt``, the texts.
+    """
+    texts = (folder / "X.txt").read_text(encoding="utf-8").splitlines()
+    rows = "".join(f'"{text}",label {number % 5}|label {number % 3}\n' for number, text in enumerate(texts))
+    (folder / "data.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
+    # A process of its own, because commands that are forked later cannot use a TensorFlow that is loaded here.
+    command = ["train", "data.csv", "-m", "text-model", "--effort", "fast", "--verbose-level", "0"]
+    subprocess.run([sys.executable, "-m", "xmc_tf", *command], cwd=folder, check=True, capture_output=True)
