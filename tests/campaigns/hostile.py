@@ -22,7 +22,8 @@ def _socket(path, good):
     here = os.getcwd()
     os.chdir(path.parent)  # a socket's path may have 107 bytes only
     try:
-        socket.socket(socket.AF_UNIX).bind(path.name)
+        with socket.socket(socket.AF_UNIX) as bound:  # the file stays
+            bound.bind(path.name)
     finally:
         os.chdir(here)
 
