@@ -1,6 +1,7 @@
 """``python -m xmc_tf.train``: XR-Transformer from text and labels, on one process or many."""
 
 import argparse
+import dataclasses
 import logging
 import shlex
 import sys
@@ -45,6 +46,7 @@ from xmc_tf.params import (
     from_arguments,
     load_block,
     load_blocks,
+    several_trees,
     skeleton_of,
     warn_without_effect,
     xtransformer_skeleton,
@@ -252,15 +254,26 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
                 received=str(getattr(arguments, name)),
             )
     return Recipe(
-        params=held.get("train_params") or from_arguments(XTransformerParams, flags),
+        params=held.get("train_params") or _with_trees(from_arguments(XTransformerParams, flags), arguments.trees),
         pred_params=held.get("pred_params") or from_arguments(XTransformerPredParams, flags),
         tfidf=(held.get("tfidf_params") or from_arguments(TfidfParams, flags)) if own_features else None,
         steps_scale=tuple(arguments.steps_scale or ()),
         seed=arguments.seed,
         threads=arguments.threads,
         logdir=arguments.logdir,
+        effort=arguments.effort,
         **{name: getattr(arguments, name) for name in overrides},
     )
+
+
+def _with_trees(params: XTransformerParams, count: int) -> XTransformerParams:
+    """Return the parameters with several trees of rankers, of the shape that the flags say."""
+    assert not isinstance(params.refined_indexer_params, tuple)  # flags make one
+    if count > 1 and params.only_encoder:
+        raise InputError(
+            "--trees and --only-encoder exclude each other: trees are of rankers", fix="leave one of them out"
+        )
+    return dataclasses.replace(params, refined_indexer_params=several_trees(params.refined_indexer_params, count))
 
 
 def _precision(arguments: argparse.Namespace) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.jobs.settings import DataShape, choose_settings, estimated_seconds
-from xmc_tf.params import XRLinearParams
+from xmc_tf.params import EFFORTS, HierarchicalKMeansParams, XRLinearParams, params_of_effort, several_trees
 
 SMALL = DataShape(9_000, 1_000, 2_000, 25.0)
 LARGE = DataShape(1_000_000, 100_000, 200_000, 100.0)
@@ -17,19 +17,36 @@ def _names(settings):
     return [step.name for step in settings.steps]
 
 
+@pytest.mark.parametrize("effort", EFFORTS)
+@pytest.mark.parametrize("shape", [SMALL, LARGE])
+def test_an_effort_means_the_same_trees_as_in_other_trainings(shape, effort):
+    settings = choose_settings(shape, DEFAULTS, effort=effort)
+    assert settings.params == params_of_effort(DEFAULTS, effort, shape.documents, shape.labels)
+    count = len(settings.params.trees)
+    assert settings.reasons[0].endswith(f"(--effort {effort})")
+    assert any("compared with 2 of the" in reason for reason in settings.reasons) == (count > 2)
+
+
 def test_few_labels_need_no_tree_and_many_do():
-    assert choose_settings(SMALL, DEFAULTS).params.tree.max_leaf_size == 2_000
+    few = choose_settings(dataclasses.replace(SMALL, labels=50), DEFAULTS)
+    assert [tree.max_leaf_size >= 50 for tree in few.params.trees] == [True]
+    assert "no label tree" in few.reasons[0]
+    assert "negatives from the beam (tfn+man)" not in _names(few)
     large = choose_settings(LARGE, DEFAULTS)
-    assert large.params == DEFAULTS
-    assert any("too many" in reason for reason in large.reasons)
+    assert "4 label trees with up to 100 or 400 labels" in large.reasons[0]
     assert "negatives from the beam (tfn+man)" in _names(large)
-    assert "negatives from the beam (tfn+man)" not in _names(choose_settings(SMALL, DEFAULTS))
+    assert "one model without a tree" in choose_settings(SMALL, DEFAULTS).reasons[0]
 
 
 def test_what_the_user_sets_stays():
     settings = choose_settings(SMALL, DEFAULTS, fixed=frozenset({"max_leaf_size", "Cp", "ngram_max"}))
     assert settings.params == DEFAULTS
     assert _names(settings) == ["negatives from the beam (tfn+man)"]
+    assert "as set by --max-leaf-size" in settings.reasons[0]
+    own = XRLinearParams(tree=several_trees(HierarchicalKMeansParams(), 3))
+    assert choose_settings(SMALL, own, fixed=frozenset({"trees"}), effort="fast").params == own
+    kept = choose_settings(SMALL, DEFAULTS, fixed=frozenset({"Cp"})).params
+    assert (kept.ranker, len(kept.trees)) == (DEFAULTS.ranker, 4)
 
 
 def test_more_effort_tries_more():
@@ -48,19 +65,24 @@ def test_without_validation_documents_nothing_is_tried():
 def test_less_time_tries_less_on_fewer_documents():
     plenty = choose_settings(LARGE, DEFAULTS, minutes=1e6)
     assert _names(plenty) == _names(choose_settings(LARGE, DEFAULTS))
-    training = 2 * estimated_seconds(LARGE) / 60
-    some = choose_settings(LARGE, DEFAULTS, minutes=training + 2 * estimated_seconds(LARGE, 50_000) / 60)
+    training = 12 * estimated_seconds(LARGE) / 60
+    some = choose_settings(LARGE, DEFAULTS, minutes=training + 8 * estimated_seconds(LARGE, 50_000) / 60)
+    assert len(some.params.trees) == 4
     assert 0 < len(some.steps) < len(plenty.steps) or some.sample < plenty.sample
-    none = choose_settings(LARGE, DEFAULTS, minutes=0.1)
+    none = choose_settings(LARGE, DEFAULTS, minutes=training * 1.001)
     assert not none.steps
     assert "leaves no time" in none.reasons[-1]
+    least = choose_settings(LARGE, DEFAULTS, minutes=0.1, effort="best")
+    assert "--effort fast instead of best, for --minutes 0.1" in least.reasons
+    assert (len(least.params.trees), least.steps) == (1, ())
 
 
 def test_each_step_changes_just_what_it_says():
-    for step in choose_settings(LARGE, DEFAULTS, effort="best").steps:
-        changed = step.change(DEFAULTS).to_json()
-        assert changed != DEFAULTS.to_json(), step.name
-        assert XRLinearParams() == DEFAULTS
+    settings = choose_settings(LARGE, DEFAULTS, effort="best")
+    for step in settings.steps:
+        assert step.change(settings.params).to_json() != settings.params.to_json(), step.name
+    assert [step.name for step in settings.steps if step.name.startswith("Cp")] == ["Cp 1", "Cp 0.25", "Cp 2"]
+    assert XRLinearParams() == DEFAULTS
 
 
 @pytest.mark.parametrize(("minutes", "effort"), [(0, "balanced"), (float("nan"), "balanced"), (1, "heroic")])

@@ -7,7 +7,9 @@ from tests.pipeline.corpus import made_stages, run_train, texts_and_labels
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import Fusion
 from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.params import XTransformerParams
 from xmc_tf.pipeline.held_out import held_out_documents
+from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.serving.export import ExportSettings
 from xmc_tf.serving.local import LocalModel
 
@@ -58,3 +60,38 @@ def test_the_export_answers_as_the_model(corpus, named, tmp_path):
 def test_names_are_needed(corpus):
     with pytest.raises(InputError, match="label names cannot be used"):
         run_train(corpus, corpus / "none", "--no-fine-tune", "--label-names", "true")
+
+
+def test_several_trees_share_the_evidence_of_two(corpus, tmp_path):
+    flags = ["--no-fine-tune", "--trees", 3, "--labels", corpus / "labels.txt"]
+    model = run_train(corpus, corpus / "trees", *flags)
+    texts, _ = texts_and_labels(corpus, "tst")
+    assert [tree.nr_labels for tree in (model.tree, *model.more_trees)] == [24] * 3
+    assert [path.name for path in (corpus / "work" / "held-out" / "ensemble").iterdir()] == ["1"]
+    again = XTransformer.load(corpus / "trees")
+    assert (again.predict(texts) != model.predict(texts)).nnz == 0
+    model.export(tmp_path / "served" / "1", ExportSettings(only_topk=5))
+    expected = model.predict(texts, only_topk=5)
+    found = LocalModel(tmp_path / "served" / "1").predict(list(texts.lines()))
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.allclose(found.data, expected.data, atol=1e-5)
+
+
+def test_an_effort_chooses_the_trees_of_the_rankers(corpus):
+    inputs = TrainingInputs(Documents(*texts_and_labels(corpus)))
+    recipe = Recipe(effort="balanced").for_data(150_000, 16_000)
+    trees = recipe.params.ranker_trees
+    assert (len(trees), {tree.max_leaf_size for tree in trees}) == (4, {100, 400})
+    assert recipe.params.preliminary_indexer_params == Recipe().params.preliminary_indexer_params
+    assert recipe.params.ranker_params == Recipe().params.ranker_params
+    few = Recipe(effort="best").for_data(inputs.documents.nr_documents, inputs.documents.nr_labels)
+    assert len(few.params.ranker_trees) == 1
+    for flags, message in (
+        (["--effort", "best", "--trees", 2], "exclude each other"),
+        (["--effort", "fast"], "effort 'fast' and nr-splits"),
+        (["--only-encoder", "--trees", 2], "--trees and --only-encoder exclude each other"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run_train(corpus, corpus / "none", "--no-fine-tune", *flags)
+    with pytest.raises(InputError, match="there are none"):
+        Recipe(XTransformerParams(only_encoder=True), effort="fast")

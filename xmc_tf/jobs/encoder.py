@@ -7,6 +7,7 @@ from xmc_tf.common.process.versions import package_versions
 from xmc_tf.jobs.summary import JobSummary
 from xmc_tf.jobs.tokens import TokenCount, TokenizedTexts
 from xmc_tf.jobs.train import TableJob, data_set_of, finish, results_of
+from xmc_tf.label_names import have_letters, label_vocabulary
 from xmc_tf.models.over_ranks import predict_over_ranks
 from xmc_tf.models.prediction import PredictionOptions
 from xmc_tf.models.xtransformer import XTransformer
@@ -51,7 +52,7 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     documents = _documents(store, "train", tokens)
     _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in documents.Y.shape), device)
     validation = _documents(store, "validation", tokens) if store.count("validation") else None
-    model = XTransformer.trained(TrainingInputs(documents, None, None, store.names, validation), recipe, stages)
+    model = XTransformer.trained(_inputs(store, documents, validation), recipe, stages)
     on_first_rank(communicator, lambda: model.save(job.model))
     predicted = None
     if store.count("test"):
@@ -86,6 +87,12 @@ def _curves(stages: Stages) -> dict[str, list[tuple[float, float]]]:
     """Return the learning curves of the fine-tuning; none of an encoder that was not fine-tuned."""
     found = [stage.record.get("curves", {}) for stage in stages.done if stage.name == "fine-tuning"]
     return {name: [(step, value) for step, value in points] for one in found for name, points in one.items()}
+
+
+def _inputs(store: TableStore, documents: Documents, validation: Documents | None) -> TrainingInputs:
+    lines = store.names
+    evidence = lines if have_letters(lines) else None
+    return TrainingInputs(documents, names=label_vocabulary(lines).preferred, validation=validation, lines=evidence)
 
 
 def _documents(store: TableStore, split: str, tokens: TokenCount) -> Documents:

@@ -84,6 +84,13 @@ class StoredFeatures:
         """Number of texts that were split into words because their features were not stored."""
         self._known: dict[str, tuple[Tfidf, csr_matrix]] = {}
 
+    @property
+    def texts(self) -> JoinedTexts | None:
+        """The texts of the training documents, followed by those of the validation documents; None: only features."""
+        if self.store.nr_features:
+            return None
+        return JoinedTexts([self.store.texts("train"), self.store.texts("validation")])
+
     def of(self, params: TfidfParams) -> "tuple[Tfidf | None, csr_matrix]":
         """Return the vectorizer, and the features of the training documents followed by the validation documents."""
         if self.store.nr_features:
@@ -135,7 +142,8 @@ class StoredFeatures:
         return tfidf, X
 
     def _compute(self, key: str, params: TfidfParams) -> "tuple[Tfidf, csr_matrix]":
-        texts = JoinedTexts([self.store.texts("train"), self.store.texts("validation")])
+        texts = self.texts
+        assert texts is not None  # else the table holds features
         tfidf, features = fit_tfidf(texts, params, self.threads)
         self.computed += len(texts)
         X = features.sparse

@@ -1,5 +1,6 @@
 """Training linear rankers on a data set: settings are compared on validation documents, then all is trained."""
 
+import dataclasses
 import logging
 import time
 from collections.abc import Sequence
@@ -10,10 +11,18 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.data import Features, as_features
 from xmc_tf.jobs.features import StoredFeatures
-from xmc_tf.jobs.settings import Settings
+from xmc_tf.jobs.settings import COMPARED_TREES, Settings
+from xmc_tf.label_names import have_letters
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.models.xr_linear_training import RankerData, label_trees, other_params
+from xmc_tf.models.xr_linear_training import (
+    RankerData,
+    label_trees,
+    learn_evidence,
+    other_params,
+    preferred_names,
+    uses_label_names,
+)
 from xmc_tf.params import PredictionOverrides, XRLinearParams
 
 _LOG = logging.getLogger(__name__)
@@ -63,11 +72,12 @@ class LinearTraining:
         features: of training and validation documents, by TF-IDF options.
         Y: labels of the training documents.
         Y_validation: labels of the validation documents.
-        names: label names.
+        names: label names; alternative names follow after tabs.
         overrides: prediction options that the user has set.
         threads: number of threads; -1: one per core.
         seed: random seed.
         single_label: whether each document has exactly one label.
+        label_names: whether names of labels in texts are evidence; None: if there are texts, and names with letters.
     """
 
     features: StoredFeatures
@@ -78,6 +88,7 @@ class LinearTraining:
     threads: int = -1
     seed: int = 0
     single_label: bool = False
+    label_names: bool | None = None
 
     def run(self, settings: Settings) -> Chosen:
         """Choose the settings on the validation documents, then train on these and the training documents."""
@@ -86,9 +97,24 @@ class LinearTraining:
         chosen = time.monotonic()
         tfidf, X = self.features.of(params.tfidf)
         Y = vstack([self.Y, self.Y_validation], format="csr")
-        model = self._train(params, as_features(X), Y, tfidf)
-        seconds = {"choosing settings": chosen - began, "training": time.monotonic() - chosen}
-        return Chosen(model, params, tuple(trials), seconds if trials else {"training": seconds["training"]})
+        model, data = self._train(params, as_features(X), Y, tfidf)
+        seconds = {"choosing settings": chosen - began} if trials else {}
+        seconds["training"] = time.monotonic() - chosen
+        if self.uses_names(params):
+            began, texts = time.monotonic(), self.features.texts
+            assert texts is not None
+            model.evidence = learn_evidence(
+                self.names, texts, data, params, self.overrides, threads=self.threads, seed=self.seed
+            )
+            seconds["label names"] = time.monotonic() - began
+        return Chosen(model, params, tuple(trials), seconds)
+
+    def uses_names(self, params: XRLinearParams) -> bool:
+        """Return whether names of labels are evidence; numbers that stand for names are none by default."""
+        wanted, texts = self.label_names, self.features.texts
+        if wanted is None and not have_letters(self.names):
+            wanted = False
+        return uses_label_names(wanted, self.names, texts is not None, params.ranker)
 
     def _choose(self, settings: Settings) -> tuple[XRLinearParams, list[Trial]]:
         best, trials = settings.params, list[Trial]()
@@ -118,7 +144,9 @@ class LinearTraining:
         """Return the measure of settings on the validation documents."""
         tfidf, X = self.features.of(params.tfidf)
         count = self.Y.shape[0]
-        model = self._train(params, as_features(X[:count][rows]), self.Y[rows], tfidf)
+        trees = params.trees[:COMPARED_TREES]
+        params = dataclasses.replace(params, tree=trees if len(trees) > 1 else trees[0])
+        model, _ = self._train(params, as_features(X[:count][rows]), self.Y[rows], tfidf)
         predicted = model.ranker.predict(as_features(X[count:]), only_topk=_KS[-1], threads=self.threads)
         measures = evaluate(self.Y_validation, predicted, _KS)
         return measures.at("P", 1) if self.single_label else float(np.mean([measures.at("P", k) for k in _KS]))
@@ -130,11 +158,12 @@ class LinearTraining:
         chosen = np.random.default_rng(self.seed).choice(self.Y.shape[0], documents, replace=False)
         return np.sort(chosen)
 
-    def _train(self, params: XRLinearParams, X: Features, Y: csr_matrix, tfidf: object) -> XRLinear:
-        trees = label_trees(None, X, Y, params.trees, self.threads)
-        return XRLinear.trained(
-            RankerData(X, Y, trees, list(self.names)), params,
+    def _train(self, params: XRLinearParams, X: Features, Y: csr_matrix, tfidf: object) -> tuple[XRLinear, RankerData]:
+        data = RankerData(X, Y, label_trees(None, X, Y, params.trees, self.threads), preferred_names(self.names))
+        model = XRLinear.trained(
+            data, params,
             tfidf=tfidf,  # type: ignore[arg-type]
             recorded=other_params(params, tfidf is not None), overrides=self.overrides,
             threads=self.threads, seed=self.seed,
         )  # fmt: skip
+        return model, data

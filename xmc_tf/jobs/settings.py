@@ -8,15 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.params import XRLinearParams
+from xmc_tf.params import EFFORT_TIMES, EFFORTS, XRLinearParams, params_of_effort
 
-EFFORTS = ("fast", "balanced", "best")
-# Without a tree, each label learns from all documents: more exact, and slower with more labels.
-_MOST_FLAT_LABELS = 20_000
-_FLAT_SECONDS = {"fast": 15, "balanced": 60, "best": 600}
-_FLAT_RATE = 6e-9  # seconds per document, word and label; measured on two cores of a server
+COMPARED_TREES = 2
+"""Settings are compared with at most this many of the trees: what helps two, helps all."""
+
+_SHAPES = ("max_leaf_size", "nr_splits", "min_codes", "trees")
 _SAMPLE = {"balanced": 50_000, "best": 200_000}  # documents that settings are compared on
-_RATE = 3e-8  # seconds per document, word and label level; measured on two cores of a server
+_RATE = 1e-5  # seconds per document and word, with default settings; measured on two cores of a server
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Settings:
     """The settings to begin with, what is tried, and why.
 
     Args:
-        params: the settings to begin with.
+        params: the settings of the model to begin with.
         steps: changes to try, in this order; empty if there is no choice to make.
         sample: number of training documents to compare on; None for all.
         reasons: sentences that explain the choice.
@@ -88,8 +87,10 @@ def choose_settings(
         shape: the data set.
         params: the user's settings; those that he did not set have their defaults.
         fixed: names of the parameters that the user has set; they stay.
-        minutes: time for the whole job on two cores; estimated, not enforced. None: as much as the effort takes.
-        effort: ``fast`` tries nothing, ``balanced`` what usually pays, ``best`` more, on more documents.
+        minutes: time for the whole job on two cores; estimated, not enforced: a lower effort is taken if it does not
+            suffice, and fewer settings are tried. None: as much as the effort takes.
+        effort: it chooses the label trees, as in every training (``params_of_effort``); and ``fast`` tries no other
+            settings, ``balanced`` those that usually pay, ``best`` more, on more documents.
 
     Raises:
         InputError: the effort is unknown, or the time is not above 0.
@@ -99,6 +100,7 @@ def choose_settings(
     if minutes is not None and not minutes > 0:
         raise InputError("--minutes is out of range", expected="above 0", received=f"{minutes:g}")
     reasons: list[str] = []
+    effort = _affordable_effort(shape, minutes, effort, reasons)
     params = _first(shape, params, fixed, effort, reasons)
     if effort == "fast":
         return Settings(params, (), None, (*reasons, "nothing else was tried (--effort fast)"))
@@ -108,8 +110,10 @@ def choose_settings(
     sample = None if shape.documents <= _SAMPLE[effort] else _SAMPLE[effort]
     if sample:
         reasons.append(f"settings were compared on {sample:,} of {shape.documents:,} training documents")
+    if steps and len(params.trees) > COMPARED_TREES:
+        reasons.append(f"settings were compared with {COMPARED_TREES} of the {len(params.trees)} label trees")
     if minutes is not None:
-        steps, sample = _affordable(steps, shape, minutes, sample, reasons)
+        steps, sample = _affordable(steps, shape, 60 * minutes - _seconds(shape, effort), sample, reasons, minutes)
     return Settings(params, tuple(steps), sample, tuple(reasons))
 
 
@@ -120,46 +124,70 @@ def estimated_seconds(shape: DataShape, documents: int | None = None) -> float:
         shape: the data set.
         documents: number of training documents; None: all.
     """
-    documents = documents or shape.documents
-    return 2.0 + documents * shape.words * (1e-5 + _RATE * min(shape.labels, 10_000))
+    return 2.0 + (documents or shape.documents) * shape.words * _RATE
+
+
+def _seconds(shape: DataShape, effort: str) -> float:
+    """Estimate the time of the last training, with its label trees, and names as evidence."""
+    return 1.5 * EFFORT_TIMES[effort] * estimated_seconds(shape)
+
+
+def _affordable_effort(shape: DataShape, minutes: float | None, effort: str, reasons: list[str]) -> str:
+    """Return the highest effort, up to the wanted one, whose training fits into the time."""
+    order = list(EFFORTS)
+    found = effort
+    while minutes is not None and found != order[0] and _seconds(shape, found) > 60 * minutes:
+        found = order[order.index(found) - 1]
+    if found != effort and minutes is not None:
+        reasons.append(f"--effort {found} instead of {effort}, for --minutes {minutes:g}")
+    return found
 
 
 def _first(
     shape: DataShape, params: XRLinearParams, fixed: frozenset[str], effort: str, reasons: list[str]
 ) -> XRLinearParams:
-    """Return the settings to begin with: a label tree where comparing each label with all documents takes too long."""
-    leaf = params.trees[0].max_leaf_size
-    if fixed.intersection(("max_leaf_size", "nr_splits", "min_codes")) or shape.labels <= leaf:
+    """Return the settings to begin with: the label trees of the effort, unless the user has set their shapes."""
+    if shaped := [name for name in _SHAPES if name in fixed]:
+        count = len(params.trees)
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in shaped)
+        reasons.append(f"{count} label tree{'s' if count > 1 else ''}, as set by {flags}")
         return params
-    flat_s = _FLAT_RATE * shape.documents * shape.words * shape.labels
-    if shape.labels <= _MOST_FLAT_LABELS and flat_s <= _FLAT_SECONDS[effort]:
-        reasons.append(f"no label tree: comparing each of {shape.labels:,} labels with all documents is affordable")
-        return dataclasses.replace(params, tree=dataclasses.replace(params.trees[0], max_leaf_size=shape.labels))
-    reasons.append(
-        f"label tree with up to {leaf} labels in a cluster: {shape.labels:,} labels are too many without one"
-    )
-    return params
+    chosen = params_of_effort(params, effort, shape.documents, shape.labels)
+    if fixed.intersection(("Cp", "Cn")):
+        chosen = dataclasses.replace(chosen, ranker=params.ranker)
+    reasons.append(f"{_description(chosen, shape.labels)} (--effort {effort})")
+    return chosen
+
+
+def _description(params: XRLinearParams, labels: int) -> str:
+    """Return the number and kinds of the label trees, for people."""
+    flat = sum(tree.max_leaf_size >= labels for tree in params.trees)
+    trees = [tree for tree in params.trees if tree.max_leaf_size < labels]
+    if not trees:
+        return f"no label tree: comparing each of {labels:,} labels with all documents is affordable"
+    leaves = " or ".join(f"{leaf:,}" for leaf in sorted({tree.max_leaf_size for tree in trees}))
+    what = f"{len(trees)} label tree{'s' if len(trees) > 1 else ''} with up to {leaves} labels in a cluster"
+    what += ", and one model without a tree" if flat else ""
+    return what + (": the mean of several is better than one" if len(params.trees) > 1 else "")
 
 
 def _steps(params: XRLinearParams, labels: int, effort: str) -> list[Step]:
     """Return the changes that may pay, those that usually pay most first."""
+    single, triple = Step("single words only", _ngrams(1), 0.5, ("ngram_max",)), _ngrams(3)
+    double, half, four = (_cost_step(params, factor) for factor in (2.0, 0.5, 4.0))
     mined = Step("negatives from the beam (tfn+man)", _negatives("tfn+man"), 4.0, ("negative_sampling",))
     in_tree = [mined] if labels > params.trees[0].max_leaf_size else []
-    single = Step("single words only", _ngrams(1), 0.5, ("ngram_max",))
-    double, half = (Step(f"Cp {cost:g}", _cost(cost), 1.0, ("Cp",)) for cost in (2.0, 0.5))
     if effort == "balanced":
         return [*in_tree, double, single]
-    more = [Step("Cp 4", _cost(4.0), 1.0, ("Cp",)), Step("word triples", _ngrams(3), 2.0, ("ngram_max",))]
-    return [*in_tree, double, half, single, *more]
+    return [*in_tree, double, half, single, four, Step("word triples", triple, 2.0, ("ngram_max",))]
 
 
 def _affordable(
-    steps: list[Step], shape: DataShape, minutes: float, sample: int | None, reasons: list[str]
+    steps: list[Step], shape: DataShape, left: float, sample: int | None, reasons: list[str], minutes: float
 ) -> tuple[list[Step], int | None]:
-    """Return the steps that fit into the time that the final training leaves, on fewer documents if necessary."""
-    left = 60 * minutes - 2 * estimated_seconds(shape)
+    """Return the steps that fit into the time that the last training leaves, on fewer documents if necessary."""
     for documents in (sample or shape.documents, shape.documents // 4, shape.documents // 16):
-        one = estimated_seconds(shape, documents)
+        one = COMPARED_TREES * EFFORT_TIMES["fast"] * estimated_seconds(shape, documents)
         kept, used = [], one
         for step in steps:
             if used + one * step.cost <= left:
@@ -184,15 +212,19 @@ def _negatives(scheme: str) -> Callable[[XRLinearParams], XRLinearParams]:
     return change
 
 
-def _cost(Cp: float) -> Callable[[XRLinearParams], XRLinearParams]:
+def _cost_step(params: XRLinearParams, factor: float) -> Step:
+    """Return a step that changes the weight of a label's own documents in the loss."""
+    level = params.ranker.hlm_args.model_chain
+    assert not isinstance(level, tuple)  # flags set all levels at once
+    Cp = factor * level.Cp
+
     def change(params: XRLinearParams) -> XRLinearParams:
         chain = params.ranker.hlm_args
-        level = chain.model_chain
-        assert not isinstance(level, tuple)  # flags set all levels at once
-        chain = dataclasses.replace(chain, model_chain=dataclasses.replace(level, Cp=Cp))
-        return dataclasses.replace(params, ranker=dataclasses.replace(params.ranker, hlm_args=chain))
+        assert not isinstance(chain.model_chain, tuple)
+        changed = dataclasses.replace(chain, model_chain=dataclasses.replace(chain.model_chain, Cp=Cp))
+        return dataclasses.replace(params, ranker=dataclasses.replace(params.ranker, hlm_args=changed))
 
-    return change
+    return Step(f"Cp {Cp:g}", change, 1.0, ("Cp",))
 
 
 def _ngrams(longest: int) -> Callable[[XRLinearParams], XRLinearParams]:

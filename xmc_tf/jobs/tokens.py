@@ -66,6 +66,14 @@ class TokenizedTexts(StoredTexts):
             return TokenizedTexts(self.path, self.ids[index], self.count_of_tokens)
         return super().__getitem__(index)
 
+    def rows(self, rows: np.ndarray) -> "TokenizedTexts":
+        """Return some of the texts; they are counted among all of them only.
+
+        Args:
+            rows: their places, ascending.
+        """
+        return TokenizedTexts(self.path, self.ids[rows], TokenCount(storing=self.count_of_tokens.storing))
+
     def __reduce__(self) -> tuple[Any, ...]:
         return TokenizedTexts, (self.path, self.ids, self.count_of_tokens)
 

@@ -41,7 +41,7 @@ class TableJob:
         database: the data set; None: beside the table.
         command: the command line, for the record of the run.
         minutes: time that the choice of settings should fit into; None: as the effort needs.
-        effort: ``fast``, ``balanced`` or ``best``.
+        effort: ``fast``, ``balanced`` or ``best``: the label trees, and how many settings are compared.
         threads: number of threads; -1: one per core.
         seed: random seed.
         report: folder of the report; None: no report.
@@ -67,11 +67,13 @@ class LinearOptions:
         params: parameters; those that he did not set have their defaults.
         fixed: names of the parameters that he has set.
         overrides: prediction options that he has set.
+        label_names: whether names of labels in texts are evidence; None: if there are texts and names.
     """
 
     params: XRLinearParams
     fixed: frozenset[str] = frozenset()
     overrides: PredictionOverrides = PredictionOverrides()  # noqa: RUF009  it is frozen
+    label_names: bool | None = None
 
 
 def data_set_of(job: TableJob) -> TableStore:
@@ -111,7 +113,7 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
     features = StoredFeatures(store, job.threads)
     training = LinearTraining(
         features, store.labels("train"), store.labels("validation"), store.names, options.overrides,
-        job.threads, job.seed, about.single_label,
+        job.threads, job.seed, about.single_label, options.label_names,
     )  # fmt: skip
     with timed("features"):
         features.of(settings.params.tfidf)
@@ -121,7 +123,8 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
     predicted = None
     with timed("testing"):
         if store.count("test"):
-            predicted = chosen.model.predict(features.of_test(chosen.params.tfidf), threads=job.threads)
+            X, texts = features.of_test(chosen.params.tfidf), None if store.nr_features else store.texts("test")
+            predicted = chosen.model.predict(X if texts is None else texts, X=X, threads=job.threads)
     results = results_of(store, predicted, about.single_label)
     sentences = [*settings.reasons, *_account(training, chosen, about)]
     run = Run(
@@ -225,6 +228,10 @@ def _account(training: LinearTraining, chosen: Chosen, about: Summary) -> list[s
             out.append(f"{' and '.join(kept)}: better than the first settings ({scores}, {before})")
         if left:
             out.append(f"tried without gain: {', '.join(left)}" + ("" if kept else f" ({scores})"))
+    if chosen.model.evidence is not None:
+        out.append(
+            "names of labels in the text are evidence too, and the scores are probabilities (--label-names true)"
+        )
     if validation := about.documents["validation"]:
         both = about.documents["train"] + validation
         out.append(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.jobs.settings import EFFORTS
 from xmc_tf.jobs.train import LinearOptions, TableJob
 from xmc_tf.params import (
     WITHOUT_EFFECT,
@@ -18,10 +17,11 @@ from xmc_tf.params import (
     TfidfParams,
     XRLinearParams,
     from_arguments,
+    several_trees,
 )
 from xmc_tf.tables.table_flags import add_table_options, table_options
 
-_OF_JOBS = ("minutes", "effort", "preponly", "data_set", "report")
+_OF_JOBS = ("minutes", "preponly", "data_set", "report")
 _OF_FILES = {
     "trn_text_path": "-t", "trn_feat_path": "-x", "trn_label_path": "-y", "tst_text_path": "-tt",
     "tst_feat_path": "-xt", "tst_label_path": "-yt", "labels": "--labels", "label_feat_path": "--label-feat-path",
@@ -29,7 +29,7 @@ _OF_FILES = {
 _OF_ENCODERS = ("model_shortcut", "init_model_dir", "params_path", "train_params_path")
 _OF_BOTH = {
     "table", "model_dir", "seed", "threads", "beam_size", "only_topk", "post_processor", "negative_sampling",
-    "verbose_level", "layout", *_OF_JOBS,
+    "verbose_level", "layout", "trees", "effort", "label_names", *_OF_JOBS,
 }  # fmt: skip
 
 
@@ -39,12 +39,9 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("training on a table")
     add = group.add_argument
     add(
-        "--effort", choices=EFFORTS, default="balanced",
-        help="settings to compare on validation documents: none, those that usually pay, or more",
-    )  # fmt: skip
-    add(
         "--minutes", type=float, metavar="NUMBER",
-        help="time for the whole training; fewer settings are compared if it is short (an estimate for two cores)",
+        help="time for the whole training; if it is short, fewer settings are compared, and a lower effort is taken "
+        "(an estimate for two cores)",
     )  # fmt: skip
     add("--preponly", action="store_true", help="only read the table into its data set")
     add("--report", metavar="DIR", help="folder to write a report to: one HTML page, with its data as JSON and CSV")
@@ -100,7 +97,7 @@ def table_job(arguments: argparse.Namespace, given: dict[str, Any], command: str
         None if arguments.data_set is None else Path(arguments.data_set),
         command,
         arguments.minutes,
-        arguments.effort,
+        arguments.effort or "balanced",
         arguments.threads,
         arguments.seed,
         None if arguments.report is None else Path(arguments.report),
@@ -114,9 +111,9 @@ def has_encoder(given: dict[str, Any]) -> bool:
 
 def refuse_search_flags(given: dict[str, Any]) -> None:
     """Refuse flags of the comparison of settings on a command line with an encoder, whose settings are not compared."""
-    if found := [f"--{name}" for name in ("minutes", "effort") if name in given]:
+    if "minutes" in given:
         raise InputError(
-            f"{', '.join(found)}: settings are compared for linear rankers only",
+            "--minutes: settings are compared for linear rankers only",
             expected="no such flag beside --model-shortcut",
             fix="limit the training of an encoder by --max-steps or --num-train-epochs",
         )
@@ -145,8 +142,12 @@ def linear_options(given: dict[str, Any]) -> LinearOptions:
         flags.neg_mining_chain = given["negative_sampling"]
     params = XRLinearParams(
         ranker=from_arguments(RankerParams, flags),
-        tree=from_arguments(HierarchicalKMeansParams, flags),
+        tree=several_trees(from_arguments(HierarchicalKMeansParams, flags), given.get("trees", 1)),
         tfidf=from_arguments(TfidfParams, flags),
     )
     overrides = PredictionOverrides(*(given.get(name) for name in ("beam_size", "only_topk", "post_processor")))
-    return LinearOptions(params, frozenset(given), overrides)
+    if "trees" in given and "effort" in given:
+        raise InputError(
+            "--trees and --effort exclude each other: an effort chooses the trees", fix="leave one of them out"
+        )
+    return LinearOptions(params, frozenset(given), overrides, given.get("label_names"))

@@ -49,3 +49,8 @@ def label_vocabulary(lines: Sequence[str]) -> LabelVocabulary:
 def without_qualifier(name: str) -> str:
     """Return a name without qualifiers in brackets; unchanged if nothing else would remain."""
     return " ".join(_QUALIFIER.sub(" ", name).split()) or name
+
+
+def have_letters(names: Sequence[str]) -> bool:
+    """Return whether any name has a letter; numbers that stand for names occur in texts by chance."""
+    return any(letter.isalpha() for name in names for letter in name)

@@ -1,4 +1,4 @@
-"""Options of a training run: the folder of its finished stages, ranks, threads, seed."""
+"""Options of a training run: the folder of its finished stages, ranks, threads, seed, effort."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """Options of a training run; of these, the model depends on ``seed`` only.
+    """Options of a training run; of these, the model depends on ``seed`` and ``effort`` only.
 
     Example:
         >>> XTransformer.train(texts, labels, run=TrainingRun(work_dir="model.work", logdir="logs"))
@@ -27,6 +27,8 @@ class TrainingRun:
         strategy: distribution over ranks (default: the ranks of the launcher).
         threads: number of threads for tree and rankers; -1: one per core.
         seed: random seed.
+        effort: "fast", "balanced" or "best": choose number and shapes of the rankers' label trees by the data (default:
+            one tree, as the parameters say).
     """
 
     work_dir: str | Path | None = None
@@ -34,6 +36,7 @@ class TrainingRun:
     strategy: "CollectiveStrategy | None" = None
     threads: int = -1
     seed: int = 0
+    effort: str | None = None
 
     def open(self) -> "tuple[Stages, TemporaryFolder | None]":
         """Return the stages of the training, and the temporary folder that they are in, if they are in one."""

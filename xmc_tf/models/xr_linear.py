@@ -143,6 +143,7 @@ class XRLinear:
         scores: str | None = None,
         threshold: float | None = None,
         min_precision: float | None = None,
+        X: FeaturesLike | None = None,
         threads: int = -1,
         quiet: bool = False,
     ) -> csr_matrix:
@@ -158,6 +159,7 @@ class XRLinear:
                 probabilities if the model was trained with label names.
             threshold: labels with a lower score are left out; None: none.
             min_precision: leave out labels, so that at least this share of the others is right, on held-out documents.
+            X: features of the texts, if they are already computed by the model's vectorizer.
             threads: number of threads; -1: one per core.
             quiet: whether to hide progress.
 
@@ -167,12 +169,13 @@ class XRLinear:
         scores = check_scores(scores, self.evidence, post_processor)
         probable = scores == "probability"
         threshold = chosen_threshold(self.evidence if probable else None, threshold, min_precision)
-        X = self.features(texts, threads, quiet) if _are_texts(texts) else as_features(texts)
+        if X is None:
+            X = self.features(texts, threads, quiet) if _are_texts(texts) else texts
         topk = self.only_topk if only_topk is None else only_topk
         if topk < 1:
             raise InputError("beam size and top k must be at least 1", received=str(topk))
         found = self.ranker.predict(
-            X,
+            as_features(X),
             beam_size=beam_size,
             only_topk=max(topk, POOL) if probable else only_topk,
             post_processor=bounded_post_processor(self.post_processor) if probable else post_processor,

@@ -24,7 +24,7 @@ from xmc_tf.params import (
     TfidfParams,
     XRLinearParams,
 )
-from xmc_tf.pipeline.held_out import held_out_scorer
+from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_scorer
 from xmc_tf.tree import LabelTree, build_tree, label_embedding
 
 if TYPE_CHECKING:
@@ -128,9 +128,10 @@ def learn_evidence(
         seed: the training seed.
     """
     overrides = overrides or PredictionOverrides()
+    trees = data.trees[:AUXILIARY_TREES]
     score = held_out_scorer(
-        data.X, data.Y, [tree.to_chain() for tree in data.trees], R=data.R, params=params.ranker,
-        pred_params=[level_pred_params(params.ranker, params.prediction, tree.depth, overrides) for tree in data.trees],
+        data.X, data.Y, [tree.to_chain() for tree in trees], R=data.R, params=params.ranker,
+        pred_params=[level_pred_params(params.ranker, params.prediction, tree.depth, overrides) for tree in trees],
         user_negatives=data.user_negatives, threads=threads, seed=seed,
     )  # fmt: skip
     return Evidence.learn(names, texts, data.Y, score, folds=held_out_folds(data.Y.shape[0], seed), threads=threads)

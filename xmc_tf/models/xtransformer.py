@@ -97,7 +97,8 @@ class XTransformer(Parts):
             params: training options (default: all defaults).
             pred_params: default prediction options of the model.
             tfidf: options of TF-IDF; None to train the rankers on embeddings only.
-            run: where finished stages stay, ranks, threads, seed (default: one process, a temporary folder, seed 0).
+            run: where finished stages stay, ranks, threads, seed, effort (default: one process, a temporary folder,
+                seed 0, one tree of rankers).
             **columns: of a DataFrame: ``text``, name of the column of texts, or several names; ``label_separator``,
                 text between the labels of a cell (default: guessed).
 
@@ -125,6 +126,7 @@ class XTransformer(Parts):
             seed=run.seed,
             threads=run.threads,
             logdir=None if run.logdir is None else str(run.logdir),
+            effort=run.effort,
         )
         stages, temporary = run.open()
         return cls.trained(inputs, recipe, stages, run.strategy, temporary)
@@ -153,6 +155,7 @@ class XTransformer(Parts):
 
             return strategy or CollectiveStrategy(stages.communicator, seed=recipe.seed)
 
+        recipe = recipe.for_data(inputs.documents.nr_documents, inputs.documents.nr_labels)
         made: Made = make_parts(inputs, recipe, stages, the_strategy)
         model = cls(made.parts, ModelMetadata(made.metadata), inputs.names, where=stages.folder, kept=kept)
         if made.held_out is not None:

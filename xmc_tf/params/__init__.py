@@ -12,7 +12,14 @@ from xmc_tf.params.choices import (
     SCHEDULES,
     SOLVERS,
 )
-from xmc_tf.params.effort import EFFORTS, add_trees, params_of_effort, several_trees
+from xmc_tf.params.effort import (
+    EFFORT_TIMES,
+    EFFORTS,
+    add_trees,
+    encoder_params_of_effort,
+    params_of_effort,
+    several_trees,
+)
 from xmc_tf.params.files import (
     linear_skeleton,
     load_block,
@@ -61,6 +68,7 @@ from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParam
 __all__ = [
     "BOOTSTRAPS",
     "EFFORTS",
+    "EFFORT_TIMES",
     "ENSEMBLES",
     "LOSSES",
     "POST_PROCESSORS",
@@ -102,6 +110,7 @@ __all__ = [
     "add_trees",
     "add_verbosity",
     "add_without_effect",
+    "encoder_params_of_effort",
     "from_arguments",
     "knob",
     "linear_skeleton",

@@ -8,6 +8,7 @@ from xmc_tf.common.numbers import MOST_TREES, whole
 from xmc_tf.params.linear import LinearChainParams, LinearLevelParams, RankerParams
 from xmc_tf.params.tree import HierarchicalKMeansParams
 from xmc_tf.params.xr_linear import XRLinearParams
+from xmc_tf.params.xtransformer import XTransformerParams
 
 EFFORTS = {
     "fast": "one tree: about twice the time of the defaults, better labels",
@@ -16,6 +17,8 @@ EFFORTS = {
     "times the memory, of the defaults",
 }
 """The levels of effort, with what each costs."""
+EFFORT_TIMES = {"fast": 2, "balanced": 8, "best": 50}
+"""Training time of the rankers at each effort, as a multiple of the time with the defaults."""
 
 # Labels per leaf, tree by tree. Two sizes differ more than two seeds do, and what differs is worth averaging.
 _LEAF_SIZES = (100, 400)
@@ -24,30 +27,43 @@ _TREES = {"fast": 1, "balanced": 4, "best": 6}
 _MOST_CLUSTERS = 512
 # Without a tree, every label is a model on all documents: the most documents times labels that are worth it.
 _MOST_WITHOUT_TREE = {"fast": 0, "balanced": 5e7, "best": 4e9}
+_DENSE_COST = 20  # a document with an embedding costs a model on all documents this many times as much
 # Half of the solver's usual weight of the loss: the mean over trees gains from models that fit less closely.
 _COST = 0.5
 
 
-def add_trees(flags: argparse._ActionsContainer) -> None:
-    """Add the flags for the number of trees, and for the effort that chooses it."""
+def add_trees(flags: argparse._ActionsContainer, *, tables: bool = False) -> None:
+    """Add the flags for the number of trees, and for the effort that chooses it.
+
+    Args:
+        flags: a parser, or a group of its flags.
+        tables: whether the command also trains on tables, where the effort has a default.
+    """
     flags.add_argument(
         "--trees",
         type=whole,
         default=1,
         metavar="INT",
-        help="number of label trees, with successive seeds; their scores are averaged: more find better labels, and "
-        "take as many times the time and memory",
+        help="number of label trees of the rankers, with successive seeds; their scores are averaged: more find better "
+        "labels, and take as many times the time and memory of the rankers",
     )
     costs = "; ".join(f"{name}: {cost}" for name, cost in EFFORTS.items())
+    what, default = "number and shapes of the label trees, Cp and Cn", "one tree, as the other flags say"
+    if tables:
+        what = "number and shapes of the rankers' label trees, and of rankers without an encoder Cp and Cn,"
+        default = f"on a table without an encoder balanced; else {default}"
+    compared = " On a table without an encoder, fast compares no settings on validation documents, and best the most."
     flags.add_argument(
         "--effort",
         choices=tuple(EFFORTS),
-        help=f"choose number and shapes of the label trees, Cp and Cn by the data ({costs}) (default: one tree, as the "
-        "other flags say)",
+        help=f"choose {what} by the data ({costs}, as far as rankers are concerned).{compared if tables else ''} "
+        f"(default: {default})",
     )
 
 
-def params_of_effort(params: XRLinearParams, effort: str | None, nr_documents: int, nr_labels: int) -> XRLinearParams:
+def params_of_effort(
+    params: XRLinearParams, effort: str | None, nr_documents: int, nr_labels: int, *, dense: bool = False
+) -> XRLinearParams:
     """Return the parameters with trees and solver settings chosen by the data.
 
     The trees are flat: their nodes are children of the root up to some hundred clusters, which finds better labels
@@ -62,6 +78,7 @@ def params_of_effort(params: XRLinearParams, effort: str | None, nr_documents: i
         effort: "fast", "balanced" or "best"; None: the parameters as they are.
         nr_documents: number of training documents.
         nr_labels: number of labels.
+        dense: whether the features contain embeddings, with which a model without a tree costs more.
 
     Raises:
         InputError: the effort is unknown, or the parameters set the shapes of the trees themselves.
@@ -83,11 +100,39 @@ def params_of_effort(params: XRLinearParams, effort: str | None, nr_documents: i
         )
     trees = [_tree(first, number, nr_labels) for number in range(_TREES[effort])]
     trees = [tree for tree in trees if tree.max_leaf_size < nr_labels]
-    if not trees or nr_documents * nr_labels <= _MOST_WITHOUT_TREE[effort]:
+    cost = nr_documents * nr_labels * (_DENSE_COST if dense else 1)
+    if not trees or cost <= _MOST_WITHOUT_TREE[effort]:
         trees = [*trees[: _TREES["best"] if effort == "best" else _TREES[effort] - 1], _no_tree(first, nr_labels)]
     return dataclasses.replace(
         params, tree=tuple(trees) if len(trees) > 1 else trees[0], ranker=_with_cost(params.ranker)
     )
+
+
+def encoder_params_of_effort(
+    params: XTransformerParams, effort: str | None, nr_documents: int, nr_labels: int
+) -> XTransformerParams:
+    """Return the parameters of a model with an encoder, with the rankers' trees chosen by the data.
+
+    The solver's settings and the tree for fine-tuning stay as they are.
+
+    Args:
+        params: the parameters; the seed and threads of the rankers' first tree apply to all of them.
+        effort: "fast", "balanced" or "best"; None: the parameters as they are.
+        nr_documents: number of training documents.
+        nr_labels: number of labels.
+
+    Raises:
+        InputError: the effort is unknown, there are no rankers, or the parameters set the trees' shapes themselves.
+    """
+    if effort is not None and params.only_encoder:
+        raise InputError(
+            f"the effort {effort!r} chooses the trees of rankers, and there are none",
+            received="--only-encoder",
+            fix="leave one of them out",
+        )
+    linear = XRLinearParams(tree=params.refined_indexer_params)
+    chosen = params_of_effort(linear, effort, nr_documents, nr_labels, dense=True)
+    return dataclasses.replace(params, refined_indexer_params=chosen.tree)
 
 
 def several_trees(

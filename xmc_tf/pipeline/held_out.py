@@ -12,6 +12,9 @@ from xmc_tf.linear.ensemble import rankers_of
 from xmc_tf.linear.fit import train_trees
 from xmc_tf.params import RankerParams, RankerPredParams, XTransformerParams
 
+AUXILIARY_TREES = 2
+"""Number of label trees that scores of held-out documents come from; more teach the fusion no better."""
+
 
 def held_out_scorer(
     X: Features,

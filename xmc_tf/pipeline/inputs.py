@@ -1,9 +1,10 @@
 """The inputs of a training: the data, and all options."""
 
+import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from scipy.sparse import spmatrix
 
@@ -18,6 +19,7 @@ from xmc_tf.params import (
     TfidfParams,
     XTransformerParams,
     XTransformerPredParams,
+    encoder_params_of_effort,
 )
 from xmc_tf.pipeline.checksums import checksum, same_everywhere
 from xmc_tf.pipeline.waiting import on_first_rank
@@ -70,6 +72,7 @@ class Recipe:
         seed: of all that is random.
         threads: of the linear parts; -1 for one per core.
         logdir: where TensorBoard's files go.
+        effort: "fast", "balanced" or "best": the rankers' trees are chosen by the data; None: as ``params`` say.
     """
 
     params: XTransformerParams = field(default_factory=XTransformerParams)
@@ -83,8 +86,10 @@ class Recipe:
     seed: int = 0
     threads: int = -1
     logdir: str | None = None
+    effort: str | None = None
 
     def __post_init__(self) -> None:
+        encoder_params_of_effort(self.params, self.effort, 1, 1)  # refuse what no data could allow
         if not 0 <= self.seed <= LARGEST_SEED:
             raise InputError(
                 "the seed is out of range",
@@ -92,6 +97,16 @@ class Recipe:
                 received=str(self.seed),
                 fix="--seed",
             )
+
+    def for_data(self, nr_documents: int, nr_labels: int) -> Self:
+        """Return the options with the rankers' trees that the effort chooses.
+
+        Args:
+            nr_documents: number of training documents.
+            nr_labels: number of labels.
+        """
+        params = encoder_params_of_effort(self.params, self.effort, nr_documents, nr_labels)
+        return dataclasses.replace(self, params=params, effort=None)
 
     @property
     def first_level(self) -> MatcherParams:

@@ -16,7 +16,7 @@ from xmc_tf.params import PredictionOverrides
 from xmc_tf.pipeline.checksums import files_of
 from xmc_tf.pipeline.devices import precision
 from xmc_tf.pipeline.embeddings import embed_documents
-from xmc_tf.pipeline.held_out import held_out_documents, uses_label_names
+from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_documents, uses_label_names
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.level_params import level_params, with_effect_on_level, without_reading
 from xmc_tf.pipeline.rankers import rankers_of
@@ -264,8 +264,9 @@ class Steps:
         return self.stages.run("rankers", make, inputs=inputs, after=_there(features, embeddings, *trees), by_all=True)
 
     def rankers_without_held_out(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
-        """The rankers over the same trees, trained without the held-out documents."""
+        """The rankers over the first of the same trees, trained without the held-out documents."""
         recipe, params = self.recipe, self.recipe.params.ranker_params
+        trees = trees[:AUXILIARY_TREES]
         overrides = PredictionOverrides(recipe.beam_size, recipe.only_topk, recipe.post_processor)
 
         def make(folder: Path) -> Record:

@@ -19,6 +19,7 @@ from xmc_tf.params import (
     add_arguments,
     add_label_names,
     add_layout,
+    add_trees,
     add_verbosity,
     add_without_effect,
     truth,
@@ -116,6 +117,7 @@ def _add_tree(group: argparse._ArgumentGroup) -> None:
     add_arguments(
         group, HierarchicalKMeansParams, "nr_splits", "min_codes", "max_leaf_size", "spherical", "kmeans_max_iter"
     )
+    add_trees(group, tables=True)
 
 
 def _add_encoder(group: argparse._ArgumentGroup) -> None:

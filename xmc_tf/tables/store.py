@@ -303,6 +303,14 @@ class StoredTexts(Sequence[str]):
             return StoredTexts(self.path, self.ids[index])
         return next(self._read(self.ids[[index]]))
 
+    def rows(self, rows: np.ndarray) -> "StoredTexts":
+        """Return some of the texts.
+
+        Args:
+            rows: their places, ascending.
+        """
+        return StoredTexts(self.path, self.ids[rows])
+
     def __iter__(self) -> Iterator[str]:
         for at in range(0, len(self.ids), _BATCH):
             yield from self._read(self.ids[at : at + _BATCH])

@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.fusion import POOL, Evidence
 from xmc_tf.models.folder import ENSEMBLE
+from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import PredictionOptions, for_fusion, scored
 from xmc_tf.pipeline.held_out import held_out_documents
@@ -30,11 +31,15 @@ def evidence_stage(model: Parts, held_out: Stage, inputs: TrainingInputs, recipe
 
     def make(folder: Path) -> Record:
         rankers = {part: held_out.folder / part for part in ("ranker", ENSEMBLE) if part in model.parts}
-        auxiliary = Parts({**model.parts, **rankers}, model.metadata, model.names, where=model.folder)
+        metadata = model.metadata
+        if ENSEMBLE in rankers:
+            metadata = ModelMetadata(metadata.content | {"nr_trees": held_out.record["nr_trees"]})
+        auxiliary = Parts({**model.parts, **rankers}, metadata, model.names, where=model.folder)
         rows = held_out_documents(documents.nr_documents, recipe.seed)
 
         def score(_: np.ndarray, some: np.ndarray) -> csr_matrix:
-            texts: Any = [documents.texts[int(row)] for row in some]
+            every: Any = documents.texts
+            texts = every.rows(some) if hasattr(every, "rows") else [every[int(row)] for row in some]
             X = None if documents.X is None else documents.X.rows(some)
             options = PredictionOptions(only_topk=POOL, threads=recipe.threads)
             return scored(auxiliary, texts, X, for_fusion(auxiliary, options))
