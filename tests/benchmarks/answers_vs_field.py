@@ -2,19 +2,25 @@
 
     python -m tests.benchmarks.answers_vs_field --data DIR --field PYTHON [--threads 2] [--only NAME …]
 
-DATA holds X.trn.txt, X.tst.txt, Y.trn.npz and Y.tst.npz. PYTHON has omikuji 0.5.2 and libpecos 1.2.8: ``pip install
+DATA holds X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz and, for the rows with names, labels.txt. PYTHON has
+omikuji 0.5.2 and libpecos 1.2.8: ``pip install
 omikuji==0.5.2 "numpy<2" "scipy<1.14" "scikit-learn<1.6"``, then ``pip install --no-deps libpecos==1.2.8``. TF-IDF
-features are computed once, by our defaults, and given to all. With ``--held-out 0.1``, a tenth of the training
+features are computed once, by our defaults, and given to all; our trainings with names of labels as evidence read the
+texts instead and compute the same features, which their time contains. With ``--encoder DIR``, rows with a frozen
+encoder, read up to 64 tokens, are added. With ``--held-out 0.1``, a tenth of the training
 documents, chosen by ``--seed``, takes the place of the test documents: settings are chosen so.
 
 Prints a table, and one JSON line: P@1, P@3, P@5, nDCG@10, macro-averaged F1@5 over documents, PSP@1, PSP@3 and PSP@5 in
-percent; the expected calibration error of the scores of the best 5 labels; seconds of the training by the clock and of
+percent; the expected calibration error of the scores of the best 5 labels; where there are probabilities, precision
+and recall of the labels that ``min_precision=0.8`` returns; seconds of the training by the clock and of
 all processors (ours: the whole command with its start; theirs: the training call) and peak memory of its process;
 milliseconds per text in a batch and one at a time, on one thread.
 """
 
 import argparse
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,6 +42,8 @@ OURS = {
     "ours: balanced": ["--effort", "balanced"],
     "ours: best": ["--effort", "best"],
 }
+NAMED = {f"{name}, names": flags for name, flags in OURS.items() if flags}
+WITH_ENCODER = {"ours: frozen encoder": [], "ours: frozen encoder, balanced": ["--effort", "balanced"]}
 FIELD = {"Omikuji-Bonsai": "omikuji-bonsai", "Omikuji-Parabel": "omikuji-parabel", "libpecos": "pecos"}
 _BINS = 20
 
@@ -44,23 +52,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, type=Path)
     parser.add_argument("--field", help="a Python that has omikuji and libpecos; without it, only ours are run")
+    parser.add_argument("--encoder", type=Path, help="an encoder's folder, for rows with it")
     parser.add_argument("--threads", type=int, default=2, help="for training (prediction: one)")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"run these alone: {', '.join([*OURS, *FIELD])}")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help=f"run these alone: {', '.join([*OURS, *NAMED, *FIELD])}"
+    )
     parser.add_argument("--held-out", type=float, default=0.0, help="share of the training documents to test on")
     parser.add_argument("--seed", type=int, default=0, help="of the choice of held-out documents")
     a = parser.parse_args()
+    ours = {name: _linear(flags) for name, flags in OURS.items()}
+    if (a.data / "labels.txt").exists():
+        ours |= {name: [*_linear(flags, names=True)] for name, flags in NAMED.items()}
+    if a.encoder:
+        for name, flags in WITH_ENCODER.items():
+            for names in (False, True):
+                ours[f"{name}, names" if names else name] = _with_encoder(a.encoder.resolve(), flags, names)
     results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="xmc-tf-field-") as work:
         folder = Path(work)
         Y, truth = _write_data(a.data, folder, a.held_out, a.seed)
-        for name in [*OURS, *(FIELD if a.field else [])]:
+        for name in [*ours, *(FIELD if a.field else [])]:
             if a.only and name not in a.only:
                 continue
             print(f"{name} …", file=sys.stderr, flush=True)
             out = folder / "predicted.npz"
             figures = (
-                _ours(OURS[name], folder, a.threads, out)
-                if name in OURS
+                _ours(ours[name], folder, a.threads, out)
+                if name in ours
                 else _theirs(a.field, FIELD[name], folder, a.threads, out)
             )
             results[name] = {**answers(truth, load_matrix(out).tocsr(), Y), **figures}
@@ -72,7 +90,7 @@ def main() -> None:
     ratios = {
         name: {key: round(bonsai[key] / figures[key], 2) for key in ("train_s", "train_cpu_s", "train_peak_mb")}
         for name, figures in results.items()
-        if bonsai and name in OURS
+        if bonsai and name in ours
     }
     print(json.dumps({
         "figure": "answers_vs_field", "data": a.data.name, "held_out": a.held_out, "threads": a.threads,
@@ -92,20 +110,35 @@ def _write_data(data: Path, folder: Path, held_out: float, seed: int) -> tuple[s
         parts = {"tst": np.sort(order[:cut]), "trn": np.sort(order[cut:])}
         texts = {part: [texts["trn"][row] for row in rows] for part, rows in parts.items()}
         labels = {part: labels["trn"][rows] for part, rows in parts.items()}
+    if (data / "labels.txt").exists():
+        shutil.copy(data / "labels.txt", folder)
     tfidf = Tfidf.fit(texts["trn"])
     for part in ("trn", "tst"):
+        (folder / f"X.{part}.txt").write_text("".join(f"{text}\n" for text in texts[part]), "utf-8")
         save_matrix(folder / f"X.{part}.npz", tfidf.transform(texts[part]))
         save_matrix(folder / f"Y.{part}.npz", labels[part])
     return labels["trn"], labels["tst"]
 
 
-def _ours(flags: list[str], folder: Path, threads: int, out: Path) -> dict[str, Any]:
+def _linear(flags: list[str], *, names: bool = False) -> list[str]:
+    """Return the command, in the folder of the data, that trains linear rankers."""
+    read = ["-t", "X.trn.txt", "--labels", "labels.txt", "--label-names", "true"] if names else ["-x", "X.trn.npz"]
+    return ["xmc_tf.linear.train", *read, *flags]
+
+
+def _with_encoder(encoder: Path, flags: list[str], names: bool) -> list[str]:
+    """Return the command that trains rankers on TF-IDF features and the embeddings of a frozen encoder."""
+    read = ["-t", "X.trn.txt", "--no-fine-tune", "--model-shortcut", str(encoder), "--truncate-length", "64"]
+    return ["xmc_tf.train", *read, *(["--labels", "labels.txt"] if names else []), *flags]
+
+
+def _ours(command: list[str], folder: Path, threads: int, out: Path) -> dict[str, Any]:
     """Train by the command and predict, each in a process of its own."""
     model = folder / "model"
-    measured = [sys.executable, str(_SIDES / "measured.py"), str(folder)]
-    command = [sys.executable, "-m", "xmc_tf.linear.train", "-x", folder / "X.trn.npz", "-y", folder / "Y.trn.npz"]
-    command += ["-m", model, "-n", threads, "--verbose-level", 0, *flags]
-    subprocess.run([*measured, *map(str, command)], cwd=_ROOT, check=True)
+    measured = [sys.executable, str(_SIDES / "measured.py"), str(folder), sys.executable, "-m", *command]
+    measured += ["-y", "Y.trn.npz", "-m", "model", "-n", str(threads), "--verbose-level", "0"]
+    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    subprocess.run(measured, cwd=folder, env={**os.environ, "PYTHONPATH": path}, check=True)
     used = json.loads((folder / "0.json").read_text())
     side = [sys.executable, "-m", "tests.benchmarks.sides.field_ours", model, folder, out]
     run = subprocess.run(list(map(str, side)), cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=True)

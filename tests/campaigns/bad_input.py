@@ -93,7 +93,18 @@ FILE_FLAGS = {
     "check": ["--model"],
 }
 NUMBER_FLAGS = {
-    "linear.train": ["--seed", "-k", "-b", "-n", "--max-leaf-size", "--nr-splits", "--Cp", "--threshold", "--max-iter"],
+    "linear.train": [
+        "--seed",
+        "-k",
+        "-b",
+        "-n",
+        "--max-leaf-size",
+        "--nr-splits",
+        "--trees",
+        "--Cp",
+        "--threshold",
+        "--max-iter",
+    ],
     "linear.predict": ["-k", "-b", "-n", "-B"],
     "evaluate": ["-k", "--buckets", "--propensity-a"],
     "linear.evaluate": ["-k"],

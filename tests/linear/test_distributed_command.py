@@ -6,6 +6,7 @@ from tests.linear.command_data import facts, run_train
 from xmc_tf.data import load_matrix
 from xmc_tf.linear.distributed import solving
 from xmc_tf.linear.distributed.work_folder import work_path
+from xmc_tf.models import xr_linear_over_ranks
 from xmc_tf.tree import load_chain
 
 
@@ -82,3 +83,40 @@ def test_texts_are_vectorized_once_and_the_vectorizer_is_saved_with_the_model(co
     run_train(*flags, "-m", tmp_path / "there")
     assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
     assert (tmp_path / "there" / "features" / "params.json").exists()
+
+
+def test_several_trees_and_label_names_resume_in_each_stage(corpus, tmp_path, monkeypatch):
+    shape = ["--trees", 3, "--max-leaf-size", 2, "--nr-splits", 2, "-n", 1]
+    flags = ["-t", corpus / "X.txt", "-y", corpus / "Y.npz", "--labels", corpus / "labels.txt", *shape]
+    flags += ["--label-names", "true"]
+    run_train(*flags, "-m", tmp_path / "here")
+    flags += ["-m", tmp_path / "there"]
+    work_path(tmp_path / "there").mkdir()
+    monkeypatch.setattr("xmc_tf.linear.distributed.plan.LEAST_WORK", 1)
+    solve_task, solved = solving.solve_task, []
+
+    def counted(*args):
+        if len(solved) == 15:  # in the second tree
+            raise OSError("no space left on the device")
+        solved.append(1)
+        return solve_task(*args)
+
+    def failing(*_, **__):
+        raise OSError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(solving, "solve_task", counted)
+        with pytest.raises(OSError, match="no space left"):
+            run_train(*flags)
+    with monkeypatch.context() as patched:
+        patched.setattr(solving, "solve_task", lambda *args: (solved.append(1), solve_task(*args))[1])
+        patched.setattr(xr_linear_over_ranks, "learn_evidence", failing)
+        with pytest.raises(OSError, match="killed"):
+            run_train(*flags)
+    tasks = sum(load_matrix(path).shape[1] for path in (tmp_path / "here").rglob("*.model/C.npz"))
+    assert len(solved) == tasks  # a cluster each, and none twice
+    with monkeypatch.context() as patched:
+        patched.setattr(solving, "solve_task", None)
+        run_train(*flags)
+    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
+    assert not work_path(tmp_path / "there").exists()

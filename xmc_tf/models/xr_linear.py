@@ -386,8 +386,8 @@ class XRLinear:
             tree: label tree, or features of the labels (labels × features) to build it from (default: built from the
                 features of the labels' documents).
             params: options of features, tree and rankers (default: all defaults).
-            label_names: use the names of labels in texts as evidence, and predict calibrated probabilities. It about
-                doubles the training time. None: if there are texts and names.
+            label_names: use the names of labels in texts as evidence, and predict calibrated probabilities. Training
+                takes up to twice the time, with few documents more. None: if there are texts and names.
             threads: number of threads; -1: one per core. The model does not depend on it.
             seed: random seed of the rankers; the tree has its own, ``params.tree.seed``.
             effort: "fast", "balanced" or "best": choose the number of trees, their shapes and the loss's weight by the

@@ -102,7 +102,8 @@ def add_label_names(flags: _Flags, *, default: bool | None) -> None:
     flags.add_argument(
         "--label-names", type=truth, default=default, metavar="true/false",
         help="find the names of labels in texts and combine them with the rankers' scores into calibrated "
-        f"probabilities; better answers, about twice the training time of the rankers (default: {said})",
+        "probabilities; better answers, up to twice the training time of the rankers, with few documents more "
+        f"(default: {said})",
     )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ class XTransformerParams(Params):
     label_names: bool | None = knob(
         None,
         help="find the names of labels in texts and combine them with the scores into calibrated probabilities; better "
-        "answers, about twice the training time of the rankers (default: if there are label names)",
+        "answers, up to twice the training time of the rankers (default: if there are label names)",
     )
     embedding_weight: float | None = knob(
         None,

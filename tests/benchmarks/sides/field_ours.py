@@ -1,6 +1,7 @@
-"""Predictions of a model of ours on given features: ``field_ours.py MODEL FEATURES OUT``, one JSON line out.
+"""Predictions of a model of ours on given documents: ``field_ours.py MODEL DATA OUT``, one JSON line out.
 
-Writes the best 20 labels of the test documents to OUT. The features of a document are given, on one thread.
+Writes the best 20 labels of the test documents to OUT. The TF-IDF features of a document are given, and its text where
+the model uses label names or an encoder, on one thread.
 """
 
 import json
@@ -9,35 +10,49 @@ import time
 
 import numpy as np
 
-from xmc_tf.data import load_features, save_matrix
+from xmc_tf.data import TextFile, load_features, load_matrix, save_matrix
+from xmc_tf.linear.ensemble import trees_of
+from xmc_tf.metrics import as_truth, mark_hits, top_labels
+from xmc_tf.models.loading import load
 from xmc_tf.models.xr_linear import XRLinear
 
 TOPK, BEAM, ONE = 20, 10, 300
 
 
 def main() -> None:
-    folder, features, out = sys.argv[1:4]
-    model = XRLinear.load(folder)
-    X = load_features([f"{features}/X.tst.npz"])
+    folder, data, out = sys.argv[1:4]
+    model = load(folder)
+    X, texts = load_features([f"{data}/X.tst.npz"]), list(TextFile(f"{data}/X.tst.txt").lines())
+    linear = isinstance(model, XRLinear)
 
-    def predict(queries):
-        return model.ranker.predict(queries, beam_size=BEAM, only_topk=TOPK, threads=1)
+    def predict(rows, **decisions):
+        if not linear:
+            return model.predict(texts[rows], beam_size=BEAM, only_topk=TOPK, threads=1, **decisions)
+        given = X.rows(rows)
+        known = {"X": given} if model.evidence else {}
+        documents = texts[rows] if model.evidence else given
+        return model.predict(documents, beam_size=BEAM, only_topk=TOPK, threads=1, **known, **decisions)
 
-    predict(X.rows(slice(0, 10)))
+    predict(slice(0, 10))
     one = []
     for i in range(min(ONE, X.nr_rows)):
-        query = X.rows(slice(i, i + 1))
         start = time.perf_counter()
-        predict(query)
+        predict(slice(i, i + 1))
         one.append(time.perf_counter() - start)
     start = time.perf_counter()
-    found = predict(X)
+    found = predict(slice(0, X.nr_rows))
     batch_s = time.perf_counter() - start
     save_matrix(out, found)
-    print(json.dumps({
+    figures = {
         "batch_ms_per_text": round(1000 * batch_s / X.nr_rows, 3), "one_p50_ms": round(1000 * float(np.median(one)), 3),
-        "trees": len(model.more_trees) + 1, "weights": model.ranker.nr_weights,
-    }))  # fmt: skip
+        "trees": len(trees_of(model.ranker)), "weights": model.ranker.nr_weights,
+    }  # fmt: skip
+    if model.evidence:
+        truth = as_truth(load_matrix(f"{data}/Y.tst.npz").tocsr())
+        top = top_labels(predict(slice(0, X.nr_rows), min_precision=0.8), TOPK)
+        right, returned = int(mark_hits(truth, top).sum()), int((top >= 0).sum())
+        figures["P/R at 0.8"] = [round(100 * right / max(returned, 1), 2), round(100 * right / truth.nnz, 2)]
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

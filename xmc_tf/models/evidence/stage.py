@@ -33,7 +33,7 @@ def evidence_stage(model: Parts, held_out: Stage, inputs: TrainingInputs, recipe
         rankers = {part: held_out.folder / part for part in ("ranker", ENSEMBLE) if part in model.parts}
         metadata = model.metadata
         if ENSEMBLE in rankers:
-            metadata = ModelMetadata(metadata.content | {"nr_trees": held_out.record["nr_trees"]})
+            metadata = ModelMetadata({**metadata.content, "nr_trees": held_out.record["nr_trees"]})
         auxiliary = Parts({**model.parts, **rankers}, metadata, model.names, where=model.folder)
         rows = held_out_documents(documents.nr_documents, recipe.seed)
 
