@@ -30,7 +30,7 @@ def test_one_command_trains_and_measures(multi, capsys):
     assert run.parameters["tfidf.ngram_max"] == 1
     assert "single words only" not in [trial["name"] for trial in run.trials]  # the user has decided
     assert [document for document, *_ in predictions_of(store, 1)] == store.ids("test").tolist()
-    for part in ("data  ", "settings  ", "results  ", "files  ", "next  ", "xmc_tf.predict NEW.csv -m"):
+    for part in ("data  ", "settings  ", "results  ", "files  ", "next  ", "xmc_tf predict NEW.csv -m"):
         assert part in shown
 
 

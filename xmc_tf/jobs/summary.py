@@ -116,7 +116,7 @@ class JobSummary:
             "results": results,
             "time": [", ".join(f"{part} {seconds:,.0f} s" for part, seconds in self.durations.items())],
             "files": [f"{what + ':':<10} {path}" for what, path in self.files.items()],
-            "next": [line for about, command in self.next.items() for line in (f"{about}:", f"  {as_called(command)}")],
+            "next": [line for about, command in self.next.items() for line in (f"{about}:", f"  {_call(command)}")],
         }
         return "\n" + "\n\n".join(_part(title, lines) for title, lines in parts.items() if lines)
 
@@ -140,6 +140,11 @@ def next_commands(table: Path, text: Sequence[str], database: Path, model: Path)
         "compare all runs": f"python -m xmc_tf.runs {shlex.quote(str(database))}",
         "serve it": f"python -m xmc_tf.export {model_flag} -o served/1",
     }
+
+
+def _call(command: str) -> str:
+    """Return a command as the user calls commands; ``predict``, which takes every model, is no module of its own."""
+    return as_called(command).replace("python -m xmc_tf.predict", "python -m xmc_tf predict")
 
 
 def _wrapped(sentences: Sequence[str]) -> list[str]:
