@@ -59,6 +59,16 @@ def one_process(corpus, tmp_path_factory):
     return found
 
 
+@pytest.fixture(scope="module")
+def two_trees(corpus, tmp_path_factory):
+    """Return all files of the model over two trees that a single process trains."""
+    model = tmp_path_factory.mktemp("trees") / "model"
+    python(PROGRAM, "0", *flags(corpus, model, "--trees", 2))
+    found = contents(model)
+    assert "ensemble/1/ranker/ranker/0.model/W.npz" in found
+    return found
+
+
 def test_mpi_ranks_write_the_bytes_of_one_process(corpus, one_process, tmp_path):
     more = ["-mwf", "0.3", "-nst", "8", "--logdir", tmp_path / "logs"]
     run = mpiexec(PROGRAM, "0", *flags(corpus, tmp_path / "model", *more), world=3)
@@ -82,9 +92,10 @@ def test_horovod_ranks_write_the_bytes_of_one_process(corpus, one_process, tmp_p
     assert contents(tmp_path / "model") == one_process
 
 
-def test_after_a_kill_all_ranks_stop_and_the_same_command_resumes(corpus, one_process, tmp_path):
+def test_after_a_kill_all_ranks_stop_and_the_same_command_resumes(corpus, two_trees, tmp_path):
     seed = os.environ.get("XMC_TF_TEST_SEED", "0")
-    chance, work, command = random.Random(seed), work_path(tmp_path / "model"), flags(corpus, tmp_path / "model")
+    chance, work = random.Random(seed), work_path(tmp_path / "model")
+    command = flags(corpus, tmp_path / "model", "--trees", 2)
     for number, (phase, victims) in enumerate(KILLED):
         marks, killed = tmp_path / f"marks-{number}", []
         marks.mkdir()
@@ -122,7 +133,7 @@ def test_after_a_kill_all_ranks_stop_and_the_same_command_resumes(corpus, one_pr
     # Three ranks resume the training of two.
     again = mpiexec(PROGRAM, "0", *command, world=3)
     assert "resuming from" in again.ranks[0].output
-    assert contents(tmp_path / "model") == one_process
+    assert contents(tmp_path / "model") == two_trees
 
 
 def test_one_process_resumes_a_training_of_killed_ranks(corpus, one_process, tmp_path):
