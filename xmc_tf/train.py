@@ -177,7 +177,7 @@ def _require(arguments: argparse.Namespace) -> None:
     if missing := [flag for flag, value in needed.items() if not value]:
         raise InputError(
             f"the command line lacks {', '.join(missing)}",
-            expected="texts (-t), labels (-y) and a folder for the model (-m)",
+            expected="a table and a folder for the model (data.csv -m model), or texts (-t), labels (-y) and -m",
             fix="python -m xmc_tf.train --help shows complete commands",
         )
     if bool(arguments.tst_text_path) != bool(arguments.tst_label_path):

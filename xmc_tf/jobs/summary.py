@@ -151,7 +151,9 @@ def _wrapped(sentences: Sequence[str]) -> list[str]:
     return [
         line
         for sentence in sentences
-        for line in textwrap.wrap(sentence, _WIDTH - _LEFT, subsequent_indent="  ", break_long_words=False)
+        for line in textwrap.wrap(
+            sentence, _WIDTH - _LEFT, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
     ]
 
 

@@ -64,9 +64,9 @@ class LinearOptions:
     """The user's options of linear rankers.
 
     Args:
-        params: parameters; those that he did not set have their defaults.
-        fixed: names of the parameters that he has set.
-        overrides: prediction options that he has set.
+        params: parameters; those that are not set have their defaults.
+        fixed: names of the parameters that the user has set.
+        overrides: prediction options that the user has set.
         label_names: whether names of labels in texts are evidence; None: if there are texts and names.
     """
 
