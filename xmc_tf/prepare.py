@@ -11,7 +11,8 @@ from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.params import add_verbosity
-from xmc_tf.tables.preparation import prepare, summary_of
+from xmc_tf.tables.preparation import prepare
+from xmc_tf.tables.summary import summary_of
 from xmc_tf.tables.table_flags import add_table_options, database_of, table_options
 
 _LOG = logging.getLogger(__name__)

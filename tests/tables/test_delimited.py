@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmc_tf.tables.delimited import DelimitedFile
-from xmc_tf.tables.records import BadRow, Record
+from xmc_tf.tables.reading.delimited import DelimitedFile
+from xmc_tf.tables.reading.records import BadRow, Record
 
 
 def _rows(path, **options):

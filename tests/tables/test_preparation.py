@@ -8,12 +8,13 @@ import pytest
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.prepare import main
-from xmc_tf.tables import preparation
+from xmc_tf.tables import preparation, writing
 from xmc_tf.tables.columns import ColumnOptions
-from xmc_tf.tables.preparation import PrepareOptions, prepare, summary_of
-from xmc_tf.tables.sources import SourceOptions, open_source
+from xmc_tf.tables.preparation import PrepareOptions, prepare
+from xmc_tf.tables.reading.sources import SourceOptions, open_source
 from xmc_tf.tables.splits import SplitOptions
 from xmc_tf.tables.store import TableStore
+from xmc_tf.tables.summary import summary_of
 from xmc_tf.tables.table_flags import database_of
 
 ROWS = [(f"text number {n} of many", ["even" if n % 2 == 0 else "odd", f"by {n % 3}"]) for n in range(60)]
@@ -116,7 +117,7 @@ class _InterruptedError(Exception):
 def test_an_interrupted_run_continues(tmp_path, monkeypatch):
     path, read = _csv(tmp_path), []
     monkeypatch.setattr(preparation, "_COMMIT", 7)
-    original = preparation._Writer.add
+    original = writing.RowWriter.add
 
     def add(self, row):
         read.append(row)
@@ -124,7 +125,7 @@ def test_an_interrupted_run_continues(tmp_path, monkeypatch):
             raise _InterruptedError
         original(self, row)
 
-    monkeypatch.setattr(preparation._Writer, "add", add)
+    monkeypatch.setattr(writing.RowWriter, "add", add)
     with pytest.raises(_InterruptedError):
         prepare(path, tmp_path / "out.sqlite")
     store = prepare(path, tmp_path / "out.sqlite")

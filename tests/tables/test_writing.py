@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.tables import preparation
+from xmc_tf.tables import preparation, writing
 from xmc_tf.tables import store as store_module
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.runs import Run, record_run, runs_of
@@ -58,7 +58,7 @@ def test_a_locked_database_is_named_with_a_fix(table, tmp_path, impatient):
 
 def test_a_full_disk_keeps_complete_rows_and_the_command_resumes(table, tmp_path, monkeypatch):
     monkeypatch.setattr(preparation, "_COMMIT", 50)
-    original, opened = preparation._Writer.commit, []
+    original, opened = writing.RowWriter.commit, []
 
     def commit(self, rows):
         original(self, rows)
@@ -66,13 +66,13 @@ def test_a_full_disk_keeps_complete_rows_and_the_command_resumes(table, tmp_path
         if len(opened) == 3:
             _full(self._store)
 
-    monkeypatch.setattr(preparation._Writer, "commit", commit)
+    monkeypatch.setattr(writing.RowWriter, "commit", commit)
     with pytest.raises(OSError, match="the disk is full") as error:
         prepare(table, tmp_path / "out.sqlite", ALL)
     assert "out.sqlite" in str(error.value)
     kept = TableStore.open(tmp_path / "out.sqlite")
     assert kept.meta("rows_read") == kept.count() == opened[-1]
-    monkeypatch.setattr(preparation._Writer, "commit", original)
+    monkeypatch.setattr(writing.RowWriter, "commit", original)
     store = prepare(table, tmp_path / "out.sqlite", ALL)
     assert store.count() == 400
     assert [line for (line,) in store.connection.execute("SELECT line FROM documents ORDER BY id")] == [*range(2, 402)]

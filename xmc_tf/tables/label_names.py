@@ -4,9 +4,9 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
-from xmc_tf.tables.packed import opened
-from xmc_tf.tables.records import Record
-from xmc_tf.tables.structured import JsonLines
+from xmc_tf.tables.reading.packed import opened
+from xmc_tf.tables.reading.records import Record
+from xmc_tf.tables.reading.structured import JsonLines
 
 _TITLES = ("title", "name", "label")
 

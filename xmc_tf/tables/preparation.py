@@ -13,12 +13,12 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.resuming import finished, resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.tables.columns import ColumnOptions, Columns, choose_columns
-from xmc_tf.tables.label_names import load_label_names
-from xmc_tf.tables.records import BadRow, Record, Source
-from xmc_tf.tables.sources import SourceOptions, open_source
-from xmc_tf.tables.splits import SPLITS, TRAIN, VALIDATION, SplitOptions, split_documents, text_key
+from xmc_tf.tables.reading.records import Record, Source
+from xmc_tf.tables.reading.sources import SourceOptions, open_source
+from xmc_tf.tables.reading.two_tables import TwoTables
+from xmc_tf.tables.splits import SPLITS, SplitOptions, split_documents
 from xmc_tf.tables.store import TableStore
-from xmc_tf.tables.two_tables import TwoTables
+from xmc_tf.tables.writing import RowWriter
 
 _LOG = logging.getLogger(__name__)
 _COMMIT = 20_000  # rows between two points from which reading resumes
@@ -53,50 +53,6 @@ class PrepareOptions:
     test_table: str | Path | None = None
     label_names: str | Path | None = None
     test_label_lists: str | Path | None = None
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The content of a data set, in numbers.
-
-    Args:
-        documents: number of documents by split.
-        labels: number of labels.
-        pairs: number of labels of all documents.
-        bad_rows: number of rows that were not used, by reason.
-        copies: documents whose text occurs before.
-        only_in_test: number of labels that no other documents than test documents have.
-        guesses: sentences about what was guessed.
-        single_label: whether each document has exactly one label.
-    """
-
-    documents: dict[str, int]
-    labels: int
-    pairs: int
-    bad_rows: dict[str, int]
-    copies: int
-    only_in_test: int
-    guesses: list[str]
-    single_label: bool = False
-
-    def text(self) -> str:
-        """Return the summary as lines for a terminal."""
-        total = sum(self.documents.values())
-        lines = [
-            f"{total:,} documents: " + ", ".join(f"{count:,} {split}" for split, count in self.documents.items()),
-            f"{self.labels:,} {'label' if self.labels == 1 else 'labels'}, "
-            + ("one per document" if self.single_label else f"{self.pairs / max(total, 1):.1f} per document"),
-        ]
-        if self.copies:
-            lines.append(f"{self.copies:,} documents repeat an earlier text; copies are in one split")
-        if self.labels == 1:
-            lines.append("with one label, there is nothing to choose between: every prediction is this label")
-        if self.only_in_test:
-            lines.append(f"{self.only_in_test:,} labels have test documents only: they cannot be learned")
-        if self.bad_rows:
-            reasons = ", ".join(f"{count:,} × {reason}" for reason, count in self.bad_rows.items())
-            lines.append(f"{sum(self.bad_rows.values()):,} rows were not used: {reasons}")
-        return "\n".join([*lines, *(f"guessed: {guess}" for guess in self.guesses)])
 
 
 def prepare(table: Any, database: str | Path, options: PrepareOptions | None = None) -> TableStore:
@@ -140,7 +96,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         _LOG.info("%s: %s", source.name, source.kind)
         for guess in guesses:
             _LOG.info("guessed: %s", guess)
-        _read(source, _Writer(store, columns, options.label_names), store)
+        _read(source, RowWriter(store, columns, options.label_names), store)
         finished()
     _refuse_many_bad_rows(store, source.name, options.max_bad_rows)
     if not store.has_meta(splits=asdict(options.splits)):
@@ -180,23 +136,6 @@ def _opened(table: Any, options: PrepareOptions) -> Source:
     return TwoTables(source, open_source(test, replace(options.source, label_lists=test_lists)))
 
 
-def summary_of(store: TableStore) -> Summary:
-    """Return what a prepared data set holds."""
-    one = store.connection.execute
-    trained = {label for split in (TRAIN, VALIDATION) for label in store.labels(split).indices.tolist()}
-    pairs = int(one("SELECT count(*) FROM document_labels").fetchone()[0])
-    return Summary(
-        {split: store.count(split) for split in SPLITS},
-        store.nr_labels,
-        pairs,
-        dict(one("SELECT reason, count(*) FROM bad_rows GROUP BY reason ORDER BY count(*) DESC").fetchall()),
-        int(one("SELECT count(*) - count(DISTINCT key) FROM documents").fetchone()[0]),
-        store.nr_labels - len(trained),
-        list(store.meta("guesses") or []),
-        pairs == store.count(),  # rows without a label are not used
-    )
-
-
 def _sample(source: Source) -> list[list[Any]]:
     found: list[list[Any]] = []
     for row in source.records():
@@ -228,7 +167,7 @@ def _sampled_checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _read(source: Source, writer: "_Writer", store: TableStore) -> None:
+def _read(source: Source, writer: RowWriter, store: TableStore) -> None:
     """Read all rows; what is complete is committed with the number of rows it comes from."""
     before = int(store.meta("rows_read"))
     if before:
@@ -250,95 +189,6 @@ def _read(source: Source, writer: "_Writer", store: TableStore) -> None:
     if rows == before == 0:
         raise InputError(f"{source.name} has no rows", expected="one document per row")
     writer.commit("all")
-
-
-class _Writer:
-    """Rows on their way into the database."""
-
-    def __init__(self, store: TableStore, columns: Columns, label_names: str | Path | None = None) -> None:
-        self._store, self._columns = store, columns
-        self._names = None if label_names is None else load_label_names(Path(label_names))
-        self._test_from: int | None = store.meta("test_from")
-        one = store.connection.execute
-        self._labels: dict[str, int] = dict(one("SELECT name, id FROM labels").fetchall())
-        self._documents: dict[str, int] = {}
-        if columns.document is not None:
-            self._documents = dict(one("SELECT name, id FROM documents WHERE name IS NOT NULL").fetchall())
-        self._next = int(one("SELECT coalesce(max(id), -1) + 1 FROM documents").fetchone()[0])
-        self._clear()
-
-    def _clear(self) -> None:
-        self._new_documents: list[tuple[int, int, str, int, str | None]] = []
-        self._new_labels: list[tuple[int, str]] = []
-        self._pairs: list[tuple[int, int]] = []
-        self._bad: list[BadRow] = []
-        self._features: list[tuple[int, bytes, bytes]] = []
-
-    def begin_test(self) -> None:
-        """Make all documents from here on test documents."""
-        if self._test_from is None:
-            self._test_from = self._next
-
-    def add(self, row: Record | BadRow) -> None:
-        if isinstance(row, BadRow):
-            self._bad.append(row)
-            return
-        text, labels = self._columns.text_of(row.cells), self._columns.labels_of(row.cells)
-        if self._names is not None:
-            known = [int(one) for one in labels if one.isdecimal() and int(one) < len(self._names)]
-            if len(known) < len(labels):
-                self._bad.append(BadRow(row.line, "a label is no number of a label name", text[:80]))
-                return
-            labels = [self._names[one] for one in known]
-        if not text and self._columns.texts:
-            self._bad.append(BadRow(row.line, "no text", " | ".join(map(str, row.cells))[:80]))
-            return
-        if not labels:
-            self._bad.append(BadRow(row.line, "no label", text[:80]))
-            return
-        document = self._document(row, text)
-        for label in labels:
-            number = self._labels.get(label)
-            if number is None:
-                number = self._labels[label] = len(self._labels)
-                self._new_labels.append((number, label))
-            self._pairs.append((document, number))
-
-    def _document(self, row: Record, text: str) -> int:
-        name = None if self._columns.document is None else str(row.cells[self._columns.document])
-        if name is not None and name in self._documents:
-            return self._documents[name]
-        document = self._next
-        self._next += 1
-        key = text_key(text)
-        if not self._columns.texts:
-            numbers, amounts = (
-                part.tobytes() for part in (row.cells[0][0].astype("<i4"), row.cells[0][1].astype("<f4"))
-            )
-            self._features.append((document, numbers, amounts))
-            key = text_key((numbers + amounts).hex())
-        self._new_documents.append((document, row.line, text, key, name))
-        if name is not None:
-            self._documents[name] = document
-        return document
-
-    def commit(self, rows_read: int | str) -> None:
-        """Write all rows since the last commit, with the point that reading has come to."""
-        with self._store.writing() as write:
-            write.executemany(
-                "INSERT INTO documents (id, line, text, key, name) VALUES (?, ?, ?, ?, ?)", self._new_documents
-            )
-            write.executemany("INSERT INTO labels (id, name) VALUES (?, ?)", self._new_labels)
-            write.executemany("INSERT OR IGNORE INTO document_labels VALUES (?, ?)", self._pairs)
-            write.executemany("INSERT INTO bad_rows VALUES (?, ?, ?)", self._bad)
-            write.executemany("INSERT INTO features VALUES (?, ?, ?)", self._features)
-            if rows_read == "all":
-                write.execute(
-                    "UPDATE labels SET documents = counted.n FROM "
-                    "(SELECT label, count(*) AS n FROM document_labels GROUP BY label) AS counted WHERE id = label"
-                )
-            self._store.put_meta({"rows_read": rows_read, "test_from": self._test_from})
-        self._clear()
 
 
 def _refuse_many_bad_rows(store: TableStore, name: str, most: float) -> None:

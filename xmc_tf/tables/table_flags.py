@@ -7,7 +7,7 @@ from pathlib import Path
 from xmc_tf.params import truth
 from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.preparation import PrepareOptions
-from xmc_tf.tables.sources import KINDS, SourceOptions
+from xmc_tf.tables.reading.sources import KINDS, SourceOptions
 from xmc_tf.tables.splits import SplitOptions
 
 

@@ -9,8 +9,8 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, load_matrix, load_names
-from xmc_tf.tables.packed import opened, unpacked_size
-from xmc_tf.tables.records import BadRow, Record
+from xmc_tf.tables.reading.packed import opened, unpacked_size
+from xmc_tf.tables.reading.records import BadRow, Record
 
 _FEATURES, _LINES, _FOLDER = ["features", "labels"], ["labels", "text"], ["text", "labels"]
 _HEADER = re.compile(rb"\s*(\d+)\s+(\d+)\s+(\d+)\s*")

@@ -8,9 +8,9 @@ from typing import IO
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
-from xmc_tf.tables.encodings import named, text_encoding
-from xmc_tf.tables.packed import is_packed, opened
-from xmc_tf.tables.records import Record
+from xmc_tf.tables.reading.encodings import named, text_encoding
+from xmc_tf.tables.reading.packed import is_packed, opened
+from xmc_tf.tables.reading.records import Record
 
 
 class TextsAndLabelLists:

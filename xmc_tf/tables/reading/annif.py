@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.tables.records import BadRow, Record
+from xmc_tf.tables.reading.records import BadRow, Record
 
 COLUMNS = ["text", "labels"]
 _SUBJECT = re.compile(r"<([^<>\s]+)>")

@@ -8,9 +8,9 @@ from typing import Any, TextIO
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.tables.encodings import named, text_encoding
-from xmc_tf.tables.packed import is_packed, opened, unpacked_size
-from xmc_tf.tables.records import BadRow, Record
+from xmc_tf.tables.reading.encodings import named, text_encoding
+from xmc_tf.tables.reading.packed import is_packed, opened, unpacked_size
+from xmc_tf.tables.reading.records import BadRow, Record
 
 _SAMPLE = 1000
 _BATCH = 4096

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.tables.records import BadRow, Record, Source
+from xmc_tf.tables.reading.records import BadRow, Record, Source
 
 
 class TwoTables:

@@ -7,13 +7,13 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
-from xmc_tf.tables.annif import AnnifFolder, AnnifTsv
-from xmc_tf.tables.benchmark_files import PecosFolder, PecosLines, SparseFeatures
-from xmc_tf.tables.delimited import SEPARATORS, DelimitedFile
-from xmc_tf.tables.label_lists import TextsAndLabelLists
-from xmc_tf.tables.packed import opened
-from xmc_tf.tables.records import Source
-from xmc_tf.tables.structured import Frame, JsonLines, ParquetFile, SqliteTable, is_frame
+from xmc_tf.tables.reading.annif import AnnifFolder, AnnifTsv
+from xmc_tf.tables.reading.benchmark_files import PecosFolder, PecosLines, SparseFeatures
+from xmc_tf.tables.reading.delimited import SEPARATORS, DelimitedFile
+from xmc_tf.tables.reading.label_lists import TextsAndLabelLists
+from xmc_tf.tables.reading.packed import opened
+from xmc_tf.tables.reading.records import Source
+from xmc_tf.tables.reading.structured import Frame, JsonLines, ParquetFile, SqliteTable, is_frame
 
 KINDS = (
     "csv", "tsv", "jsonl", "parquet", "sqlite", "annif-tsv", "annif-folder", "sparse-features", "pecos-lines",

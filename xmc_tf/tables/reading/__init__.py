@@ -1,0 +1,1 @@
+"""Read tables of all kinds, row by row."""

@@ -1,0 +1,99 @@
+"""Write rows of a table into its database: documents, labels, and rows that cannot be used."""
+
+from pathlib import Path
+
+from xmc_tf.tables.columns import Columns
+from xmc_tf.tables.label_names import load_label_names
+from xmc_tf.tables.reading.records import BadRow, Record
+from xmc_tf.tables.splits import text_key
+from xmc_tf.tables.store import TableStore
+
+
+class RowWriter:
+    """Rows on their way into the database."""
+
+    def __init__(self, store: TableStore, columns: Columns, label_names: str | Path | None = None) -> None:
+        self._store, self._columns = store, columns
+        self._names = None if label_names is None else load_label_names(Path(label_names))
+        self._test_from: int | None = store.meta("test_from")
+        one = store.connection.execute
+        self._labels: dict[str, int] = dict(one("SELECT name, id FROM labels").fetchall())
+        self._documents: dict[str, int] = {}
+        if columns.document is not None:
+            self._documents = dict(one("SELECT name, id FROM documents WHERE name IS NOT NULL").fetchall())
+        self._next = int(one("SELECT coalesce(max(id), -1) + 1 FROM documents").fetchone()[0])
+        self._clear()
+
+    def _clear(self) -> None:
+        self._new_documents: list[tuple[int, int, str, int, str | None]] = []
+        self._new_labels: list[tuple[int, str]] = []
+        self._pairs: list[tuple[int, int]] = []
+        self._bad: list[BadRow] = []
+        self._features: list[tuple[int, bytes, bytes]] = []
+
+    def begin_test(self) -> None:
+        """Make all documents from here on test documents."""
+        if self._test_from is None:
+            self._test_from = self._next
+
+    def add(self, row: Record | BadRow) -> None:
+        """Add a row: a document with its labels, or the reason why it cannot be used."""
+        if isinstance(row, BadRow):
+            self._bad.append(row)
+            return
+        text, labels = self._columns.text_of(row.cells), self._columns.labels_of(row.cells)
+        if self._names is not None:
+            known = [int(one) for one in labels if one.isdecimal() and int(one) < len(self._names)]
+            if len(known) < len(labels):
+                self._bad.append(BadRow(row.line, "a label is no number of a label name", text[:80]))
+                return
+            labels = [self._names[one] for one in known]
+        if not text and self._columns.texts:
+            self._bad.append(BadRow(row.line, "no text", " | ".join(map(str, row.cells))[:80]))
+            return
+        if not labels:
+            self._bad.append(BadRow(row.line, "no label", text[:80]))
+            return
+        document = self._document(row, text)
+        for label in labels:
+            number = self._labels.get(label)
+            if number is None:
+                number = self._labels[label] = len(self._labels)
+                self._new_labels.append((number, label))
+            self._pairs.append((document, number))
+
+    def _document(self, row: Record, text: str) -> int:
+        name = None if self._columns.document is None else str(row.cells[self._columns.document])
+        if name is not None and name in self._documents:
+            return self._documents[name]
+        document = self._next
+        self._next += 1
+        key = text_key(text)
+        if not self._columns.texts:
+            numbers, amounts = (
+                part.tobytes() for part in (row.cells[0][0].astype("<i4"), row.cells[0][1].astype("<f4"))
+            )
+            self._features.append((document, numbers, amounts))
+            key = text_key((numbers + amounts).hex())
+        self._new_documents.append((document, row.line, text, key, name))
+        if name is not None:
+            self._documents[name] = document
+        return document
+
+    def commit(self, rows_read: int | str) -> None:
+        """Write all rows since the last commit, with the point that reading has come to."""
+        with self._store.writing() as write:
+            write.executemany(
+                "INSERT INTO documents (id, line, text, key, name) VALUES (?, ?, ?, ?, ?)", self._new_documents
+            )
+            write.executemany("INSERT INTO labels (id, name) VALUES (?, ?)", self._new_labels)
+            write.executemany("INSERT OR IGNORE INTO document_labels VALUES (?, ?)", self._pairs)
+            write.executemany("INSERT INTO bad_rows VALUES (?, ?, ?)", self._bad)
+            write.executemany("INSERT INTO features VALUES (?, ?, ?)", self._features)
+            if rows_read == "all":
+                write.execute(
+                    "UPDATE labels SET documents = counted.n FROM "
+                    "(SELECT label, count(*) AS n FROM document_labels GROUP BY label) AS counted WHERE id = label"
+                )
+            self._store.put_meta({"rows_read": rows_read, "test_from": self._test_from})
+        self._clear()
