@@ -53,6 +53,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder, self._mark = folder, f"xmc{os.getpid()}"
         self._sshd: dict[str, subprocess.Popen[bytes]] = {}
+        self.variables: dict[str, str] = {}  # more of them for all commands
         self.tmp = folder / "tmp"  # each host has its own
         self.tmp.mkdir()
 
@@ -64,7 +65,7 @@ class Cluster:
         # Open MPI finds its network without help, and tells hosts from each other.
         ours = {name: value for name, value in ENVIRONMENT.items() if not name.endswith("_if_include")}
         path = f"{self.folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        return kept | ours | {"PATH": path, "TMPDIR": str(self.tmp), "PYTHONDONTWRITEBYTECODE": "1"}
+        return kept | ours | {"PATH": path, "TMPDIR": str(self.tmp), "PYTHONDONTWRITEBYTECODE": "1", **self.variables}
 
     def command(self, host: str, *command: str) -> list[str]:
         """Return the command that runs a command on a host."""
@@ -163,13 +164,18 @@ class Cluster:
                     os.kill(pid, signal.SIGKILL)
             subprocess.run(["ip", "netns", "del", self._space(name)], capture_output=True)
 
-    def processes(self) -> list[int]:
-        """Return the processes of all hosts, except for sshd."""
-        found = []
-        for pid in (pid for name in SLOTS for pid in self._pids(name)):
+    def processes(self) -> dict[int, str]:
+        """Return the command lines of all hosts' processes, except for sshd."""
+        return {pid: line for name in SLOTS for pid, line in self.processes_of(name).items()}
+
+    def processes_of(self, host: str) -> dict[int, str]:
+        """Return the command lines of a host's processes, except for sshd."""
+        found = {}
+        for pid in self._pids(host):
             with contextlib.suppress(OSError):
-                if b"sshd" not in Path(f"/proc/{pid}/cmdline").read_bytes() and _alive(pid):
-                    found.append(pid)
+                line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if "sshd" not in line and _alive(pid):
+                    found[pid] = line
         return found
 
     def _space(self, name: str) -> str:

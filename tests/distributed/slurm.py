@@ -1,4 +1,4 @@
-"""A real Slurm of one node, in a folder, on loopback: munged, slurmctld and slurmd from Debian's packages."""
+"""A real Slurm of two nodes, in a folder, on loopback: munged, slurmctld and slurmd from Debian's packages."""
 
 import os
 import shutil
@@ -18,13 +18,12 @@ SlurmctldHost={host}(127.0.0.1)
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
 SlurmctldPort={ports[0]}
-SlurmdPort={ports[1]}
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -32,8 +31,8 @@ SelectTypeParameters=CR_Core
 MpiDefault=none
 ReturnToService=2
 SlurmdParameters=config_overrides
-NodeName=localhost NodeHostname={host} NodeAddr=127.0.0.1 CPUs=16 Boards=1 SocketsPerBoard=1 CoresPerSocket=16 \
-RealMemory=1000 State=UNKNOWN
+NodeName=127.0.0.[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{ports[1]},{ports[2]}] CPUs=16 Boards=1 \
+SocketsPerBoard=1 CoresPerSocket=16 RealMemory=1000 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES State=UP
 """
 
@@ -41,20 +40,20 @@ PartitionName=main Nodes=ALL Default=YES State=UP
 @contextmanager
 def slurm(folder: Path) -> Iterator[dict[str, str]]:
     """Yield the environment in which ``sbatch`` reaches a Slurm that lasts as long as the context."""
-    for name in ("state", "spool"):
-        (folder / name).mkdir()
+    (folder / "state").mkdir()
     key = folder / "munge.key"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o400)
     configuration = folder / "slurm.conf"
     host = socket.gethostname().partition(".")[0]
-    configuration.write_text(_CONFIGURATION.format(host=host, folder=folder, ports=_free_ports(2)))
+    configuration.write_text(_CONFIGURATION.format(host=host, folder=folder, ports=_free_ports(3)))
     environment = {**os.environ, "SLURM_CONF": str(configuration)}
     munge = ["munged", "--foreground", "--force", f"--key-file={key}", f"--socket={folder}/munge.socket"]
     munge += [f"--{name}-file={folder}/munged.{name}" for name in ("pid", "log", "seed")]
     with ExitStack() as stack:
-        for command in (munge, ["slurmctld", "-D"], ["slurmd", "-D", "-N", "localhost"]):
-            log = stack.enter_context((folder / f"{command[0]}.out").open("wb"))
+        nodes = [["slurmd", "-D", "-N", name] for name in ("127.0.0.1", "127.0.0.2")]
+        for command in (munge, ["slurmctld", "-D"], *nodes):
+            log = stack.enter_context((folder / f"{command[0]}-{command[-1]}.out".replace("/", "-")).open("wb"))
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
             stack.callback(_stop, process)
         _wait_until_idle(environment, folder)
@@ -67,7 +66,7 @@ def _wait_until_idle(environment: dict[str, str], folder: Path) -> None:
         found = subprocess.run(
             ["sinfo", "--noheader", "--format=%t"], env=environment, capture_output=True, text=True, check=False
         )
-        if found.stdout.strip() == "idle":
+        if found.stdout.split() == ["idle"]:  # both
             return
         time.sleep(0.2)
     logs = "\n".join(path.read_text(errors="replace")[-1000:] for path in folder.glob("*.out"))

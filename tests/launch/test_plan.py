@@ -149,6 +149,7 @@ def test_mpiexec_gets_hosts_networks_and_the_way_to_them():
     assert "-n 3 --host a:2,b:1" in text
     assert "--mca btl_tcp_if_include 10.0.0.0/8" in text
     assert "--mca plm_rsh_agent ssh -x" in text
+    assert "--mca plm rsh --mca ras ^slurm" in text
     assert "-x PATH" in text
     assert "--lost-after 20" in " ".join(LaunchPlan(hosts, "mpi", ["w.py"], timeout_s=80).command())
 

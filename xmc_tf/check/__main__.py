@@ -25,6 +25,8 @@ from xmc_tf.ranks.stalls.watch import StallWatch
 
 # Of --timeout, after which the watch reports a hanging rank before the rank's own watchdog ends it.
 _WATCH_SHARE = 0.7
+# The default of --timeout. A slow network, or ranks that share busy cores, still exchange this much.
+_TIMEOUT_S, _LEAST_MB_PER_S = 60.0, 4.0
 _DESCRIPTION = """Check that all ranks can reach each other, or verify the files of a model.
 
 Run it before a long training, with the launcher and the hosts of the training. It lists all ranks (host,
@@ -44,7 +46,7 @@ _EXAMPLES = """examples:
   python -m xmc_tf.launch --np 2 -m xmc_tf.check
   horovodrun -np 4 -H localhost:4 python -m xmc_tf.check --shared-workdir
   mpiexec -n 4 python -m xmc_tf.check --timeout 20 --shared-workdir /data/run
-  mpiexec -n 4 python -m xmc_tf.check --megabytes 2200 --timeout 600
+  mpiexec -n 4 python -m xmc_tf.check --megabytes 2200
   python -m xmc_tf.check --model model
 """
 
@@ -54,7 +56,12 @@ def parser() -> argparse.ArgumentParser:
     parser = cli.make_parser("xmc_tf.check", _DESCRIPTION, epilog=_EXAMPLES)
     add = parser.add_argument
     add("--model", metavar="DIR", help="verify only the files of this model, PECOS model or export")
-    add("--timeout", type=float, default=60.0, metavar="S", help="maximum seconds of one step")
+    add(
+        "--timeout",
+        type=float,
+        metavar="S",
+        help="maximum seconds of one step (default: 60, and 1 more for each 4 MB of --megabytes)",
+    )
     add(
         "--shared-workdir",
         nargs="?",
@@ -67,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
         type=float,
         default=16.0,
         metavar="MB",
-        help="size of the large messages; 2200 is more than 2 GiB, and takes 7 to 13 GB of memory per rank",
+        help="size of the large messages; 2200 is more than 2 GiB, and takes up to 10 GB of memory per rank",
     )
     add(
         "--communicator",
@@ -90,6 +97,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.model is not None:
         _verify(args)
         return
+    if args.timeout is None:
+        args.timeout = _TIMEOUT_S + args.megabytes / _LEAST_MB_PER_S
     if not args.timeout > 0 or not args.megabytes > 0:
         raise InputError("--timeout and --megabytes", expected="numbers above 0")
     if args.communicator != "auto":

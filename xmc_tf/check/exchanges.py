@@ -58,6 +58,14 @@ def _same(got: np.ndarray, count: int, expected: Callable[[int, int], np.ndarray
     return all(np.array_equal(got[a : a + _BLOCK], expected(a, min(a + _BLOCK, count))) for a in bounds)
 
 
+def _filled(count: int, numbers: Callable[[int, int], np.ndarray]) -> np.ndarray:
+    """Return these numbers, which are computed block by block to save memory."""
+    out = np.empty(count, np.float32)
+    for first in range(0, count, _BLOCK):
+        out[first : first + _BLOCK] = numbers(first, min(first + _BLOCK, count))
+    return out
+
+
 def broadcast(world: Communicator, count: int) -> Trial:
     """Return a broadcast of the last rank's numbers."""
     root = world.size - 1
@@ -65,7 +73,7 @@ def broadcast(world: Communicator, count: int) -> Trial:
     def numbers(first: int, last: int) -> np.ndarray:
         return (np.arange(first, last, dtype=np.int64) % 65536 + root).astype(np.float32)
 
-    mine = numbers(0, count) if world.rank == root else None
+    mine = _filled(count, numbers) if world.rank == root else None
     return Trial(lambda: world.broadcast_array(mine, root), lambda got: _same(got, count, numbers))
 
 
@@ -75,7 +83,8 @@ def all_reduce(world: Communicator, count: int) -> Trial:
     def numbers(first: int, last: int, factor: int) -> np.ndarray:
         return (np.arange(first, last, dtype=np.int64) % 1000 * factor).astype(np.float32)
 
-    mine, total = numbers(0, count, world.rank + 1), world.size * (world.size + 1) // 2
+    mine = _filled(count, lambda first, last: numbers(first, last, world.rank + 1))
+    total = world.size * (world.size + 1) // 2
     return Trial(lambda: world.allreduce_array(mine), lambda got: _same(got, count, lambda a, b: numbers(a, b, total)))
 
 

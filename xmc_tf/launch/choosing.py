@@ -35,7 +35,10 @@ def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus:
         hosts = Hosts([Host(THIS_HOST, args.here_gpus or len(gpus)), *hosts], hosts.source)
     if args.np is not None and args.np > hosts.size:
         raise InputError(
-            "--np", expected=f"at most the {hosts.size} slots of {hosts.source}", received=str(args.np), fix="add slots"
+            "--np",
+            expected=f"at most the {hosts.size} slots of {hosts.source}",
+            received=str(args.np),
+            fix="lower --np, or list more slots",
         )
     most = min(args.np or hosts.size, args.max_np or hosts.size)
     hosts = hosts.limited(most)

@@ -75,6 +75,8 @@ def _mpiexec(hosts: Hosts, networks: Sequence[str], remote_shell: str, exported:
         # Other interfaces, such as those of containers, lead nowhere.
         settings |= {"btl_tcp_if_include": ",".join(networks), "oob_tcp_if_include": ",".join(networks)}
     if not hosts.only_here:
+        # In a job of Slurm, Open MPI would start the ranks by srun, and refuse hosts that Slurm calls differently.
+        settings |= {"plm": "rsh", "ras": "^slurm"}
         # All connections start here, and end with a host that is lost.
         settings |= {"plm_rsh_no_tree_spawn": "1", "plm_rsh_num_concurrent": str(len(hosts))}
         settings |= {"oob_tcp_keepalive_time": "5", "oob_tcp_keepalive_intvl": "3", "oob_tcp_keepalive_probes": "3"}

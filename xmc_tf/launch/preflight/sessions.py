@@ -59,7 +59,7 @@ class Session:
             ProbeError: there is no answer in time, or the probe has ended.
         """
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # the probe has ended, which is noticed below
+        with contextlib.suppress(OSError, ValueError):  # the probe has ended or was closed, which is noticed below
             self._process.stdin.write(json.dumps({"step": step, **fields}) + "\n")
             self._process.stdin.flush()
         try:
@@ -126,13 +126,14 @@ class Sessions:
         for session in self._sessions.values():
             session.end = time.monotonic() + share * self._timeout_s
 
-        def ask_one(name: str) -> None:
+        def ask_one(name: str, session: Session) -> None:
             try:
-                answers[name] = ask(self._sessions[name])
+                answers[name] = ask(session)
             except ProbeError as error:
                 self.errors[name] = str(error)
 
-        threads = [threading.Thread(target=ask_one, args=(name,)) for name in self._sessions if name not in self.errors]
+        asked = [item for item in self._sessions.items() if item[0] not in self.errors]
+        threads = [threading.Thread(target=ask_one, args=item) for item in asked]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,0 +1,41 @@
+"""Fixtures that several distributed tests share."""
+
+import json
+
+import pytest
+
+from tests.distributed.cluster import SLOTS, Cluster, why_not
+from tests.distributed.launch import python
+from tests.distributed.on_hosts import contents, rankers
+from tests.linear.command_data import write_corpus
+
+
+@pytest.fixture(scope="session")
+def hosts(tmp_path_factory):
+    """Return three hosts; the test is skipped, with the reason, where they cannot be made."""
+    if problem := why_not():
+        pytest.skip(problem)
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        made.start()
+        (made.folder / "hosts.json").write_text(json.dumps(SLOTS))
+        secret = made.folder / "secret"
+        secret.write_text("a secret of the test\n")
+        secret.chmod(0o600)
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="session")
+def features(tmp_path_factory):
+    """Return a folder with features and labels."""
+    return write_corpus(tmp_path_factory.mktemp("features"))
+
+
+@pytest.fixture(scope="session")
+def one_process(features, tmp_path_factory):
+    """Return the files of the rankers that a single process trains."""
+    model = tmp_path_factory.mktemp("one") / "model"
+    python("module:xmc_tf.linear.train", *map(str, rankers(features, model)[2:]))
+    return contents(model)
