@@ -6,22 +6,29 @@ from tests.distributed.launch import horovodrun
 
 pytestmark = pytest.mark.distributed
 
-# What depends on the transport and on the number of ranks, everywhere. fit() makes the same calls: two worlds suffice.
-CHECKS = {"world_lookup": 10, "world_pairs": 6, "world_every_row": 3, "world_optimizers": 5, "world_fit": 4}
-CALLS = ["world_lookup", "world_pairs", "world_every_row", "world_optimizers"]
-WITH_FIT = [("gloo", 2), ("gloo", 3)]
+# Module of checks -> number of its checks.
+CHECKS = {"world_lookup": 10, "world_pairs": 6, "world_every_row": 3, "world_several": 3}
+CHECKS |= {"world_optimizers": 5, "world_growing": 2, "world_fit": 4}
+EXCHANGES = ["world_lookup", "world_pairs", "world_every_row"]
+# Exchanges depend on the transport and on the number of ranks: they are checked over Gloo on one rank, an even and an
+# odd number, and over MPI, whose messages take other paths, on four. What is built on them is checked once or twice.
+WORLDS = {
+    ("gloo", 1): [*EXCHANGES, "world_optimizers"],
+    ("gloo", 2): [*EXCHANGES, "world_several", "world_optimizers", "world_fit"],
+    ("gloo", 3): [*EXCHANGES, "world_growing"],
+    ("mpi", 4): [*EXCHANGES, "world_several", "world_optimizers"],
+}
 
 
-# Over Gloo one rank, an even and an odd number; over MPI, whose messages take other paths, the least and the most.
-@pytest.mark.parametrize(("engine", "world"), [("gloo", 1), ("gloo", 2), ("gloo", 3), ("mpi", 2), ("mpi", 4)])
+@pytest.mark.parametrize(("engine", "world"), WORLDS)
 def test_everything_holds_in_a_world_of(engine, world):
     environment = {
         # Horovod's cycle is shortened from 1 to 0.5 ms, because there are thousands of small exchanges.
         "HOROVOD_CYCLE_TIME": "0.5",
         # An odd stride, so that even and odd cases still occur.
-        "XMC_TF_TEST_STRIDE": "1" if (engine, world) == ("gloo", 2) else "5",
+        "XMC_TF_TEST_STRIDE": "3" if (engine, world) == ("gloo", 2) else "5",
     }
-    modules = [*CALLS, *(["world_fit"] if (engine, world) in WITH_FIT else [])]
-    run = horovodrun("collective_core.py", *modules, engine=engine, world=world, timeout=300, env=environment)
+    modules = WORLDS[engine, world]
+    run = horovodrun("collective_core.py", *modules, engine=engine, world=world, timeout=600, env=environment)
     assert [rank.result["size"] for rank in run.ranks] == [world] * world
     assert all(len(rank.result["passed"]) == sum(map(CHECKS.get, modules)) for rank in run.ranks)

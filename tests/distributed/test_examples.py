@@ -44,6 +44,25 @@ def test_a_variable_a_lookup_and_a_loss(ranks):
     np.testing.assert_allclose(losses(run), textbook(ranks), atol=1e-3)
 
 
+def test_a_dlrm_with_several_tables_learns_and_is_exported(tmp_path):
+    served = tmp_path / "served"
+    options = ["--rows", "10", "60", "2000", "--steps", "100", "--folder", str(served)]
+    run = horovodrun(EXAMPLES / "dlrm.py", *options, engine="mpi", world=2, timeout=480)
+    said = [float(loss) for loss in re.findall(r"loss (\S+)", run.ranks[0].output)]
+    assert len(said) == 10
+    assert said[0] > 0.6
+    assert said[-1] < 0.62
+    assert "loss" not in run.ranks[1].output
+    plan = {
+        line.split()[0]: line.split()[1] for line in run.ranks[0].output.splitlines() if line.startswith("category_")
+    }
+    assert plan == {"category_0": "replicated", "category_1": "rows", "category_2": "rows"}
+    score = tf.saved_model.load(str(served)).signatures["serving_default"]
+    ids = {f"category_{number}": tf.constant([3, 5], tf.int64) for number in range(3)}
+    (scores,) = score(numbers=tf.zeros([2, 4]), **ids).values()
+    assert np.isfinite(scores).all()
+
+
 def results(run):
     """Return the metrics of rank 0 of ``movielens.py`` on held-out ratings."""
     return ast.literal_eval(re.search(r"held-out ratings: (.*)", run.ranks[0].output)[1])

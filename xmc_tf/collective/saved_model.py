@@ -22,6 +22,7 @@ from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 from tensorflow.python.saved_model.fingerprinting_utils import write_fingerprint
 
 from xmc_tf.collective.checkpoints.shard_files import blocks, rows_per_block
+from xmc_tf.collective.growing.serving import served_forms
 from xmc_tf.collective.tables.row_access import get_rows
 from xmc_tf.collective.tables.serving_tables import serve_from
 from xmc_tf.collective.tables.table import ShardedTable
@@ -81,7 +82,10 @@ def export_saved_model(
         InputError: the model cannot be exported; the message says why.
     """
     folder = Path(folder)
-    with placed_folder(folder, EXPORT) if communicator.rank == 0 else nullcontext() as part:
+    with (
+        served_forms(tables, communicator) as tables,
+        placed_folder(folder, EXPORT) if communicator.rank == 0 else nullcontext() as part,
+    ):
         keys: dict[str, str] = communicator.broadcast(
             run_on_all_ranks(
                 communicator, lambda: _save_graph(part, signatures, tables, track) if part is not None else {}
@@ -91,11 +95,12 @@ def export_saved_model(
         mine = [table for table in tables if table.name in keys]
         sees = communicator.allgather(part.is_dir())
         if sees[communicator.rank]:
-            run_on_all_ranks(communicator, lambda: _write_own_rows(part, mine, keys))
+            own = [table for table in mine if table.size > 1 or communicator.rank == 0]
+            run_on_all_ranks(communicator, lambda: _write_own_rows(part, own, keys))
         else:
             run_on_all_ranks(communicator, lambda: None)
         for rank in (rank for rank, it_does in enumerate(sees) if not it_does):
-            _stream_rows(part, mine, keys, communicator, rank)
+            _stream_rows(part, [table for table in mine if table.size > 1], keys, communicator, rank)
         run_on_all_ranks(communicator, lambda: _merge(part) if communicator.rank == 0 else None)
     communicator.barrier()
     return folder

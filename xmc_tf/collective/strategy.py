@@ -11,11 +11,18 @@ import tensorflow as tf
 import tf_keras
 
 from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.growing.eviction import Rule
+from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding, make_growing_with
+from xmc_tf.collective.growing.lookup import growing_lookup
+from xmc_tf.collective.growing.table import GrowingTable, make_growing_table
 from xmc_tf.collective.optimizers.gradients import Reduction
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer
 from xmc_tf.collective.replicas import check_replicas_equal
+from xmc_tf.collective.several.collection import EmbeddingCollection
+from xmc_tf.collective.several.embedding_table import EmbeddingTable
+from xmc_tf.collective.several.planner import PlanOptions, make_plan
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.keras_embedding import replace_compiled_optimizer, shard_embeddings
 from xmc_tf.collective.tables.lookup import Combiner, Ids, lookup
@@ -30,6 +37,7 @@ from xmc_tf.ranks.stalls.settings import watch_for_stalls
 if TYPE_CHECKING:
     from xmc_tf.collective.estimator import Estimator
     from xmc_tf.collective.saved_model import Signature
+    from xmc_tf.collective.several.pipeline import Prefetch
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +141,10 @@ class CollectiveStrategy:
         check_format(chosen.wire)
         before, self._embedding_scope = self._embedding_scope, chosen
         try:
-            with shard_embeddings(self._table_of_layer, lambda rows, dim: _large(rows, dim, chosen), chosen.wire):
+            with (
+                shard_embeddings(self._table_of_layer, lambda rows, dim: _large(rows, dim, chosen), chosen.wire),
+                make_growing_with(lambda layer: (self._growing_table_of_layer(layer), chosen.wire)),
+            ):
                 yield self
         finally:
             self._embedding_scope = before
@@ -186,8 +197,7 @@ class CollectiveStrategy:
             partition: the rows of each rank; default: equal ranges.
             trainable: whether gradient tapes watch the table automatically.
         """
-        if any(table.name == name for table in self.tables):
-            raise InputError(f"there is a table {name!r} already", fix="give it another name")
+        self._check_name(name)
         made = make_table(
             name,
             rows,
@@ -199,9 +209,49 @@ class CollectiveStrategy:
             seed=self.seed,
             trainable=trainable,
         )
-        self.tables.append(made)
-        self._wires[made] = (self._embedding_scope or self._defaults).wire
+        self._add(made)
         logger.info("table %r: this rank has %d of %d rows", name, made.local_rows, rows)
+        return made
+
+    def growing_table(
+        self,
+        name: str,
+        dim: int,
+        initializer: str | tf_keras.initializers.Initializer = "uniform",
+        *,
+        admit_after: int = 1,
+        evict: Rule | Sequence[Rule] | None = None,
+        trainable: bool = True,
+    ) -> GrowingTable:
+        """Return a new table without a number of rows: an id gets a row when a lookup in training first sees it.
+
+        In a Keras model, use ``GrowingEmbedding`` instead.
+
+        Example:
+            >>> table = strategy.growing_table("items", 64, evict=LeastFrequent(max_rows=1_000_000))
+            >>> rows = strategy.lookup(table, ["book-17", "book-3"])
+
+        Args:
+            name: a unique name, the same on all ranks.
+            dim: the width of a row.
+            initializer: a Keras initializer that does not depend on the number of rows, or its name.
+            admit_after: the number of steps in which an id must be seen to get a row; until then its row is zeros.
+            evict: ``OlderThan``, ``LeastFrequent``, or a list of them. Default: ids are never evicted.
+            trainable: whether gradient tapes watch the table automatically.
+        """
+        self._check_name(name)
+        made = make_growing_table(
+            name,
+            dim,
+            size=self.world_size(),
+            rank=self.rank(),
+            initializer=initializer,
+            admit_after=admit_after,
+            evict=evict,
+            seed=self.seed,
+            trainable=trainable,
+        )
+        self._add(made)
         return made
 
     def lookup(
@@ -211,19 +261,78 @@ class CollectiveStrategy:
         combiner: Combiner = None,
         *,
         weights: tf.Tensor | tf.RaggedTensor | None = None,
+        training: bool = True,
     ) -> tf.Tensor | tf.RaggedTensor:
-        """Return rows of a result of ``variable`` or ``table``; collective. See ``lookup.lookup``.
+        """Return rows of a result of ``variable``, ``table`` or ``growing_table``; collective. See ``lookup.lookup``.
 
         Args:
-            table: a result of ``variable`` or ``table``.
-            ids: row numbers: a dense, ragged or sparse tensor.
+            table: a result of ``variable``, ``table`` or ``growing_table``.
+            ids: row numbers: a dense, ragged or sparse tensor. For a growing table: strings or any whole numbers.
             combiner: ``sum`` or ``mean`` of the rows of each bag; None: all rows.
             weights: weight of each id in its bag; needs a combiner.
+            training: whether new ids get a row in a growing table. Otherwise the result for them is zeros.
         """
+        wire = self._wires.get(table, self._defaults.wire) if isinstance(table, ShardedTable) else self._defaults.wire
+        if isinstance(table, GrowingTable):
+            return growing_lookup(table, ids, combiner, weights=weights, wire=wire, training=training)
         if isinstance(table, ShardedTable):
-            return lookup(table, ids, combiner, weights=weights, wire=self._wires.get(table, self._defaults.wire))
+            return lookup(table, ids, combiner, weights=weights, wire=wire)
         rows, dim = table.shape
         return lookup(ShardedTable(table.name, rows, dim, even_rows(rows, 1), 0, table), ids, combiner, weights=weights)
+
+    def embeddings(
+        self,
+        tables: Sequence[EmbeddingTable],
+        *,
+        batch_size: int = 1024,
+        slots: int = 2,
+        memory: int | None = None,
+        joint: bool = True,
+        name: str = "embeddings",
+    ) -> EmbeddingCollection:
+        """Return a layer of several tables, which a planner places and which share each exchange; collective.
+
+        Example:
+            >>> layer = strategy.embeddings([EmbeddingTable("users", 1000, 8), EmbeddingTable("items", 5000, 8)])
+            >>> print(layer.plan.text())
+            >>> found = layer({"users": [3, 1], "items": [7, 7]})       # two tensors of shape [2, 8]
+
+        Args:
+            tables: the tables; one with a ``placement`` keeps it.
+            batch_size: the expected number of examples of a rank's batch, for the planner.
+            slots: the number of the optimizer's slots, for the planner: 0 for SGD, 1 for Adagrad, 2 for Adam.
+            memory: maximum bytes of the tables and slots of a rank; default: no limit.
+            joint: whether tables of the same width share each exchange; False: one exchange for each table.
+            name: a unique name of the layer.
+        """
+        wire, small = self._defaults.wire, self._defaults.shard_above
+        options = PlanOptions(batch_size, slots, memory, small, wire)
+        plan = make_plan(tables, self.world_size(), options)
+        taken = {table.name for table in self.tables}
+        if doubled := [one.name for one in tables if one.name in taken]:
+            raise InputError(f"there is a table {doubled[0]!r} already", fix="give it another name")
+        layer = EmbeddingCollection(plan, self.rank(), seed=self.seed, wire=wire, joint=joint, name=name)
+        self.tables.extend(layer.tables)
+        logger.info("%s: placement of %d tables\n%s", name, len(tables), plan.text())
+        return layer
+
+    def prefetched(
+        self, model: tf_keras.Model, data: tf.data.Dataset, prefetch: "Prefetch" = "rows"
+    ) -> tf.data.Dataset:
+        """Return ``data`` for ``model.fit``, which then exchanges each batch while the one before it computes.
+
+        Write ``model.fit(strategy.prefetched(model, data))``. The losses are those of ``model.fit(data)``, which still
+        trains without prefetching.
+
+        Args:
+            model: a compiled Keras model with one layer of ``embeddings``, whose inputs are a dictionary with the ids
+                of all features.
+            data: this rank's batches; all ranks have the same number of them.
+            prefetch: "rows": ids, and the rows that the step before does not update; "ids": only ids.
+        """
+        from xmc_tf.collective.several.pipeline import TrainPipeline
+
+        return TrainPipeline.of(model, prefetch).batches(data)
 
     def optimizer(
         self,
@@ -303,11 +412,33 @@ class CollectiveStrategy:
         self, name: str, rows: int, dim: int, initializer: Initializer, trainable: bool
     ) -> ShardedTable:
         """Return the table of a layer, under a unique name."""
+        return self.table(self._free_name(name), rows, dim, initializer, trainable=trainable)
+
+    def _growing_table_of_layer(self, layer: GrowingEmbedding) -> GrowingTable:
+        """Return the growing table of a layer, under a unique name."""
+        return self.growing_table(
+            self._free_name(layer.name),
+            layer.output_dim,
+            layer.embeddings_initializer,
+            admit_after=layer.admit_after,
+            evict=layer.rules,
+            trainable=layer.trainable,
+        )
+
+    def _add(self, table: ShardedTable) -> None:
+        self.tables.append(table)
+        self._wires[table] = (self._embedding_scope or self._defaults).wire
+
+    def _check_name(self, name: str) -> None:
+        if any(table.name == name for table in self.tables):
+            raise InputError(f"there is a table {name!r} already", fix="give it another name")
+
+    def _free_name(self, name: str) -> str:
         taken = {table.name for table in self.tables}
         free, number = name, 1
         while free in taken:
             free, number = f"{name}_{number}", number + 1
-        return self.table(free, rows, dim, initializer, trainable=trainable)
+        return free
 
     def _optimizer_of(self, model: tf_keras.Model) -> tf_keras.optimizers.Optimizer:
         """Return the collective form of the optimizer that a model was compiled with."""

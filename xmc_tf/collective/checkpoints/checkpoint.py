@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from xmc_tf.collective.checkpoints.columns import column_writer, columns_of, covering_parts, parts_of
 from xmc_tf.collective.checkpoints.manifest import (
     Manifest,
     SavedTable,
@@ -22,6 +23,7 @@ from xmc_tf.collective.checkpoints.manifest import (
 )
 from xmc_tf.collective.checkpoints.packed_arrays import ArraySource, read_arrays, write_arrays
 from xmc_tf.collective.checkpoints.shard_files import ShardFile, check_shard, read_rows, write_shard
+from xmc_tf.collective.growing.saving import loading_forms, saved_forms
 from xmc_tf.collective.tables.row_access import get_rows, row_type, set_rows
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.common.errors import InputError
@@ -30,6 +32,8 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 VALUES = "values"  # the name of a table's rows, beside those of its slots
 
+# Writes rows, given the number of the first one.
+Write = Callable[[int, np.ndarray], None]
 # By table: the files of a rank's values and slots.
 Written = dict[str, dict[str, ShardFile]]
 
@@ -60,7 +64,7 @@ def save_tables(
         InputError: the ranks do not see the same folder, or have different tables.
         OSError: a rank cannot write, for example on a full disk; the previous checkpoint is kept.
     """
-    folder = Path(folder)
+    folder, tables = Path(folder), saved_forms(tables, communicator)
     data = Path(communicator.broadcast(run_on_all_ranks(communicator, lambda: _make_data_folder(folder, communicator))))
     try:
         # Errors in the tables are found before anything is written.
@@ -107,17 +111,18 @@ def load_tables(
     data = folder / manifest.data
 
     def read() -> dict[str, np.ndarray]:
-        wanted = [part for table in tables for part in _parts_of(folder, manifest, table, slots)]
+        forms = loading_forms(folder, manifest, tables)
+        wanted = [part for table in forms for part in _parts_of(folder, manifest, table, slots)]
         for table, shards, _ in wanted:
             low, high = table.partition.bounds[table.rank : table.rank + 2]
             for shard in shards:
                 if shard.start < high and shard.stop > low:
                     check_shard(data / shard.file, shard)
         extra = read_arrays(data, manifest.replicated)
-        for table, shards, variable in wanted:
+        for table, shards, write in wanted:
             low, high = (int(bound) for bound in table.partition.bounds[table.rank : table.rank + 2])
             for shard in shards:
-                read_rows(data, shard, low, high, _writer(variable, low))
+                read_rows(data, shard, low, high, write)
         return extra
 
     return run_on_all_ranks(communicator, read)
@@ -219,41 +224,55 @@ def _is_current(folder: Path, data: Path) -> bool:
 
 def _parts_of(
     folder: Path, manifest: Manifest, table: ShardedTable, slots: bool
-) -> list[tuple[ShardedTable, list[ShardFile], tf.Variable]]:
-    """Return the parts of a table, its values and slots, with their files, after checking their shapes."""
-    saved = manifest.tables.get(table.name)
-    if saved is None:
+) -> list[tuple[ShardedTable, list[ShardFile], Write]]:
+    """Return the saved files of a table's values and slots, with what writes their rows, after checking their shapes.
+
+    A table that is divided by columns has several files for the same rows.
+    """
+    wanted = columns_of(table.name, table.dim)
+    saved_parts = parts_of(manifest.tables, wanted.table)
+    if not saved_parts:
         raise InputError(
-            f"{folder} has no table {table.name!r}",
-            expected=f"one of {sorted(manifest.tables)}",
+            f"{folder} has no table {wanted.table!r}",
+            expected=f"one of {sorted({columns_of(name, one.dim).table for name, one in manifest.tables.items()})}",
             fix="give the table the name under which it was saved",
         )
-    if (saved.rows, saved.dim) != (table.rows, table.dim):
+    rows, width = saved_parts[0][1].rows, max(columns.stop for columns, _ in saved_parts)
+    covering = covering_parts(saved_parts, wanted)
+    if rows != table.rows or not covering or (wanted.table == table.name and width != table.dim):
         raise InputError(
             f"{folder}: table {table.name!r} was saved with another shape",
             expected=f"({table.rows}, {table.dim}), as the model has it",
-            received=f"({saved.rows}, {saved.dim})",
+            received=f"({rows}, {width})",
             fix="create the model as it was when it was saved",
         )
-    parts = [(table, saved.values, table.variable)]
-    if not slots:
-        return parts
-    if lacking := sorted(set(table.slots) - set(saved.slots)):
-        raise InputError(
-            f"{folder}: no values were saved for slot {lacking[0]!r} of table {table.name!r}",
-            expected=f"the slots {sorted(table.slots)}",
-            received=f"{sorted(saved.slots)}",
-            fix="use the optimizer of the training, or load with slots=False and start a new one",
-        )
-    parts += [(table, shards, table.slot(name)) for name, shards in saved.slots.items()]
-    for _, shards, variable in parts:
-        row_shape = [int(size) for size in variable.shape[1:]]
-        if shards and shards[0].row_shape != row_shape:
-            raise InputError(
-                f"{folder / manifest.data / shards[0].file}: rows of another shape than table {table.name!r} has here",
-                expected=f"{row_shape}",
-                received=f"{shards[0].row_shape}",
-            )
+    parts: list[tuple[ShardedTable, list[ShardFile], Write]] = []
+    for columns, saved in covering:
+        variables = {VALUES: (saved.values, table.variable)}
+        if slots:
+            if lacking := sorted(set(table.slots) - set(saved.slots)):
+                raise InputError(
+                    f"{folder}: no values were saved for slot {lacking[0]!r} of table {table.name!r}",
+                    expected=f"the slots {sorted(table.slots)}",
+                    received=f"{sorted(saved.slots)}",
+                    fix="use the optimizer of the training, or load with slots=False and start a new one",
+                )
+            variables |= {name: (shards, table.slot(name)) for name, shards in saved.slots.items()}
+        for shards, variable in variables.values():
+            row_shape = [int(size) for size in variable.shape[1:]]
+            if columns != wanted:  # the same rows with other columns
+                row_shape = [columns.stop - columns.start]
+            if shards and shards[0].row_shape != row_shape:
+                raise InputError(
+                    f"{folder / manifest.data / shards[0].file}: rows of another shape than table {table.name!r} has "
+                    "here",
+                    expected=f"{row_shape}",
+                    received=f"{shards[0].row_shape}",
+                )
+            low = int(table.partition.bounds[table.rank])
+            same = columns == wanted
+            write = _writer(variable, low) if same else column_writer(variable, low, wanted, columns)
+            parts.append((table, shards, write))
     return parts
 
 

@@ -85,9 +85,10 @@ def has_checkpoint(folder: str | Path, communicator: Communicator) -> bool:
 
 
 def tables_of(model: tf_keras.Model) -> list[ShardedTable]:
-    """Return the sharded tables of a model, each once."""
+    """Return the sharded tables of a model, each once; of stacked tables, the members."""
     tables = (table_of(variable) for variable in model.variables)
-    return list({table.name: table for table in tables if table is not None}.values())
+    own = [member for table in tables if table is not None for member in table.members or [table]]
+    return list({table.name: table for table in own}.values())
 
 
 def _model_part(model: tf_keras.Model) -> dict[str, tf.Variable]:

@@ -247,6 +247,8 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
                 values = tf.clip_by_value(values, -self.inner.clipvalue, self.inner.clipvalue)
             assert self._table_optimizer is not None
             self._table_optimizer.apply(table, gradient.rows, values, self.inner.iterations)
+        for table in tables:
+            table.finish_step(self.inner.iterations)
 
 
 def _check(inner: tf_keras.optimizers.Optimizer, reduction: str, accumulate: int) -> None:

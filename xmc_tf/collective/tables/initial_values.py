@@ -46,7 +46,7 @@ def first_values(
     if isinstance(initializer, tf_keras.initializers.Zeros):
         return None
     if isinstance(initializer, tf_keras.initializers.Initializer):
-        return _in_blocks(_draw(initializer, name, rows, dim), _table_seed(name, seed, initializer), rows)
+        return _in_blocks(_draw(initializer, name, rows, dim), table_seed(name, seed, initializer), rows)
     return lambda start, stop: tf.cast(initializer(np.arange(start, stop)), tf.float32)
 
 
@@ -61,7 +61,7 @@ def _rows_of(matrix: np.ndarray, name: str, rows: int, dim: int) -> Callable[[in
     return lambda start, stop: tf.constant(np.asarray(matrix[start:stop], dtype=np.float32))
 
 
-def _table_seed(name: str, seed: int, initializer: tf_keras.initializers.Initializer) -> int:
+def table_seed(name: str, seed: int, initializer: tf_keras.initializers.Initializer) -> int:
     """Return the seed of a table: a hash of the user's seed, the table's name, and the initializer's seed."""
     own = initializer.get_config().get("seed") or 0
     return zlib.crc32(f"{name}/{seed}/{own}".encode()) & 0x7FFFFFFF

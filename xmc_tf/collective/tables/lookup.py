@@ -1,6 +1,6 @@
 """Differentiable lookup of rows of a sharded table, with optional combination of the rows of a bag."""
 
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
@@ -50,20 +50,20 @@ def lookup(
     if weights is not None and combiner is None:
         raise InputError("weights without a combiner", fix="give combiner='sum' or 'mean', or multiply the rows")
     if isinstance(ids, tf.SparseTensor):
-        ids = _bags(ids)
+        ids = bags_of(ids)
     if not isinstance(ids, tf.RaggedTensor):
         ids = tf.convert_to_tensor(ids)
     if not ids.dtype.is_integer:
         raise InputError(f"ids for table {table.name!r}", expected="whole numbers", received=ids.dtype.name)
     if combiner is None and request is None and table.size == 1:
         # Ids are made unique only to send or combine fewer rows.
-        return _shaped(tf.gather(table.variable, checked_ids(table, tf.cast(flat_ids(ids), tf.int64))), ids, table.dim)
+        return shaped(table.gather(checked_ids(table, tf.cast(flat_ids(ids), tf.int64))), ids, table.dim)
     if request is None:
         request = request_rows(table, flat_ids(ids))
     rows = fetch(table, request, wire)
     if combiner is None:
-        return _shaped(tf.gather(rows, request.positions), ids, table.dim)
-    return _combined(rows, request.positions, ids, combiner, weights, table.dim)
+        return shaped(tf.gather(rows, request.positions), ids, table.dim)
+    return combined(rows, request.positions, ids, combiner, weights, table.dim)
 
 
 def flat_ids(ids: Ids) -> tf.Tensor:
@@ -79,20 +79,20 @@ def flat_ids(ids: Ids) -> tf.Tensor:
 def fetch(table: ShardedTable, request: Request, wire: WireFormat = "fp32") -> tf.Tensor:
     """Return the unique rows of a request; ``tf.gather(rows, request.positions)`` has one row per id."""
     table = serving_or_sharded(table)
-    rows = tf.gather(table.variable, request.local)
+    rows = table.gather(request.local)
     if table.size == 1:
         return rows
     return exchange(rows, request.send, request.receive, rank=table.rank, name=f"{table.name}/rows", wire=wire)
 
 
-def _bags(ids: tf.SparseTensor) -> tf.RaggedTensor:
+def bags_of(ids: tf.SparseTensor) -> tf.RaggedTensor:
     """Return the ids of each row of a sparse tensor; their columns do not matter."""
     if ids.shape.rank != 2:
         raise InputError("sparse ids", expected="two dimensions", received=str(ids.shape))
     return tf.RaggedTensor.from_value_rowids(ids.values, ids.indices[:, 0], nrows=ids.dense_shape[0])
 
 
-def _shaped(flat: tf.Tensor, ids: tf.Tensor | tf.RaggedTensor, dim: int) -> tf.Tensor | tf.RaggedTensor:
+def shaped(flat: tf.Tensor, ids: tf.Tensor | tf.RaggedTensor, dim: int) -> tf.Tensor | tf.RaggedTensor:
     """Return one row per id, in the ids' shape."""
     if isinstance(ids, tf.RaggedTensor):
         inner = tf.reshape(flat, tf.concat([tf.shape(ids.flat_values), [dim]], axis=0))
@@ -100,7 +100,7 @@ def _shaped(flat: tf.Tensor, ids: tf.Tensor | tf.RaggedTensor, dim: int) -> tf.T
     return tf.ensure_shape(tf.reshape(flat, tf.concat([tf.shape(ids), [dim]], axis=0)), [*ids.shape, dim])
 
 
-def _combined(
+def combined(
     rows: tf.Tensor,
     positions: tf.Tensor,
     ids: tf.Tensor | tf.RaggedTensor,
@@ -109,27 +109,51 @@ def _combined(
     dim: int,
 ) -> tf.Tensor:
     """Return the sum or mean over the last dimension."""
-    if isinstance(ids, tf.RaggedTensor):
-        if ids.ragged_rank != 1 or ids.flat_values.shape.rank != 1:
-            raise InputError("ragged ids with a combiner", expected="two dimensions", received=str(ids.shape))
-        bags, bag_of_id, shape = ids.nrows(), ids.value_rowids(), [ids.shape[0], dim]
-        out_shape = tf.stack([tf.cast(bags, tf.int32), dim])
-    else:
-        if ids.shape.rank in (None, 0):
-            raise InputError("ids with a combiner", expected="one dimension or more", received=str(ids.shape))
-        per_bag, leading = tf.shape(ids)[-1], tf.shape(ids)[:-1]
-        bags = tf.reduce_prod(leading)
-        bag_of_id, shape = tf.repeat(tf.range(bags), per_bag), [*ids.shape[:-1], dim]
-        out_shape = tf.concat([leading, [dim]], axis=0)
+    layout = bag_layout(ids, dim)
     if weights is None:
         add = tf.sparse.segment_sum if combiner == "sum" else tf.sparse.segment_mean
-        summed = add(rows, positions, bag_of_id, num_segments=bags)
-        return tf.ensure_shape(tf.reshape(summed, out_shape), shape)
+        summed = add(rows, positions, layout.bag_of_id, num_segments=layout.bags)
+        return layout.shaped(summed)
     flat = tf.cast(
         weights.flat_values if isinstance(weights, tf.RaggedTensor) else tf.reshape(weights, [-1]), tf.float32
     )
-    bag_of_id, bags = tf.cast(bag_of_id, tf.int32), tf.cast(bags, tf.int32)
+    bag_of_id, bags = tf.cast(layout.bag_of_id, tf.int32), tf.cast(layout.bags, tf.int32)
     summed = tf.math.unsorted_segment_sum(tf.gather(rows, positions) * flat[:, None], bag_of_id, bags)
     if combiner == "mean":
         summed = tf.math.divide_no_nan(summed, tf.math.unsorted_segment_sum(flat, bag_of_id, bags)[:, None])
-    return tf.ensure_shape(tf.reshape(summed, out_shape), shape)
+    return layout.shaped(summed)
+
+
+class BagLayout(NamedTuple):
+    """The bags of a feature: the last dimension of its ids.
+
+    Args:
+        bags: the number of bags.
+        bag_of_id: the bag of each id, ascending.
+        out_shape: the shape of the combined rows.
+        static_shape: the same, as far as it is known before the graph runs.
+    """
+
+    bags: tf.Tensor
+    bag_of_id: tf.Tensor
+    out_shape: tf.Tensor
+    static_shape: list[int | None]
+
+    def shaped(self, summed: tf.Tensor) -> tf.Tensor:
+        """Return one row per bag in the shape of the bags."""
+        return tf.ensure_shape(tf.reshape(summed, self.out_shape), self.static_shape)
+
+
+def bag_layout(ids: tf.Tensor | tf.RaggedTensor, dim: int) -> BagLayout:
+    """Return the bags of dense or ragged ids."""
+    if isinstance(ids, tf.RaggedTensor):
+        if ids.ragged_rank != 1 or ids.flat_values.shape.rank != 1:
+            raise InputError("ragged ids with a combiner", expected="two dimensions", received=str(ids.shape))
+        bags = ids.nrows()
+        return BagLayout(bags, ids.value_rowids(), tf.stack([tf.cast(bags, tf.int32), dim]), [ids.shape[0], dim])
+    if ids.shape.rank in (None, 0):
+        raise InputError("ids with a combiner", expected="one dimension or more", received=str(ids.shape))
+    per_bag, leading = tf.shape(ids)[-1], tf.shape(ids)[:-1]
+    bags = tf.reduce_prod(leading)
+    bag_of_id = tf.repeat(tf.range(bags), per_bag)
+    return BagLayout(bags, bag_of_id, tf.concat([leading, [dim]], axis=0), [*ids.shape[:-1], dim])

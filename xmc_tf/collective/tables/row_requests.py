@@ -121,12 +121,14 @@ def _assert_in_range(table: ShardedTable, headers: tf.Tensor) -> tf.Tensor:
         ranks = tf.where(headers[:, 0] > 0)[:, 0]
         counts, named = tf.gather(headers, ranks)[:, :1], tf.gather(headers, ranks)[:, 1:]
         is_one = tf.range(HEADER - 1, dtype=counts.dtype) < counts
-        ids = tf.strings.reduce_join(tf.where(is_one, tf.strings.join([" ", tf.strings.as_string(named)]), ""), axis=1)
+        words = _member_names(table, named) if table.members else tf.strings.as_string(named)
+        ids = tf.strings.reduce_join(tf.where(is_one, tf.strings.join([" ", words]), ""), axis=1)
         culprits = tf.strings.join(["rank ", tf.strings.as_string(ranks), ":", ids])
         more = tf.where(counts[:, 0] > HEADER - 1, " and more", "")
         message = tf.strings.join(
             [
-                f"table {table.name} has rows 0 to {table.rows - 1}; ids out of range on ",
+                "" if table.members else f"table {table.name} has rows 0 to {table.rows - 1}; ",
+                "ids out of range on ",
                 tf.strings.reduce_join(tf.strings.join([culprits, more]), separator=", "),
             ]
         )
@@ -135,3 +137,9 @@ def _assert_in_range(table: ShardedTable, headers: tf.Tensor) -> tf.Tensor:
 
     with tf.device("/cpu:0"):  # assertions do nothing on a GPU
         return tf.cond(tf.reduce_all(headers[:, 0] <= 0), lambda: tf.constant(True), stop)
+
+
+def _member_names(table: ShardedTable, codes: tf.Tensor) -> tf.Tensor:
+    """Return the names of the stacked tables in which ids are out of range: -1 stands for an id of the first one."""
+    names = [f"of table {member.name} (rows 0 to {member.rows - 1})" for member in table.members]
+    return tf.gather(tf.constant(names), tf.clip_by_value(-1 - codes, 0, len(names) - 1))

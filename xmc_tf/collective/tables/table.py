@@ -25,6 +25,7 @@ class ShardedTable:
         rank: the rank of this part.
         variable: the local rows, ``[local_rows, dim]``.
         slots: the optimizer's slots for the local rows, by name.
+        members: the tables that are stacked in this one, if any; they are saved and exported in its place.
     """
 
     name: str
@@ -34,6 +35,7 @@ class ShardedTable:
     rank: int
     variable: tf.Variable
     slots: dict[str, tf.Variable] = field(default_factory=dict)
+    members: list["ShardedTable"] = field(default_factory=list)
 
     @property
     def size(self) -> int:
@@ -60,6 +62,13 @@ class ShardedTable:
                     name=f"{self.name}/{name}",
                 )
         return self.slots[name]
+
+    def gather(self, local: tf.Tensor) -> tf.Tensor:
+        """Return local rows by their numbers."""
+        return tf.gather(self.variable, local)
+
+    def finish_step(self, step: tf.Tensor) -> None:
+        """Do what a table does after each step: nothing, unless its rows come and go."""
 
 
 def make_table(

@@ -4,7 +4,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.tables.delimited import DelimitedFile
-from xmc_tf.tables.records import BadRow, Source
-from xmc_tf.tables.sources import SourceOptions, open_source
+from xmc_tf.tables.reading.delimited import DelimitedFile
+from xmc_tf.tables.reading.records import BadRow, Source
+from xmc_tf.tables.reading.sources import SourceOptions, open_source
 
 CHUNK_ROWS = 1 << 18
 LONGEST_NAME = 255  # bytes; longer names of users and items make a row unusable
@@ -246,4 +246,4 @@ def _seconds(cell: Any) -> float:
         return float(cell)
     except ValueError:
         when = datetime.fromisoformat(cell.strip())
-        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+        return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()

@@ -1,0 +1,224 @@
+"""Checks on any number of ranks: several tables in any placement train like dense variables of one process."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from tests.collective.cases import STRIDE
+from xmc_tf import CollectiveStrategy
+from xmc_tf.collective.meters.traffic import bytes_sent
+from xmc_tf.collective.several.embedding_table import EmbeddingTable
+from xmc_tf.collective.tables.row_access import get_rows
+
+STEPS, BATCH = 5, 5
+# Name, rows, dim, combiner, features.
+TABLES = [
+    ("users", 40, 4, "sum", ("user", "friend")),
+    ("words", 23, 4, "mean", ("title",)),
+    ("tags", 3, 4, "sum", ("tag",)),
+    ("shops", 17, 2, None, ("shop",)),
+    ("days", 7, 6, "mean", ("day",)),
+]
+PLACEMENTS = {
+    "mixed": ["columns", "rows", "replicated", "last", "columns"],
+    "columns": ["columns"] * 5,
+    "planned": [None] * 5,
+    "replicated": ["replicated"] * 5,
+    "rows": ["rows"] * 5,
+    "one rank": [0, "last", "last", 0, "last"],
+}
+
+
+def initial(rows, dim):
+    return np.random.default_rng([rows, dim]).normal(size=(rows, dim)).astype(np.float32)
+
+
+def described(world, placement):
+    """Return the tables in a placement."""
+    chosen = [world.size - 1 if one == "last" else one for one in PLACEMENTS[placement]]
+    return [
+        EmbeddingTable(name, rows, dim, features, combiner, initial(rows, dim), where)
+        for (name, rows, dim, combiner, features), where in zip(TABLES, chosen, strict=True)
+    ]
+
+
+def draw_batch(step, rank):
+    """Return ids by feature, weights, and targets: one id each, dense bags, ragged bags, and weighted ones."""
+    rng = np.random.default_rng([step, rank])
+    lengths = rng.integers(0, 4, BATCH)
+    ids = {
+        "user": tf.constant(rng.integers(0, 40, BATCH)),
+        "friend": tf.constant(rng.integers(0, 40, (BATCH, 3))),
+        "title": tf.RaggedTensor.from_row_lengths(rng.integers(0, 23, lengths.sum()), lengths),
+        "tag": tf.constant(rng.integers(0, 3, (BATCH, 1)), tf.int32),
+        "shop": tf.constant(rng.integers(0, 17, (BATCH, 2))),
+        "day": tf.constant(rng.integers(0, 7, (BATCH, 2))),
+    }
+    weights = {"day": tf.constant(rng.uniform(0.5, 2, (BATCH, 2)), tf.float32)}
+    return ids, weights, tf.constant(rng.normal(size=(BATCH, 3)), tf.float32)
+
+
+def dense_lookup(variables, ids, weights):
+    """Return the embeddings from dense variables, with TensorFlow's own operations."""
+    users, words, tags, shops, days = variables
+    flat = tf.gather(words, ids["title"].flat_values)
+    titles = tf.math.unsorted_segment_mean(flat, ids["title"].value_rowids(), BATCH)
+    share = weights["day"] / tf.reduce_sum(weights["day"], axis=1, keepdims=True)
+    return {
+        "user": tf.gather(users, ids["user"]),
+        "friend": tf.reduce_sum(tf.gather(users, ids["friend"]), axis=1),
+        "title": titles,
+        "tag": tf.gather(tags, ids["tag"][:, 0]),
+        "shop": tf.gather(shops, ids["shop"]),
+        "day": tf.reduce_sum(tf.gather(days, ids["day"]) * share[:, :, None], axis=1),
+    }
+
+
+def loss_of(found, kernel, targets):
+    """Return a loss in which all features interact."""
+    of_width_4 = tf.stack([found[name] for name in ("user", "friend", "title", "tag")], axis=1)
+    dots = tf.reshape(tf.matmul(of_width_4, of_width_4, transpose_b=True), [BATCH, 16])
+    whole = tf.concat([dots, tf.reshape(found["shop"], [BATCH, 4]), found["day"]], axis=1)
+    return tf.reduce_mean(tf.square(tf.matmul(whole, kernel) - targets))
+
+
+def dense_losses(size):
+    """Return the mean losses of the ranks in each step, computed by one process with dense variables.
+
+    The last one is that of the first batches again, which tells whether the training did anything.
+    """
+    variables = [tf.Variable(initial(rows, dim)) for _, rows, dim, _, _ in TABLES]
+    kernel = tf.Variable(initial(26, 3) * 0.1)
+    optimizer = tf_keras.optimizers.Adagrad(0.05)
+    losses = []
+    for step in [*range(STEPS), 0]:
+        with tf.GradientTape() as tape:
+            of_rank = []
+            for rank in range(size):
+                ids, weights, targets = draw_batch(step, rank)
+                of_rank.append(loss_of(dense_lookup(variables, ids, weights), kernel, targets))
+            loss = tf.add_n(of_rank) / size
+        every = [*variables, kernel]
+        optimizer.apply_gradients(zip(tape.gradient(loss, every), every, strict=True))
+        losses.append(float(loss))
+    return losses
+
+
+def our_losses(world, placement, joint, wire="fp32"):
+    """Return the same losses over the ranks."""
+    strategy = CollectiveStrategy(world, wire=wire, shard_above=300)
+    name = f"{placement.replace(' ', '_')}_{joint}_{wire}"
+    layer = strategy.embeddings(described(world, placement), batch_size=BATCH, joint=joint, name=name)
+    with strategy.scope():
+        kernel = tf.Variable(initial(26, 3) * 0.1)
+    optimizer = strategy.optimizer(tf_keras.optimizers.Adagrad(0.05))
+
+    @tf.function(autograph=False)
+    def train(ids, weights, targets):
+        with tf.GradientTape() as tape:
+            loss = loss_of(layer(ids, weights), kernel, targets)
+        every = [*layer.trainable_variables, kernel]
+        optimizer.apply_gradients(zip(tape.gradient(loss, every), every, strict=True))
+        return loss
+
+    losses = []
+    for step in range(STEPS):
+        losses.append(float(np.mean(world.allgather(float(train(*draw_batch(step, world.rank)))))))
+    assert strategy.check_replicas([kernel]) == 1
+    return losses, layer
+
+
+def check_every_placement_trains_like_one_dense_process(world):
+    *wanted, again = dense_losses(world.size)
+    assert again < 0.9 * wanted[0]
+    # The first one has all placements in one model.
+    for placement in list(PLACEMENTS)[: None if STRIDE == 1 else 1]:
+        before = bytes_sent().get("rows", 0)
+        found, layer = our_losses(world, placement, joint=True)
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, err_msg=placement)
+        held = world.allgather(sum(int(np.prod(table.variable.shape)) for table in layer.tables))
+        np.testing.assert_allclose(4 * np.array(held), layer.plan.memory() / 3)
+        sent = sum(world.allgather(bytes_sent().get("rows", 0) - before))
+        assert (sent > 0) == (world.size > 1 and placement != "replicated")
+    if STRIDE == 1:
+        found, _ = our_losses(world, "rows", joint=False)
+        np.testing.assert_allclose(found, wanted, rtol=2e-6)
+
+
+def check_ids_out_of_range_name_their_table(world):
+    layer = CollectiveStrategy(world).embeddings(described(world, "rows"), name="refusing")
+    ids, weights, _ = draw_batch(0, world.rank)
+    wrong = dict(ids)
+    if world.rank == world.size - 1:
+        wrong["tag"] = ids["tag"] + 3
+    message = rf"ids out of range on rank {world.size - 1}: of table tags \(rows 0 to 2\)"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        layer(wrong, weights)
+    assert layer(ids, weights)["shop"].shape == [BATCH, 2, 2]
+
+
+def keras_model(strategy, name):
+    """Return a compiled model with bags of several kinds and rows that many batches share."""
+    with strategy.scope():
+        tables = [
+            EmbeddingTable("users", 40, 4, ("user", "friend"), initializer=initial(40, 4), placement="rows"),
+            EmbeddingTable("words", 2000, 4, ("title",), "mean", initial(2000, 4), placement="columns"),
+            EmbeddingTable("tags", 3, 4, ("tag",), initializer=initial(3, 4), placement="replicated"),
+        ]
+        layer = strategy.embeddings(tables, name=name)
+        inputs = {
+            "user": tf_keras.Input([], dtype=tf.int64),
+            "friend": tf_keras.Input([3], dtype=tf.int64),
+            "title": tf_keras.Input([None], dtype=tf.int64, ragged=True),
+            "tag": tf_keras.Input([1], dtype=tf.int32),
+        }
+        found = layer(inputs)
+        whole = tf_keras.layers.Concatenate()([found[feature] for feature in inputs])
+        start = tf_keras.initializers.Constant(initial(16, 3) * 0.1)
+        model = tf_keras.Model(inputs, tf_keras.layers.Dense(3, kernel_initializer=start)(whole))
+        model.compile(tf_keras.optimizers.Adam(0.05), "mse")
+    return model, layer
+
+
+def keras_batches(rank, steps=5):
+    """Return batches in which some rows are in all batches and others in one."""
+    rng = np.random.default_rng(rank)
+    count = steps * BATCH
+    lengths = rng.integers(0, 9, count)
+    titles = np.where(
+        rng.random(lengths.sum()) < 0.5, rng.integers(0, 5, lengths.sum()), rng.integers(0, 2000, lengths.sum())
+    )
+    inputs = {
+        "user": rng.integers(0, 40, count),
+        "friend": rng.integers(0, 40, (count, 3)),
+        "title": tf.RaggedTensor.from_row_lengths(titles, lengths),
+        "tag": rng.integers(0, 3, (count, 1)).astype(np.int32),
+    }
+    return tf.data.Dataset.from_tensor_slices((inputs, rng.normal(size=(count, 3)))).batch(BATCH)
+
+
+def check_prefetching_changes_no_loss(world):
+    """Losses and tables are those without prefetching, also of rows that consecutive batches update."""
+    found, data = {}, keras_batches(world.rank)
+    for prefetch in (None, "rows", "ids")[: None if STRIDE == 1 else 2]:
+        strategy = CollectiveStrategy(world)
+        model, layer = keras_model(strategy, f"prefetch_{prefetch}")
+        losses = []
+        each = tf_keras.callbacks.LambdaCallback(on_train_batch_end=lambda _, logs, to=losses: to.append(logs["loss"]))
+        before = bytes_sent()
+        given = data if prefetch is None else strategy.prefetched(model, data, prefetch)
+        model.fit(given, epochs=2, callbacks=[each], verbose=0)
+        rows = [bytes_sent().get(kind, 0) - before.get(kind, 0) for kind in ("rows", "early rows")]
+        whole = {table.name: get_rows(table.variable, 0, table.local_rows).numpy() for table in layer.tables}
+        found[prefetch] = losses, whole, sum(world.allgather(rows[0])), sum(world.allgather(rows[1]))
+    plain = found.pop(None)
+    assert len(plain[0]) == 10
+    for prefetch, (losses, whole, now, early) in found.items():
+        np.testing.assert_allclose(losses, plain[0], rtol=2e-6, err_msg=prefetch)
+        for name, rows in plain[1].items():
+            np.testing.assert_allclose(whole[name], rows, rtol=1e-4, atol=1e-6, err_msg=f"{prefetch} {name}")
+        if world.size > 1:
+            assert (early > 0) == (prefetch == "rows")
+            if prefetch == "ids":
+                assert now == plain[2]

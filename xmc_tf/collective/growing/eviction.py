@@ -1,0 +1,137 @@
+"""Rules that evict ids from a growing table, with the same result on any number of ranks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.growing import kernels
+from xmc_tf.collective.growing.index import NO_ROW, Entries, IdIndex
+from xmc_tf.common.errors import InputError
+
+# The order of eviction is that of a key of 63 bits: the count, the last step, and the first bits of the hash.
+_COUNT_BITS, _STEP_BITS, _HASH_BITS = 17, 30, 16
+# A key is selected digit by digit; the ranks add up how many keys have which digit.
+_DIGIT_BITS, _DIGITS = 16, 4
+
+
+@dataclass(frozen=True)
+class OlderThan:
+    """Evict ids that were not seen in the last ``steps`` steps.
+
+    Example:
+        >>> table = strategy.growing_table("items", 64, evict=OlderThan(steps=10_000))
+
+    Args:
+        steps: the number of steps; larger values keep more ids.
+        every: the number of steps between two checks; between them, ids may be older.
+    """
+
+    steps: int
+    every: int = 100
+
+    def __post_init__(self) -> None:
+        _check("OlderThan", steps=self.steps, every=self.every)
+
+
+@dataclass(frozen=True)
+class LeastFrequent:
+    """Evict the ids that were seen in the fewest steps, as long as there are more than ``max_rows``.
+
+    Of ids that were seen equally often, those that were not seen for longest are evicted first. Ids that are not yet
+    admitted have no row; of them, too, at most ``max_rows`` are kept.
+
+    Example:
+        >>> table = strategy.growing_table("items", 64, evict=LeastFrequent(max_rows=1_000_000))
+
+    Args:
+        max_rows: the maximum number of rows of all ranks.
+        every: the number of steps between two checks; between them, there may be more rows.
+    """
+
+    max_rows: int
+    every: int = 100
+
+    def __post_init__(self) -> None:
+        _check("LeastFrequent", max_rows=self.max_rows, every=self.every)
+
+
+Rule: TypeAlias = OlderThan | LeastFrequent
+
+
+def rules_of(evict: "Rule | Sequence[Rule] | None") -> tuple[Rule, ...]:
+    """Return rules as a tuple, after checking their types."""
+    rules = () if evict is None else (evict,) if isinstance(evict, OlderThan | LeastFrequent) else tuple(evict)
+    for rule in rules:
+        if not isinstance(rule, OlderThan | LeastFrequent):
+            raise InputError(
+                "evict",
+                expected="OlderThan(steps=…), LeastFrequent(max_rows=…), or a list of them",
+                received=repr(rule),
+            )
+    return rules
+
+
+def too_old(entries: Entries, rule: OlderThan, step: int) -> np.ndarray:
+    """Return for each id whether it was last seen before the last ``rule.steps`` steps."""
+    return entries.last < step - rule.steps
+
+
+def keys_of(entries: Entries) -> np.ndarray:
+    """Return the key of each id; lower keys are evicted first."""
+    counts = np.minimum(entries.counts, 2**_COUNT_BITS - 1)
+    steps = np.clip(entries.last, 0, 2**_STEP_BITS - 1)
+    return (counts << (_STEP_BITS + _HASH_BITS)) | (steps << _HASH_BITS) | (entries.hashes >> (63 - _HASH_BITS))
+
+
+def kind_of(entries: Entries, admitted: bool) -> np.ndarray:
+    """Return for each id whether it is of a kind: admitted, or not yet."""
+    return (entries.rows != NO_ROW) == admitted
+
+
+def limit_of(index: IdIndex, admitted: bool, most: int, size: int, name: str) -> tf.Tensor:
+    """Return the highest key that must be evicted so that at most ``most`` ids of a kind remain, or -1; collective.
+
+    Args:
+        index: the ids of this rank.
+        admitted: the kind.
+        most: the maximum number of ids of all ranks.
+        size: the number of ranks.
+        name: the name of the graph nodes.
+    """
+
+    def keys() -> np.ndarray:
+        entries = index.entries
+        return keys_of(entries)[kind_of(entries, admitted)]
+
+    def counted_here(prefix: np.ndarray, digit: np.ndarray) -> np.ndarray:
+        counted = np.zeros(2**_DIGIT_BITS, np.int64)
+        kernels.count_digits(keys(), int(prefix), _DIGIT_BITS * (_DIGITS - 1 - int(digit)), counted)
+        return counted
+
+    def summed(here: tf.Tensor, shape: list[int], what: str) -> tf.Tensor:
+        here = tf.ensure_shape(here, shape)
+        return here if size == 1 else horovod_ops.allreduce_sum(here, f"{name}/{what}")
+
+    def choose_digit(digit: tf.Tensor, prefix: tf.Tensor, left: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        here = tf.numpy_function(counted_here, [prefix, digit], tf.int64)
+        sums = tf.cumsum(summed(here, [2**_DIGIT_BITS], "digits"))
+        chosen = tf.searchsorted(sums, left[None], out_type=tf.int64)[0]  # the first up to which there are enough keys
+        left -= tf.where(chosen > 0, tf.gather(sums, tf.maximum(chosen - 1, 0)), 0)
+        return digit + 1, prefix * 2**_DIGIT_BITS + chosen, left
+
+    def select() -> tf.Tensor:
+        start = [tf.constant(0, tf.int64), tf.constant(0, tf.int64), total - most]
+        return tf.while_loop(lambda digit, *_: digit < _DIGITS, choose_digit, start)[1]
+
+    total = summed(tf.numpy_function(lambda: np.asarray([len(keys())], np.int64), [], tf.int64), [1], "number")[0]
+    return tf.cond(total > most, select, lambda: tf.constant(-1, tf.int64))
+
+
+def _check(rule: str, **numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < 1:
+            raise InputError(f"{rule}({name}=…)", expected="1 or more", received=str(number))

@@ -1,0 +1,156 @@
+"""The index of a rank's ids: their rows, how often they were seen, and when last.
+
+An open hash table in compiled code. On a million ids it finds and counts a batch faster than TensorFlow's
+MutableHashTable and DenseHashTable find it (``python -m tests.benchmarks.growing_table``).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from xmc_tf.collective.growing import kernels
+
+# The number of entries and places at first; both double when full.
+_FEWEST = 1024
+NO_ROW = 0  # the row of an id without one, which stays zero
+
+
+class Found(NamedTuple):
+    """The result of a search.
+
+    Args:
+        rows: the row of each hash, or ``NO_ROW``.
+        new_rows: rows that were given to an id in this search.
+        new_hashes: the hashes of these ids.
+    """
+
+    rows: np.ndarray
+    new_rows: np.ndarray
+    new_hashes: np.ndarray
+
+
+class Entries(NamedTuple):
+    """The ids of an index, one array for each property.
+
+    Args:
+        hashes: the hash of each id.
+        counts: the number of steps in which it was seen.
+        last: the last step in which it was seen.
+        rows: its row, or ``NO_ROW`` as long as it is not admitted.
+    """
+
+    hashes: np.ndarray
+    counts: np.ndarray
+    last: np.ndarray
+    rows: np.ndarray
+
+
+class IdIndex:
+    """An index from hashes of ids to rows.
+
+    Example:
+        >>> index = IdIndex(admit_after=1)
+        >>> index.see(np.array([7, 9, 7]), step=0).rows
+        array([1, 2, 1])
+
+    Args:
+        admit_after: the number of steps in which an id must be seen to get a row.
+    """
+
+    def __init__(self, admit_after: int = 1) -> None:
+        self.admit_after = admit_after
+        self._entries = _empty(_FEWEST)
+        self._used = 0
+        self._places = _rebuilt(self._entries.hashes[:0], 2 * _FEWEST)
+        self._free = np.empty(0, np.int64)  # rows of evicted ids
+        self.next_row = NO_ROW + 1  # all rows from here on are unused
+
+    @property
+    def entries(self) -> Entries:
+        """The ids, in the order in which they were first seen; not a copy."""
+        return Entries(*(values[: self._used] for values in self._entries))
+
+    @property
+    def rows(self) -> int:
+        """The number of ids that have a row."""
+        return self.next_row - 1 - len(self._free)
+
+    def find(self, hashes: np.ndarray) -> np.ndarray:
+        """Return the rows of ids, ``NO_ROW`` for those without one."""
+        rows = np.empty(len(hashes), np.int64)
+        kernels.find(self._places, self._entries.hashes, self._entries.rows, hashes, rows)
+        return rows
+
+    def see(self, hashes: np.ndarray, step: int) -> Found:
+        """Return the rows of ids that are seen in a step; new ids are added, and admitted ones get a row.
+
+        Args:
+            hashes: the hashes, in any order and possibly repeated; repetitions within a step count once.
+            step: the number of the step.
+        """
+        self._make_room(len(hashes))
+        rows, new = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
+        counters = np.array([self._used, len(self._free), self.next_row, 0], np.int64)
+        kernels.see(self._places, *self._entries, hashes, step, self.admit_after, self._free, counters, rows, new)
+        self._used, free, self.next_row, count = (int(counter) for counter in counters)
+        self._free = self._free[:free]
+        at = new[:count]
+        return Found(rows, self._entries.rows[at], self._entries.hashes[at])
+
+    def keep(self, kept: np.ndarray) -> np.ndarray:
+        """Remove the other entries, and return the rows that this frees.
+
+        Args:
+            kept: for each entry whether it stays.
+        """
+        entries = self.entries
+        freed = entries.rows[~kept]
+        freed = freed[freed != NO_ROW]
+        self.replace(Entries(*(values[kept] for values in entries)), np.concatenate([self._free, freed]))
+        return freed
+
+    def replace(self, entries: Entries, free: np.ndarray | None = None) -> None:
+        """Replace all entries, whose hashes must differ.
+
+        Args:
+            entries: the new entries.
+            free: the rows up to the highest one that no entry has; default: there are none.
+        """
+        self._free = np.empty(0, np.int64) if free is None else free
+        self.next_row = 1 + int(max(entries.rows.max(initial=NO_ROW), self._free.max(initial=NO_ROW)))
+        self._used = len(entries.hashes)
+        self._entries = _empty(max(_FEWEST, self._used))
+        for target, values in zip(self._entries, entries, strict=True):
+            target[: self._used] = values
+        self._places = _rebuilt(entries.hashes, _places_for(len(self._entries.hashes)))
+
+    def _make_room(self, more: int) -> None:
+        """Make room for more entries, by doubling."""
+        needed, room = self._used + more, len(self._entries.hashes)
+        if needed <= room:
+            return
+        while room < needed:
+            room *= 2
+        larger = _empty(room)
+        for target, values in zip(larger, self.entries, strict=True):
+            target[: self._used] = values
+        self._entries = larger
+        self._places = _rebuilt(larger.hashes[: self._used], _places_for(room))
+
+
+def _empty(room: int) -> Entries:
+    return Entries(
+        np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    )
+
+
+def _places_for(room: int) -> int:
+    """Return the number of places: a power of two, at most half of them taken."""
+    return 1 << int(2 * room - 1).bit_length()
+
+
+def _rebuilt(hashes: np.ndarray, places: int) -> np.ndarray:
+    """Return the places of all hashes: the number of an entry, or -1."""
+    made = np.full(places, -1, np.int32 if places <= 2**31 else np.int64)
+    kernels.put(made, hashes)
+    return made

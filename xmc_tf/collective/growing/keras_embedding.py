@@ -1,0 +1,102 @@
+"""A Keras layer like Embedding for strings or any whole numbers, whose rows are made when first seen."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from xmc_tf.collective.growing.eviction import Rule, rules_of
+from xmc_tf.collective.growing.lookup import growing_lookup
+from xmc_tf.collective.growing.table import GrowingTable
+from xmc_tf.collective.tables.lookup import Combiner
+from xmc_tf.collective.tables.wire import WireFormat
+from xmc_tf.common.errors import InputError
+
+# layer -> its table and the format in which rows are sent
+MakeGrowing = Callable[["GrowingEmbedding"], tuple[GrowingTable, WireFormat]]
+
+_MAKER: ContextVar[MakeGrowing | None] = ContextVar("maker_of_growing_tables", default=None)
+
+
+class GrowingEmbedding(tf_keras.layers.Layer):
+    """An Embedding without a number of rows: an id gets a row when training first sees it.
+
+    It is made inside ``strategy.embedding_scope()``. Ids are strings or whole numbers, dense or ragged. In inference,
+    an unknown id gives zeros. The initial values of a row depend on the seed and the id, not on the number of ranks.
+
+    Example:
+        >>> with strategy.scope(), strategy.embedding_scope():
+        ...     item = tf_keras.Input([], dtype=tf.string)
+        ...     items = GrowingEmbedding(64, admit_after=2, evict=LeastFrequent(max_rows=1_000_000))
+        ...     model = tf_keras.Model(item, tf_keras.layers.Dense(1)(items(item)))
+        ...     model.compile("adam", "mse")
+
+    Args:
+        output_dim: the width of a row.
+        admit_after: the number of steps in which an id must be seen to get a row; until then it gives zeros. 2 or more
+            keeps rare ids from taking memory, at the price of learning nothing from their first sightings.
+        evict: ``OlderThan``, ``LeastFrequent``, or a list of them. Default: ids are never evicted.
+        embeddings_initializer: the initial values: a Keras initializer that does not depend on the number of rows.
+        combiner: "sum" or "mean" of the rows of the last dimension of the ids; default: one row per id.
+        **options: further arguments of Keras' layers, such as ``name``.
+    """
+
+    def __init__(
+        self,
+        output_dim: int,
+        *,
+        admit_after: int = 1,
+        evict: Rule | Sequence[Rule] | None = None,
+        embeddings_initializer: str | tf_keras.initializers.Initializer = "uniform",
+        combiner: Combiner = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(autocast=False, **options)
+        maker = _MAKER.get()
+        if maker is None:
+            raise InputError(
+                "GrowingEmbedding outside of an embedding scope",
+                expected="a strategy that owns its rows",
+                fix="create it inside `with strategy.embedding_scope():`",
+            )
+        self.output_dim, self.admit_after, self.rules, self.combiner = (
+            output_dim,
+            admit_after,
+            rules_of(evict),
+            combiner,
+        )
+        self.embeddings_initializer = tf_keras.initializers.get(embeddings_initializer)
+        self._maker = maker
+
+    def build(self, input_shape: Any = None) -> None:
+        """Create this rank's part of the table, without rows.
+
+        Args:
+            input_shape: not used; ids may have any shape.
+        """
+        self.table, self._wire = self._maker(self)
+        self.embeddings = self.table.variable
+        self.built = True
+
+    def call(self, inputs: tf.Tensor | tf.RaggedTensor, training: bool | None = None) -> tf.Tensor | tf.RaggedTensor:
+        """Return the rows for ids; collective.
+
+        Args:
+            inputs: ids: strings or whole numbers, of any shape, dense or ragged.
+            training: whether new ids get a row; otherwise the result for them is zeros.
+        """
+        rows = growing_lookup(self.table, inputs, self.combiner, wire=self._wire, training=bool(training))
+        return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)
+
+
+@contextmanager
+def make_growing_with(maker: MakeGrowing) -> Iterator[None]:
+    """Let the growing embeddings that are created in the block have tables of ``maker``."""
+    token = _MAKER.set(maker)
+    try:
+        yield
+    finally:
+        _MAKER.reset(token)

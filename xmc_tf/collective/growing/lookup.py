@@ -1,0 +1,64 @@
+"""Differentiable lookup of ids in a growing table, in training, in inference, and in an exported model."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from xmc_tf.collective.growing.hashes import hash_ids
+from xmc_tf.collective.growing.serving import served_form
+from xmc_tf.collective.growing.table import GrowingTable
+from xmc_tf.collective.tables.lookup import Combiner, Ids, flat_ids, lookup
+from xmc_tf.collective.tables.row_requests import Request, by_owner, exchange_ids
+from xmc_tf.collective.tables.wire import WireFormat
+
+
+@tf.autograph.experimental.do_not_convert
+def growing_lookup(
+    table: GrowingTable,
+    ids: Ids,
+    combiner: Combiner = None,
+    *,
+    weights: tf.Tensor | tf.RaggedTensor | None = None,
+    wire: WireFormat = "fp32",
+    training: bool = True,
+) -> tf.Tensor | tf.RaggedTensor:
+    """Return the rows of ids; collective. See ``tables.lookup.lookup``.
+
+    Args:
+        table: the table.
+        ids: strings or whole numbers: dense of any shape, ragged, or sparse with two dimensions.
+        combiner: "sum" or "mean" of the rows of the last dimension. An id without a row counts as zeros.
+        weights: the weights of the rows for the combiner.
+        wire: the format in which rows and gradients are sent.
+        training: whether new ids are added. Otherwise they are not, and the result for them is zeros.
+    """
+    hashes = hash_ids(ids)
+    served = served_form(table)
+    if served is not None:
+        return lookup(served.rows, _mapped(hashes, served.positions), combiner, weights=weights)
+    if table.size == 1:
+        local = _mapped(hashes, lambda flat: table.rows_of(flat, training))
+        return lookup(table, local, combiner, weights=weights)
+    request = _request(table, flat_ids(hashes), training)
+    return lookup(table, hashes, combiner, weights=weights, wire=wire, request=request)
+
+
+def _request(table: GrowingTable, hashes: tf.Tensor, training: bool) -> Request:
+    """Return the request for the rows of flat hashes, which makes rows for new ids; collective."""
+    unique, inverse = tf.unique(hashes)
+    order, counts = by_owner(table, unique)
+    every_hash_exists = tf.zeros([0], tf.int64)
+    wanted, sources = exchange_ids(table, tf.gather(unique, order), counts, every_hash_exists, f"{table.name}/ids")
+    positions = tf.gather(tf.math.invert_permutation(order), inverse)
+    return Request(positions, table.rows_of(wanted, training), sources, counts)
+
+
+def _mapped(hashes: Ids, change: Callable[[tf.Tensor], tf.Tensor]) -> Ids:
+    """Return a function of the flat hashes, in their structure."""
+    if isinstance(hashes, tf.SparseTensor):
+        return hashes.with_values(change(hashes.values))
+    if isinstance(hashes, tf.RaggedTensor):
+        flat = hashes.flat_values
+        return hashes.with_flat_values(tf.reshape(change(tf.reshape(flat, [-1])), tf.shape(flat)))
+    made = tf.reshape(change(tf.reshape(hashes, [-1])), tf.shape(hashes))
+    return tf.ensure_shape(made, hashes.shape)

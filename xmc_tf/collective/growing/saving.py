@@ -1,0 +1,120 @@
+"""The form of a growing table in a checkpoint: its ids and its rows as two tables with a fixed number of rows.
+
+Both are in the order of the hashes, which is that of the ranks too. So a checkpoint's content does not depend on the
+number of ranks, and each rank reads one range of rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf.collective.checkpoints.manifest import Manifest
+from xmc_tf.collective.checkpoints.shard_files import read_rows
+from xmc_tf.collective.growing.index import NO_ROW, Entries
+from xmc_tf.collective.growing.table import GrowingTable
+from xmc_tf.collective.tables.row_access import HostRows, RowsInOrder
+from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.partition import Partition
+
+# The columns of the table of ids: the hash, the number of steps in which the id was seen, the last of them, and whether
+# it has a row.
+_COLUMNS = 4
+
+
+def saved_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> list[ShardedTable]:
+    """Return tables with each growing one replaced by its ids and its rows; collective."""
+    forms: list[ShardedTable] = []
+    for table in tables:
+        if not isinstance(table, GrowingTable):
+            forms.append(table)
+            continue
+        entries = in_order(table.index.entries)
+        rows = entries.rows[entries.rows != NO_ROW]
+        counts = communicator.allgather((len(rows), len(entries.hashes)))
+        of_rows, of_ids = (partition_of([count[number] for count in counts]) for number in (0, 1))
+        slots = {name: RowsInOrder(variable, rows) for name, variable in table.slots.items()}
+        values = RowsInOrder(table.variable, rows)
+        forms.append(ShardedTable(table.name, of_rows.rows, table.dim, of_rows, table.rank, values, slots))
+        ids = np.stack([entries.hashes, entries.counts, entries.last, entries.rows != NO_ROW], axis=1).astype(np.int64)
+        forms.append(ShardedTable(_ids_of(table), of_ids.rows, _COLUMNS, of_ids, table.rank, HostRows(ids)))
+    return forms
+
+
+def loading_forms(folder: Path, manifest: Manifest, tables: Sequence[ShardedTable]) -> list[ShardedTable]:
+    """Return tables with each growing one replaced by its rows, after loading its ids."""
+    return [_loaded(folder, manifest, one) if isinstance(one, GrowingTable) else one for one in tables]
+
+
+def in_order(entries: Entries) -> Entries:
+    """Return a copy of the ids in the order of their hashes."""
+    order = np.argsort(entries.hashes)
+    return Entries(*(values[order] for values in entries))
+
+
+def partition_of(counts: Sequence[int]) -> Partition:
+    """Return the partition into ranges of these lengths."""
+    return Partition(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class _Loading(ShardedTable):
+    """The rows of a growing table while they are loaded."""
+
+    source: GrowingTable = field(kw_only=True)
+    order: np.ndarray = field(kw_only=True)
+
+    def slot(self, name: str, value: float = 0.0) -> tf.Variable:
+        """Return the slot's rows in the order of the checkpoint."""
+        return RowsInOrder(self.source.slot(name, value), self.order)
+
+
+def _loaded(folder: Path, manifest: Manifest, table: GrowingTable) -> ShardedTable:
+    """Load the ids of this rank, and return the table of their rows."""
+    ids, rows = manifest.tables.get(_ids_of(table)), manifest.tables.get(table.name)
+    if ids is None or rows is None or ids.dim != _COLUMNS:
+        raise InputError(
+            f"{folder} has no growing table {table.name!r}",
+            expected=f"tables {table.name!r} and {_ids_of(table)!r}",
+            received=f"{sorted(manifest.tables)}",
+            fix="create the model as it was when it was saved",
+        )
+    low, high = table.partition.bounds[table.rank : table.rank + 2]
+    last_rank = table.rank == table.size - 1
+    kept: list[np.ndarray] = []
+    before = 0
+
+    def put(_: int, block: np.ndarray) -> None:
+        nonlocal before
+        before += int(block[block[:, 0] < low, 3].sum())
+        kept.append(block[(block[:, 0] >= low) & ((block[:, 0] < high) | last_rank)])
+
+    for shard in ids.values:
+        read_rows(folder / manifest.data, shard, 0, ids.rows, put)
+    mine = np.concatenate([np.empty([0, _COLUMNS], np.int64), *kept])
+    admitted = mine[:, 3] != 0
+    numbers = np.where(admitted, np.cumsum(admitted), NO_ROW)
+    table.restore(Entries(mine[:, 0], mine[:, 1], mine[:, 2], numbers), manifest.step)
+    count = int(admitted.sum())
+    bounds = np.full(table.size + 1, before + count, np.int64)
+    bounds[1 : table.rank + 1], bounds[0], bounds[-1] = before, 0, rows.rows
+    order = np.arange(1, count + 1)
+    return _Loading(
+        table.name,
+        rows.rows,
+        table.dim,
+        Partition(bounds),
+        table.rank,
+        RowsInOrder(table.variable, order),
+        {name: RowsInOrder(variable, order) for name, variable in table.slots.items()},
+        source=table,
+        order=order,
+    )
+
+
+def _ids_of(table: ShardedTable) -> str:
+    return f"{table.name}/ids"

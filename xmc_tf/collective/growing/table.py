@@ -1,0 +1,220 @@
+"""A table whose rows are made when their ids are first seen.
+
+It is a table over all hashes of ids, of which only the rows of known ids take memory. Each rank owns a range of hashes.
+Its rows are in one variable with room for more. Row 0 stays zero: it is the row of ids that have none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from xmc_tf.collective.growing.eviction import (
+    LeastFrequent,
+    OlderThan,
+    Rule,
+    keys_of,
+    kind_of,
+    limit_of,
+    rules_of,
+    too_old,
+)
+from xmc_tf.collective.growing.hashes import HASHES
+from xmc_tf.collective.growing.index import NO_ROW, Entries, IdIndex
+from xmc_tf.collective.growing.initial_rows import InitialRows, initial_rows
+from xmc_tf.collective.tables.table import ShardedTable, not_replicated
+from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.partition import even_rows
+
+# The rows for which there is room at first, and the factor by which it grows.
+_FIRST_ROOM, _GROWTH = 1024, 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class GrowingTable(ShardedTable):
+    """A rank's part of a growing table; see ``strategy.growing_table``.
+
+    Args:
+        index: the ids of this rank and their rows.
+        initial: returns the initial rows of ids by their hashes.
+        rules: the rules of eviction.
+        step: the number of steps made.
+        slot_values: the initial value of each slot.
+        lock: held while ids are looked up or evicted.
+    """
+
+    index: IdIndex = field(kw_only=True)
+    initial: InitialRows = field(kw_only=True)
+    rules: tuple[Rule, ...] = field(kw_only=True)
+    step: tf.Variable = field(kw_only=True)
+    slot_values: dict[str, float] = field(default_factory=dict, kw_only=True)
+    lock: Lock = field(default_factory=Lock, kw_only=True)
+
+    @property
+    def local_rows(self) -> int:
+        """The number of ids of this rank that have a row."""
+        return self.index.rows
+
+    @property
+    def room(self) -> int:
+        """The number of local rows for which there is memory."""
+        return int(tf.raw_ops.VariableShape(input=self.variable.handle)[0])  # without a copy, unlike tf.shape
+
+    def slot(self, name: str, value: float = 0.0) -> tf.Variable:
+        """Return the slot of that name; the first call creates it, filled with ``value``."""
+        if name not in self.slots:
+            self.slot_values[name] = value
+            with tf.init_scope():
+                self.slots[name] = _variable(f"{self.name}/{name}", self.room, self.dim, value, trainable=False)
+        return self.slots[name]
+
+    def gather(self, local: tf.Tensor) -> tf.Tensor:
+        """Return local rows; the row of ids without one gets no gradient."""
+        rows = super().gather(local)
+        if self.index.admit_after == 1:  # then each id that is trained has a row
+            return rows
+        return tf.where((local != NO_ROW)[:, None], rows, tf.zeros_like(rows))
+
+    def rows_of(self, hashes: tf.Tensor, training: bool) -> tf.Tensor:
+        """Return the local rows of hashes that this rank owns.
+
+        Args:
+            hashes: the hashes, flat and possibly repeated.
+            training: whether the ids count as seen, and get rows. Otherwise unknown ids have ``NO_ROW``.
+        """
+
+        def see(given: np.ndarray, step: np.ndarray) -> np.ndarray:
+            with self.lock:
+                if not training:
+                    return self.index.find(given)
+                found = self.index.see(given, int(step))
+                if len(found.new_rows):
+                    self._make_rows(found.new_rows, found.new_hashes)
+                return found.rows
+
+        # Reading the step also makes a lookup wait for the end of the step before it.
+        rows = tf.numpy_function(see, [hashes, self.step], tf.int64)
+        return tf.ensure_shape(rows, hashes.shape)
+
+    def finish_step(self, step: tf.Tensor) -> None:
+        """Count a step whose updates have been made, and evict ids when a rule's check is due; collective."""
+        step = tf.cast(step, tf.int64)
+        updated = [tf.gather(variable, [NO_ROW]) for variable in (self.variable, *self.slots.values())]
+        done: list[tf.Tensor] = []
+        with tf.control_dependencies(updated):
+            for rule in self.rules:
+                with tf.control_dependencies(done):
+                    due = tf.equal(step % rule.every, 0)
+                    done.append(
+                        tf.cond(due, lambda rule=rule: self._apply(rule, step), lambda: tf.constant(0, tf.int64))
+                    )
+        with tf.control_dependencies([*updated, *done]):
+            self.step.assign(step)
+            if self.index.admit_after == 1:
+                # A loop that trains on a lookup with training=False has changed it.
+                self.variable.scatter_update(tf.IndexedSlices(tf.zeros([1, self.dim]), [NO_ROW]))
+                self._reset_slots(np.array([NO_ROW]))
+
+    def restore(self, entries: Entries, step: int) -> None:
+        """Replace all ids, whose rows are then written by the caller.
+
+        Args:
+            entries: the ids, whose rows are numbered from 1.
+            step: the number of steps made.
+        """
+        with self.lock:
+            self.index.replace(entries)
+            self._reserve(self.index.next_row)
+            for name, variable in self.slots.items():
+                variable.assign(tf.fill([self.room, self.dim], tf.constant(self.slot_values[name], tf.float32)))
+        self.step.assign(step)
+
+    def _apply(self, rule: Rule, step: tf.Tensor) -> tf.Tensor:
+        """Evict by a rule, and return the number of ids evicted on this rank."""
+        limits = [tf.constant(-1, tf.int64)] * 2
+        if isinstance(rule, LeastFrequent):
+            for admitted in (True, False) if self.index.admit_after > 1 else (True,):
+                limits[admitted] = limit_of(self.index, admitted, rule.max_rows, self.size, self.name)
+
+        def evict(step: np.ndarray, candidates: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            with self.lock:
+                entries = self.index.entries
+                if isinstance(rule, OlderThan):
+                    gone = too_old(entries, rule, int(step))
+                else:
+                    gone = keys_of(entries) <= np.where(kind_of(entries, True), rows, candidates)
+                if gone.any():
+                    self._reset_slots(self.index.keep(~gone))
+                return np.asarray(gone.sum(), np.int64)
+
+        return tf.ensure_shape(tf.numpy_function(evict, [step, *limits], tf.int64), [])
+
+    def _make_rows(self, rows: np.ndarray, hashes: np.ndarray) -> None:
+        """Give rows their initial values, after making room."""
+        self._reserve(self.index.next_row)
+        self.variable.scatter_update(tf.IndexedSlices(tf.constant(self.initial(hashes)), tf.constant(rows)))
+
+    def _reserve(self, rows: int) -> None:
+        """Make room for this many local rows, by a factor that keeps the number of copies small."""
+        room = self.room
+        if rows <= room:
+            return
+        larger = max(rows, int(_GROWTH * room))
+        for variable in (self.variable, *self.slots.values()):
+            # In one copy. Row 0 has the values that a new row has: zeros, and the initial values of slots.
+            numbers = np.concatenate([np.arange(room, dtype=np.int32), np.full(larger - room, NO_ROW, np.int32)])
+            variable.assign(tf.gather(variable, numbers))
+
+    def _reset_slots(self, rows: np.ndarray) -> None:
+        """Give the slots of freed rows their initial values."""
+        for name, variable in self.slots.items():
+            fresh = tf.fill([len(rows), self.dim], tf.constant(self.slot_values[name], tf.float32))
+            variable.scatter_update(tf.IndexedSlices(fresh, tf.constant(rows)))
+
+
+def make_growing_table(
+    name: str,
+    dim: int,
+    *,
+    size: int = 1,
+    rank: int = 0,
+    initializer: str | tf_keras.initializers.Initializer = "uniform",
+    admit_after: int = 1,
+    evict: Rule | Sequence[Rule] | None = None,
+    seed: int = 0,
+    trainable: bool = True,
+) -> GrowingTable:
+    """Return this rank's part of a new growing table; see ``strategy.growing_table`` for the arguments."""
+    if dim < 1 or admit_after < 1:
+        wrong, number = (
+            ("columns (dim)", dim) if dim < 1 else ("sightings before an id gets a row (admit_after)", admit_after)
+        )
+        raise InputError(f"growing table {name!r}: {wrong}", expected="1 or more", received=str(number))
+    initial, rules = initial_rows(initializer, name, dim, seed), rules_of(evict)
+    with tf.init_scope(), not_replicated():
+        variable = _variable(name, _FIRST_ROOM, dim, 0.0, trainable)
+        step = tf.Variable(0, dtype=tf.int64, trainable=False, name=f"{name}/step")
+    table = GrowingTable(
+        name,
+        HASHES,
+        dim,
+        even_rows(HASHES, size),
+        rank,
+        variable,
+        index=IdIndex(admit_after),
+        initial=initial,
+        rules=rules,
+        step=step,
+    )
+    variable.sharded_table = table
+    return table
+
+
+def _variable(name: str, rows: int, dim: int, value: float, trainable: bool) -> tf.Variable:
+    """Return a variable whose number of rows may change."""
+    with not_replicated():
+        filled = tf.fill([rows, dim], tf.constant(value, tf.float32))
+        return tf.Variable(filled, shape=[None, dim], trainable=trainable, name=name)

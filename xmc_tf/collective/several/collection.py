@@ -1,0 +1,206 @@
+"""A Keras layer that looks up many features in many tables, with one exchange for all tables of the same width."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import tf_keras
+
+from xmc_tf.collective.several.combining import Bags, bags, combine
+from xmc_tf.collective.several.embedding_table import EmbeddingTable, Piece, pieces_of
+from xmc_tf.collective.several.planner import Plan
+from xmc_tf.collective.several.stacks import Stack, make_stack
+from xmc_tf.collective.tables.lookup import fetch, flat_ids, lookup
+from xmc_tf.collective.tables.row_requests import Request, request_rows
+from xmc_tf.collective.tables.serving_tables import serving_or_sharded
+from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.tables.wire import WireFormat
+from xmc_tf.common.errors import InputError
+
+Features = Mapping[str, tf.Tensor | tf.RaggedTensor | tf.SparseTensor]
+
+
+class _Slot(NamedTuple):
+    """A feature that is looked up in a piece of its table."""
+
+    feature: str
+    table: EmbeddingTable
+    stack: int
+    piece: int  # its number in the stack
+
+
+class EmbeddingCollection(tf_keras.layers.Layer):
+    """A layer of several embedding tables: it takes the ids of all features and returns their embeddings.
+
+    ``CollectiveStrategy.embeddings`` makes it. Its calls are collective.
+
+    Example:
+        >>> layer = strategy.embeddings([EmbeddingTable("users", 1000, 8), EmbeddingTable("words", 500, 8)])
+        >>> found = layer({"users": [3, 1], "words": tf.ragged.constant([[4, 4], [7]], dtype=tf.int64)})
+        >>> found["words"].shape
+        TensorShape([2, 8])
+
+    Args:
+        plan: the placements.
+        rank: this rank.
+        seed: the seed of the initial values, which do not depend on placements and ranks.
+        wire: the format in which rows are sent.
+        joint: whether tables of the same width share each exchange; False: one exchange for each table.
+        name: the name of the layer.
+    """
+
+    def __init__(
+        self, plan: Plan, rank: int, *, seed: int = 0, wire: WireFormat = "fp32", joint: bool = True, name: str
+    ) -> None:
+        super().__init__(name=name, autocast=False)
+        self.plan, self.wire = plan, wire
+        features = [feature for one in plan.decisions for feature in one.table.features]
+        for what, names in (("table", [one.table.name for one in plan.decisions]), ("feature", features)):
+            if twice := sorted({one for one in names if names.count(one) > 1}):
+                raise InputError(f"two tables have the {what} {twice[0]!r}", expected=f"each {what} once")
+        groups = _groups(plan, joint)
+        self.stacks: list[Stack] = [
+            make_stack(f"{name}/{key}", pieces, 0 if pieces[0].partition.size == 1 else rank, seed)
+            for key, pieces in groups.items()
+        ]
+        self._slots = [
+            _Slot(feature, piece.table, number, position)
+            for number, stack in enumerate(self.stacks)
+            for position, piece in enumerate(stack.pieces)
+            for feature in piece.table.features
+        ]
+        self._features = features
+        self.embeddings = [stack.table.variable for stack in self.stacks]  # tracked by Keras
+        self._given: tuple[list[Request], Sequence[tf.Tensor | None]] | None = None
+        self.built = True
+
+    @property
+    def tables(self) -> list[ShardedTable]:
+        """The tables, as checkpoints and exports see them."""
+        return [member for stack in self.stacks for member in stack.table.members]
+
+    def call(self, inputs: Features, weights: Features | None = None) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+        """Return the embeddings of each feature; collective.
+
+        Args:
+            inputs: the ids of each feature: ``[B]``, one for each example; or ``[B, n]`` or ragged, combined by the
+                table's combiner.
+            weights: the weights of the ids of some features, in their shape.
+        """
+        return self._looked_up(inputs, weights or {})
+
+    @tf.autograph.experimental.do_not_convert
+    def _looked_up(self, inputs: Features, weights: Features) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+        features = self._bags(inputs, weights)
+        if any(serving_or_sharded(table) is not table for table in self.tables):
+            return self._served(features)
+        given, self._given = self._given, None
+        requests, rows = (self._requests_of(features), [None] * len(self.stacks)) if given is None else given
+        whole = [
+            fetch(stack.table, request, self.wire) if row is None else row
+            for stack, request, row in zip(self.stacks, requests, rows, strict=True)
+        ]
+        return self._found(features, whole, requests)
+
+    @tf.autograph.experimental.do_not_convert
+    def requests(self, inputs: Features) -> list[Request]:
+        """Return the requests for the rows of a batch, one for each stack; collective. They do not need the rows."""
+        return self._requests_of(self._bags(inputs, {}))
+
+    @contextmanager
+    def using(self, requests: list[Request], rows: Sequence[tf.Tensor | None]) -> Iterator[None]:
+        """Make the call in the block use requests that were made before, and the rows that have arrived.
+
+        Args:
+            requests: the requests, one for each stack.
+            rows: the different rows of each stack, or None for rows that are still to be fetched.
+        """
+        self._given = requests, rows
+        try:
+            yield
+            if self._given is not None:
+                raise InputError(f"{self.name} was not called", expected="one call with the prefetched features")
+        finally:
+            self._given = None
+
+    def _found(
+        self, features: Mapping[str, Bags], rows: Sequence[tf.Tensor], requests: Sequence[Request]
+    ) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+        """Return the embeddings of each feature, given the different rows of each stack."""
+        parts: dict[str, list[tf.Tensor | tf.RaggedTensor]] = {name: [] for name in self._features}
+        starts: dict[str, list[int]] = {name: [] for name in self._features}
+        for number, stack in enumerate(self.stacks):
+            slots = self._slots_of(number)
+            wanted = [features[slot.feature] for slot in slots]
+            combined = combine(rows[number], requests[number].positions, wanted, stack.table.dim)
+            for slot, part in zip(slots, combined, strict=True):
+                parts[slot.feature].append(part)
+                starts[slot.feature].append(stack.pieces[slot.piece].start)
+        return {name: self._joined(some, starts[name]) for name, some in parts.items()}
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """Not available: the shapes of the results depend on the ids."""
+        raise NotImplementedError("call the layer on Keras inputs instead")
+
+    def get_config(self) -> dict[str, Any]:
+        """Refuse: a collection belongs to its strategy."""
+        raise NotImplementedError("an EmbeddingCollection is saved by save_training and exported by export_saved_model")
+
+    def _slots_of(self, stack: int) -> list[_Slot]:
+        return [slot for slot in self._slots if slot.stack == stack]
+
+    def _bags(self, inputs: Features, weights: Features) -> dict[str, Bags]:
+        """Return the checked ids of all features."""
+        if missing := [name for name in self._features if name not in inputs]:
+            raise InputError(
+                f"{self.name}: no ids for feature {missing[0]!r}",
+                expected=f"ids for {', '.join(self._features)}",
+                received=", ".join(inputs) or "none",
+            )
+        combiners = {slot.feature: slot.table.combiner for slot in self._slots}
+        if unknown := sorted(set(weights) - set(combiners)):
+            raise InputError(f"{self.name}: weights of an unknown feature {unknown[0]!r}")
+        return {name: bags(name, inputs[name], combiners[name], weights.get(name)) for name in self._features}
+
+    def _requests_of(self, features: Mapping[str, Bags]) -> list[Request]:
+        requests = []
+        for number, stack in enumerate(self.stacks):
+            slots = self._slots_of(number)
+            ids = [flat_ids(features[slot.feature].ids) for slot in slots]
+            requests.append(request_rows(stack.table, stack.rows_of([slot.piece for slot in slots], ids)))
+        return requests
+
+    def _served(self, features: Mapping[str, Bags]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+        """Return the embeddings from the whole tables of a server."""
+        parts: dict[str, list[tf.Tensor | tf.RaggedTensor]] = {name: [] for name in self._features}
+        starts: dict[str, list[int]] = {name: [] for name in self._features}
+        for slot in self._slots:
+            stack, one = self.stacks[slot.stack], features[slot.feature]
+            piece, member = stack.pieces[slot.piece], stack.table.members[slot.piece]
+            ids = one.ids[:, None] if one.ids.shape.rank == 1 and one.combiner is not None else one.ids
+            parts[slot.feature].append(lookup(member, ids, one.combiner, weights=one.weights))
+            starts[slot.feature].append(piece.start)
+        return {name: self._joined(some, starts[name]) for name, some in parts.items()}
+
+    def _joined(self, parts: Sequence[tf.Tensor | tf.RaggedTensor], starts: Sequence[int]) -> Any:
+        """Return the columns of all pieces, in their order, in the layer's type."""
+        ordered = [parts[at] for at in sorted(range(len(parts)), key=starts.__getitem__)]
+        whole = ordered[0]
+        if len(ordered) > 1 and isinstance(whole, tf.RaggedTensor):
+            whole = whole.with_flat_values(tf.concat([part.flat_values for part in ordered], axis=-1))
+        elif len(ordered) > 1:
+            whole = tf.concat(ordered, axis=-1)
+        return whole if whole.dtype == self.compute_dtype else tf.cast(whole, self.compute_dtype)
+
+
+def _groups(plan: Plan, joint: bool) -> dict[str, list[Piece]]:
+    """Return the pieces that are stacked, by the name of their stack."""
+    groups: dict[str, list[Piece]] = {}
+    for one in plan.decisions:
+        for piece in pieces_of(one.table, one.placement, plan.size):
+            key = f"width_{piece.dim}" if joint else piece.name
+            if piece.partition.size < plan.size:
+                key += "/replicated"
+            groups.setdefault(key, []).append(piece)
+    return groups

@@ -1,0 +1,140 @@
+"""The description of one of several tables: its shape, its features, and where it is placed."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from xmc_tf.collective.tables.initial_values import Initializer
+from xmc_tf.collective.tables.lookup import Combiner
+from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.partition import Partition, even_rows
+
+# "replicated": each rank holds all rows. "rows": each rank holds a range of rows. "columns": each rank holds some
+# columns of all rows. A number: this rank holds the whole table.
+Placement: TypeAlias = Literal["replicated", "rows", "columns"] | int
+PLACEMENTS = ("replicated", "rows", "columns")
+
+
+@dataclass(frozen=True)
+class EmbeddingTable:
+    """One of several embedding tables of a model; see ``CollectiveStrategy.embeddings``.
+
+    Example:
+        >>> EmbeddingTable("words", rows=50_000, dim=64, features=("title", "query"), combiner="mean")
+
+    Args:
+        name: a unique name; checkpoints identify the table by it.
+        rows: the number of rows; ids are 0 to ``rows - 1``.
+        dim: the width of a row.
+        features: the inputs that are looked up in this table; default: one, of the table's name.
+        combiner: "sum" or "mean" of the rows of each bag; None: all rows.
+        initializer: the initial values: a Keras initializer, a matrix, or a function from row numbers to rows.
+        placement: "replicated", "rows", "columns", or the rank that holds the table; default: the planner chooses.
+        ids_per_example: the expected number of ids of an example over all features, for the planner.
+    """
+
+    name: str
+    rows: int
+    dim: int
+    features: Sequence[str] = ()
+    combiner: Combiner = "sum"
+    initializer: Initializer = "uniform"
+    placement: Placement | None = None
+    ids_per_example: float | None = None
+
+    def __post_init__(self) -> None:
+        if re.search(r"\[\d+:\d+\]$", self.name):
+            raise InputError(
+                f"table {self.name!r}", expected="a name that does not end in [number:number], which stands for columns"
+            )
+        if self.rows < 1 or self.dim < 1:
+            raise InputError(
+                f"table {self.name!r}",
+                expected="at least one row and one column",
+                received=f"({self.rows}, {self.dim})",
+            )
+        if self.combiner not in (None, "sum", "mean"):
+            raise InputError(
+                f"combiner of table {self.name!r}", expected="None, 'sum' or 'mean'", received=repr(self.combiner)
+            )
+        if not isinstance(self.features, tuple | list):
+            raise InputError(
+                f"features of table {self.name!r}", expected="a tuple of names", received=repr(self.features)
+            )
+        object.__setattr__(self, "features", tuple(self.features) or (self.name,))
+
+    @property
+    def ids(self) -> float:
+        """The expected number of ids of an example; default: one for each feature."""
+        return float(len(self.features)) if self.ids_per_example is None else self.ids_per_example
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some columns of a table, and the rows of each rank.
+
+    Args:
+        table: the table.
+        start: the first column.
+        stop: the column after the last.
+        partition: the rows of each rank; of one rank, if all ranks hold all rows.
+    """
+
+    table: EmbeddingTable
+    start: int
+    stop: int
+    partition: Partition
+
+    @property
+    def dim(self) -> int:
+        """The number of columns."""
+        return self.stop - self.start
+
+    @property
+    def name(self) -> str:
+        """The table's name, with the columns if they are not all."""
+        return self.table.name if self.dim == self.table.dim else f"{self.table.name}[{self.start}:{self.stop}]"
+
+
+def check_placement(table: EmbeddingTable, size: int) -> None:
+    """Refuse an unknown placement."""
+    where = table.placement
+    a_rank = isinstance(where, int | np.integer) and not isinstance(where, bool) and 0 <= where < size
+    if where is not None and where not in PLACEMENTS and not a_rank:
+        raise InputError(
+            f"placement of table {table.name!r}",
+            expected=f"'replicated', 'rows', 'columns', or a rank from 0 to {size - 1}",
+            received=repr(where),
+        )
+
+
+def pieces_of(table: EmbeddingTable, placement: Placement, size: int) -> list[Piece]:
+    """Return the pieces of a table in a placement, by column.
+
+    Args:
+        table: the table.
+        placement: its placement.
+        size: the number of ranks.
+    """
+    if placement == "columns":
+        # As many equal pieces as there are ranks, if the width allows.
+        count = next(count for count in range(min(size, table.dim), 0, -1) if table.dim % count == 0)
+        width = table.dim // count
+        owners = [number * size // count for number in range(count)]
+        return [
+            Piece(table, number * width, (number + 1) * width, _on_rank(table.rows, owner, size))
+            for number, owner in enumerate(owners)
+        ]
+    if placement == "replicated":
+        return [Piece(table, 0, table.dim, even_rows(table.rows, 1))]
+    if placement == "rows":
+        return [Piece(table, 0, table.dim, even_rows(table.rows, size))]
+    return [Piece(table, 0, table.dim, _on_rank(table.rows, int(placement), size))]
+
+
+def _on_rank(rows: int, rank: int, size: int) -> Partition:
+    """Return the partition in which one rank holds all rows."""
+    return Partition(np.where(np.arange(size + 1) <= rank, 0, rows))

@@ -1,0 +1,214 @@
+"""The choice of where each table is placed, by memory and by the bytes that a step sends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from xmc_tf.collective.several.embedding_table import EmbeddingTable, Placement, check_placement, pieces_of
+from xmc_tf.collective.tables.wire import WireFormat, row_bytes
+from xmc_tf.common.errors import InputError
+from xmc_tf.metrics.table import format_table
+
+# Replicated tables may send this share of all bytes: no rank waits for their rows, but their gradients go to all ranks.
+REPLICATED_SHARE = 0.1
+# A table on one rank may have this part of a rank's share of the traffic, so that the ranks' loads stay even.
+ONE_RANK_SHARE = 0.25
+_ID_BYTES = 4
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """The options of a plan.
+
+    Args:
+        batch_size: the expected number of examples of a rank's batch.
+        slots: the number of the optimizer's slots: 0 for SGD, 1 for Adagrad and momentum, 2 for Adam.
+        memory: the maximum bytes of the tables and slots of a rank; None: no limit.
+        replicate_below: larger tables, in bytes, are not replicated.
+        wire: the format in which rows are sent.
+    """
+
+    batch_size: int = 1024
+    slots: int = 2
+    memory: int | None = None
+    replicate_below: int = 2**20
+    wire: WireFormat = "fp32"
+
+
+@dataclass
+class Decision:
+    """The placement of a table, and the reason for it."""
+
+    table: EmbeddingTable
+    placement: Placement
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The placements of all tables.
+
+    Args:
+        decisions: one for each table, in the order of the tables.
+        size: the number of ranks.
+        options: the options.
+    """
+
+    decisions: list[Decision]
+    size: int
+    options: PlanOptions
+    _header: tuple[str, ...] = field(
+        default=("table", "placement", "rows", "dim", "MiB per rank", "KiB sent per step"), repr=False
+    )
+
+    def memory(self) -> np.ndarray:
+        """Return the bytes of tables and slots of each rank."""
+        return sum((self._memory_of(one) for one in self.decisions), np.zeros(self.size))
+
+    def traffic(self) -> float:
+        """Return the expected bytes that a rank sends per step, on average over the ranks."""
+        return sum(expected_bytes(one.table, one.placement, self.size, self.options) for one in self.decisions)
+
+    def text(self) -> str:
+        """Return the plan as a table, with the reasons below it."""
+        rows = [
+            [
+                one.table.name,
+                _words(one.placement),
+                f"{one.table.rows:,}",
+                str(one.table.dim),
+                f"{self._memory_of(one).max() / 2**20:.2f}",
+                f"{expected_bytes(one.table, one.placement, self.size, self.options) / 2**10:.1f}",
+            ]
+            for one in self.decisions
+        ]
+        rows.append(["all", "", "", "", f"{self.memory().max() / 2**20:.2f}", f"{self.traffic() / 2**10:.1f}"])
+        lines = [format_table(self._header, rows, left=2, width=120)]
+        reasons: dict[str, list[str]] = {}
+        for one in self.decisions:
+            reasons.setdefault(f"{_words(one.placement)}: {one.reason}", []).append(one.table.name)
+        lines += ["", *(f"{reason}\n  {', '.join(names)}" for reason, names in reasons.items())]
+        return "\n".join(lines)
+
+    def _memory_of(self, one: Decision) -> np.ndarray:
+        return memory_of(one.table, one.placement, self.size, self.options.slots)
+
+
+def make_plan(tables: Sequence[EmbeddingTable], size: int, options: PlanOptions) -> Plan:
+    """Return the placement of each table.
+
+    Args:
+        tables: the tables; a table's own ``placement`` is kept.
+        size: the number of ranks.
+        options: the options.
+
+    Raises:
+        InputError: the tables do not fit into the memory, or a placement is unknown.
+    """
+    for table in tables:
+        check_placement(table, size)
+    decisions = {
+        table.name: Decision(table, table.placement, "as the table asks")
+        for table in tables
+        if table.placement is not None
+    }
+    free = [table for table in tables if table.placement is None]
+    if size == 1:
+        decisions |= {table.name: Decision(table, "replicated", "there is one rank") for table in free}
+    else:
+        _replicate_small(free, decisions, size, options)
+        _shard_others([table for table in free if table.name not in decisions], decisions, size, options)
+    plan = Plan([decisions[table.name] for table in tables], size, options)
+    _fit_memory(plan)
+    return plan
+
+
+def expected_rows(table: EmbeddingTable, batch_size: int) -> float:
+    """Return the expected number of different rows of a batch, if all ids are equally frequent: an upper bound."""
+    return table.rows * -np.expm1(batch_size * table.ids * np.log1p(-1.0 / table.rows)) if table.rows > 1 else 1.0
+
+
+def expected_bytes(table: EmbeddingTable, placement: Placement, size: int, options: PlanOptions) -> float:
+    """Return the expected bytes that a rank sends per step for a table, on average over the ranks.
+
+    Args:
+        table: the table.
+        placement: its placement.
+        size: the number of ranks.
+        options: the options.
+    """
+    rows = expected_rows(table, options.batch_size)
+    if placement == "replicated":  # all ranks get the row numbers and gradients of all others
+        return rows * (size - 1) * (2 * _ID_BYTES + 4 * table.dim)
+    pieces = pieces_of(table, placement, size)
+    each = sum(_ID_BYTES + 2 * row_bytes(piece.dim, options.wire) for piece in pieces)
+    return rows * (size - 1) / size * each
+
+
+def memory_of(table: EmbeddingTable, placement: Placement, size: int, slots: int) -> np.ndarray:
+    """Return the bytes of a table and its slots on each rank."""
+    total = np.zeros(size)
+    for piece in pieces_of(table, placement, size):
+        # A replicated piece has the range of one rank, which all ranks hold.
+        total += np.diff(piece.partition.bounds) * piece.dim * 4.0 * (1 + slots)
+    return total
+
+
+def _replicate_small(
+    tables: Sequence[EmbeddingTable], decisions: dict[str, Decision], size: int, options: PlanOptions
+) -> None:
+    """Replicate the smallest tables, as long as this sends few bytes."""
+    left = REPLICATED_SHARE * sum(expected_bytes(table, "rows", size, options) for table in tables)
+    for table in sorted(tables, key=lambda one: (one.rows * one.dim, one.name)):
+        left -= expected_bytes(table, "replicated", size, options)
+        if left < 0 or 4 * table.rows * table.dim > options.replicate_below:
+            return
+        reason = "few rows: all gradients are cheap to send, and no rank waits for rows"
+        decisions[table.name] = Decision(table, "replicated", reason)
+
+
+def _shard_others(
+    tables: Sequence[EmbeddingTable], decisions: dict[str, Decision], size: int, options: PlanOptions
+) -> None:
+    """Shard tables with much traffic or memory; give each of the others to the rank with the least."""
+    traffic = {table.name: expected_bytes(table, "rows", size, options) for table in tables}
+    memory = {table.name: 4.0 * table.rows * table.dim for table in tables}
+    share = ONE_RANK_SHARE * sum(traffic.values()) / size, ONE_RANK_SHARE * sum(memory.values()) / size
+    load = np.zeros(size)
+    for table in sorted(tables, key=lambda one: (-traffic[one.name], one.name)):
+        if table.rows < size <= table.dim:
+            decisions[table.name] = Decision(table, "columns", "fewer rows than ranks: columns divide it evenly")
+        elif traffic[table.name] > share[0]:
+            reason = f"more than {ONE_RANK_SHARE:.0%} of a rank's share of the bytes: all ranks serve it"
+            decisions[table.name] = Decision(table, "rows", reason)
+        elif memory[table.name] > share[1]:
+            reason = f"more than {ONE_RANK_SHARE:.0%} of a rank's share of the memory: all ranks hold it"
+            decisions[table.name] = Decision(table, "rows", reason)
+        else:
+            owner = int(np.argmin(load))
+            load[owner] += traffic[table.name]
+            decisions[table.name] = Decision(table, owner, "a small share of bytes and memory: one rank serves it")
+
+
+def _fit_memory(plan: Plan) -> None:
+    """Shard more tables by rows until the memory suffices."""
+    limit = plan.options.memory
+    if limit is None:
+        return
+    movable = [one for one in plan.decisions if one.table.placement is None and one.placement != "rows"]
+    for one in sorted(movable, key=lambda one: -one.table.rows * one.table.dim):
+        if plan.memory().max() <= limit:
+            return
+        one.placement, one.reason = "rows", "would not fit into the memory of a rank otherwise"
+    if (most := plan.memory().max()) > limit:
+        raise InputError(
+            f"the tables do not fit into the memory of {plan.size} ranks",
+            expected=f"at most {limit / 2**20:,.1f} MiB per rank",
+            received=f"{most / 2**20:,.1f} MiB with {plan.options.slots} slots of the optimizer",
+            fix="use more ranks, smaller tables, or an optimizer with fewer slots",
+        )
+
+
+def _words(placement: Placement) -> str:
+    return placement if isinstance(placement, str) else f"rank {placement}"
