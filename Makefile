@@ -75,7 +75,7 @@ clean:  ## remove the environment and caches of this clone (the Horovod wheel st
 $(LIGHT):
 	@tools/make_venv.sh $(VENV)
 	@echo "  installing the light part: about 600 MB to download, 1 to 3 minutes" >&2
-	@$(PIP) -e .
+	@$(PIP) -e '.[tf]'
 	@mkdir -p $(STAMPS) && touch $@
 
 $(ENCODERS): | $(LIGHT)
@@ -85,14 +85,14 @@ $(ENCODERS): | $(LIGHT)
 
 $(FULL): $(LIGHT)
 	@echo "  installing test tools, MPI and Horovod's build tools: about 1 minute" >&2
-	@$(PIP) -e '.[horovod-build,serving,tables,docs,dev]' mpi4py
+	@$(PIP) -e '.[tf,horovod-build,serving,server,skos,tables,docs,dev]' mpi4py
 	@$(PY) tools/install_horovod.py
-	@$(PIP) -e '.[distributed,horovod-build,serving,tables,docs,dev]'
+	@$(PIP) -e '.[tf,distributed,horovod-build,serving,server,skos,tables,docs,dev]'
 	@$(PY) -m pip check >&2
 	@mkdir -p $(STAMPS) && touch $@ $(DOCS)
 
 # Not a part of the light installation: only `make docs` needs it.
 $(DOCS): $(LIGHT)
 	@echo "  installing the documentation tools: under a minute" >&2
-	@$(PIP) -e '.[docs]'
+	@$(PIP) -e '.[tf,docs]'
 	@mkdir -p $(STAMPS) && touch $@

@@ -8,11 +8,11 @@ import sys
 
 from setuptools import setup
 
-if sys.version_info[:2] != (3, 11):
+if not (3, 10) <= sys.version_info[:2] <= (3, 13):
     major, minor = sys.version_info[:2]
     sys.exit(
         f"error: Python {major}.{minor} ({sys.executable}) is not supported\n"
-        "  expected: CPython 3.11\n"
+        "  expected: CPython 3.10 to 3.13, with TensorFlow 3.11\n"
         "  fix:      python3.11 -m venv .venv && .venv/bin/pip install .\n"
         "            (to get Python 3.11: Debian, Ubuntu: apt install python3.11-venv; anywhere: pyenv install 3.11)"
     )

@@ -64,7 +64,7 @@ def test_memory_grows_with_the_ngrams_and_not_with_the_documents(monkeypatch):
             sizes.append((len(self._entries), len(self._slots), len(self._words)))
             return super().counted()
 
-    monkeypatch.setattr("xmc_tf.features.counts.NgramCounter", Watched)
+    monkeypatch.setattr("xmc_tf.features.tfidf.NgramCounter", Watched)
     texts = random_corpus(1000, seed=6)
     for times in (4, 40):
         Tfidf.fit(texts * times)

@@ -139,13 +139,13 @@ def test_the_graph_can_be_called_in_a_larger_one(tfidf):
     np.testing.assert_allclose(np.sqrt((doubled**2).sum(axis=1))[[0, 2]], 2, rtol=1e-6)
 
 
-def test_one_text_needs_no_numba(tfidf, tmp_path):
-    # Its import takes a third of a second, in which a command line for one text would do nothing.
+def test_texts_to_features_need_no_tensorflow(tfidf, tmp_path):
     tfidf.save(tmp_path / "tfidf")
     program = (
         "import sys\nfrom xmc_tf.features import Tfidf\n"
         f"rows = Tfidf.load({str(tmp_path / 'tfidf')!r}).transform(['w1 w2'])\n"
-        "print(rows.nnz, 'numba' in sys.modules)"
+        "Tfidf.fit(['one word', 'one word'])\n"
+        "print(rows.nnz, 'tensorflow' in sys.modules)"
     )
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)

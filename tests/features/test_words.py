@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.features.texts import HARD, in_all_versions, python_words, unicode_texts
-from xmc_tf.features.words import ngram_keys, split_words
+from xmc_tf.features.graph.words import ngram_keys, split_words
 
 
 def words_of(texts: list[bytes], lowercase: bool = True, min_length: int = 2) -> list[list[str]]:

@@ -1,12 +1,13 @@
 """Features of documents: sparse, dense, or both."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.typing_names import Self
 
 
 @dataclass(frozen=True, eq=False)

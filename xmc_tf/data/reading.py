@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
+
+from xmc_tf.common.typing_names import Self
 
 TRUNCATE = "truncate"
 COMBINATIONS = ("mean", "max")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +15,7 @@ from transformers import AutoConfig
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.process.forks import check_not_forked
+from xmc_tf.common.typing_names import Self
 from xmc_tf.encoder import pooling as poolings
 from xmc_tf.encoder.architectures import Architecture, architecture_of
 from xmc_tf.encoder.sources import Source, quiet_transformers

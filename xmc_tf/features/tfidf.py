@@ -1,25 +1,26 @@
-"""TF-IDF features of texts, fitted in one pass and computed by the graph that is also served."""
+"""TF-IDF features of texts, fitted in one pass and computed by compiled kernels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 from scipy.sparse import csr_matrix
 
-from xmc_tf.common.process.forks import check_not_forked
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import store
 from xmc_tf.features.batches import TextRange, map_in_order, text_batches
-from xmc_tf.features.graph import TfidfGraph
+from xmc_tf.features.counts import NgramCounter
+from xmc_tf.features.texts import Weigher, splitter
 from xmc_tf.features.vocabulary import Vocabulary, choose_features
-from xmc_tf.features.words import ngram_keys, split_words
 from xmc_tf.params import TfidfParams
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from xmc_tf.data import TextFile
-    from xmc_tf.features.counts import NgramCounter
+    from xmc_tf.features.graph import TfidfGraph
 
 
 class Tfidf:
@@ -44,13 +45,12 @@ class Tfidf:
         self.params = params
         self.nr_documents = nr_documents
         self._vocabulary = vocabulary
-        self._graph = TfidfGraph(params, vocabulary.keys, vocabulary.columns, vocabulary.idf)
 
     def __repr__(self) -> str:
         return f"Tfidf({self.nr_features:,} features of {self.nr_documents:,} documents)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the constructor's arguments; the graph is rebuilt."""
+        """Pickle the constructor's arguments; all else is rebuilt."""
         return type(self), (self.params, self._vocabulary, self.nr_documents)
 
     @classmethod
@@ -59,7 +59,7 @@ class Tfidf:
         texts: "TextFile | Sequence[bytes] | Sequence[str]",
         params: TfidfParams | None = None,
         threads: int = -1,
-    ) -> Self:
+    ) -> "Self":
         """Choose the features in one pass; memory grows only with the number of different n-grams.
 
         Args:
@@ -88,23 +88,29 @@ class Tfidf:
         Returns:
             float32 [texts, features], the features of each row ascending; a text without features is an empty row.
         """
-        check_not_forked("features of texts")
-        weigh = self._graph.__call__.get_concrete_function()
         sizes, ids, weights = [], [], []
         quiet_s = float("inf") if quiet else 2.0
         with Progress("TF-IDF: weighing words", len(texts), "documents", quiet_s) as progress:
-            for batch, rows in map_in_order(
-                lambda batch: weigh(tf.constant(batch, tf.string)), text_batches(texts), threads
-            ):
-                sizes.append(np.diff(rows[0].numpy()))
-                ids.append(rows[1].numpy())
-                weights.append(rows[2].numpy())
+            for batch, rows in map_in_order(self._weigher, text_batches(texts), threads):
+                sizes.append(np.diff(rows[0]))
+                ids.append(rows[1])
+                weights.append(rows[2])
                 progress.add(len(batch))
         return _sparse(sizes, ids, weights, self.nr_features)
 
-    def graph(self) -> TfidfGraph:
-        """Return the graph from texts to features that `transform` runs, to call in a larger graph and save."""
+    def graph(self) -> "TfidfGraph":
+        """Return `transform` as a TensorFlow graph, to call in a larger graph and save."""
         return self._graph
+
+    @cached_property
+    def _graph(self) -> "TfidfGraph":
+        from xmc_tf.features.graph import TfidfGraph  # it loads TensorFlow
+
+        return TfidfGraph(self.params, self._vocabulary.keys, self._vocabulary.columns, self._vocabulary.idf)
+
+    @cached_property
+    def _weigher(self) -> Weigher:
+        return Weigher(self.params, self._vocabulary)
 
     @property
     def nr_features(self) -> int:
@@ -125,7 +131,7 @@ class Tfidf:
         store.save(folder, self.params, self._vocabulary, self.nr_documents)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
+    def load(cls, folder: str | Path) -> "Self":
         """Load a folder that `save` wrote.
 
         Raises:
@@ -142,7 +148,7 @@ def count_ngrams(
     params: TfidfParams,
     threads: int,
     progress: Progress,
-) -> "NgramCounter":
+) -> NgramCounter:
     """Count the n-grams of texts, the first half of fitting.
 
     Args:
@@ -151,28 +157,11 @@ def count_ngrams(
         threads: number of threads; -1: one per core.
         progress: the progress display.
     """
-    # Imported here, because loading a fitted TF-IDF should not wait for numba.
-    from xmc_tf.features.counts import NgramCounter
-
-    counter, split = NgramCounter(), _splitter(params)
-    for batch, (words, keys, row_splits) in map_in_order(split, text_batches(texts), threads):
-        new = counter.add(keys.numpy(), row_splits.numpy())
-        counter.add_words(tf.gather(words, new).numpy().tolist())
+    counter = NgramCounter()
+    for batch, split in map_in_order(splitter(params), text_batches(texts), threads):
+        counter.add_words(split.words(counter.add(split.keys, split.row_splits)))
         progress.add(len(batch))
     return counter
-
-
-def _splitter(params: TfidfParams) -> Callable[[list[bytes]], tuple[tf.Tensor, ...]]:
-    """Return the part of the graph that needs no vocabulary: texts to words, n-gram keys, row splits."""
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-    def split(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        with tf.device("CPU:0"):
-            words, row_splits = split_words(text, params.lowercase, params.min_word_length)
-            return words, ngram_keys(words, row_splits, params.ngram_max)[0], row_splits
-
-    traced = split.get_concrete_function()
-    return lambda batch: traced(tf.constant(batch, tf.string))
 
 
 def _sparse(sizes: list[np.ndarray], ids: list[np.ndarray], weights: list[np.ndarray], nr_features: int) -> csr_matrix:
@@ -185,5 +174,5 @@ def _sparse(sizes: list[np.ndarray], ids: list[np.ndarray], weights: list[np.nda
         (weights[0], ids[0].astype(index, copy=False), starts.astype(index)),
         shape=(len(starts) - 1, nr_features),
     )
-    matrix.has_canonical_format = True  # the graph returns sorted rows without duplicates
+    matrix.has_canonical_format = True  # the kernel returns sorted rows without duplicates
     return matrix

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import launcher, run_records, signals
+from xmc_tf.common.process.extras import missing_package
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.terminal import PrintableFormatter, prepare_streams, printable
 
@@ -107,6 +108,8 @@ def _explain(error: BaseException) -> tuple[int, str] | None:
         return 2, f"error: a name or text is not UTF-8: {error.object}\n  expected: names and texts in UTF-8"
     if isinstance(error, FileNotFoundError):
         return 2, f"error: {error.filename} does not exist"
+    if isinstance(error, ModuleNotFoundError) and (missing := missing_package(error)) is not None:
+        return 2, f"error: {missing}"
     if isinstance(error, MemoryError):
         return 1, f"failed: out of memory ({error})"
     return (1, f"failed: {error}") if isinstance(error, OSError) else None

@@ -1,4 +1,4 @@
-"""Words and n-gram keys of texts, as TensorFlow ops that training and serving share.
+"""Words and n-gram keys of texts, as TensorFlow ops.
 
 A word is a run of letters, digits and underscores of any script. Its key is a 64-bit fingerprint. An n-gram's key is
 computed from its words' keys, so that no n-gram is built as a string.
@@ -32,7 +32,7 @@ def split_words(text: tf.Tensor, lowercase: bool, min_length: int) -> tuple[tf.T
     # The Unicode ops end a string at its first NUL.
     text = tf.strings.regex_replace(text, r"\x00", " ")
     # Both ops replace bytes that are not UTF-8 by U+FFFD, which is in no word.
-    text = _lower(text) if lowercase else tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
+    text = lowered(text) if lowercase else tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
     # The op behind `tensorflow_text.regex_split`, which would validate the output with further ops and branches: a
     # quarter of a second when the graph is built.
     words, _, _, row_splits = gen_regex_split_ops.regex_split_with_offsets(text, _NOT_IN_WORDS, "()")
@@ -43,7 +43,7 @@ def split_words(text: tf.Tensor, lowercase: bool, min_length: int) -> tuple[tf.T
     return tf.boolean_mask(words, long), tf.gather(before, row_splits)
 
 
-def _lower(text: tf.Tensor) -> tf.Tensor:
+def lowered(text: tf.Tensor) -> tf.Tensor:
     """Convert letters to lower case, independent of the locale."""
     text = tf.strings.lower(text)  # A to Z first: in a Turkish locale, the lower case of I has no dot
     for capital, small in _CAPITALS_OF_LOCALES.items():

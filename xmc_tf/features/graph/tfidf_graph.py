@@ -1,12 +1,14 @@
-"""The graph that computes TF-IDF features; run by `Tfidf.transform` in training, and part of the SavedModel."""
+"""The graph that computes TF-IDF features in a SavedModel, with the same bits as `Tfidf.transform`."""
 
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.features.words import ngram_keys, split_words
+from xmc_tf.features.graph.words import ngram_keys, split_words
 from xmc_tf.params import TfidfParams
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
+# At least the number of float32 values that a processor handles at once.
+_PACKET = 32
 
 
 class TfidfGraph(tf.Module):
@@ -94,10 +96,19 @@ class TfidfGraph(tf.Module):
     def _weigh(self, rows: tf.Tensor, ids: tf.Tensor, counts: tf.Tensor, nr_rows: tf.Tensor) -> tf.Tensor:
         """Return the count times the inverse document frequency, with each row scaled to length 1."""
         if self._params.sublinear_tf:
-            counts = 1 + tf.math.log(counts)
+            counts = 1 + _log(counts)
         weights = counts * tf.gather(self.idf, ids)
         if self._params.norm == "none":
             return weights
         parts = tf.square(weights) if self._params.norm == "l2" else weights
         sizes = tf.math.unsorted_segment_sum(parts, rows, nr_rows)
         return weights / tf.gather(tf.sqrt(sizes) if self._params.norm == "l2" else sizes, rows)
+
+
+def _log(counts: tf.Tensor) -> tf.Tensor:
+    """Return the logarithm of each count, rounded in the same way at every place.
+
+    The op rounds the last few values of a tensor differently than those that fill a packet, so the values at the end
+    are none of ours.
+    """
+    return tf.math.log(tf.concat([counts, tf.ones([_PACKET])], axis=0))[:-_PACKET]

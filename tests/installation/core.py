@@ -1,0 +1,101 @@
+"""The light installation in an empty environment: its size, the time to the first prediction, and the model's bytes.
+
+The newest CPython from 3.10 to 3.13 on this machine that is not the current one is tried, or all of them. Those that
+the machine lacks are named.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[2]
+_MINORS = (10, 11, 12, 13)
+_AIM_MB, _AIM_S = 250, 40
+_PROGRAM = _ROOT / "tests/installation/first_linear.py"
+
+
+def attempt_core(run: Callable[..., str], wheel: Path, every: bool) -> bool:
+    """Install, train and predict with other Pythons; print a JSON line for each.
+
+    Args:
+        run: runs a command and returns its output; raises CalledProcessError.
+        wheel: the package.
+        every: whether to try all Pythons, this one too; else the newest other one. Each compiles for a minute.
+
+    Returns:
+        Whether all installations worked, and wrote the model that this environment writes.
+    """
+    good = True
+    with tempfile.TemporaryDirectory(prefix="xmc-tf-core-") as name:
+        folder = Path(name)
+        (folder / "here").mkdir()
+        here = _files(run(sys.executable, _PROGRAM, cwd=folder / "here", env={"PYTHONPATH": str(_ROOT)}))
+        for minor in _chosen(every):
+            python = find_python(minor)
+            assert python is not None
+            try:
+                result = _attempt(run, python, wheel, folder / f"3.{minor}")
+            except subprocess.CalledProcessError as error:
+                print(f"installation, core, Python 3.{minor}: FAILED\n{error.stdout[-8000:]}", flush=True)
+                good = False
+                continue
+            files = result.pop("files")
+            result["differing_files"] = sorted(name for name in here if here[name] != files.get(name))
+            good = good and not result["differing_files"]
+            print(json.dumps({"figure": "installation_core", "python": f"3.{minor}", **result}), flush=True)
+    return good
+
+
+def _chosen(every: bool) -> list[int]:
+    """Return the minor versions to try; name those that this machine lacks."""
+    there = [minor for minor in _MINORS if find_python(minor)]
+    for minor in set(_MINORS) - set(there):
+        print(f"installation, core: this machine has no Python 3.{minor}; not tried", flush=True)
+    return there if every else [minor for minor in there if minor != sys.version_info[1]][-1:] or there
+
+
+def find_python(minor: int) -> str | None:
+    """Return a CPython 3.``minor`` of this machine."""
+    if sys.version_info[:2] == (3, minor):
+        return sys.executable
+    # A shim of pyenv fails for versions that are installed and not chosen.
+    managed = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"), reverse=True)
+    for found in filter(None, [*map(str, managed), shutil.which(f"python3.{minor}")]):
+        if subprocess.run([found, "--version"], capture_output=True).returncode == 0:
+            return found
+    return None
+
+
+def _attempt(run: Callable[..., str], python: str, wheel: Path, folder: Path) -> dict:
+    folder.mkdir()
+    start = time.monotonic()
+    run(python, "-m", "venv", folder / "venv")
+    own = folder / "venv/bin/python"
+    before = _megabytes(folder / "venv")
+    run(own, "-m", "pip", "--disable-pip-version-check", "install", "-q", wheel)
+    installed = time.monotonic()
+    files = _files(run(own, _PROGRAM, cwd=folder, env={"XMC_TF_CACHE": str(folder / "cache")}))
+    done = time.monotonic()
+    packages = json.loads(run(own, "-m", "pip", "--disable-pip-version-check", "list", "--format=json"))
+    return {
+        "packages": {one["name"]: one["version"] for one in packages if one["name"] not in ("pip", "setuptools")},
+        "megabytes": round(_megabytes(folder / "venv") - before),
+        "aim_megabytes": _AIM_MB,
+        "install_s": round(installed - start, 1),
+        "first_prediction_s": round(done - start, 1),
+        "aim_s": _AIM_S,
+        "files": files,
+    }
+
+
+def _files(output: str) -> dict[str, str]:
+    return json.loads(output.splitlines()[-1])
+
+
+def _megabytes(folder: Path) -> float:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6

@@ -1,0 +1,49 @@
+"""What a new user of linear models does: train on texts, and print the first prediction.
+
+Run by the Python of the environment under test, in an empty folder. The last line that it prints is JSON: a digest of
+each file of the model that does not name versions.
+"""
+
+import hashlib
+import json
+import random
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix, save_npz
+
+from xmc_tf.linear import train
+from xmc_tf.models.xr_linear import XRLinear
+
+TOPICS = ("library", "kitchen", "harbour", "forest", "theatre", "station", "garden", "museum")
+
+
+def contents(path):
+    """Return the bytes of a file, or of an archive's members: Python 3.10 writes another archive header."""
+    if path.suffix != ".npz":
+        return path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        return b"".join(name.encode() + archive.read(name) for name in archive.namelist())
+
+
+draw = random.Random(0)
+topics = [draw.randrange(len(TOPICS)) for _ in range(400)]
+texts = [" ".join([*(f"Wörd{draw.randrange(40)}" for _ in range(8)), TOPICS[topic]]) for topic in topics]
+Path("X.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+save_npz("Y.npz", csr_matrix((np.ones(400, np.float32), topics, np.arange(401)), shape=(400, len(TOPICS))))
+Path("labels.txt").write_text("".join(f"{topic}\n" for topic in TOPICS), encoding="utf-8")
+
+train.main(["-t", "X.txt", "-y", "Y.npz", "-m", "model", "--labels", "labels.txt", "--max-leaf-size", "4"])
+best = XRLinear.load("model").best(["the museum of the city"], k=1)[0][0]
+print(best)
+assert best[0] == "museum", best
+print(
+    json.dumps(
+        {
+            str(path.relative_to("model")): hashlib.sha256(contents(path)).hexdigest()
+            for path in sorted(Path("model").rglob("*"))
+            if path.suffix in (".npz", ".npy", ".txt")
+        }
+    )
+)

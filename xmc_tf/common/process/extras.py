@@ -1,0 +1,31 @@
+"""The extras of the installation: which of them a missing package belongs to."""
+
+import sys
+
+from xmc_tf.common.errors import InputError
+
+# Top-level module -> the extra of setup.cfg that installs it.
+EXTRAS = {
+    **dict.fromkeys(("tensorflow", "tensorflow_text", "tf_keras", "tensorboard"), "tf"),
+    **dict.fromkeys(("transformers", "tokenizers", "safetensors"), "tf"),
+    "mpi4py": "mpi",
+    "horovod": "distributed",
+    **dict.fromkeys(("grpc", "tensorflow_serving"), "serving"),
+    "sklearn": "sklearn",
+    "pyarrow": "tables",
+}
+_OF_TENSORFLOW = (3, 11)
+
+
+def missing_package(error: ModuleNotFoundError) -> InputError | None:
+    """Return what the user does about a package that is not installed; None if it is in no extra."""
+    package = (error.name or "").split(".")[0]
+    extra = EXTRAS.get(package)
+    if extra is None:
+        return None
+    fix = f"pip install 'xmc_tf[{extra}]'"
+    if extra in ("tf", "distributed", "serving") and sys.version_info[:2] != _OF_TENSORFLOW:
+        fix += f" in an environment of Python 3.11 (this is {sys.version_info[0]}.{sys.version_info[1]})"
+    return InputError(
+        f"{package} is not installed", expected=f"the extra {extra!r} of xmc_tf, which this command needs", fix=fix
+    )

@@ -1,0 +1,41 @@
+"""The characters of words: which are letters or digits, and what their lower case is.
+
+The table is read from TensorFlow's own operations by ``python -m tools.character_table``, so it does not depend on the
+Unicode version of Python. ``characters.npy`` contains its runs: the first character of each, and for all of its
+characters the distance to the lower case and the kind.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+NR_CHARACTERS = 0x110000
+# An entry of the table: the lower case of the character (21 bits), and these bits.
+IN_WORD = 1 << 24  # a letter, a digit or an underscore
+CASED = 1 << 25  # a letter with case, by which a final sigma is recognized
+IGNORABLE = 1 << 26  # skipped when a final sigma is recognized: apostrophes, accents
+SPECIAL = 1 << 27  # the lower case depends on the context, or has two characters
+CODE = (1 << 21) - 1
+
+CAPITAL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C2
+DOTTED_CAPITAL_I = 0x130  # its lower case is an i and a combining dot, which is in no word
+
+RUNS_FILE = Path(__file__).with_name("characters.npy")
+
+
+@cache
+def character_table(lowercase: bool) -> np.ndarray:
+    """Return int32 [NR_CHARACTERS]: the lower case of each character and its kind.
+
+    Args:
+        lowercase: whether to convert letters to lower case; otherwise each character is its own lower case.
+    """
+    starts, delta, kind = np.load(RUNS_FILE, allow_pickle=False)
+    lengths = np.diff(starts, append=np.int32(NR_CHARACTERS))
+    table = np.repeat(kind << 24, lengths)
+    table += np.arange(NR_CHARACTERS, dtype=np.int32)
+    if lowercase:
+        table += np.repeat(delta, lengths)
+        table[[CAPITAL_SIGMA, DOTTED_CAPITAL_I]] |= SPECIAL
+    return table

@@ -1,0 +1,164 @@
+"""Compiled functions that split texts into words, and words into n-gram keys."""
+
+import numpy as np
+
+from xmc_tf.common.compiled import njit
+from xmc_tf.features.characters import CAPITAL_SIGMA, CASED, CODE, FINAL_SIGMA, IGNORABLE, IN_WORD, SPECIAL
+from xmc_tf.features.kernels.fingerprint import fingerprint
+
+# 2^64 divided by the golden ratio, as a signed integer: odd, so that multiplication by it is invertible.
+SPREAD = np.int64(-7046029254386353131)
+BUCKETS = np.uint64(2**63 - 1)
+_REPLACEMENT = np.int64(0xFFFD)
+
+
+@njit(cache=True, nogil=True)
+def next_character(data, at, stop):
+    """Return the character of UTF-8 text at a byte that is not ASCII, and the place after it.
+
+    Bytes that are not UTF-8 become U+FFFD, at least one for each run.
+    """
+    first = np.int64(data[at])
+    if first >= 0xF8 or first < 0xC2:
+        return _REPLACEMENT, at + 1
+    if first >= 0xF0:
+        length, code, least = 4, first & 0x07, 0x10000
+    elif first >= 0xE0:
+        length, code, least = 3, first & 0x0F, 0x800
+    else:
+        length, code, least = 2, first & 0x1F, 0x80
+    for step in range(1, length):
+        if at + step >= stop or (data[at + step] & 0xC0) != 0x80:
+            return _REPLACEMENT, at + step
+        code = (code << 6) | (np.int64(data[at + step]) & 0x3F)
+    if code < least or code > 0x10FFFF or (code >= 0xD800 and code < 0xE000):
+        code = _REPLACEMENT
+    return code, at + length
+
+
+@njit(cache=True, nogil=True)
+def _cased_follows(data, at, stop, table):
+    """Return whether the next character that counts is a letter with case."""
+    while at < stop:
+        if data[at] < 0x80:
+            code, at = np.int64(data[at]), at + 1
+        else:
+            code, at = next_character(data, at, stop)
+        if not table[code] & IGNORABLE:
+            return table[code] & CASED != 0
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _write(code, letters, at):
+    """Write a character beyond ASCII as UTF-8 and return the place after it."""
+    if code < 0x80:
+        letters[at] = code
+        return at + 1
+    if code < 0x800:
+        letters[at] = 0xC0 | (code >> 6)
+    else:
+        if code < 0x10000:
+            letters[at] = 0xE0 | (code >> 12)
+        else:
+            letters[at] = 0xF0 | (code >> 18)
+            at += 1
+            letters[at] = 0x80 | ((code >> 12) & 0x3F)
+        at += 1
+        letters[at] = 0x80 | ((code >> 6) & 0x3F)
+    letters[at + 1] = 0x80 | (code & 0x3F)
+    return at + 2
+
+
+@njit(cache=True, nogil=True)
+def split_text(data, start, stop, table, min_length, letters, ends, words, used):
+    """Append the words of a text to the words before.
+
+    Args:
+        data: the bytes of texts.
+        start: where the text begins.
+        stop: where it ends (exclusive).
+        table: the table of characters.
+        min_length: minimum number of characters of a word.
+        letters: the bytes of all words; room for 1.5 times the text's bytes, and 2 more.
+        ends: where each word ends in the letters; room for half the text's bytes, and 2 more.
+        words: number of words before.
+        used: number of letters before.
+
+    Returns:
+        The number of words, and of letters.
+    """
+    begin = used
+    length = 0
+    cased = False  # whether the last character that was not ignorable is a letter with case
+    at = start
+    while at <= stop:
+        entry = 0  # behind the text is a character that is in no word
+        if at == stop:
+            at += 1
+        elif data[at] < 0x80:
+            entry = table[data[at]]
+            at += 1
+            if entry & IN_WORD:
+                letters[used] = entry & 0x7F
+                used += 1
+        else:
+            code, at = next_character(data, at, stop)
+            entry = table[code]
+            if entry & SPECIAL:
+                if code == CAPITAL_SIGMA:
+                    if cased and not _cased_follows(data, at, stop, table):
+                        entry = FINAL_SIGMA | IN_WORD | CASED
+                else:  # dotted I: the dot that follows it ends the word
+                    letters[used] = 0x69
+                    used += 1
+                    length += 1
+                    entry = CASED
+            if entry & IN_WORD:
+                used = _write(entry & CODE, letters, used)
+        if not entry & IGNORABLE:
+            cased = entry & CASED != 0
+        if entry & IN_WORD:
+            length += 1
+        elif length > 0:
+            if length >= min_length:
+                ends[words] = used
+                words += 1
+                begin = used
+            else:
+                used = begin
+            length = 0
+    return words, used
+
+
+@njit(cache=True, nogil=True)
+def word_key(letters, begin, end):
+    """Return the key of a word."""
+    return np.int64(fingerprint(letters, begin, end - begin) % BUCKETS)
+
+
+@njit(cache=True, nogil=True)
+def split_texts(data, offsets, table, min_length, ngram_max):
+    """Return the words of texts and the keys of their n-grams.
+
+    Returns:
+        The letters of all words; where each word ends in them; int64 [words, ngram_max], the keys of the n-grams that
+        begin at each word, which are only valid within their text; where each text's words begin.
+    """
+    size = data.shape[0]
+    letters = np.empty(size + size // 2 + 2, np.uint8)
+    ends = np.empty(size // 2 + 2, np.int64)
+    row_splits = np.zeros(offsets.shape[0], np.int64)
+    words, used = 0, 0
+    for row in range(offsets.shape[0] - 1):
+        words, used = split_text(data, offsets[row], offsets[row + 1], table, min_length, letters, ends, words, used)
+        row_splits[row + 1] = words
+    keys = np.zeros((words, ngram_max), np.int64)
+    begin = 0
+    for i in range(words):
+        keys[i, 0] = word_key(letters, begin, ends[i])
+        begin = ends[i]
+    for n in range(1, ngram_max):
+        for i in range(words - n):
+            keys[i, n] = keys[i, n - 1] * SPREAD + keys[i + n, 0]
+    return letters[:used].copy(), ends[:words].copy(), keys, row_splits
