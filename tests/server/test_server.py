@@ -1,0 +1,212 @@
+"""The server in its own process: the answers of the model, and no harm from slow, large or broken requests."""
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+from tests.server.running import running
+from tests.serving.cases import HARD, assert_same, documents, text_model
+from xmc_tf.common.errors import InputError
+from xmc_tf.models.loading import load
+from xmc_tf.serving.client import Client, ServerError, predict_from_server
+
+PREDICT = "/v1/models/xmc:predict"
+TEXTS = [*HARD, *(text.encode() for text in documents(20, seed=21)[0])]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return the folder of a model."""
+    path = tmp_path_factory.mktemp("model") / "model"
+    text_model().save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(folder, tmp_path_factory):
+    """Return a running server with tight limits."""
+    log = tmp_path_factory.mktemp("server") / "log"
+    with running(folder, "-k", "5", "--max-topk", "20", "--timeout", "2", log=log) as one:
+        yield one
+
+
+def _post(content, length=None, head=b""):
+    length = len(content) if length is None else length
+    return b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n%s\r\n%s" % (PREDICT.encode(), length, head, content)
+
+
+def test_the_client_gets_the_answers_of_the_model(server, folder):
+    model = load(folder)
+    expected = model.predict(
+        [text.decode(errors="replace") if isinstance(text, bytes) else text for text in TEXTS], only_topk=5, threads=1
+    )
+    client = Client(server.url)
+    answer = client.best(TEXTS)
+    assert_same(answer.labels, answer.scores, expected)
+    assert answer.names == [[model.names[one] if one >= 0 else "" for one in row] for row in answer.labels]
+    np.testing.assert_array_equal(client.best(TEXTS[-2:], k=3).labels, answer.labels[-2:, :3])
+    assert client.about() == {"nr_labels": 60, "k": 5, "most": 20}
+    assert client.best([]).labels.shape[0] == 0
+    matrix = predict_from_server(server.url, TEXTS, batch=7)
+    np.testing.assert_array_equal(matrix.indices, expected.indices)
+    with pytest.raises(InputError, match="k may be at most 20 on this server"):
+        client.best(["word1"], k=21)
+    with pytest.raises(ServerError, match="404"):
+        Client(server.url, model="other").best(["word1"])
+
+
+def test_concurrent_requests_get_their_own_answers(server):
+    texts = documents(40, seed=3)[0]
+    expected = [json.loads(server.ask(PREDICT, {"inputs": [text]})[2]) for text in texts]
+    with ThreadPoolExecutor(16) as pool:
+        for _ in range(5):
+            found = list(pool.map(lambda text: server.ask(PREDICT, {"inputs": [text]}), texts))
+            assert [status for status, _, _ in found] == [200] * len(texts)
+            assert [json.loads(body) for _, _, body in found] == expected
+
+
+def test_paths_statuses_and_methods(server):
+    assert json.loads(server.ask("/healthz")[2]) == {"status": "ok", "version": 1}
+    status = {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+    for path in ("/v1/models/xmc", "/v1/models/xmc/versions/1"):
+        assert json.loads(server.ask(path)[2]) == {"model_version_status": [status]}
+    metadata = json.loads(server.ask("/v1/models/xmc/metadata")[2])
+    assert metadata["model_spec"] == {"name": "xmc", "signature_name": "", "version": "1"}
+    assert server.ask("/v1/models/xmc/versions/1:predict", {"instances": ["word1"]})[0] == 200
+    assert server.ask("/v1/models/xmc/versions/2:predict", {"instances": ["word1"]})[0] == 404
+    assert server.ask("/")[0] == server.ask("/v1/models/other")[0] == server.ask("/v1/models/xmc:classify")[0] == 404
+    refused = server.ask(PREDICT)
+    assert (refused[0], refused[1]["allow"]) == (405, "POST")
+    assert server.ask("/healthz", method="HEAD")[::2] == (200, b"")
+    assert server.ask("/healthz", {})[0] == 405
+    assert server.ask(PREDICT, b"not JSON")[0] == 400
+    assert "either instances or inputs" in json.loads(server.ask(PREDICT, {})[2])["error"]
+    before = server.metric("xmc_tf_texts_total")
+    server.ask(PREDICT, {"inputs": ["word1", "word2"]})
+    assert server.metric("xmc_tf_texts_total") == before + 2
+    assert server.metric('xmc_tf_requests_total{status="405"}') >= 2
+
+
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [
+        (b"", b""),  # silent
+        (b"POST / HT", b""),  # a head that never ends
+        (b"nonsense\r\n\r\n", b"HTTP/1.1 400"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01", b"HTTP/1.1 400"),  # TLS
+        (b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 100_000, b"HTTP/1.1 431"),
+        (_post(b'{"inputs"', length=100), b"HTTP/1.1 408"),  # a body that never ends
+        (_post(b"", length=9 << 20), b"HTTP/1.1 413"),
+        (_post(b"", length=10**30), b"HTTP/1.1 4"),
+        (_post(b"", head=b"transfer-encoding: chunked\r\n"), b"HTTP/1.1 400"),
+        (_post(b"", length=-1), b"HTTP/1.1 400"),
+    ],
+)
+def test_hostile_requests_end_in_time(server, content, answer):
+    began = time.monotonic()
+    assert server.raw(content)[: len(answer)] == answer
+    assert time.monotonic() - began < 15
+    assert server.ask("/healthz")[0] == 200
+
+
+def test_a_chunked_request_has_the_same_limit_of_size(server):
+    chunk = b"10000\r\n" + b"a" * 0x10000 + b"\r\n"
+    head = b"POST %s HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n" % PREDICT.encode()
+    assert server.raw(head + chunk * 130).startswith(b"HTTP/1.1 413")
+    text = b'{"inputs": ["word1"]}'
+    good = head.replace(b"host: x", b"host: x\r\nconnection: close") + b"%x\r\n%s\r\n0\r\n\r\n" % (len(text), text)
+    assert server.raw(good).startswith(b"HTTP/1.1 200")
+
+
+def test_slow_and_vanished_clients_do_not_stop_others(server):
+    host, port = urlsplit(server.url).hostname, urlsplit(server.url).port
+    slow = [socket.create_connection((host, port)) for _ in range(100)]
+    for number, one in enumerate(slow):
+        one.sendall(_post(b'{"inputs": ["word1"]}')[: 10 + number])
+    for one in slow[::2]:
+        one.close()
+    texts = documents(20, seed=3)[0]
+    assert all(server.ask(PREDICT, {"inputs": [text]})[0] == 200 for text in texts)
+    # What a client sends late, byte by byte, does not extend its time.
+    _until(lambda: _is_closed(slow[-1]), 20)
+    for one in slow:
+        one.close()
+
+
+def test_a_new_version_replaces_the_old_one_without_a_failed_request(folder, tmp_path):
+    versions = tmp_path / "models"
+    shutil.copytree(folder, versions / "1")
+    with running(versions, "--poll", "0.1", log=tmp_path / "log") as one:
+        statuses, stop = [], threading.Event()
+
+        def asks():
+            while not stop.is_set():
+                statuses.append(one.ask(PREDICT, {"inputs": ["word1"]})[0])
+
+        asking = threading.Thread(target=asks)
+        asking.start()
+        (versions / "3").mkdir()
+        (versions / "3" / "params.json").write_text("{}")
+        _until(lambda: one.metric('xmc_tf_reloads_total{result="failed"}') == 1)
+        assert json.loads(one.ask("/healthz")[2])["version"] == 1
+        shutil.copytree(folder, tmp_path / "new")
+        (tmp_path / "new").rename(versions / "4")
+        _until(lambda: json.loads(one.ask("/healthz")[2])["version"] == 4)
+        assert one.ask("/v1/models/xmc/versions/1")[0] == 404
+        stop.set()
+        asking.join()
+        assert set(statuses) == {200}
+    assert "version 3 is not served" in (tmp_path / "log").read_text()
+
+
+def test_sigterm_lets_requests_finish(folder, tmp_path):
+    with running(folder, log=tmp_path / "log") as one, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(one.ask, PREDICT, {"inputs": ["word1 word2"] * 3000})
+        _until(lambda: one.metric("xmc_tf_waiting_texts") > 0 or answer.done())
+        one.process.send_signal(signal.SIGTERM)
+        assert answer.result(60)[0] == 200
+        assert one.process.wait(30) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_errors_at_the_start_say_what_to_do(folder, tmp_path):
+    def error_of(*flags, code="from xmc_tf.__main__ import main; main()"):
+        made = subprocess.run(
+            [sys.executable, "-c", code, "serve", *flags], capture_output=True, text=True, timeout=120
+        )
+        assert made.returncode == 2
+        return made.stderr
+
+    assert "is not the folder of a model" in error_of("-m", str(tmp_path), "-p", "0")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert "choose another port" in error_of("-m", str(folder), "-p", str(taken.getsockname()[1]))
+    missing = "import sys; sys.modules['uvicorn'] = None; from xmc_tf.__main__ import main; main()"
+    assert "pip install 'xmc_tf[server]'" in error_of("-m", str(folder), code=missing)
+
+
+def _is_closed(connection):
+    """Send a byte; return whether the server has closed the connection."""
+    try:
+        connection.sendall(b" ")
+    except OSError:
+        return True
+    return False
+
+
+def _until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)

@@ -1,0 +1,113 @@
+"""``xmc-tf serve``: answer with the labels of texts, over HTTP."""
+
+import argparse
+import asyncio
+import socket
+from collections.abc import Sequence
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
+from xmc_tf.common.process import cli
+
+_BACKLOG = 2048  # connections that wait to be accepted
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = cli.make_parser(
+        "xmc_tf.server",
+        "Serve a model over HTTP, in the REST format of TensorFlow Serving, without TensorFlow Serving.\n\n"
+        "  POST /v1/models/xmc:predict              labels of texts\n"
+        "  GET  /v1/models/xmc                      the version that is served\n"
+        "  GET  /healthz                            whether the server answers\n"
+        "  GET  /monitoring/prometheus/metrics      metrics for Prometheus\n\n"
+        "Texts of concurrent requests are predicted in batches. A new version of the model is served as soon as it is\n"
+        "in the folder. It has no encryption and no passwords: put a proxy such as nginx in front of it.",
+    )
+    out.add_argument(
+        "-m",
+        "--model-folder",
+        required=True,
+        metavar="PATH",
+        help="folder of a model, which may be replaced while it is served; or a folder of numbered models (1, 2, …), "
+        "of which the highest is served",
+    )
+    out.add_argument("--name", default="xmc", help="name of the model in the paths")
+    out.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address; 0.0.0.0: all of this machine")
+    out.add_argument("-p", "--port", type=whole, default=8501, metavar="INT", help="port; 0: any free port")
+    answers = out.add_argument_group("answers")
+    answers.add_argument(
+        "-k", "--only-topk", type=whole, default=10, metavar="INT", help="labels per text, unless a request says more"
+    )
+    answers.add_argument("--max-topk", type=whole, default=100, metavar="INT", help="most labels that a request gets")
+    answers.add_argument("-b", "--beam-size", type=whole, metavar="INT", help="beam size (default: the model's)")
+    answers.add_argument("--threshold", type=float, default=0.0, metavar="SCORE", help="leave out lower scores")
+    limits = out.add_argument_group("limits")
+    limits.add_argument("--threads", type=int, default=-1, metavar="INT", help="threads of a batch; -1: one per core")
+    limits.add_argument("--max-batch", type=whole, default=64, metavar="INT", help="most texts in a batch")
+    limits.add_argument(
+        "--max-waiting", type=whole, default=4096, metavar="INT", help="most texts without an answer; more get 503"
+    )
+    limits.add_argument("--max-mb", type=whole, default=8, metavar="INT", help="largest request in MB")
+    limits.add_argument("--max-connections", type=whole, default=1000, metavar="INT", help="more get status 503")
+    limits.add_argument("--timeout", type=float, default=30.0, metavar="SECONDS", help="time limit of a request")
+    limits.add_argument(
+        "--poll", type=float, default=5.0, metavar="SECONDS", help="time between two searches for a new version"
+    )
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    arguments = parser().parse_args(argv)
+    for name in ("only_topk", "max_topk", "max_batch", "max_waiting", "max_mb", "max_connections"):
+        if getattr(arguments, name) < 1:
+            raise InputError(f"--{name.replace('_', '-')} must be at least 1", received="0")
+    for name in ("timeout", "poll"):
+        if not 0 < getattr(arguments, name) <= 86_400:
+            raise InputError(f"--{name} must be a number of seconds from 0 to 86,400")
+    try:
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"the server needs another package: {error}", fix="install it: pip install 'xmc_tf[server]'"
+        ) from None
+    from xmc_tf.server.app import Application, ServerOptions
+    from xmc_tf.server.protocol import uvicorn_server
+    from xmc_tf.server.versions import ServedModel
+
+    bound = _bound(arguments.host, arguments.port)
+    served = ServedModel(arguments.model_folder, arguments.beam_size, arguments.threshold, arguments.threads)
+    options = ServerOptions(
+        arguments.name, arguments.only_topk, max(arguments.max_topk, arguments.only_topk), arguments.max_batch,
+        arguments.max_waiting, arguments.max_mb << 20, arguments.timeout, arguments.poll,
+    )  # fmt: skip
+    server = uvicorn_server(Application(served, options), arguments.timeout, arguments.max_connections)
+    bound.listen(_BACKLOG)  # from here on clients wait for an answer; before, a proxy sees that the server is not ready
+    host, port = bound.getsockname()[:2]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1/models/{options.name}:predict"
+    print(f"""{url}   (press Ctrl-C to stop)
+
+  curl -d '{{"inputs": {{"text": ["a text"]}}}}' {url}
+""", flush=True)  # fmt: skip
+    asyncio.run(server.serve([bound]))
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a socket on the port; a taken port is reported before the model is loaded."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    out = socket.socket(family)
+    out.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        out.bind((host, port))
+    except (OSError, OverflowError) as error:
+        out.close()
+        raise InputError(
+            f"port {port} of {host} cannot be used: {error}", fix="choose another port; --port 0 takes any free one"
+        ) from None
+    return out
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,98 @@
+"""HTTP connections with limits of time and size, which slow or hostile clients cannot extend."""
+
+import asyncio
+import logging
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MAX_HEAD = 64 << 10  # bytes of a request's first line and headers
+_SEND_S = 5.0  # time for a client to receive its answer
+
+
+def limited_protocol(seconds: float) -> type[HttpToolsProtocol]:
+    """Return a protocol whose requests must arrive and be answered in time.
+
+    Args:
+        seconds: time limit of a request's head, of its body, and of its prediction; also the time that a new connection
+            may stay silent.
+    """
+
+    class Limited(HttpToolsProtocol):
+        """Closes a connection whose request is not complete in time, or whose head is too long."""
+
+        _deadline: asyncio.TimerHandle | None = None
+        _head: int | None = 0  # bytes of the head so far; None: it is complete
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self._end_after(seconds)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self._head is None:
+                return
+            self._head += len(data)
+            if self._head > MAX_HEAD and not self.transport.is_closing():
+                self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
+                self.transport.close()
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._head = 0
+            self._end_after(seconds)
+
+        def on_headers_complete(self) -> None:
+            self._head = None
+            self._end_after(2 * seconds + _SEND_S)  # the application answers before, if the client reads it
+            super().on_headers_complete()
+
+        def on_response_complete(self) -> None:
+            self._stop()
+            super().on_response_complete()
+
+        def timeout_keep_alive_handler(self) -> None:
+            # An answer that the client does not read would keep a closing connection forever.
+            self.transport.abort()
+
+        def _end_after(self, seconds: float) -> None:
+            self._stop()
+            self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+        def _stop(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+    return Limited
+
+
+def uvicorn_server(app: Any, seconds: float, connections: int) -> Any:
+    """Return a uvicorn server with these limits; the caller listens.
+
+    Args:
+        app: the ASGI application.
+        seconds: time limit of a request.
+        connections: maximum number of concurrent connections; others get status 503.
+    """
+    import uvicorn
+
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # a client's faults are in the metrics
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=limited_protocol(seconds),
+            ws="none",
+            lifespan="on",
+            limit_concurrency=connections,
+            timeout_keep_alive=min(60, int(seconds) + 1),
+            timeout_graceful_shutdown=int(seconds) + 1,
+            access_log=False,
+            server_header=False,
+            log_config=None,
+        )
+    )

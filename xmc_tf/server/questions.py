@@ -1,0 +1,156 @@
+"""Requests and answers in the REST format of TensorFlow Serving: ``instances`` by row, or ``inputs`` by column."""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import parse_json
+
+# Signature -> its inputs.
+SIGNATURES = {"serving_default": ("text",), "top_k": ("text", "k"), "about": ("text",)}
+
+
+class Question(NamedTuple):
+    """A parsed request.
+
+    Attributes:
+        signature: name of the signature.
+        texts: the documents.
+        ks: number of labels of each document, for ``top_k``; else empty.
+        by_row: whether the request had ``instances``, so that the answer has ``predictions``.
+    """
+
+    signature: str
+    texts: list[str]
+    ks: list[int]
+    by_row: bool
+
+
+class Best(NamedTuple):
+    """The best labels of one document, best first.
+
+    Attributes:
+        labels: their numbers.
+        scores: their scores.
+    """
+
+    labels: np.ndarray
+    scores: np.ndarray
+
+
+def parse_question(body: bytes, limit: int) -> Question:
+    """Return the question in the body of a request.
+
+    Args:
+        body: the body.
+        limit: maximum number of bytes.
+
+    Raises:
+        InputError: the body is not such a request.
+    """
+    content = parse_json(body, of="the request", limit=limit)
+    signature = content.get("signature_name") or "serving_default"
+    if not isinstance(signature, str) or signature not in SIGNATURES:
+        raise InputError(
+            f"there is no signature {str(signature)[:60]!r}", expected=f"signature_name: {', '.join(SIGNATURES)}"
+        )
+    by_row = "instances" in content
+    if by_row == ("inputs" in content):
+        raise InputError(
+            "a request has either instances or inputs", expected='{"inputs": {"text": ["first text", "second text"]}}'
+        )
+    names = SIGNATURES[signature]
+    columns = _of_rows(content["instances"], names) if by_row else _of_columns(content["inputs"], names)
+    texts = [_text(value, row) for row, value in enumerate(columns["text"])]
+    ks = [_whole(value, row) for row, value in enumerate(columns.get("k", []))]
+    if "k" in names and len(ks) != len(texts):
+        raise InputError("k must have one number for each text", received=f"{len(ks)} numbers, {len(texts)} texts")
+    return Question(signature, texts, ks, by_row)
+
+
+def _of_rows(rows: Any, names: Sequence[str]) -> dict[str, list[Any]]:
+    if not isinstance(rows, list):
+        raise InputError("instances is not a list", expected='"instances": [{"text": "first text"}]')
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for row, value in enumerate(rows):
+        named = isinstance(value, dict) and set(value) != {"b64"}
+        if not named and len(names) > 1:
+            raise InputError(f"instance {row} is not an object", expected=f"an object with {', '.join(names)}")
+        fields = value if named else {names[0]: value}
+        if set(fields) != set(names):
+            raise InputError(
+                f"instance {row} has other inputs than its signature",
+                expected=", ".join(names),
+                received=", ".join(sorted(fields))[:200] or "none",
+            )
+        for name in names:
+            columns[name].append(fields[name])
+    return columns
+
+
+def _of_columns(inputs: Any, names: Sequence[str]) -> dict[str, list[Any]]:
+    if isinstance(inputs, list) and len(names) == 1:
+        inputs = {names[0]: inputs}
+    if not isinstance(inputs, dict) or set(inputs) != set(names):
+        received = ", ".join(sorted(inputs))[:200] if isinstance(inputs, dict) else type(inputs).__name__
+        raise InputError("inputs has other inputs than the signature", expected=", ".join(names), received=received)
+    for name, values in inputs.items():
+        if not isinstance(values, list):
+            raise InputError(f"input {name} is not a list", expected=f'"{name}": […], with one value per document')
+    return inputs
+
+
+def _text(value: Any, row: int) -> str:
+    if isinstance(value, dict) and set(value) == {"b64"} and isinstance(value["b64"], str):
+        try:
+            return base64.b64decode(value["b64"], validate=True).decode(errors="replace")
+        except (binascii.Error, ValueError):
+            raise InputError(f"text {row} is not base64") from None
+    if not isinstance(value, str):
+        raise InputError(f"text {row} is not a text", expected='"…" or {"b64": "…"}', received=type(value).__name__)
+    # Lone surrogates, which JSON can contain and UTF-8 cannot.
+    return value.encode("utf-8", errors="replace").decode()
+
+
+def _whole(value: Any, row: int) -> int:
+    if type(value) is not int:
+        raise InputError(f"k {row} is not a whole number", received=type(value).__name__)
+    return int(value)
+
+
+def answer_of(question: Question, best: Sequence[Best], names: Sequence[str] | None, width: int) -> dict[str, Any]:
+    """Return the answer: labels, scores and names of each document, padded with label -1.
+
+    Args:
+        question: the request.
+        best: the labels of each document.
+        names: names of all labels, or None.
+        width: number of labels with padding.
+    """
+    rows = [_padded(one, names, width) for one in best]
+    if question.by_row:
+        return {"predictions": rows}
+    return {"outputs": {key: [row[key] for row in rows] for key in ("labels", "scores", "names")}}
+
+
+def _padded(best: Best, names: Sequence[str] | None, width: int) -> dict[str, list[Any]]:
+    labels, scores = best.labels.tolist(), best.scores.tolist()
+    missing = width - len(labels)
+    named = [names[label] if names else str(label) for label in labels]
+    return {"labels": labels + [-1] * missing, "scores": scores + [0.0] * missing, "names": named + [""] * missing}
+
+
+def numbers_of(question: Question, numbers: dict[str, int]) -> dict[str, Any]:
+    """Return the answer to ``about``: the same numbers for each text.
+
+    Args:
+        question: the request.
+        numbers: the model's numbers by name.
+    """
+    if question.by_row:
+        return {"predictions": [numbers] * len(question.texts)}
+    return {"outputs": {name: [number] * len(question.texts) for name, number in numbers.items()}}

@@ -1,0 +1,154 @@
+"""The version of a model that is served: loaded, warmed up, and replaced when a new one appears."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.models.loading import load
+from xmc_tf.models.model import Model
+from xmc_tf.server.questions import Best
+
+_LOG = logging.getLogger(__name__)
+_METADATA = ("params.json", "param.json")
+
+
+class _Found(NamedTuple):
+    """A model folder: its version, and what changes when another model replaces it."""
+
+    version: int
+    folder: Path
+    identity: tuple[int, int, int]
+
+
+class Version:
+    """A loaded model with its version number.
+
+    Args:
+        number: the version.
+        model: the model.
+        beam_size: number of nodes kept at each level; None: the model's default.
+        threshold: labels with a lower score are left out.
+        threads: number of threads; -1: one per core.
+    """
+
+    def __init__(self, number: int, model: Model, beam_size: int | None, threshold: float, threads: int) -> None:
+        self.number, self.model = number, model
+        self._beam_size, self._threshold, self._threads = beam_size, threshold, threads
+
+    def predict(self, texts: Sequence[str], k: int) -> list[Best]:
+        """Return the k best labels of each text.
+
+        Args:
+            texts: the documents.
+            k: number of labels.
+        """
+        threads = 1 if len(texts) == 1 else self._threads  # starting threads takes longer than one text
+        found = self.model.predict(texts, beam_size=self._beam_size, only_topk=k, threads=threads)
+        rows = []
+        for a, b in zip(found.indptr[:-1], found.indptr[1:], strict=True):
+            labels, scores = found.indices[a:b], found.data[a:b]
+            keep = scores >= self._threshold
+            rows.append(Best(labels[keep], scores[keep]))
+        return rows
+
+
+class ServedModel:
+    """The newest version of a model in a folder.
+
+    The folder is a model, or contains numbered models, such as ``served/1`` and ``served/2``; the highest number is
+    served. :meth:`refresh` loads a newer version beside the old one, and then replaces it.
+
+    Example:
+        >>> served = ServedModel("model")
+        >>> served.current.predict(["gradient of a sparse matrix"], 5)
+
+    Args:
+        folder: the folder.
+        beam_size: number of nodes kept at each level; None: the model's default.
+        threshold: labels with a lower score are left out.
+        threads: number of threads; -1: one per core.
+
+    Raises:
+        InputError: the folder has no model that reads texts.
+    """
+
+    def __init__(
+        self, folder: str | Path, beam_size: int | None = None, threshold: float = 0.0, threads: int = -1
+    ) -> None:
+        self.folder = Path(folder)
+        self._options = (beam_size, threshold, threads)
+        self._refreshing = threading.Lock()
+        found = self._newest()
+        if found is None:
+            raise InputError(
+                f"{self.folder} is not the folder of a model",
+                expected="a folder with params.json, or with numbered models: 1, 2, …",
+            )
+        self._seen = found
+        self.current = self._loaded(found)
+
+    def refresh(self, report: Callable[[str], object] = lambda result: None) -> bool:
+        """Load a newer version, if there is one; return whether the served version changed.
+
+        A version that cannot be loaded is reported and never tried again; the old one stays.
+
+        Args:
+            report: receives "loaded" or "failed".
+        """
+        with self._refreshing:
+            found = self._newest()
+            if found is None or found == self._seen:
+                return False
+            self._seen = found
+            try:
+                version = self._loaded(found)
+            except (InputError, OSError) as error:
+                _LOG.error("version %s is not served: %s", found.version, error)
+                report("failed")
+                return False
+            self.current = version
+            _LOG.info("serving version %s of %s", version.number, self.folder)
+            report("loaded")
+            return True
+
+    def _loaded(self, found: _Found) -> Version:
+        model = load(found.folder)
+        version = Version(self._number(found), model, *self._options)
+        try:
+            version.predict([""], 1)  # compiles and traces what the first request would wait for
+        except InputError as error:
+            raise InputError(
+                f"{found.folder} cannot read texts: {error.problem}",
+                expected="a model that was trained on texts, with its own vectorizer",
+            ) from None
+        return version
+
+    def _number(self, found: _Found) -> int:
+        """Return the version's number; a folder without numbers counts the models that replaced each other."""
+        if found.version:
+            return found.version
+        return self.current.number + 1 if hasattr(self, "current") else 1
+
+    def _newest(self) -> _Found | None:
+        """Return the model in the folder, or the one with the highest number; None if there is none."""
+        if (identity := _identity(self.folder)) is not None:
+            return _Found(0, self.folder, identity)
+        numbered = [place for place in self.folder.glob("*") if place.name.isascii() and place.name.isdecimal()]
+        for place in sorted(numbered, key=lambda place: int(place.name), reverse=True):
+            if (identity := _identity(place)) is not None:
+                return _Found(int(place.name), place, identity)
+        return None
+
+
+def _identity(folder: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a model folder is replaced; None if it is not one."""
+    for name in _METADATA:
+        try:
+            status = (folder / name).stat()
+        except OSError:
+            continue
+        return status.st_ino, status.st_mtime_ns, status.st_size
+    return None
