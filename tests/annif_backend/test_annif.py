@@ -1,0 +1,146 @@
+"""The backend in real Annif: its commands, its REST interface, an ensemble, excluded and removed subjects."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from tests.annif_backend.environment import ROOT, annif_environment
+
+pytestmark = pytest.mark.distributed  # it starts processes that take all cores
+
+_NAMES = {
+    "bread": ("loaf", "rye"),
+    "herbs": ("basil", "thyme"),
+    "gardens": ("lawn", "greenhouse"),
+    "sauces": ("gravy", "pesto"),
+    "cats": ("feline", "kitten"),
+    "music": ("melody", "song"),
+}
+_PROJECTS = """
+[ours]
+name=Ours
+language=en
+backend=xmc_tf
+vocab=v
+limit=10
+min_df=1
+
+[without-cats]
+name=Without cats
+language=en
+backend=xmc_tf
+vocab=v(exclude=http://example.org/cats)
+min_df=1
+effort=fast
+
+[words]
+name=Words
+language=en
+backend=tfidf
+analyzer=simple
+vocab=v
+limit=10
+
+[both]
+name=Both
+language=en
+backend=ensemble
+vocab=v
+sources=ours:2,words:1
+
+[wrong]
+name=Wrong
+language=en
+backend=xmc_tf
+vocab=v
+effort=slow
+"""
+
+
+def _turtle():
+    lines = ["@prefix skos: <http://www.w3.org/2004/02/skos/core#> ."]
+    for name, others in {**_NAMES, "volcanoes": ("lava", "magma")}.items():
+        concept = f'<http://example.org/{name}> a skos:Concept ; skos:prefLabel "{name}"@en'
+        lines.append(f'{concept} ; skos:altLabel "{others[0]}"@en ; skos:hiddenLabel "{others[1]}"@en .')
+    return "\n".join(lines) + "\n"
+
+
+def _corpus():
+    lines = []
+    for turn in range(12):
+        for name, (alternative, hidden) in _NAMES.items():
+            word = (name, alternative, hidden)[turn % 3]
+            lines.append(f"A {word} on day {turn}, and more of it\t<http://example.org/{name}>")
+    lines.append("nothing is known about this\t")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def annif(tmp_path_factory):
+    """Return a function that runs Annif's command in a folder with projects, and its environment."""
+    environment, folder = annif_environment(), tmp_path_factory.mktemp("annif")
+    (folder / "projects.cfg").write_text(_PROJECTS)
+    (folder / "v.ttl").write_text(_turtle())
+    (folder / "train.tsv").write_text(_corpus())
+    variables = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "ANNIF_CONFIG": "xmc_tf.annif.Config",
+        "NLTK_DATA": str(environment / "nltk_data"),
+    }
+
+    def run(*arguments, text="", status=0):
+        made = subprocess.run(
+            [environment / "bin" / arguments[0], *arguments[1:]],
+            input=text, env=variables, cwd=folder, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert made.returncode == status, made.stdout + made.stderr
+        return made.stdout if status == 0 else made.stderr
+
+    run("annif", "load-vocab", "v", "v.ttl")
+    run("annif", "train", "ours", "train.tsv")
+    run.folder = folder
+    return run
+
+
+def _first(suggestions):
+    """Return name and score of the first line that ``annif suggest`` printed."""
+    uri, name, score = suggestions.splitlines()[0].split("\t")
+    assert uri == f"<http://example.org/{name}>"
+    return name, float(score)
+
+
+def test_commands(annif):
+    for text, name in (("my thyme", "herbs"), ("a new song", "music"), ("lava of a mountain", "volcanoes")):
+        found, score = _first(annif("annif", "suggest", "ours", text=text))
+        assert found == name  # volcanoes have no training documents
+        assert 0 < score <= 1
+    measured = annif("annif", "eval", "ours", "train.tsv")
+    assert float(measured.split("NDCG:")[1].split()[0]) > 0.9
+    before = annif("annif", "suggest", "ours", text="basil and gravy")
+    annif("annif", "train", "--cached", "--jobs", "1", "ours")
+    assert annif("annif", "suggest", "ours", text="basil and gravy") == before
+
+
+def test_rest_interface_ensemble_and_no_tensorflow(annif):
+    annif("annif", "train", "words", "train.tsv")
+    answers = json.loads(annif("python", ROOT / "tests/annif_backend/conversation.py", "both", "kitten", "greenhouse"))
+    assert answers["project"]["is_trained"]
+    labels = [one["results"][0]["label"] for one in answers["suggestions"]]
+    assert labels == [one["results"][0]["label"] for one in answers["batch"]] == ["cats", "gardens"]
+    assert "tensorflow" not in answers["loaded"]
+
+
+def test_excluded_subjects_are_not_suggested(annif):
+    annif("annif", "train", "without-cats", "train.tsv")
+    found = annif("annif", "suggest", "without-cats", text="a kitten and a song")
+    assert "music" in found
+    assert "cats" not in found
+
+
+def test_errors_are_annifs_own(annif):
+    assert "effort" in annif("annif", "train", "wrong", "train.tsv", status=1)
+    (annif.folder / "empty.tsv").write_text("nothing is known about this\t\n")
+    assert "no document has both text and subjects" in annif("annif", "train", "wrong", "empty.tsv", status=1)
+    assert "not trained" in annif("annif", "suggest", "wrong", text="a song", status=1)

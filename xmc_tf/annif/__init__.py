@@ -1,0 +1,42 @@
+"""An Annif backend: ``backend=xmc_tf`` in projects.cfg.
+
+Annif finds it through a configuration class, named in the environment variable ``ANNIF_CONFIG``:
+
+    export ANNIF_CONFIG=xmc_tf.annif.ProductionConfig
+"""
+
+from xmc_tf.common.errors import InputError
+
+try:
+    import annif.backend
+    from annif import default_config
+except ImportError as error:
+    raise InputError(
+        "xmc_tf.annif needs Annif", expected="Annif 1.4", received=str(error), fix="pip install 'annif>=1.4,<1.5'"
+    ) from None
+
+from xmc_tf.annif.backend import XmcBackend
+
+
+def register() -> None:
+    """Make ``backend=xmc_tf`` known to Annif."""
+    # Annif has no entry points for backends; its registry is a dictionary of functions.
+    annif.backend._backend_fns[XmcBackend.name] = lambda: XmcBackend
+
+
+register()
+
+
+class Config(default_config.Config):
+    """Annif's default configuration, with this backend."""
+
+
+class ProductionConfig(default_config.ProductionConfig):
+    """Annif's configuration for servers, which loads all projects at the start, with this backend."""
+
+
+class DevelopmentConfig(default_config.DevelopmentConfig):
+    """Annif's configuration for development, with this backend."""
+
+
+__all__ = ["Config", "DevelopmentConfig", "ProductionConfig", "XmcBackend", "register"]

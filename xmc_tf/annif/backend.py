@@ -1,0 +1,120 @@
+"""The backend: linear rankers over label trees, with the names of subjects as evidence."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from annif.backend import backend
+from annif.exception import ConfigurationException, NotInitializedException, NotSupportedException
+from annif.suggestion import SuggestionBatch
+from annif.util import boolean
+from scipy.sparse import csr_array
+
+from xmc_tf.annif.subject_names import subject_names
+from xmc_tf.annif.training_files import read_training_files, write_training_files
+from xmc_tf.common.errors import InputError
+from xmc_tf.label_names import have_letters
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params import TfidfParams, XRLinearParams
+
+_MODEL = "xmc_tf-model"
+
+
+class XmcBackend(backend.AnnifBackend):
+    """Annif's ``backend=xmc_tf``.
+
+    Parameters in projects.cfg:
+        effort: fast, balanced (default) or best: number and shapes of the label trees.
+        label_names: whether occurrences of the subjects' names in a text are evidence (default: true). Scores are then
+            calibrated probabilities.
+        ngram: maximum number of words in a feature (default: 2).
+        min_df: minimum number of documents of a feature (default: 2).
+        beam_size: number of nodes kept at each level of a tree (default: as trained); larger is slower and more exact.
+        seed: random seed of the training (default: 0).
+        limit: maximum number of suggestions (default: 100).
+    """
+
+    name = "xmc_tf"
+    DEFAULT_PARAMETERS: ClassVar[dict[str, Any]] = {
+        "effort": "balanced",
+        "label_names": True,
+        "ngram": 2,
+        "min_df": 2,
+        "beam_size": None,
+        "seed": 0,
+    }
+    _model: XRLinear | None = None
+
+    def initialize(self, parallel: bool = False) -> None:
+        """Load the model.
+
+        Args:
+            parallel: whether several processes use it; they share its memory.
+        """
+        if self._model is not None:
+            return
+        folder = Path(self.datadir) / _MODEL
+        if not folder.is_dir():
+            raise NotInitializedException(f"model {folder} not found", backend_id=self.backend_id)
+        model = XRLinear.load(folder)
+        if model.ranker.nr_labels > len(self.project.vocab.subjects):
+            raise NotInitializedException(
+                f"model {folder} has {model.ranker.nr_labels} subjects, the vocabulary fewer; train the project again",
+                backend_id=self.backend_id,
+            )
+        active = [number for number, _ in self.project.subjects.active if number < model.ranker.nr_labels]
+        if len(active) < model.ranker.nr_labels:  # removed from the vocabulary, or excluded by the project
+            model.set_output_constraint(active)
+        self._model = model
+
+    def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
+        folder = Path(self.datadir)
+        if corpus == "cached":
+            self.info("Reusing cached training data from previous run.")
+        else:
+            if corpus.is_empty():
+                raise NotSupportedException(f"Cannot train {self.name} project with no documents")
+            self.info("creating training files")
+            if not write_training_files(corpus.documents, folder, len(self.project.vocab.subjects)):
+                raise NotSupportedException(
+                    f"Cannot train {self.name} project: no document has both text and subjects of the vocabulary"
+                )
+        found = read_training_files(folder)
+        if found is None:
+            raise NotInitializedException("there is no cached training data", backend_id=self.backend_id)
+        texts, labels = found
+        names = subject_names(self.project)
+        self.info(f"training on {labels.shape[0]} documents with {labels.shape[1]} subjects")
+        try:
+            model = XRLinear.train(
+                texts,
+                labels,
+                names=names,
+                params=XRLinearParams(tfidf=TfidfParams(ngram_max=int(params["ngram"]), min_df=int(params["min_df"]))),
+                label_names=boolean(params["label_names"]) and have_letters(names),
+                threads=jobs or -1,
+                seed=int(params["seed"]),
+                effort=str(params["effort"]),
+            )
+        except InputError as error:
+            raise ConfigurationException(str(error), backend_id=self.backend_id) from None
+        model.save(folder / _MODEL)
+        self._model = None  # loaded from the folder by the next use
+
+    def _suggest_batch(self, documents: list[Any], params: dict[str, Any]) -> SuggestionBatch:
+        assert self._model is not None
+        beam_size = params["beam_size"]
+        found = self._model.predict(
+            [document.text for document in documents],
+            beam_size=None if beam_size in (None, "") else int(beam_size),
+            only_topk=int(params["limit"]),
+            # Annif parallelizes over documents in processes.
+            threads=1,
+            quiet=True,
+        )
+        shape = (len(documents), len(self.project.subjects))
+        scores = np.clip(found.data, 0.0, 1.0).astype(np.float32)
+        suggestions = csr_array((scores, found.indices, found.indptr), shape=shape)
+        suggestions.sort_indices()
+        suggestions.eliminate_zeros()
+        return SuggestionBatch(suggestions)

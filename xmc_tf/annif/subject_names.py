@@ -1,0 +1,36 @@
+"""The names of a vocabulary's subjects: preferred and alternative ones in the project's language."""
+
+from typing import Any
+
+from annif.exception import AnnifException
+from rdflib import URIRef
+from rdflib.namespace import SKOS
+
+# Hidden labels are those that texts have and people should not see, such as misspellings.
+_ALTERNATIVE = (SKOS.altLabel, SKOS.hiddenLabel)
+
+
+def subject_names(project: Any) -> list[str]:
+    r"""Return a line for each subject: its preferred name, then alternative names after tabs.
+
+    A subject without a name in the language, such as a removed one, has its URI.
+
+    Args:
+        project: Annif's project.
+    """
+    language, subjects = project.vocab_lang, project.vocab.subjects
+    alternatives = _alternatives(project)
+    lines = [""] * len(subjects)
+    for number, subject in subjects.active:
+        name = (subject.labels or {}).get(language) or subject.uri
+        names = dict.fromkeys([name, *alternatives(subject.uri, language)])
+        lines[number] = "\t".join(" ".join(one.split()) for one in names)
+    return [line or f"subject {number}" for number, line in enumerate(lines)]
+
+
+def _alternatives(project: Any) -> Any:
+    try:
+        vocabulary = project.vocab.skos
+    except AnnifException:  # the vocabulary was loaded from a table, which has preferred names only
+        return lambda uri, language: []
+    return lambda uri, language: vocabulary.get_concept_labels(URIRef(uri), _ALTERNATIVE)[language]
