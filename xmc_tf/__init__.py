@@ -26,6 +26,10 @@ Using a model:
 
 Embedding tables of your own:
     CollectiveStrategy      a tf.distribute strategy that shards embedding tables over the ranks
+    EmbeddingTable          one of several tables of a model: its shape, features and placement
+    GrowingEmbedding        a Keras layer whose ids, such as strings, get rows when first seen
+    LeastFrequent           evicts its rare ids
+    OlderThan               evicts its old ids
 
 Parameters:
     XRLinearParams, XTransformerParams, XTransformerPredParams, MatcherParams, MatcherPredParams, RankerParams,
@@ -53,6 +57,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names in _LAZY
+    from xmc_tf.collective.growing.eviction import LeastFrequent, OlderThan
+    from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
+    from xmc_tf.collective.several.embedding_table import EmbeddingTable
     from xmc_tf.collective.strategy import CollectiveStrategy
     from xmc_tf.common.errors import InputError
     from xmc_tf.data.matrices import load_matrix
@@ -83,7 +90,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names in _LAZY
     from xmc_tf.serving.export import ExportSettings
     from xmc_tf.tables.columns import ColumnOptions
     from xmc_tf.tables.preparation import PrepareOptions, prepare
-    from xmc_tf.tables.sources import SourceOptions
+    from xmc_tf.tables.reading.sources import SourceOptions
     from xmc_tf.tables.splits import SplitOptions
     from xmc_tf.tables.store import TableStore
     from xmc_tf.tree.label_tree import LabelTree
@@ -93,10 +100,13 @@ _LAZY = {
     "Client": "xmc_tf.serving.client",
     "CollectiveStrategy": "xmc_tf.collective.strategy",
     "ColumnOptions": "xmc_tf.tables.columns",
+    "EmbeddingTable": "xmc_tf.collective.several.embedding_table",
     "ExportSettings": "xmc_tf.serving.export",
+    "GrowingEmbedding": "xmc_tf.collective.growing.keras_embedding",
     "HierarchicalKMeansParams": "xmc_tf.params.tree",
     "InputError": "xmc_tf.common.errors",
     "LabelTree": "xmc_tf.tree.label_tree",
+    "LeastFrequent": "xmc_tf.collective.growing.eviction",
     "LinearChainParams": "xmc_tf.params.linear",
     "LinearChainPredParams": "xmc_tf.params.linear",
     "LinearLevelParams": "xmc_tf.params.linear",
@@ -104,11 +114,12 @@ _LAZY = {
     "MatcherParams": "xmc_tf.params.matcher",
     "MatcherPredParams": "xmc_tf.params.matcher",
     "Model": "xmc_tf.models.model",
+    "OlderThan": "xmc_tf.collective.growing.eviction",
     "PrepareOptions": "xmc_tf.tables.preparation",
     "RankerParams": "xmc_tf.params.linear",
     "RankerPredParams": "xmc_tf.params.linear",
     "ReportInputs": "xmc_tf.report.inputs",
-    "SourceOptions": "xmc_tf.tables.sources",
+    "SourceOptions": "xmc_tf.tables.reading.sources",
     "SplitOptions": "xmc_tf.tables.splits",
     "TableStore": "xmc_tf.tables.store",
     "TextFile": "xmc_tf.data.text",
@@ -131,10 +142,13 @@ __all__ = [
     "Client",
     "CollectiveStrategy",
     "ColumnOptions",
+    "EmbeddingTable",
     "ExportSettings",
+    "GrowingEmbedding",
     "HierarchicalKMeansParams",
     "InputError",
     "LabelTree",
+    "LeastFrequent",
     "LinearChainParams",
     "LinearChainPredParams",
     "LinearLevelParams",
@@ -142,6 +156,7 @@ __all__ = [
     "MatcherParams",
     "MatcherPredParams",
     "Model",
+    "OlderThan",
     "PrepareOptions",
     "RankerParams",
     "RankerPredParams",

@@ -37,12 +37,14 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "explain": ("xmc_tf.explain", "Show why a text gets its labels: words, and the path through the tree."),
         "sequences predict": ("xmc_tf.sequences.predict", "Predict the next items of histories."),
         "sequences evaluate": ("xmc_tf.sequences.evaluate", "Measure a sequence model on held-out items."),
+        "labels add": ("xmc_tf.labels.add", "Add labels to a trained model, which finds them by their names."),
         "encode": ("xmc_tf.encode", "Compute the embeddings of texts."),
         "show": ("xmc_tf.tree.show", "Show the label tree of a model."),
     },
     "Serving": {
         "export": ("xmc_tf.export", "Export a model as a SavedModel for TensorFlow Serving."),
         "sequences export": ("xmc_tf.sequences.export", "Export a sequence model for TensorFlow Serving."),
+        "serve": ("xmc_tf.server", "Serve a model over HTTP, in the REST format of TensorFlow Serving."),
         "try": ("xmc_tf.playground", "Open a local web page to try a model or an export."),
     },
 }

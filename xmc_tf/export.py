@@ -107,7 +107,7 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
     truth: Any = None
     if arguments.label_path:
         truth = load_matrix(arguments.label_path, name="labels")
-        check_validation_input(truth, parts.ranker.nr_labels, arguments.label_path)
+        check_validation_input(truth, parts.nr_labels, arguments.label_path)
         check_pair(texts, truth, arguments.text_path, arguments.label_path)
 
     if parts.head is None:

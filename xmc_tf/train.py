@@ -19,8 +19,8 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.resuming import finished, resume_hint
 from xmc_tf.common.process.terminal import printable
-from xmc_tf.data import TextFile, load_features, load_matrix, load_names
-from xmc_tf.jobs.encoder import train_encoder
+from xmc_tf.data import TextFile, load_features, load_matrix
+from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.jobs.summary import JobSummary
 from xmc_tf.jobs.train import data_set_of, train_linear
 from xmc_tf.jobs.train_flags import (
@@ -62,7 +62,7 @@ from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.report.writing import written_paths
-from xmc_tf.tables.preparation import summary_of
+from xmc_tf.tables.summary import summary_of
 from xmc_tf.tree import load_chain
 
 _LOG = logging.getLogger(__name__)
@@ -132,6 +132,8 @@ def _train_on_table(arguments: argparse.Namespace, given: dict[str, Any], argv: 
             summary: JobSummary | None = train_linear(job, options, communicator.size)
         else:
             on_first_rank(communicator, lambda: _check_encoder(recipe, work))
+            from xmc_tf.jobs.encoder import train_encoder  # it loads TensorFlow, which linear models do not need
+
             summary = train_encoder(job, recipe, Stages(work, communicator), keep=arguments.keep_work)
     finished()
     if summary is not None:
@@ -197,6 +199,7 @@ def _check_files(a: argparse.Namespace) -> None:
         "labels": [a.trn_label_path, a.tst_label_path],
         "features": [*(a.trn_feat_path or []), *(a.tst_feat_path or [])],
         "label names": [a.labels],
+        "vocabulary": [a.vocabulary],
         "label features": [a.label_feat_path],
     }.items():
         for path in filter(None, paths):
@@ -207,12 +210,12 @@ def _refuse_outputs(a: argparse.Namespace, recipe: Recipe) -> None:
     """Refuse folders that would replace an input, or a part of another model."""
     inputs = {
         "-t": a.trn_text_path, "-x": a.trn_feat_path, "-y": a.trn_label_path, "-tt": a.tst_text_path,
-        "-xt": a.tst_feat_path, "-yt": a.tst_label_path, "--labels": a.labels, "--code-path": a.code_path,
-        "--label-feat-path": a.label_feat_path, "--params-path": a.params_path,
+        "-xt": a.tst_feat_path, "-yt": a.tst_label_path, "--labels": a.labels, "--vocabulary": a.vocabulary,
+        "--code-path": a.code_path, "--label-feat-path": a.label_feat_path, "--params-path": a.params_path,
         "--train-params-path": a.train_params_path, "--pred-params-path": a.pred_params_path,
         "--model-shortcut": recipe.first_level.model_shortcut,
     }  # fmt: skip
-    refuse_model_folder("-m", a.model_dir, inputs, unchanged=("--labels",))
+    refuse_model_folder("-m", a.model_dir, inputs, unchanged=("--labels", "--vocabulary"))
     work = a.work_dir or f"{Path(a.model_dir)}.work"
     refuse_work_folder("--work-dir" if a.work_dir else "-m", work, inputs)
     if a.save_emb_dir:
@@ -311,7 +314,7 @@ def _training_inputs(arguments: argparse.Namespace) -> TrainingInputs:
         tree = load_chain(a.code_path, nr_splits=a.nr_splits, min_codes=a.min_codes)
     elif a.label_feat_path:
         label_features = load_matrix(a.label_feat_path, name="label features")
-    lines = load_names(a.labels) if a.labels else None
+    lines = load_label_lines(a.labels, a.vocabulary, a.language)
     names = None if lines is None else label_vocabulary(lines).preferred
     return TrainingInputs(documents, tree, label_features, names, held_out, lines)
 

@@ -1,5 +1,7 @@
 """The worth of matches, learned from documents, without a document's own labels."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -7,7 +9,10 @@ from scipy.sparse import csr_matrix
 from tests.label_names.cases import many
 from xmc_tf.common.errors import InputError
 from xmc_tf.label_names import LabelNames, label_vocabulary
+from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.label_names import _FILE
+from xmc_tf.label_names.matcher import find_matches
+from xmc_tf.label_names.worth import count_matches, is_right
 
 
 def test_names_qualifiers_and_alternatives():
@@ -28,16 +33,15 @@ def test_a_name_that_is_always_right_is_worth_more():
 
 def test_a_document_does_not_count_in_its_own_evidence():
     names, texts, Y = many()
-    _, evidence = LabelNames.learn(names, texts, Y)
+    folds = np.array_split(np.arange(len(texts)), 5)
+    _, evidence = LabelNames.learn(names, texts, Y, folds=folds)
     row = 17
-    others = np.setdiff1d(np.arange(len(texts)), [row])
+    others = np.concatenate(folds[1:])
     changed = Y.tolil()
     changed[row] = 1 - changed[row].toarray()
-    _, again = LabelNames.learn(names, texts, changed.tocsr())
-    first, second = evidence[row].toarray(), again[row].toarray()
-    # Only through the share of similar names, which counts little.
-    assert np.abs(first - second).max() < 0.02
-    assert (abs(evidence[others] - again[others])).max() > 0.005
+    _, again = LabelNames.learn(names, texts, changed.tocsr(), folds=folds)
+    assert (evidence.known[folds[0]] != again.known[folds[0]]).nnz == 0
+    assert (abs(evidence.known[others] - again.known[others])).max() > 0.005
 
 
 def test_labels_without_documents_are_found_by_their_names():
@@ -65,3 +69,67 @@ def test_damaged_files_are_named(tmp_path):
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InputError, match=r"names\.npz cannot be read"):
         LabelNames.load(tmp_path / "names")
+
+
+def test_matches_of_labels_without_documents_say_nothing():
+    names, texts, Y = many()
+    hidden = Y.tolil()
+    hidden[:, 3] = 0
+    learned, evidence = LabelNames.learn(names, texts, hidden.tocsr(), folds=[np.arange(len(texts))[::2]])
+    rows = np.flatnonzero(evidence.known[:, [3]].toarray().ravel())
+    assert len(rows) > 10
+    # The worth is that of similar names, in the training documents as in others, and not less with each match.
+    held_out = evidence.known.toarray()[rows, 3]
+    assert np.allclose(learned.evidence(texts).toarray()[rows, 3], held_out, atol=0.03)
+    assert len(np.unique(held_out)) <= NR_GRADES
+    assert evidence.known[rows, 3].max() > 0.1
+    assert not evidence.if_new[:, [3]].nnz
+
+
+def test_the_worth_of_a_new_name_does_not_know_the_labels_own_documents():
+    names, texts, Y = many()
+    if_new = LabelNames.learn(names, texts, Y)[1].if_new.toarray()
+    hidden = Y.tolil()
+    hidden[:, 3] = 0
+    found = LabelNames.learn(names, texts, hidden.tocsr())[0].evidence(texts).toarray()
+    # Only the share of all names, which counts little, differs by the label's documents.
+    assert np.abs(if_new[:, 3] - found[:, 3]).max() < 0.02
+
+
+def test_added_names_are_found_as_if_they_had_been_there():
+    names, texts, Y = many()
+    first, added = names[:30], names[30:]
+    learned, _ = LabelNames.learn(first, texts, Y[:, :30])
+    longer = learned.with_added([*added, "entirely other\tunknown"])
+    empty = Y.tolil()
+    empty[:, 30:] = 0
+    whole, _ = LabelNames.learn(names, texts, empty.tocsr())
+    found, expected = longer.evidence(texts), whole.evidence(texts)
+    assert np.array_equal(found.toarray()[:, :30], learned.evidence(texts).toarray())
+    # Words that are in no name of the training have a weight of their own, which changes which matches are partial.
+    both = (found[:, 30:40] > 0).multiply(expected[:, 30:] > 0)
+    assert both.nnz > 0.9 * expected[:, 30:].nnz
+    assert longer.evidence(["unknown things"])[0, 40] > 0
+    assert longer.with_added(["more"]).nr_labels == 42
+    again = learned.with_added(added).with_added(["entirely other\tunknown"])
+    assert np.array_equal(again.evidence(texts).toarray(), found.toarray())
+
+
+def test_the_evidence_in_held_out_documents_is_that_of_names_learned_without_them():
+    names, texts, Y = many()
+    folds = [np.arange(0, 40), np.arange(40, 90)]
+    _, evidence = LabelNames.learn(names, texts, Y, folds=folds)
+    whole, _ = LabelNames.learn(names, texts, Y)
+    for fold in folds:
+        others = np.setdiff1d(np.arange(len(texts)), fold)
+        found = find_matches(whole.index, [texts[row] for row in others], whole.characters)
+        counted = count_matches(
+            whole.index,
+            found,
+            is_right(whole.index, found, Y[others]),
+            np.bincount(Y[others].indices, minlength=Y.shape[1]),
+        )
+        elsewhere = dataclasses.replace(whole, worth=counted.worth())
+        expected = elsewhere.evidence([texts[row] for row in fold])
+        assert (evidence.known[fold] != expected).nnz == 0
+    assert not evidence.known[90:].nnz

@@ -27,6 +27,17 @@ def weights_of(model):
     return [level.weights.toarray() for level in model.levels]
 
 
+def test_names_of_labels_come_from_a_vocabulary(basics, corpus, tmp_path):
+    names = (corpus / "labels.txt").read_text(encoding="utf-8").splitlines()
+    concepts = [f'<http://example.org/{number}> skos:prefLabel "{name}"@en .\n' for number, name in enumerate(names)]
+    vocabulary = tmp_path / "vocabulary.ttl"
+    vocabulary.write_text(f"@prefix skos: <http://www.w3.org/2004/02/skos/core#> .\n{''.join(concepts)}", "utf-8")
+    identifiers = tmp_path / "uris.txt"
+    identifiers.write_text("".join(f"http://example.org/{number}\n" for number in range(len(names))), "utf-8")
+    run_train(*basics, "--labels", identifiers, "--vocabulary", vocabulary, "--language", "en")
+    assert (tmp_path / "m" / "labels.txt").read_text(encoding="utf-8").splitlines() == names
+
+
 def test_the_folder_is_whole(model):
     top = {path.name for path in model.iterdir()}
     assert top == {"params.json", "labels.txt", "tree", "ranker"}

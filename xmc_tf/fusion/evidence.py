@@ -1,17 +1,20 @@
 """The part of a model that turns rankers' scores and label names into one probability."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypedDict
+from typing import TypedDict
 
 import numpy as np
 from scipy.sparse import csr_matrix, diags, spmatrix, vstack
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.typing_names import Self
 from xmc_tf.data import Texts
+from xmc_tf.fusion.embedded_names import Embed, EmbeddedNames
 from xmc_tf.fusion.fusion import Fusion
-from xmc_tf.label_names import LabelNames
+from xmc_tf.label_names import LabelNames, label_vocabulary
 
 POOL = 30  # number of labels of the rankers that are candidates
 NAMES, FUSION = "label_names", "fusion"
@@ -45,6 +48,8 @@ class Evidence:
         *,
         folds: Sequence[np.ndarray],
         threads: int = -1,
+        embed: Embed | None = None,
+        held_out_vectors: Callable[[], np.ndarray] | None = None,
     ) -> Self:
         """Learn what names are worth, and how to combine them with the scores of rankers.
 
@@ -55,9 +60,12 @@ class Evidence:
             score: trains rankers on some documents and scores others.
             folds: documents to hold out in each of some trainings, ascending; see ``held_out_folds``.
             threads: number of threads; -1: one per core. The result does not depend on it.
+            embed: the model's encoder; None: it has none.
+            held_out_vectors: with an encoder, returns the embeddings of all held-out documents, of length 1, after
+                they have been scored.
         """
         Y = csr_matrix(Y)
-        label_names, evidence = LabelNames.learn(names, texts, Y, threads)
+        label_names, evidence = LabelNames.learn(names, texts, Y, threads, folds=folds)
         every = np.arange(Y.shape[0])
         found = [score(np.setdiff1d(every, held_out, assume_unique=True), held_out) for held_out in folds]
         if not found:
@@ -65,10 +73,37 @@ class Evidence:
             return cls(label_names, Fusion.learn(empty, empty, empty, Y))
         rows = np.concatenate(folds)
         scores = vstack(found, format="csr")
-        return cls(label_names, Fusion.learn(scores, evidence[rows], Y[rows], Y))
+        embedded = None
+        if embed is not None and held_out_vectors is not None:
+            documents = np.bincount(Y.indices, minlength=Y.shape[1])
+            embedded = EmbeddedNames.of(label_vocabulary(names).preferred, documents, embed, held_out_vectors())
+        fusion = Fusion.learn(
+            scores, evidence.known[rows], Y[rows], Y, evidence.if_new[rows], embedded,
+            fold_sizes=[len(fold) for fold in folds],
+        )  # fmt: skip
+        return cls(label_names, fusion)
+
+    def with_added(self, lines: Sequence[str], embed: Embed | None = None) -> Self:
+        """Return the evidence with labels that are added after the training, and are found by their names.
+
+        Args:
+            lines: the name of each added label; alternative names follow after tabs.
+            embed: the model's encoder, if it has one.
+        """
+        needed = embed is not None and self.fusion.similarity is not None
+        vectors = embed(label_vocabulary(lines).preferred) if needed and embed is not None else None
+        return dataclasses.replace(
+            self, names=self.names.with_added(lines), fusion=self.fusion.with_added(len(lines), vectors)
+        )
 
     def combine(
-        self, scores: csr_matrix, texts: Texts | None, only_topk: int, threshold: float, threads: int = -1
+        self,
+        scores: csr_matrix,
+        texts: Texts | None,
+        only_topk: int,
+        threshold: float,
+        threads: int = -1,
+        vectors: np.ndarray | None = None,
     ) -> csr_matrix:
         """Return the probabilities of the best labels: documents × labels, descending within a row.
 
@@ -78,12 +113,13 @@ class Evidence:
             only_topk: maximum number of labels per document.
             threshold: labels with a lower probability are left out.
             threads: number of threads; -1: one per core.
+            vectors: embeddings of the documents, of length 1, if the model has an encoder.
         """
         evidence = None if texts is None else self.names.evidence(texts, threads)
-        if evidence is not None and self.allowed is not None:
-            evidence = evidence @ diags(np.isin(np.arange(evidence.shape[1]), self.allowed).astype(np.float32))
-            evidence.eliminate_zeros()
-        return self.fusion.combine(scores, evidence, only_topk, threshold)
+        if self.allowed is not None:
+            scores = _of_labels(scores, self.allowed)
+            evidence = None if evidence is None else _of_labels(evidence, self.allowed)
+        return self.fusion.combine(scores, evidence, only_topk, threshold, vectors, self.allowed)
 
     def save(self, folder: Path) -> None:
         """Write the parts of a model's folder."""
@@ -102,7 +138,22 @@ class Evidence:
                 expected=f"both {NAMES}/ and {FUSION}/, or neither",
                 fix="the folder is incomplete: copy it again",
             )
-        return cls(LabelNames.load(folder / NAMES), Fusion.load(folder / FUSION))
+        fusion = Fusion.load(folder / FUSION)  # it names the version of a model that is too old
+        names = LabelNames.load(folder / NAMES)
+        if names.nr_labels != len(fusion.log_documents):
+            raise InputError(
+                f"{folder / NAMES} does not belong to {folder / FUSION}",
+                expected=f"names of {len(fusion.log_documents):,} labels", received=f"{names.nr_labels:,}",
+                fix="copy the model again",
+            )  # fmt: skip
+        return cls(names, fusion)
+
+
+def _of_labels(values: csr_matrix, labels: np.ndarray) -> csr_matrix:
+    """Return a matrix of documents × labels with the values of some labels."""
+    out = csr_matrix(values @ diags(np.isin(np.arange(values.shape[1]), labels).astype(np.float32)))
+    out.eliminate_zeros()
+    return out
 
 
 class Decisions(TypedDict, total=False):

@@ -19,11 +19,14 @@ NAMES = (
     "documents",
     "best score of the text",
     "sum of scores of the text",
+    "similarity",
+    "similarity above 1",
+    "similarity above 2",
 )
 """All scores and worths are log-odds. A function of them that bends at two places fits better than a straight line."""
 
 # The weights without any documents to learn from: the score is nearly a probability, and names support it.
-DEFAULT_WEIGHTS = np.array([0, 1, 0, 0, -4, 0.3, 0, 0, 1, 0, 0, 0, 0, 0], np.float64)
+DEFAULT_WEIGHTS = np.array([0, 1, 0, 0, -4, 0.3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0], np.float64)
 LARGEST = 9.0  # log-odds are limited to this
 
 
@@ -34,14 +37,33 @@ def candidate_features(found: Candidates, log_documents: np.ndarray) -> np.ndarr
         found: the candidates.
         log_documents: for each label, the logarithm of 1 + the number of its training documents.
     """
-    ranked, named = found.score > 0, found.worth > 0
-    score = np.where(ranked, log_odds(found.score), 0.0)
-    name = np.where(named, log_odds(found.worth), 0.0)
     best, total = _of_rows(found)
-    out = np.empty((len(found.rows), len(NAMES)))
+    return _columns(found, found.score, log_documents[found.labels], best, total)
+
+
+def features_if_new(found: Candidates) -> np.ndarray:
+    """Return the features that each candidate would have if its label had no documents, and so no score.
+
+    Args:
+        found: the candidates; the worths are those of names of labels without documents.
+    """
+    best, total = _of_rows(found, without_own=True)
+    none = np.zeros(len(found.rows))
+    return _columns(found, none, none, best, total)
+
+
+def _columns(
+    found: Candidates, scores: np.ndarray, log_documents: np.ndarray, best: np.ndarray, total: np.ndarray
+) -> np.ndarray:
+    worths, similarity = found.worth, found.similarity
+    ranked, named = scores > 0, worths > 0
+    score = np.where(ranked, log_odds(scores), 0.0)
+    name = np.where(named, log_odds(worths), 0.0)
+    out = np.empty((len(scores), len(NAMES)))
     columns = (
         1.0, score, np.maximum(score, -2.0), np.maximum(score, 0.0), ~ranked, name, np.maximum(name, -3.0) * named,
-        np.maximum(name, -1.0) * named, named, score * name, score * named, log_documents[found.labels], best, total,
+        np.maximum(name, -1.0) * named, named, score * name, score * named, log_documents, log_odds(best),
+        np.log(total + 0.1), similarity, np.maximum(similarity - 1.0, 0.0), np.maximum(similarity - 2.0, 0.0),
     )  # fmt: skip
     for place, column in enumerate(columns):
         out[:, place] = column
@@ -55,12 +77,22 @@ def log_odds(probability: np.ndarray) -> np.ndarray:
     return np.log(probability / (1.0 - probability))
 
 
-def _of_rows(found: Candidates) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each candidate the log-odds of its document's best score, and the logarithm of the scores' sum."""
+def _of_rows(found: Candidates, without_own: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each candidate the best score of its document, and the sum of the scores.
+
+    Args:
+        found: the candidates.
+        without_own: whether to leave out the candidate's own score.
+    """
     if not len(found.rows):
         return np.zeros(0), np.zeros(0)
+    score = found.score
     first = np.flatnonzero(np.concatenate([[True], found.rows[1:] != found.rows[:-1]]))
     counts = np.diff(np.append(first, len(found.rows)))
-    best = log_odds(np.maximum.reduceat(found.score, first))
-    total = np.log(np.add.reduceat(found.score, first) + 0.1)
-    return np.repeat(best, counts), np.repeat(total, counts)
+    best, total = (np.repeat(over.reduceat(score, first), counts) for over in (np.maximum, np.add))
+    if not without_own:
+        return best, total
+    leads = score == best
+    second = np.repeat(np.maximum.reduceat(np.where(leads, 0.0, score), first), counts)
+    alone = np.repeat(np.add.reduceat(leads.astype(np.int64), first), counts) == 1
+    return np.where(leads & alone, second, best), np.maximum(total - score, 0.0)

@@ -1,23 +1,30 @@
 """One probability for each label, from the scores of rankers and the names in the text."""
 
+import dataclasses
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.typing_names import Self
 from xmc_tf.fusion.candidates import Candidates, join_candidates
-from xmc_tf.fusion.features import DEFAULT_WEIGHTS, NAMES, candidate_features
+from xmc_tf.fusion.embedded_names import EmbeddedNames
+from xmc_tf.fusion.features import DEFAULT_WEIGHTS, NAMES, candidate_features, features_if_new
 from xmc_tf.fusion.logistic import fit_logistic
+from xmc_tf.fusion.ranks import RANK_NAMES, SAME, calibrated, learn_rank_weights, rank_in_document
+from xmc_tf.fusion.similarity import SIMILARITY_FILES, Similarity
 from xmc_tf.fusion.thresholds import Curve, measure_curve
 
-FUSION_FILES = r"fusion\.json|documents\.npy"
+FUSION_FILES = rf"fusion\.json|documents\.npy|{SIMILARITY_FILES}"
 _HEADER, _DOCUMENTS = "fusion.json", "documents.npy"
-_VERSION = 1
+_WEIGHTS = ("weights", "new_weights")
+_VERSION = 2
 _ROWS = 20_000  # documents at a time, to bound memory
 _FIX = "copy the model again"
 
@@ -28,18 +35,33 @@ class Fusion:
 
     Args:
         weights: float64, one for each of ``features.NAMES``.
+        new_weights: the same, for labels without training documents.
         log_documents: float32 [labels]: the logarithm of 1 + the number of training documents of each label.
         curve: precision and recall by threshold, on held-out documents.
         nr_held_out: number of held-out documents that it was learned from.
+        similarity: embeddings of the names of labels without documents; None: the model has no encoder.
+        rank_weights: float64, one for each of ``ranks.RANK_NAMES``.
     """
 
     weights: np.ndarray
+    new_weights: np.ndarray
     log_documents: np.ndarray
     curve: Curve
     nr_held_out: int = 0
+    similarity: Similarity | None = None
+    rank_weights: np.ndarray = field(default_factory=SAME.copy)
 
     @classmethod
-    def learn(cls, scores: csr_matrix, evidence: csr_matrix | None, held_out: spmatrix, Y: spmatrix) -> Self:
+    def learn(
+        cls,
+        scores: csr_matrix,
+        evidence: csr_matrix | None,
+        held_out: spmatrix,
+        Y: spmatrix,
+        if_new: csr_matrix | None = None,
+        embedded: EmbeddedNames | None = None,
+        fold_sizes: Sequence[int] = (),
+    ) -> Self:
         """Learn from documents that the rankers were not trained on.
 
         Args:
@@ -47,30 +69,76 @@ class Fusion:
             evidence: documents × labels: what names in the documents are worth.
             held_out: the labels of these documents.
             Y: the labels of all training documents, whose numbers are features.
+            if_new: documents × labels: what the names would be worth if their label had no training documents.
+            embedded: embeddings of names and of these documents; None: there is no encoder.
+            fold_sizes: number of documents of each fold, if the held-out documents are among those of ``Y``: the
+                rankers that scored a fold were trained without its documents.
         """
         documents = np.bincount(csr_matrix(Y).indices, minlength=Y.shape[1])
         log_documents = np.log1p(documents).astype(np.float32)
         truth = csr_matrix(held_out)
-        found = join_candidates(scores, evidence)
+        learned = cls(DEFAULT_WEIGHTS, DEFAULT_WEIGHTS, log_documents, Curve([], [], []), truth.shape[0])
+        # Labels without documents are in none of these either, which says nothing about new texts.
+        found = learned._candidates(scores, evidence).of_labels(documents > 0)
         right = _is_right(found, truth)
         features = candidate_features(found, log_documents.astype(np.float64))
-        # Not a digit more than is the same with every version of a mathematical library.
-        weights = np.round(fit_logistic(features, right, DEFAULT_WEIGHTS), 6)
-        learned = cls(weights, log_documents, Curve([], [], []), truth.shape[0])
-        curve = measure_curve(learned._probability(found), right, truth.nnz)
-        return cls(weights, log_documents, curve, truth.shape[0])
+        features[:, NAMES.index("documents")] = _log_documents_elsewhere(found, truth, documents, fold_sizes)
+        weights = _fitted(features, right)
+        new_weights = DEFAULT_WEIGHTS
+        if if_new is not None:
+            similarity = None if embedded is None else embedded.of_known()
+            vectors = None if embedded is None else embedded.documents
+            named = learned._candidates(scores, if_new, similarity, vectors)
+            some = (named.worth > 0) | (named.similarity != 0)
+            if embedded is not None:  # the others have no embedding
+                some &= np.isin(named.labels, embedded.labels)
+            new_weights = _fitted(features_if_new(named)[some], _is_right(named, truth)[some])
+            if embedded is not None and similarity is not None:
+                learned = dataclasses.replace(
+                    learned, similarity=similarity.of_labels(embedded.new_labels, embedded.new_vectors)
+                )
+        learned = dataclasses.replace(learned, weights=weights, new_weights=new_weights)
+        probability = _sigmoid(features @ weights)
+        ranks = rank_in_document(found.rows, found.labels, probability)
+        rank_weights = learn_rank_weights(probability, ranks, right)
+        curve = measure_curve(calibrated(probability, ranks, rank_weights), right, truth.nnz)
+        return dataclasses.replace(learned, curve=curve, rank_weights=rank_weights)
+
+    def with_added(self, count: int, vectors: np.ndarray | None = None) -> Self:
+        """Return the fusion with more labels, which have no training documents.
+
+        Args:
+            count: number of labels to add.
+            vectors: embeddings of their names, of length 1, if the model has an encoder.
+        """
+        similarity, first = self.similarity, len(self.log_documents)
+        if similarity is not None and vectors is not None:
+            similarity = similarity.with_added(np.arange(first, first + count, dtype=np.int32), vectors)
+        return dataclasses.replace(self, log_documents=np.pad(self.log_documents, (0, count)), similarity=similarity)
 
     def combine(
-        self, scores: csr_matrix, evidence: csr_matrix | None, only_topk: int, threshold: float = 0.0
+        self,
+        scores: csr_matrix,
+        evidence: csr_matrix | None,
+        only_topk: int,
+        threshold: float = 0.0,
+        vectors: np.ndarray | None = None,
+        allowed: np.ndarray | None = None,
     ) -> csr_matrix:
         """Return the probabilities of the best labels: documents × labels, descending within a row.
 
         Args:
-            scores: documents × labels: the rankers' best labels.
+            scores: documents × labels: the rankers' best labels. Labels that were added later may be missing.
             evidence: documents × labels: what names in the documents are worth.
             only_topk: maximum number of labels per document.
             threshold: labels with a lower probability are left out.
+            vectors: embeddings of the documents, of length 1; None: not known.
+            allowed: labels that may be similar to documents; None: all.
         """
+        similarity = self.similarity
+        if similarity is not None and allowed is not None:
+            some = np.isin(similarity.labels, allowed)
+            similarity = similarity.of_labels(similarity.labels[some], similarity.vectors[some])
         count = scores.shape[0]
         parts = []
         for begin in range(0, count, _ROWS):
@@ -78,30 +146,51 @@ class Fusion:
             rows = slice(begin, begin + _ROWS)
             some = scores if whole else scores[rows]
             named = evidence if whole or evidence is None else evidence[rows]
-            parts.append(self._best(join_candidates(some, named), some.shape, only_topk, threshold))
+            embedded = None if vectors is None else vectors[rows]
+            found = self._candidates(some, named, similarity, embedded)
+            parts.append(self._best(found, some.shape[0], only_topk, threshold))
         indptr = np.concatenate([[0], np.cumsum(np.concatenate([[0], *(part[2] for part in parts)])[1:])])
         data = np.concatenate([np.zeros(0, np.float32), *(part[0] for part in parts)])
         labels = np.concatenate([np.zeros(0, np.int32), *(part[1] for part in parts)])
-        result = csr_matrix(scores.shape, dtype=np.float32)
+        result = csr_matrix((count, len(self.log_documents)), dtype=np.float32)
         result.data, result.indices, result.indptr = data, labels, indptr.astype(np.int32)
         return result
 
+    def _candidates(
+        self,
+        scores: csr_matrix,
+        evidence: csr_matrix | None,
+        similarity: Similarity | None = None,
+        vectors: np.ndarray | None = None,
+    ) -> Candidates:
+        known = self.log_documents > 0
+        if similarity is None or vectors is None or not len(similarity.labels):
+            return join_candidates(scores, evidence, known)
+        found = join_candidates(scores, evidence, known, similarity.candidates(vectors, len(known)))
+        return found._replace(similarity=similarity.of_pairs(vectors, found.rows, found.labels))
+
     def _best(
-        self, found: Candidates, shape: tuple[int, int], only_topk: int, threshold: float
+        self, found: Candidates, nr_rows: int, only_topk: int, threshold: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return probabilities and labels of the best labels of all documents, and their number in each."""
         probability = self._probability(found)
         order = np.lexsort((found.labels, -probability, found.rows))
         rows = found.rows[order]
-        starts = np.searchsorted(rows, np.arange(shape[0]))
-        keep = (np.arange(len(rows)) - starts[rows] < only_topk) & (probability[order] >= threshold)
-        order = order[keep]
-        counts = np.bincount(rows[keep], minlength=shape[0])
-        return probability[order], found.labels[order].astype(np.int32), counts
+        starts = np.searchsorted(rows, np.arange(nr_rows))
+        # Labels without documents have no rank: labels that are added must not change the probabilities of others.
+        known = self.log_documents[found.labels[order]] > 0
+        better = np.concatenate([[0], np.cumsum(known)])
+        best = calibrated(probability[order], better[:-1] - better[starts[rows]], self.rank_weights)
+        keep = (np.arange(len(rows)) - starts[rows] < only_topk) & (best >= threshold)
+        counts = np.bincount(rows[keep], minlength=nr_rows)
+        return best[keep], found.labels[order[keep]].astype(np.int32), counts
 
     def _probability(self, found: Candidates) -> np.ndarray:
         features = candidate_features(found, self.log_documents.astype(np.float64))
-        return (1.0 / (1.0 + np.exp(-(features @ self.weights)))).astype(np.float32)
+        raw = features @ self.weights
+        new = self.log_documents[found.labels] == 0
+        raw[new] = features[new] @ self.new_weights
+        return _sigmoid(raw)
 
     def save(self, folder: str | Path) -> None:
         """Write a folder.
@@ -112,9 +201,12 @@ class Fusion:
         folder = Path(folder)
         folder.mkdir(parents=True)
         np.save(folder / _DOCUMENTS, self.log_documents)
+        if self.similarity is not None:
+            self.similarity.save(folder)
         content = {
             "version": _VERSION,
-            "weights": dict(zip(NAMES, self.weights.tolist(), strict=True)),
+            **{name: dict(zip(NAMES, getattr(self, name).tolist(), strict=True)) for name in _WEIGHTS},
+            "rank_weights": dict(zip(RANK_NAMES, self.rank_weights.tolist(), strict=True)),
             "nr_held_out": self.nr_held_out,
             "curve": self.curve._asdict(),
         }
@@ -129,7 +221,7 @@ class Fusion:
         """
         path = Path(folder) / _HEADER
         content = read_json(path, expected="the weights of a fusion", fix=_FIX)
-        if content.get("version") != _VERSION or set(content.get("weights", ())) != set(NAMES):
+        if content.get("version") != _VERSION or any(set(content.get(name, ())) != set(NAMES) for name in _WEIGHTS):
             raise InputError(
                 f"{path} is of another version of xmc_tf",
                 expected=f"version {_VERSION}, with weights of {len(NAMES)} features",
@@ -138,10 +230,17 @@ class Fusion:
             )
         try:
             documents = np.load(path.parent / _DOCUMENTS, allow_pickle=False)
-            weights = np.array([content["weights"][name] for name in NAMES], np.float64)
-            return cls(weights, documents, Curve(**content["curve"]), int(content["nr_held_out"]))
+            known, new = (np.array([content[one][name] for name in NAMES], np.float64) for one in _WEIGHTS)
+            ranks = np.array([content["rank_weights"][name] for name in RANK_NAMES], np.float64)
+            curve, count = Curve(**content["curve"]), int(content["nr_held_out"])
+            return cls(known, new, documents, curve, count, Similarity.load(path.parent), ranks)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path.parent} cannot be read: {error}", fix=_FIX) from None
+
+
+def _fitted(features: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return weights, with not a digit more than is the same with every version of a mathematical library."""
+    return np.round(fit_logistic(features, right, DEFAULT_WEIGHTS), 6)
 
 
 def _is_right(found: Candidates, truth: csr_matrix) -> np.ndarray:
@@ -150,3 +249,20 @@ def _is_right(found: Candidates, truth: csr_matrix) -> np.ndarray:
     positives = np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr)) * truth.shape[1] + truth.indices
     place = np.minimum(np.searchsorted(positives, keys), max(len(positives) - 1, 0))
     return positives[place] == keys if len(positives) else np.zeros(len(keys), bool)
+
+
+def _sigmoid(raw: np.ndarray) -> np.ndarray:
+    return (1.0 / (1.0 + np.exp(-raw))).astype(np.float32)
+
+
+def _log_documents_elsewhere(
+    found: Candidates, truth: csr_matrix, documents: np.ndarray, fold_sizes: Sequence[int]
+) -> np.ndarray:
+    """Return for each candidate the logarithm of 1 + the number of documents of its label that are not in its fold."""
+    counts = documents[found.labels]
+    ends = np.cumsum([0, *fold_sizes])
+    for first, last in pairwise(ends):
+        own = np.bincount(truth[first:last].indices, minlength=len(documents))
+        some = slice(*np.searchsorted(found.rows, [first, last]))
+        counts[some] -= own[found.labels[some]]
+    return np.log1p(counts)

@@ -3,7 +3,7 @@
 import numpy as np
 
 SHARE = 10  # one in ten documents is held out
-_ENOUGH, _MOST_FOLDS, _FEWEST = 4000, 5, 20
+_ENOUGH, _MOST_FOLDS, _FEWEST = 4000, 3, 20
 
 
 def held_out_folds(nr_documents: int, seed: int) -> list[np.ndarray]:

@@ -16,9 +16,9 @@ from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Stages
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
-from xmc_tf.tables.preparation import summary_of
 from xmc_tf.tables.runs import Run, flat_parameters, now
 from xmc_tf.tables.store import TableStore
+from xmc_tf.tables.summary import summary_of
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.progress import Progress
 from xmc_tf.tables.columns import ColumnOptions, choose_columns
-from xmc_tf.tables.label_files import LabelFile
-from xmc_tf.tables.records import BadRow, Record, Source
-from xmc_tf.tables.sources import SourceOptions, open_source
+from xmc_tf.tables.reading.label_files import LabelFile
+from xmc_tf.tables.reading.records import BadRow, Record, Source
+from xmc_tf.tables.reading.sources import SourceOptions, open_source
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.table_flags import add_reading_options, source_options, text_columns
 

@@ -21,9 +21,10 @@ from xmc_tf.params import PredictionOverrides, XRLinearParams
 from xmc_tf.report.inputs import ReportInputs
 from xmc_tf.report.run_curves import curves_of
 from xmc_tf.report.writing import write_report
-from xmc_tf.tables.preparation import PrepareOptions, Summary, prepare, summary_of
+from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.runs import Run, flat_parameters, now, record_run
 from xmc_tf.tables.store import TableStore
+from xmc_tf.tables.summary import Summary, summary_of
 from xmc_tf.tables.table_flags import database_of
 
 _LOG = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ words only: so many that the others alone could not reach half of the weight.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -100,6 +100,39 @@ def build_index(names: NameWords, documents_with: np.ndarray, nr_documents: int)
     """
     rarity = np.log2((nr_documents + 1) / (np.asarray(documents_with, np.float64) + 1))
     weight_of = (np.round(rarity * _WEIGHT_UNIT) + 1).astype(np.int32)
+    return _weighted(names, weight_of)
+
+
+def extend_index(index: NameIndex, names: NameWords) -> NameIndex:
+    """Return an index with further names.
+
+    Words that are in no other name get the median weight: the documents in which they could be counted are not known.
+
+    Args:
+        index: the index.
+        names: the words of the further names, of labels with higher numbers.
+    """
+    words, exact = np.union1d(index.words, names.words), np.union1d(index.exact, names.exact)
+    known = np.zeros(len(index.words), np.int32)
+    known[index.name_words] = index.weights
+    weight_of = np.full(len(words), int(np.median(known)) if len(known) else _WEIGHT_UNIT, np.int32)
+    weight_of[np.searchsorted(words, index.words)] = known
+
+    def joined(old: np.ndarray, old_places: np.ndarray, new: np.ndarray, places: np.ndarray, every: np.ndarray) -> Any:
+        both = (np.searchsorted(every, old)[old_places], np.searchsorted(every, new)[places])
+        return np.concatenate(both).astype(np.int32)
+
+    together = NameWords(
+        words, exact, np.concatenate([index.labels, names.labels]),
+        np.concatenate([index.splits, index.splits[-1] + names.splits[1:]]).astype(np.int32),
+        joined(index.words, index.name_words, names.words, names.name_words, words),
+        joined(index.exact, index.name_exact, names.exact, names.name_exact, exact),
+    )  # fmt: skip
+    return _weighted(together, weight_of)
+
+
+def _weighted(names: NameWords, weight_of: np.ndarray) -> NameIndex:
+    """Return the index of names whose words have these weights."""
     name_of = np.repeat(np.arange(len(names.labels)), np.diff(names.splits))
     weights = weight_of[names.name_words]
     order = np.lexsort((names.name_words, -weights, name_of))

@@ -1,25 +1,47 @@
 """Names of labels in texts, and the worth of their matches, learned from training documents."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.typing_names import Self
 from xmc_tf.data import Texts
 from xmc_tf.label_names.characters import SEPARATOR, character_table
-from xmc_tf.label_names.index import NameIndex, build_index, words_of_names
+from xmc_tf.label_names.index import NameIndex, build_index, extend_index, words_of_names
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.matcher import count_documents, find_matches
 from xmc_tf.label_names.vocabulary import label_vocabulary
-from xmc_tf.label_names.worth import count_matches, evidence_matrix, is_right
+from xmc_tf.label_names.worth import (
+    count_matches,
+    evidence_matrix,
+    is_right,
+    kinds_of_names,
+    shown,
+    worth_elsewhere,
+)
 
 NAMES_FILES = r"names\.npz"
 _FILE = "names.npz"
+
+
+class TrainingEvidence(NamedTuple):
+    """The evidence of names in training documents: documents × labels.
+
+    Attributes:
+        known: what the names in held-out documents are worth, learned from the documents of the other folds and from
+            those in no fold; nothing in documents that are not held out.
+        if_new: what they would be worth if their label had no documents.
+    """
+
+    known: csr_matrix
+    if_new: csr_matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,18 +57,29 @@ class LabelNames:
         worth: float32 [names, grades]: what a match is worth; 0: nothing.
         characters: int32: the character table, without the separators at its end.
         nr_labels: number of labels.
+        priors: float64 [kinds, grades]: what a match of a name is worth whose label has no documents, by the kind of
+            the name.
     """
 
     index: NameIndex
     worth: np.ndarray
     characters: np.ndarray
     nr_labels: int
+    priors: np.ndarray
 
     def __repr__(self) -> str:
         return f"LabelNames({len(self.index.labels):,} names of {self.nr_labels:,} labels)"
 
     @classmethod
-    def learn(cls, names: Sequence[str], texts: Texts, Y: spmatrix, threads: int = -1) -> tuple[Self, csr_matrix]:
+    def learn(
+        cls,
+        names: Sequence[str],
+        texts: Texts,
+        Y: spmatrix,
+        threads: int = -1,
+        *,
+        folds: Sequence[np.ndarray] = (),
+    ) -> "tuple[Self, TrainingEvidence]":
         """Learn what the names of labels are worth.
 
         Args:
@@ -54,9 +87,10 @@ class LabelNames:
             texts: the training documents.
             Y: their labels, documents × labels.
             threads: number of threads; -1: one per core. The result does not depend on it.
+            folds: documents that are held out in each of some trainings.
 
         Returns:
-            The names, and the evidence in each training document, learned from the others.
+            The names, and the evidence in the documents of each fold, learned from all documents but those.
         """
         vocabulary = label_vocabulary(names)
         table = character_table()
@@ -64,11 +98,27 @@ class LabelNames:
         counts = count_documents(words.words, texts, table, threads)
         index = build_index(words, counts, len(texts))
         found = find_matches(index, texts, table, threads)
-        right = is_right(index, found, csr_matrix(Y))
-        counted = count_matches(index, found, right)
-        worth = counted.worth_elsewhere(found, right)
-        evidence = evidence_matrix(index, found, worth, len(names))
-        return cls(index, counted.worth(), table, len(names)), evidence
+        Y = csr_matrix(Y)
+        right = is_right(index, found, Y)
+        counted = count_matches(index, found, right, np.bincount(Y.indices, minlength=len(names)))
+        evidence = TrainingEvidence(
+            evidence_matrix(index, found, worth_elsewhere(index, found, right, Y, folds), len(names)),
+            evidence_matrix(index, found, counted.worth_if_new(found), len(names)),
+        )
+        return cls(index, counted.worth(), table, len(names), counted.priors()), evidence
+
+    def with_added(self, lines: Sequence[str]) -> Self:
+        """Return the names with those of labels that are added after the training.
+
+        Args:
+            lines: the name of each added label; alternative names follow after tabs.
+        """
+        added = label_vocabulary(lines)
+        words = words_of_names(added.names, added.labels + self.nr_labels, self.characters)
+        index = extend_index(self.index, words)
+        prior = shown(self.priors[kinds_of_names(index)[len(self.worth) :]])
+        worth = np.concatenate([self.worth, prior]).astype(np.float32)
+        return dataclasses.replace(self, index=index, worth=worth, nr_labels=self.nr_labels + len(lines))
 
     def evidence(self, texts: Texts, threads: int = -1) -> csr_matrix:
         """Return what the names in texts are worth: documents × labels, the share of right ones among such matches.
@@ -89,7 +139,9 @@ class LabelNames:
         folder = Path(folder)
         folder.mkdir(parents=True)
         last = int(np.flatnonzero(self.characters != SEPARATOR)[-1]) + 1
-        arrays = self.index._asdict() | {"worth": self.worth, "characters": self.characters[:last]}
+        arrays = self.index._asdict() | {
+            "worth": self.worth, "characters": self.characters[:last], "priors": self.priors
+        }  # fmt: skip
         with (folder / _FILE).open("wb") as file:
             np.savez(file, nr_labels=np.int64(self.nr_labels), allow_pickle=False, **arrays)
 
@@ -107,7 +159,7 @@ class LabelNames:
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
                 index = NameIndex(*(held[name] for name in NameIndex._fields))
-                names = cls(index, held["worth"], held["characters"], int(held["nr_labels"]))
+                names = cls(index, held["worth"], held["characters"], int(held["nr_labels"]), held["priors"])
         except (OSError, KeyError, ValueError, BadZipFile) as error:
             raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None
         if names.worth.shape != (len(index.labels), NR_GRADES) or len(index.splits) != len(index.labels) + 1:

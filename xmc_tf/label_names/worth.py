@@ -1,10 +1,11 @@
 """The worth of a match of a name: the share of documents with the match that have the label.
 
 The share is counted for each name and grade of match, on the training documents. Few matches say little, so it is
-shrunk to the share of similar names: of the same number of words and a similar rarity. A training document's own label
-does not count in its own evidence.
+shrunk to the share of similar names: of the same number of words and a similar rarity. A name of a label without
+documents is worth that share. The labels of held-out documents do not count in their own evidence.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,50 +20,101 @@ _PRIOR_MATCHES = 8.0  # the share of similar names counts as much as this number
 _PRIOR_SIMILAR = 5.0  # the same, for the share of all names in that of similar ones
 _RARITIES, _RARITY_STEP = 13, 48
 _MOST_WORDS = 3
+NR_KINDS = _RARITIES * _MOST_WORDS
 
 
 class MatchCounts(NamedTuple):
     """Counts of the matches in training documents.
 
+    Labels without documents do not count: nobody could assign them, so their matches say nothing.
+
     Attributes:
         matches: int64 [names, grades]: number of matches.
         right: int64 [names, grades]: number of matches in documents with the label.
-        prior: float64 [names, grades]: the share of similar names.
+        known: bool [names]: whether the label has documents.
+        kinds: int64 [names]: the same for similar names.
+        of_kind: float64 [kinds, grades]: number of matches of similar names of labels with documents.
+        right_of_kind: float64 [kinds, grades]: the same, in documents with the label.
     """
 
     matches: np.ndarray
     right: np.ndarray
-    prior: np.ndarray
+    known: np.ndarray
+    kinds: np.ndarray
+    of_kind: np.ndarray
+    right_of_kind: np.ndarray
+
+    def priors(self) -> np.ndarray:
+        """Return the share of right matches of each kind of names: float64 [kinds, grades]."""
+        return self._share_of_kind(self.of_kind, self.right_of_kind)
 
     def worth(self) -> np.ndarray:
         """Return the worth of a match in a new document: float32 [names, grades]; 0 where it is ignored."""
-        return _shown((self.right + _PRIOR_MATCHES * self.prior) / (self.matches + _PRIOR_MATCHES))
+        prior = self.priors()[self.kinds]
+        counted = (self.right + _PRIOR_MATCHES * prior) / (self.matches + _PRIOR_MATCHES)
+        return shown(np.where(self.known[:, None], counted, prior))
 
-    def worth_elsewhere(self, found: Matches, right: np.ndarray) -> np.ndarray:
-        """Return the worth of each match in training documents, counted on the other documents."""
-        at = (found.names, found.grades)
-        counted = self.right[at] - right + _PRIOR_MATCHES * self.prior[at]
-        return _shown(counted / (self.matches[at] - 1 + _PRIOR_MATCHES))
+    def worth_if_new(self, found: Matches) -> np.ndarray:
+        """Return the worth that each match would have if its label had no documents; 0 for labels that have none."""
+        prior = self._share_of_kind(
+            self.of_kind[self.kinds] - self.matches, self.right_of_kind[self.kinds] - self.right
+        )[found.names, found.grades]
+        return shown(np.where(self.known[found.names], prior, 0.0))
+
+    def _share_of_kind(self, matches: np.ndarray, right: np.ndarray) -> np.ndarray:
+        share = self.right_of_kind.sum() / max(self.of_kind.sum(), 1)
+        return (right + _PRIOR_SIMILAR * share) / (np.maximum(matches, 0) + _PRIOR_SIMILAR)
 
 
-def count_matches(index: NameIndex, found: Matches, right: np.ndarray) -> MatchCounts:
+def count_matches(index: NameIndex, found: Matches, right: np.ndarray, documents: np.ndarray) -> MatchCounts:
     """Count the matches in training documents.
 
     Args:
         index: the names.
         found: their matches in the training documents.
         right: for each match, whether the document has the label.
+        documents: number of training documents of each label.
     """
     nr_names = len(index.labels)
+    known, kinds = documents[index.labels] > 0, kinds_of_names(index)
     cells = found.names.astype(np.int64) * NR_GRADES + found.grades
-    matches = np.bincount(cells, minlength=nr_names * NR_GRADES).astype(np.int64)
-    hits = np.bincount(cells[right], minlength=nr_names * NR_GRADES).astype(np.int64)
-    similar = _kinds(index)[:, None] * NR_GRADES + np.arange(NR_GRADES)
-    of_kind = np.bincount(similar.ravel(), matches), np.bincount(similar.ravel(), hits)
-    share = hits.sum() / max(matches.sum(), 1)
-    prior = (of_kind[1] + _PRIOR_SIMILAR * share) / (of_kind[0] + _PRIOR_SIMILAR)
-    shape = (nr_names, NR_GRADES)
-    return MatchCounts(matches.reshape(shape), hits.reshape(shape), prior[similar])
+    size, shape = nr_names * NR_GRADES, (nr_names, NR_GRADES)
+    matches = np.bincount(cells, minlength=size).astype(np.int64).reshape(shape) * known[:, None]
+    hits = np.bincount(cells[right], minlength=size).astype(np.int64).reshape(shape)
+    similar = (kinds[:, None] * NR_GRADES + np.arange(NR_GRADES)).ravel()
+    of_kind, right_of_kind = (
+        np.bincount(similar, counts.ravel(), minlength=NR_KINDS * NR_GRADES).reshape(NR_KINDS, NR_GRADES)
+        for counts in (matches, hits)
+    )
+    return MatchCounts(matches, hits, known, kinds, of_kind, right_of_kind)
+
+
+def worth_elsewhere(
+    index: NameIndex, found: Matches, right: np.ndarray, Y: csr_matrix, folds: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Return the worth of each match in held-out documents, counted on all documents that are not in the same fold.
+
+    To leave out just the document itself is not enough: a match in a document with the label would then be worth less
+    than one in a document without it, where all else is equal.
+
+    Args:
+        index: the names.
+        found: their matches in the training documents.
+        right: for each match, whether the document has the label.
+        Y: labels of the documents.
+        folds: the documents that are held out together; matches in all others are worth nothing.
+    """
+    document = np.repeat(np.arange(Y.shape[0]), np.diff(found.splits))
+    out = np.zeros(len(document), np.float32)
+    for fold in folds:
+        held_out = np.zeros(Y.shape[0], bool)
+        held_out[fold] = True
+        own = held_out[document]
+        others = found._replace(names=found.names[~own], grades=found.grades[~own])
+        documents = np.bincount(Y[np.flatnonzero(~held_out)].indices, minlength=Y.shape[1])
+        worth = count_matches(index, others, right[~own], documents).worth()
+        out[own] = worth[found.names[own], found.grades[own]]
+    return out
 
 
 def is_right(index: NameIndex, found: Matches, Y: csr_matrix) -> np.ndarray:
@@ -95,11 +147,12 @@ def evidence_matrix(index: NameIndex, found: Matches, worth: np.ndarray, nr_labe
     return csr_matrix((worth[best], labels[best], indptr), shape=(nr_rows, nr_labels))
 
 
-def _shown(worth: np.ndarray) -> np.ndarray:
+def shown(worth: np.ndarray) -> np.ndarray:
+    """Return worths as float32, with 0 for those that are ignored."""
     return np.where(worth >= LEAST, worth, 0.0).astype(np.float32)
 
 
-def _kinds(index: NameIndex) -> np.ndarray:
+def kinds_of_names(index: NameIndex) -> np.ndarray:
     """Return a number for each name, the same for similar names."""
     before = np.concatenate([[0], np.cumsum(index.weights, dtype=np.int64)])
     weight = before[index.splits[1:]] - before[index.splits[:-1]]

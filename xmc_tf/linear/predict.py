@@ -100,12 +100,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     refuse_output("-o", arguments.save_pred_path, inputs)
     model = XRLinear.load(arguments.model_folder)
     if arguments.only_labels:
-        nr_labels = model.ranker.nr_labels
-        model.set_output_constraint(load_label_choice(arguments.only_labels, model.names, nr_labels))
+        model.set_output_constraint(load_label_choice(arguments.only_labels, model.names, model.nr_labels))
     if not arguments.selected_output:
         model.ranker.warn_if_out_of_reach(arguments.only_topk, arguments.beam_size)
     documents = _documents(arguments, model)
-    Y = load_true_labels(arguments.label_path, documents, model.ranker.nr_labels)
+    Y = load_true_labels(arguments.label_path, documents, model.nr_labels)
     predicted = _predict(arguments, model, documents)
     give_result(predicted, model.names, arguments.save_pred_path, Y, arguments.layout)
 
@@ -120,7 +119,7 @@ def _predict_table(arguments: argparse.Namespace) -> None:
             fix="give the features of the documents with -x",
         )  # fmt: skip
     if arguments.only_labels:
-        chosen = load_label_choice(arguments.only_labels, model.names, model.ranker.nr_labels)
+        chosen = load_label_choice(arguments.only_labels, model.names, model.nr_labels)
         model.set_output_constraint(chosen)
 
     def predict(texts: list[str], labels: int) -> csr_matrix:

@@ -19,9 +19,9 @@ from xmc_tf.data import (
     check_training_input,
     load_features,
     load_matrix,
-    load_names,
 )
 from xmc_tf.data.scanning import ALONE, Scan
+from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.linear.distributed.inputs import check_same_inputs
 from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.work_folder import remove_discarded, work_path
@@ -106,7 +106,7 @@ def _train(communicator: Communicator, folder: Path, settings: LinearSettings) -
 def _read_inputs(settings: LinearSettings, scan: Scan) -> LinearInputs:
     """Read and check the files."""
     arguments = settings.arguments
-    lines = load_names(arguments.labels) if arguments.labels else None
+    lines = load_label_lines(arguments.labels, arguments.vocabulary, arguments.language)
     names = None if lines is None else preferred_names(lines)
     Y = load_matrix(arguments.label_path, name="labels", scan=scan)
     texts = TextFile(arguments.text_path) if arguments.text_path else None
@@ -185,11 +185,12 @@ def _require(arguments: argparse.Namespace) -> None:
 def _refuse_outputs(a: argparse.Namespace) -> None:
     """Refuse a model folder that would replace an input."""
     inputs = {
-        "-x": a.inst_path, "-t": a.text_path, "-y": a.label_path, "--labels": a.labels, "-r": a.rel_path,
+        "-x": a.inst_path, "-t": a.text_path, "-y": a.label_path, "--labels": a.labels,
+        "--vocabulary": a.vocabulary, "-r": a.rel_path,
         "-um": a.usn_match_path, "-uy": a.usn_label_path, "-c": a.code_path, "-f": a.label_feat_path,
         "--params-path": a.params_path,
     }  # fmt: skip
-    refuse_model_folder("-m", a.model_folder, inputs, unchanged=("-c", "--labels"))
+    refuse_model_folder("-m", a.model_folder, inputs, unchanged=("-c", "--labels", "--vocabulary"))
     refuse_work_folder("-m", work_path(Path(a.model_folder)), inputs)
 
 

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,6 +146,23 @@ def write_names(folder: Path, names: Sequence[str] | None) -> None:
     """Write ``labels.txt``, if labels have names."""
     if names:
         (folder / "labels.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+
+
+def link_part(source: Path, target: Path) -> None:
+    """Write a part of a model to another model's folder: hard links, or copies if the file system has no links.
+
+    Args:
+        source: the part.
+        target: its new place, which must not exist.
+    """
+    shutil.copytree(source, target, copy_function=_link_or_copy)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def further_trees(folder: Path, metadata: ModelMetadata) -> list[Path]:

@@ -5,8 +5,8 @@ from typing import Any, Protocol, TypeAlias, TypedDict
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.columns import ColumnOptions, choose_columns
-from xmc_tf.tables.records import Record
-from xmc_tf.tables.structured import Frame, is_frame
+from xmc_tf.tables.reading.records import Record
+from xmc_tf.tables.reading.structured import Frame, is_frame
 
 _SAMPLE = 1000
 

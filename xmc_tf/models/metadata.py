@@ -4,11 +4,14 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.typing_names import Self
 from xmc_tf.data.reading import Reading
 from xmc_tf.params.choices import LONG_TEXTS
+
+ADDED = "nr_added_labels"  # labels that rankers and trees do not know
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,8 @@ class ModelMetadata:
 
     @property
     def nr_labels(self) -> int:
-        """Number of labels."""
-        return int(self._number("nr_labels"))
+        """Number of labels, including those that were added after the training."""
+        return int(self._number("nr_labels")) + int(self.content.get(ADDED, 0))
 
     @property
     def nr_features(self) -> int:

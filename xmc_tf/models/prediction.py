@@ -17,7 +17,7 @@ from xmc_tf.fusion import POOL as FUSED
 from xmc_tf.fusion import bounded_post_processor, check_scores, chosen_threshold
 from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.models.parts import Parts
-from xmc_tf.models.results import above
+from xmc_tf.models.results import above, labels_of_rankers, over_all_labels
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
 from xmc_tf.pipeline.steps import side_by_side
@@ -57,12 +57,23 @@ def predict(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> c
         evidence if scores == "probability" else None, options.threshold, options.min_precision
     )
     if scores == "ranker":
-        found = scored(model, texts, X, options)
+        found = over_all_labels(scored(model, texts, X, options), model.nr_labels, model.output_labels)
         return found if threshold is None else above(found, threshold)
     assert evidence is not None
     topk = _topk(model, options)
-    found = scored(model, texts, X, for_fusion(model, dataclasses.replace(options, only_topk=max(topk, FUSED))))
-    return evidence.combine(found, texts, topk, threshold or 0.0, options.threads)
+    options = for_fusion(model, dataclasses.replace(options, only_topk=max(topk, FUSED)))
+    features = None if X is None else as_features(X)
+    parts = []
+    for begin in range(0, max(len(texts), 1), options.max_pred_chunk):
+        end = min(begin + options.max_pred_chunk, len(texts))
+        whole = (begin, end) == (0, len(texts))
+        some = texts if whole else texts[begin:end]
+        own_X = features if whole or features is None else features.rows(slice(begin, end))
+        vectors: list[np.ndarray] = []
+        found = scored(model, some, own_X, options, vectors)
+        embedded = rows_of_length(1.0, np.concatenate(vectors)) if vectors else None
+        parts.append(evidence.combine(found, some, topk, threshold or 0.0, options.threads, embedded))
+    return parts[0] if len(parts) == 1 else vstack(parts, format="csr")
 
 
 def for_fusion(model: Parts, options: PredictionOptions) -> PredictionOptions:
@@ -71,8 +82,18 @@ def for_fusion(model: Parts, options: PredictionOptions) -> PredictionOptions:
     return dataclasses.replace(options, post_processor=bounded_post_processor(name))
 
 
-def scored(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> csr_matrix:
-    """The best labels of texts by their scores, in pieces, so that memory is bounded whatever their number."""
+def scored(
+    model: Parts, texts: Texts, X: Any, options: PredictionOptions, vectors: list[np.ndarray] | None = None
+) -> csr_matrix:
+    """Return the best labels of texts by their scores, in pieces, so that memory is bounded whatever their number.
+
+    Args:
+        model: the model.
+        texts: the documents.
+        X: the caller's features, if the model needs them.
+        options: options of the prediction.
+        vectors: list to which the embeddings of the documents are appended, of all pieces; None: they are not kept.
+    """
     for name in ("beam_size", "only_topk", "max_pred_chunk"):
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -83,9 +104,9 @@ def scored(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> cs
     for begin in range(0, len(texts), options.max_pred_chunk):
         end = min(begin + options.max_pred_chunk, len(texts))
         if (begin, end) == (0, len(texts)):
-            return _predict(model, texts, features, options)
+            return _predict(model, texts, features, options, vectors)
         some = None if features is None else features.rows(slice(begin, end))
-        parts.append(_predict(model, texts[begin:end], some, options))
+        parts.append(_predict(model, texts[begin:end], some, options, vectors))
     return vstack(parts, format="csr") if parts else csr_matrix((0, model.nr_labels), dtype=np.float32)
 
 
@@ -100,6 +121,11 @@ def vectors_of(model: Parts, texts: Texts, batch_tokens: int, truncate_length: i
         out[low : low + windows.nr_documents] = windows.of_documents(reading.combine)
         low += windows.nr_documents
     return out
+
+
+def embedded(model: Parts, texts: Texts) -> np.ndarray:
+    """Return the embeddings of texts, of length 1."""
+    return rows_of_length(1.0, vectors_of(model, texts, PredictionOptions.batch_tokens))
 
 
 def windows_of(model: Parts, texts: Texts, batch_tokens: int, reading: Reading) -> Iterator[WindowEmbeddings]:
@@ -130,15 +156,26 @@ def windows_of(model: Parts, texts: Texts, batch_tokens: int, reading: Reading) 
     truncation.log_summary(reading, "as in training")
 
 
-def _predict(model: Parts, texts: Texts, features: Features | None, options: PredictionOptions) -> csr_matrix:
+def _predict(
+    model: Parts,
+    texts: Texts,
+    features: Features | None,
+    options: PredictionOptions,
+    kept: list[np.ndarray] | None = None,
+) -> csr_matrix:
+    kept = [] if kept is None else kept
     if options.method == "concat-only":
         vectors = vectors_of(model, texts, options.batch_tokens)
+        kept.append(vectors)
         return _by_rankers(model, ranker_features(model, texts, features, vectors, options), options)
     if options.method == "transformer-only":
-        return _encoded_and_scored(model, texts, options)[1]
+        vectors, by_heads = _encoded_and_scored(model, texts, options)
+        kept.append(vectors)
+        return by_heads
     # More than are asked for: what only one of the two has among its best counts as nothing in the other.
     more = dataclasses.replace(options, only_topk=max(_topk(model, options), POOL))
     vectors, by_heads = _encoded_and_scored(model, texts, more)
+    kept.append(vectors)
     X = ranker_features(model, texts, features, vectors, options)
     return blend(options.method, by_heads, _by_rankers(model, X, more), _topk(model, options))
 
@@ -206,7 +243,7 @@ def predict_by_heads(model: Parts, windows: WindowEmbeddings, options: Predictio
         only_topk=_topk(model, options),
         beam_size=options.beam_size or model.metadata.beam_size,
         post_processor=options.post_processor or head_post_processor(model, options.method),
-        only_labels=model.output_labels,
+        only_labels=labels_of_rankers(model.output_labels, int(model.metadata.content["nr_labels"])),
         windows=windows.splits,
     )
     return matcher.to_labels(found)

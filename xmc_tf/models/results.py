@@ -36,6 +36,36 @@ def above(predicted: csr_matrix, threshold: float) -> csr_matrix:
     return csr_matrix((predicted.data[keep], predicted.indices[keep], indptr), shape=predicted.shape)
 
 
+def over_all_labels(found: csr_matrix, nr_labels: int, allowed: np.ndarray | None) -> csr_matrix:
+    """Return rankers' scores as a prediction of all labels of a model, of which some may be unknown to the rankers.
+
+    Args:
+        found: documents × labels of the rankers.
+        nr_labels: number of labels of the model.
+        allowed: labels that may be predicted; None: all.
+    """
+    if allowed is not None and allowed.min() >= found.shape[1]:
+        found = csr_matrix(found.shape, dtype=found.dtype)
+    if found.shape[1] == nr_labels:
+        return found
+    out = csr_matrix((found.shape[0], nr_labels), dtype=found.dtype)
+    out.data, out.indices, out.indptr = found.data, found.indices, found.indptr
+    return out
+
+
+def labels_of_rankers(chosen: np.ndarray | None, nr_labels: int) -> np.ndarray | None:
+    """Return the chosen labels that rankers know; at least one, since rankers need it.
+
+    Args:
+        chosen: label numbers, ascending; None: all.
+        nr_labels: number of labels of the rankers.
+    """
+    if chosen is None:
+        return None
+    known = chosen[chosen < nr_labels]
+    return known if len(known) else np.zeros(1, chosen.dtype)
+
+
 def load_true_labels(path: str | None, documents: Any, nr_labels: int) -> csr_matrix | None:
     """Read the true labels of the documents; None without a path.
 

@@ -14,12 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeGuard, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.typing_names import Self, Unpack
 from xmc_tf.data import Features, Texts, as_features, check_training_input
 from xmc_tf.fusion import POOL, Evidence, bounded_post_processor, check_scores, chosen_threshold
 from xmc_tf.linear.ensemble import Rankers, rankers_of, trees_of
@@ -35,7 +36,7 @@ from xmc_tf.models.folder import ENSEMBLE, check_parts, further_trees, load_tfid
 from xmc_tf.models.frames import FrameColumns, FrameLike, documents_of
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.results import above, named
+from xmc_tf.models.results import above, labels_of_rankers, named, over_all_labels
 from xmc_tf.models.xr_linear_folder import write_model
 from xmc_tf.models.xr_linear_training import (
     RankerData,
@@ -93,12 +94,17 @@ class XRLinear:
         of = f" of {self.folder}" if self.folder else ""
         reads = "text" if self.reads_text else "features"
         size = f"{self.ranker.depth} levels" if not self.more_trees else f"{len(self.more_trees) + 1} trees"
-        return f"XRLinear({self.ranker.nr_labels:,} labels, {size}, reads {reads}{of})"
+        return f"XRLinear({self.nr_labels:,} labels, {size}, reads {reads}{of})"
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the whole model with its vectorizer, so that its folder is not needed."""
         state = {name: value for name, value in vars(self).items() if name != "tfidf"}
         return state | {"own_tfidf": self.tfidf if self.reads_text else None}
+
+    @property
+    def nr_labels(self) -> int:
+        """Number of labels, including those that were added after the training."""
+        return self.ranker.nr_labels if self.evidence is None else self.evidence.names.nr_labels
 
     @property
     def reads_text(self) -> bool:
@@ -128,8 +134,8 @@ class XRLinear:
         Args:
             labels: numbers of the labels that may be predicted; None for all.
         """
-        chosen = None if labels is None else checked_labels(labels, self.ranker.nr_labels)
-        self.ranker.set_output_constraint(chosen)
+        chosen = None if labels is None else checked_labels(labels, self.nr_labels)
+        self.ranker.set_output_constraint(labels_of_rankers(chosen, self.ranker.nr_labels))
         if self.evidence is not None:
             self.evidence.allowed = chosen
 
@@ -182,6 +188,8 @@ class XRLinear:
             threads=threads,
         )
         if not probable:
+            allowed = None if self.evidence is None else self.evidence.allowed
+            found = over_all_labels(found, self.nr_labels, allowed)
             return found if threshold is None else above(found, threshold)
         assert self.evidence is not None
         known = texts if _are_texts(texts) else None
@@ -275,7 +283,7 @@ class XRLinear:
             **columns: of a DataFrame, as for :meth:`train`.
         """
         texts, labels = documents_of(texts, labels, columns)
-        truth = true_labels(labels, texts, self.ranker.nr_labels, self.names)
+        truth = true_labels(labels, texts, self.nr_labels, self.names)
         ks = check_ks(ks)
         return evaluate(truth, self.predict(texts, only_topk=ks[-1]), ks)
 
@@ -349,10 +357,10 @@ class XRLinear:
             check_parts(place, metadata, found)
             rankers.append(ranker)
             trees.append(tree)
-        names = read_names(folder, rankers[0].nr_labels)
-        return cls(
-            rankers_of(rankers), trees[0], names, metadata, folder, evidence=Evidence.load(folder), more_trees=trees[1:]
-        )
+        evidence = Evidence.load(folder)
+        nr_labels = rankers[0].nr_labels if evidence is None else evidence.names.nr_labels
+        names = read_names(folder, nr_labels)
+        return cls(rankers_of(rankers), trees[0], names, metadata, folder, evidence=evidence, more_trees=trees[1:])
 
     @classmethod
     def train(

@@ -64,6 +64,8 @@ class LinearSettings:
         blocks = {"train": self.params.ranker.to_json(), "pred": self.params.prediction.to_json(), **self.recorded}
         if self.arguments.label_names:
             ours["label_names"] = True
+        if self.arguments.language:
+            ours["language"] = self.arguments.language
         if self.arguments.effort is not None:
             ours["effort"] = self.arguments.effort
         overrides = {} if self.overrides == PredictionOverrides() else vars(self.overrides)
@@ -81,6 +83,7 @@ class LinearSettings:
         a = self.arguments
         named = {
             "labels": a.label_path, "features": a.inst_path, "texts": a.text_path, "label names": a.labels,
+            "vocabulary": a.vocabulary,
             "relevance": a.rel_path, "negatives of clusters": a.usn_match_path, "negatives": a.usn_label_path,
             "tree": a.code_path, "label features": a.label_feat_path,
         }  # fmt: skip

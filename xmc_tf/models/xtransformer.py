@@ -9,11 +9,9 @@ head/         the label heads of the levels that were fine-tuned on, one file a 
 ranker/       the rankers, in PECOS's XLinear format
 """
 
-import os
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -21,6 +19,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
 from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.common.typing_names import Self, Unpack
 from xmc_tf.data import Texts, as_features
 from xmc_tf.fusion import Decisions
 from xmc_tf.fusion.evidence import FUSION, NAMES
@@ -31,14 +30,14 @@ from xmc_tf.metrics.measures import check_ks
 from xmc_tf.models.evidence.stage import evidence_stage
 from xmc_tf.models.explaining.explanation import Explanation
 from xmc_tf.models.explaining.xtransformer import explain_parts
-from xmc_tf.models.folder import MODEL, read_metadata, read_names, write_metadata, write_names
+from xmc_tf.models.folder import MODEL, link_part, read_metadata, read_names, write_metadata, write_names
 from xmc_tf.models.frames import FrameColumns, FrameLike, documents_of
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import PARTS, Parts
 from xmc_tf.models.pecos_folder import convert_parts, read_pecos_folder
 from xmc_tf.models.prediction import PredictionOptions, predict, vectors_of
-from xmc_tf.models.results import named
+from xmc_tf.models.results import labels_of_rankers, named
 from xmc_tf.models.training_run import TrainingRun
 from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
@@ -185,7 +184,7 @@ class XTransformer(Parts):
                 metadata = convert_parts(self, part)
             else:
                 for name, source in self.parts.items():
-                    shutil.copytree(source, part / name, copy_function=_link_or_copy)
+                    link_part(source, part / name)
             write_names(part, self.names)
             write_metadata(part, metadata)
 
@@ -282,7 +281,7 @@ class XTransformer(Parts):
         if self.evidence is not None:
             self.evidence.allowed = self.output_labels
         if "ranker" in self.parts:
-            self.ranker.set_output_constraint(self.output_labels)
+            self.ranker.set_output_constraint(labels_of_rankers(self.output_labels, self.ranker.nr_labels))
 
     def export(self, folder: str | Path, settings: "ExportSettings | None" = None) -> "Exported":
         """Export the model as a SavedModel, from text to label names; see ``xmc_tf.serving.export.export_model``.
@@ -376,14 +375,6 @@ class XTransformer(Parts):
         truth = true_labels(labels, read, self.nr_labels, self.names)
         ks = check_ks(ks)
         return evaluate(truth, self.predict(read, X, only_topk=ks[-1]), ks)
-
-
-def _link_or_copy(source: str, target: str) -> None:
-    """Create a hard link to a file, or a copy if the file system does not support it."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 def _held_out(validation: tuple[Any, ...], nr_labels: int, names: Sequence[str] | None) -> Documents:

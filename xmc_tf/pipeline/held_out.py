@@ -11,6 +11,7 @@ from xmc_tf.fusion import POOL, ScoreHeldOut, bounded_post_processor, held_out_f
 from xmc_tf.linear.ensemble import rankers_of
 from xmc_tf.linear.fit import train_trees
 from xmc_tf.params import RankerParams, RankerPredParams, XTransformerParams
+from xmc_tf.pipeline.rare_features import rare_features, without_features
 
 AUXILIARY_TREES = 2
 """Number of label trees that scores of held-out documents come from; more teach the fusion no better."""
@@ -42,16 +43,20 @@ def held_out_scorer(
         seed: the training seed.
     """
     Y = csr_matrix(Y)
+    counts = None if X.sparse is None else np.bincount(X.sparse.indices, minlength=X.nr_sparse)
 
     def score(trained_on: np.ndarray, held_out: np.ndarray) -> csr_matrix:
+        scored = X.rows(held_out)
+        rare = rare_features(counts, scored)
         models = train_trees(
-            X.rows(trained_on), Y[trained_on], chains, R=None if R is None else csr_matrix(R)[trained_on],
-            params=params, pred_params=pred_params,
+            without_features(X.rows(trained_on), rare), Y[trained_on], chains,
+            R=None if R is None else csr_matrix(R)[trained_on], params=params, pred_params=pred_params,
             user_negatives={level: csr_matrix(one)[trained_on] for level, one in (user_negatives or {}).items()},
             threads=threads, seed=seed,
         )  # fmt: skip
         post = bounded_post_processor(models[0].levels[-1].pred_params.post_processor)
-        return rankers_of(models).predict(X.rows(held_out), only_topk=POOL, post_processor=post, threads=threads)
+        scored = without_features(scored, rare)
+        return rankers_of(models).predict(scored, only_topk=POOL, post_processor=post, threads=threads)
 
     return score
 

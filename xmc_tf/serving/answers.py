@@ -54,6 +54,7 @@ class Answers:
         """
         out = self.labels(beams[-1], k)
         node = tf.cast(out["labels"], tf.int32)
+        node = tf.where(node < tf.size(self._parents[-1]), node, -1)  # labels that were added later have no path
         nodes: list[tf.Tensor] = []
         scores: list[tf.Tensor] = []
         examples: list[tf.Tensor] = []

@@ -124,6 +124,11 @@ class ModelParts(NamedTuple):
     evidence: EvidenceParts | None = None
 
     @property
+    def nr_labels(self) -> int:
+        """Number of labels, including those that the rankers do not know."""
+        return self.ranker.nr_labels if self.evidence is None else self.evidence.names.nr_labels
+
+    @property
     def reads_text(self) -> bool:
         """True if the exported model accepts texts, not only features."""
         if self.tfidf is None and self.ranker.nr_sparse:
@@ -184,6 +189,7 @@ def export_model(
             expected=f"vectors of {ranker.nr_dense} numbers",
             received=str(0 if dense is None else dense.dim),
         )
+    nr_labels = parts.nr_labels
     parts, settings = _decided(parts, settings)
     trees = trees_of(ranker)
     if len(trees) > 1 and any(tree.scores_may_be_negative(settings.post_processor) for tree in trees):
@@ -214,7 +220,7 @@ def export_model(
         answers = Answers(names, parents, examples, settings.threshold)
         graph = None if tfidf is None else tfidf.graph()
         signatures = Signatures(
-            graph, dense, search, answers, ranker.nr_sparse, ranker.nr_labels, beams[-1], most, fused
+            graph, dense, search, answers, ranker.nr_sparse, nr_labels, beams[-1], most, fused
         ).functions()
         tracked = [*([] if dense is None else dense.tracked), *([] if fused is None else [fused])]
         _save(part, signatures, store, tfidf, tracked, names)
@@ -226,7 +232,7 @@ def export_model(
             "beams": beams,
             "most": most,
             "post_processors": posts,
-            "nr_labels": ranker.nr_labels,
+            "nr_labels": nr_labels,
             "nr_sparse": ranker.nr_sparse,
             "nr_dense": ranker.nr_dense,
             "nodes": [level.nr_nodes for level in levels[: len(beams)]],

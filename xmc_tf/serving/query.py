@@ -1,8 +1,10 @@
 """The input of a search: sparse features in rows, and dense features if the model has them."""
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import tensorflow as tf
+
+from xmc_tf.common.typing_names import Self
 
 
 class Windows(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xmc_tf.features import TfidfGraph
+from xmc_tf.features.graph import TfidfGraph
 from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.dense import DenseFeatures
 from xmc_tf.serving.evidence import FusedSearch
@@ -146,7 +146,9 @@ class Signatures:
         if self._fused is None:
             return self._search(query, most)
         beams = self._search(query, max(most, self._pool))
-        return [*beams[:-1], self._fused(text, beams[-1], most)]
+        # The rankers' embeddings have another length.
+        unit = None if query.dense is None or self._dense is None else query.dense / self._dense.length
+        return [*beams[:-1], self._fused(text, beams[-1], most, unit)]
 
     def _query(self, text: tf.Tensor) -> Query:
         dense, windows = self._scaled(None if self._dense is None else self._dense.of_text(text))

@@ -10,10 +10,13 @@ from xmc_tf.fusion import POOL, Evidence
 from xmc_tf.models.folder import ENSEMBLE
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import Parts
-from xmc_tf.models.prediction import PredictionOptions, for_fusion, scored
+from xmc_tf.models.prediction import PredictionOptions, embedded, for_fusion, scored
+from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
+
+_VERSION = 2  # of what is learned; the results of others are not kept
 
 
 def evidence_stage(model: Parts, held_out: Stage, inputs: TrainingInputs, recipe: Recipe, stages: Stages) -> Stage:
@@ -42,13 +45,20 @@ def evidence_stage(model: Parts, held_out: Stage, inputs: TrainingInputs, recipe
             texts = every.rows(some) if hasattr(every, "rows") else [every[int(row)] for row in some]
             X = None if documents.X is None else documents.X.rows(some)
             options = PredictionOptions(only_topk=POOL, threads=recipe.threads)
-            return scored(auxiliary, texts, X, for_fusion(auxiliary, options))
+            return scored(auxiliary, texts, X, for_fusion(auxiliary, options), vectors)
 
+        vectors: list[np.ndarray] = []
         evidence = Evidence.learn(
-            lines, documents.texts, documents.Y, score, folds=[rows], threads=recipe.threads
+            lines, documents.texts, documents.Y, score, folds=[rows], threads=recipe.threads,
+            embed=lambda names: embedded(auxiliary, names),
+            held_out_vectors=lambda: rows_of_length(1.0, np.concatenate(vectors)),
         )  # fmt: skip
         evidence.save(folder)
         return {"said": f"{len(rows):,} held-out documents"}
 
-    inputs_of = {"names": list(lines), "ensemble_method": model.metadata.content.get("ensemble_method")}
+    inputs_of = {
+        "version": _VERSION,
+        "names": list(lines),
+        "ensemble_method": model.metadata.content.get("ensemble_method"),
+    }
     return stages.run("label-names", make, inputs=inputs_of, after=[held_out])

@@ -22,6 +22,8 @@ def tree_evidence(
         feature_name: returns the name of a sparse feature.
         names: label names, or None.
     """
+    if label >= rankers.nr_labels:  # it was added after the training
+        return []
     trees = trees_of(rankers)
     found = []
     for number, tree in enumerate(trees, 1):

@@ -5,6 +5,7 @@ from typing import Any
 
 from xmc_tf.data import Features
 from xmc_tf.models.explaining.explanation import Evidence, Explanation, LabelExplanation
+from xmc_tf.models.explaining.name_evidence import name_evidence
 from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, tree_evidence
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import (
@@ -50,6 +51,8 @@ def explain_parts(model: Parts, text: str, X: Any, options: PredictionOptions) -
             windows.of_documents(reading.combine), options,
         )  # fmt: skip
     feature_name = names_of_features(model.tfidf.names if "features" in model.parts else None)
+    probable = model.evidence is not None
+    matches = model.evidence.names.evidence([text], 1) if model.evidence is not None else None
     labels = []
     for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
         evidence: list[Evidence] = []
@@ -58,6 +61,7 @@ def explain_parts(model: Parts, text: str, X: Any, options: PredictionOptions) -
             evidence.append(Evidence("label head", heads.get(label, 0.0), note=note))
         if features is not None:
             evidence += tree_evidence(model.ranker, features, label, feature_name, model.names)
-        combined = _COMBINED.get(method, "")
+            evidence += name_evidence(matches, label)
+        combined = "probability from rankers and label names" if probable else _COMBINED.get(method, "")
         labels.append(LabelExplanation(label, name_of(label, model.names), float(score), tuple(evidence), combined))
     return Explanation(tuple(labels))

@@ -9,6 +9,7 @@ from xmc_tf.fusion import Fusion
 from xmc_tf.fusion.features import LARGEST
 from xmc_tf.label_names import LabelNames
 from xmc_tf.serving.evidence.name_matches import NameMatches
+from xmc_tf.serving.evidence.name_similarity import NameSimilarity
 from xmc_tf.serving.scores import rank, unrank
 from xmc_tf.serving.search import Beam
 
@@ -43,50 +44,83 @@ class FusedSearch(tf.Module):
             documents = parts.fusion.log_documents.astype(np.float32)
             self.log_documents = tf.Variable(documents, trainable=False, name="log_documents")
         self.pool = parts.pool
-        self._weights = parts.fusion.weights
+        self._weights, self._new_weights = parts.fusion.weights, parts.fusion.new_weights
+        self._rank_weights = parts.fusion.rank_weights
         self._nr_labels = len(parts.fusion.log_documents)
+        similarity = parts.fusion.similarity
+        self.similar = NameSimilarity(similarity) if similarity is not None and len(similarity.labels) else None
 
-    def __call__(self, text: tf.Tensor | None, beam: Beam, most: int) -> Beam:
+    def __call__(self, text: tf.Tensor | None, beam: Beam, most: int, documents: tf.Tensor | None = None) -> Beam:
         """Return the most probable labels.
 
         Args:
             text: strings [n]; None: only the documents' features are known.
             beam: the rankers' best labels.
             most: maximum number of labels per document.
+            documents: embeddings of the documents, of length 1, if the model has an encoder.
         """
+        similar = None if documents is None else self.similar
         with tf.device("CPU:0"):
             count = tf.shape(beam.nodes, tf.int64)[0]
-            there = tf.where(beam.nodes >= 0)
+            known = tf.gather(self.log_documents, tf.maximum(beam.nodes, 0)) > 0
+            there = tf.where((beam.nodes >= 0) & known)
             ranked = there[:, 0] * self._nr_labels + tf.cast(tf.gather_nd(beam.nodes, there), tf.int64)
             scores = tf.cast(tf.gather_nd(beam.scores, there), tf.float64)
             named, worths = tf.zeros([0], tf.int64), tf.zeros([0], tf.float32)
             if text is not None:
                 named, worths = self.names(text)
-            keys = tf.unique(tf.sort(tf.concat([ranked, named], axis=0))).y
+            alike = tf.zeros([0], tf.int64)
+            if similar is not None:
+                row, label = similar.candidates(documents)
+                alike = row * self._nr_labels + tf.cast(label, tf.int64)
+            keys = tf.unique(tf.sort(tf.concat([ranked, named, alike], axis=0))).y
             size = tf.size(keys)
             score = tf.scatter_nd(tf.searchsorted(keys, ranked)[:, None], scores, [size])
             worth = tf.math.unsorted_segment_max(tf.cast(worths, tf.float64), tf.searchsorted(keys, named), size)
             worth = tf.maximum(worth, 0.0)  # the maximum of nothing is the lowest number
             rows, labels = keys // self._nr_labels, tf.cast(keys % self._nr_labels, tf.int32)
-            raw = self._raw(rows, labels, score, worth, count)
+            close = tf.zeros_like(score) if similar is None else similar.of_pairs(documents, rows, labels)
+            raw = self._raw(rows, labels, score, worth, close, count)
             probability = tf.cast(1.0 / (1.0 + tf.exp(-raw)), tf.float32)
-            return _best(rows, labels, probability, count, most)
+            return self._calibrated(_best(rows, labels, probability, count, most))
 
     def _raw(
-        self, rows: tf.Tensor, labels: tf.Tensor, score: tf.Tensor, worth: tf.Tensor, count: tf.Tensor
+        self,
+        rows: tf.Tensor,
+        labels: tf.Tensor,
+        score: tf.Tensor,
+        worth: tf.Tensor,
+        close: tf.Tensor,
+        count: tf.Tensor,
     ) -> tf.Tensor:
         """Return the weighted sum of the features; see ``xmc_tf.fusion.features``."""
         ranked, named = tf.cast(score > 0, tf.float64), tf.cast(worth > 0, tf.float64)
         best = tf.math.unsorted_segment_max(score, rows, count)
         total = tf.math.unsorted_segment_sum(score, rows, count)
         ranker, name = _log_odds(score) * ranked, _log_odds(worth) * named
+        log_documents = tf.cast(tf.gather(self.log_documents, labels), tf.float64)
         columns = (
             tf.ones_like(score), ranker, tf.maximum(ranker, -2.0), tf.maximum(ranker, 0.0), 1.0 - ranked, name,
             tf.maximum(name, -3.0) * named, tf.maximum(name, -1.0) * named, named, ranker * name, ranker * named,
-            tf.cast(tf.gather(self.log_documents, labels), tf.float64), tf.gather(_log_odds(best), rows),
-            tf.gather(tf.math.log(total + 0.1), rows),
+            log_documents, tf.gather(_log_odds(best), rows),
+            tf.gather(tf.math.log(total + 0.1), rows), close, tf.maximum(close - 1.0, 0.0),
+            tf.maximum(close - 2.0, 0.0),
         )  # fmt: skip
-        return tf.add_n([column * weight for column, weight in zip(columns, self._weights, strict=True)])
+        known, new = (
+            tf.add_n([column * weight for column, weight in zip(columns, weights, strict=True)])
+            for weights in (self._weights, self._new_weights)
+        )
+        return tf.where(log_documents > 0, known, new)
+
+    def _calibrated(self, best: Beam) -> Beam:
+        """Correct the probabilities by the rank of each label; see ``xmc_tf.fusion.ranks``."""
+        raw = _log_odds(tf.cast(best.scores, tf.float64))
+        known = tf.cast(tf.gather(self.log_documents, tf.maximum(best.nodes, 0)) > 0, tf.float64)
+        ranks = tf.math.log1p(tf.cumsum(known, axis=1, exclusive=True))
+        columns = (tf.ones_like(raw), raw, tf.maximum(raw, -1.0), tf.maximum(raw, 1.0), ranks)
+        raw = tf.add_n([column * weight for column, weight in zip(columns, self._rank_weights, strict=True)])
+        probability = tf.cast(1.0 / (1.0 + tf.exp(-raw)), tf.float32)
+        return Beam(best.nodes, tf.where(best.nodes >= 0, probability, 0.0))
 
 
 def _log_odds(probability: tf.Tensor) -> tf.Tensor:

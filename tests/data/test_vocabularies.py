@@ -1,0 +1,100 @@
+"""SKOS vocabularies: names by language, from Turtle, RDF/XML and N-Triples, and the lines that they complete."""
+
+import logging
+
+import pytest
+from rdflib import Graph
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.vocabularies import Concept, load_label_lines, load_vocabulary
+
+TURTLE = """
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix : <http://example.org/> .
+
+:c2 a skos:Concept ; skos:prefLabel "cats"@en, "kissat"@fi ; skos:altLabel "felines"@en, "Felis\\tcatus" ;
+    skos:hiddenLabel "moggies"@en , "kisut"@fi .
+:c1 a skos:Concept ; skos:prefLabel "colours"@en-GB, "värit"@fi ; skos:altLabel "hues"@en .
+:c3 a skos:Concept ; skos:prefLabel "talo"@fi ; skos:altLabel "houses"@en .
+:c4 skos:prefLabel "Mercury (planet)" .
+"""
+ENGLISH = [
+    Concept("http://example.org/c1", ("colours", "hues")),
+    Concept("http://example.org/c2", ("cats", "felines", "moggies")),
+    Concept("http://example.org/c4", ("Mercury (planet)",)),
+]
+
+
+@pytest.fixture
+def vocabulary(tmp_path):
+    path = tmp_path / "vocabulary.ttl"
+    path.write_text(TURTLE, encoding="utf-8")
+    return path
+
+
+def lines_file(folder, *lines):
+    path = folder / "labels.txt"
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def test_names_in_one_language_from_each_format(vocabulary, tmp_path):
+    assert load_vocabulary(vocabulary, "en") == ENGLISH
+    graph = Graph().parse(vocabulary)
+    for ending, format_ in ((".rdf", "pretty-xml"), (".xml", "xml"), (".nt", "nt")):
+        graph.serialize(tmp_path / f"other{ending}", format=format_, encoding="utf-8")
+        assert load_vocabulary(tmp_path / f"other{ending}", "EN") == ENGLISH
+
+
+def test_a_name_without_a_language_counts_if_there_is_no_other(vocabulary):
+    names = {concept.uri[-2:]: concept.names for concept in load_vocabulary(vocabulary, "fi")}
+    assert names["c2"] == ("kissat", "Felis catus", "kisut")
+    assert names["c4"] == ("Mercury (planet)",)
+
+
+def test_lines_are_completed_by_identifier_or_by_name(vocabulary, tmp_path, caplog):
+    lines = lines_file(tmp_path, "<http://example.org/c1>", "http://example.org/c4", "Cats", "dogs")
+    with caplog.at_level(logging.WARNING):
+        found = load_label_lines(lines, str(vocabulary), "en")
+    assert found == ["colours\thues", "Mercury (planet)", "cats\tfelines\tmoggies", "dogs"]
+    assert "1 of 4 lines" in caplog.text
+    assert "'dogs'" in caplog.text
+
+
+def test_without_a_vocabulary_lines_stay_as_they_are(tmp_path):
+    assert load_label_lines(lines_file(tmp_path, "a\tb", "c")) == ["a\tb", "c"]
+    assert load_label_lines(None) is None
+
+
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("bad.ttl", "@prefix : <x> . :a :b", r"bad\.ttl cannot be read as turtle"),
+    ("bad.rdf", "<rdf:RDF", r"bad\.rdf cannot be read as xml"),
+    ("bad.nt", "<a> <b", r"bad\.nt cannot be read as nt"),
+    ("bad.csv", "a,b", "format of the vocabulary is unknown"),
+    ("empty.ttl", "", "no concept has a preferred name"),
+])  # fmt: skip
+def test_vocabularies_that_cannot_be_read(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        load_vocabulary(tmp_path / name, "en")
+
+
+def test_damaged_bytes_and_another_language_are_named(vocabulary, tmp_path):
+    (tmp_path / "bytes.ttl").write_bytes(b"\xff\xfe\x00 not turtle")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_vocabulary(tmp_path / "bytes.ttl", "en")
+    vocabulary.write_text(TURTLE.replace(' "Mercury (planet)"', ' "Mercury"@en'), encoding="utf-8")
+    with pytest.raises(InputError, match="in the languages en, en-GB, fi"):
+        load_vocabulary(vocabulary, "sv")
+
+
+def test_contradicting_flags_and_strangers(vocabulary, tmp_path):
+    lines = lines_file(tmp_path, "x", "y")
+    with pytest.raises(InputError, match="no effect without --vocabulary"):
+        load_label_lines(lines, None, "en")
+    with pytest.raises(InputError, match="needs --language"):
+        load_label_lines(lines, str(vocabulary))
+    with pytest.raises(InputError, match="needs --labels"):
+        load_label_lines(None, str(vocabulary), "en")
+    with pytest.raises(InputError, match="no line is a concept"):
+        load_label_lines(lines, str(vocabulary), "en")

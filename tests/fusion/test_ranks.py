@@ -1,0 +1,56 @@
+"""The calibration by rank, and the counts of documents without those of a fold."""
+
+import numpy as np
+from scipy.sparse import csr_matrix, random
+
+from xmc_tf.fusion.candidates import join_candidates
+from xmc_tf.fusion.fusion import _log_documents_elsewhere
+from xmc_tf.fusion.ranks import SAME, calibrated, learn_rank_weights, rank_in_document
+
+
+def made_up(seed=0, rows=4000, width=8):
+    """Return probabilities that are too small for the best labels of a document, ranks, and what is right."""
+    rng = np.random.default_rng(seed)
+    probability = np.sort(rng.beta(1, 4, (rows, width)), axis=1)[:, ::-1].ravel().astype(np.float32)
+    ranks = np.tile(np.arange(width), rows)
+    raw = np.log(probability / (1 - probability)) + 0.8 - 0.5 * np.log1p(ranks)
+    return probability, ranks, rng.random(len(raw)) < 1 / (1 + np.exp(-raw))
+
+
+def test_each_rank_is_calibrated_on_other_documents():
+    weights = learn_rank_weights(*made_up())
+    probability, ranks, right = made_up(seed=1)
+    found = calibrated(probability, ranks, weights)
+    for rank in range(8):
+        some = ranks == rank
+        assert abs(found[some].mean() - right[some].mean()) < 0.02
+    assert abs(probability[ranks == 0].mean() - right[ranks == 0].mean()) > 0.05
+
+
+def test_the_order_of_labels_stays():
+    probability, ranks, right = made_up()
+    found = calibrated(probability, ranks, learn_rank_weights(probability, ranks, right)).reshape(-1, 8)
+    assert (np.diff(found, axis=1) <= 0).all()
+    # What would reverse the order is not learned.
+    assert np.array_equal(learn_rank_weights(probability, ranks, ranks > 3), SAME)
+    assert np.allclose(calibrated(probability, ranks, SAME), probability, atol=2e-4)  # log-odds have a limit
+
+
+def test_ranks_of_candidates():
+    rows, labels = np.array([0, 0, 0, 2, 2]), np.array([1, 4, 5, 0, 7])
+    ranks = rank_in_document(rows, labels, np.array([0.2, 0.9, 0.2, 0.1, 0.3]))
+    assert ranks.tolist() == [1, 0, 2, 1, 0]
+
+
+def test_documents_are_counted_without_those_of_the_fold():
+    rng = np.random.default_rng(0)
+    Y = random(50, 6, 0.4, format="csr", dtype=np.float32, rng=rng)
+    Y.data[:] = 1
+    folds = [np.arange(0, 10), np.arange(20, 35)]
+    rows = np.concatenate(folds)
+    found = join_candidates(random(25, 6, 0.5, format="csr", dtype=np.float32, rng=rng), None)
+    counted = _log_documents_elsewhere(found, csr_matrix(Y[rows]), Y.getnnz(axis=0), [10, 15])
+    for place in range(len(found.rows)):
+        fold = folds[0] if found.rows[place] < 10 else folds[1]
+        others = np.setdiff1d(np.arange(50), fold)
+        assert counted[place] == np.log1p(Y[others].getnnz(axis=0)[found.labels[place]])

@@ -1,0 +1,71 @@
+"""Similarity of documents and names of labels without documents: candidates by brute force, and what is learned."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix, random
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.fusion import Fusion
+from xmc_tf.fusion.embedded_names import EmbeddedNames
+from xmc_tf.fusion.similarity import LOWEST, MOST, Similarity
+
+LABELS, DIM = 60, 8
+
+
+def unit(rng, count):
+    vectors = rng.normal(size=(count, DIM)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def test_candidates_are_the_most_similar_labels():
+    rng = np.random.default_rng(0)
+    documents, vectors = unit(rng, 1100), unit(rng, LABELS)
+    labels = np.arange(LABELS, dtype=np.int32) * 2
+    similarity = Similarity(labels, vectors, least=-0.1, scale=0.5)
+    found = similarity.candidates(documents, 200)
+    cosines = documents @ vectors.T
+    for row in (0, 1, 999, 1000, 1099):
+        best = [place for place in np.argsort(-cosines[row])[:MOST] if cosines[row, place] >= -0.1]
+        assert found[row].indices.tolist() == sorted(labels[best].tolist())
+    pairs = similarity.of_pairs(documents, np.array([3, 3, 7]), np.array([4, 5, 118]))
+    expected = np.maximum((cosines[[3, 7], [2, 59]] + 0.1) / 0.5, LOWEST)
+    assert np.allclose(pairs[[0, 2]], expected, atol=1e-6)
+    assert pairs[1] == 0
+
+
+def test_probabilities_of_new_labels_follow_the_similarity(tmp_path):
+    rng = np.random.default_rng(1)
+    names, hidden = unit(rng, LABELS), np.arange(0, LABELS, 6)
+    documents = np.zeros(LABELS, np.int64) + 20
+    documents[hidden] = 0
+
+    def texts(count):
+        vectors = unit(rng, count)
+        raw = 6 * (vectors @ names.T) - 3
+        return vectors, csr_matrix((rng.random(raw.shape) < 1 / (1 + np.exp(-raw))).astype(np.float32))
+
+    vectors, truth = texts(3000)
+    Y = truth.tolil()
+    Y[:, hidden] = 0
+    scores = random(3000, LABELS, 0.1, format="csr", dtype=np.float32, rng=rng)
+    nothing = csr_matrix((3000, LABELS), dtype=np.float32)
+    embedded = EmbeddedNames.of(
+        [str(i) for i in range(LABELS)], documents, lambda some: names[list(map(int, some))], vectors
+    )
+    fusion = Fusion.learn(scores, nothing, Y.tocsr(), Y.tocsr(), nothing, embedded)
+    assert fusion.similarity.labels.tolist() == hidden.tolist()
+    fusion.save(tmp_path / "fusion")
+    vectors, truth = texts(3000)
+    found = Fusion.load(tmp_path / "fusion").combine(scores, nothing, LABELS, vectors=vectors)
+    rows = np.repeat(np.arange(3000), np.diff(found.indptr))
+    right = np.asarray(truth[rows, found.indices]).ravel()
+    new = np.isin(found.indices, hidden)
+    for low, high in ((0.0, 0.2), (0.2, 0.5), (0.5, 1.0)):
+        some = new & (found.data >= low) & (found.data < high)
+        assert some.sum() > 100
+        assert abs(found.data[some].mean() - right[some].mean()) < 0.06, (low, high)
+    some = fusion.combine(scores, nothing, LABELS, vectors=vectors, allowed=np.array([0, 1, 2]))
+    assert set(some.indices[np.isin(some.indices, hidden)].tolist()) == {0}
+    (tmp_path / "fusion" / "similarity.npz").write_bytes(b"broken")
+    with pytest.raises(InputError, match=r"similarity\.npz cannot be read"):
+        Fusion.load(tmp_path / "fusion")

@@ -1,0 +1,120 @@
+"""SKOS vocabularies: concepts with preferred and alternative names in several languages."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from xmc_tf.common.errors import InputError
+
+FORMATS = {".ttl": "turtle", ".turtle": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt"}
+"""The format of a file by its ending."""
+_SKOS = "http://www.w3.org/2004/02/skos/core#"
+
+
+class Concept(NamedTuple):
+    """A concept of a vocabulary.
+
+    Attributes:
+        uri: its identifier.
+        names: its names in one language: the preferred one first, then the others in the order of the alphabet.
+    """
+
+    uri: str
+    names: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """The line of a file of label names: the preferred name, and the others after tabs."""
+        return "\t".join(self.names)
+
+
+def load_vocabulary(path: str | Path, language: str) -> list[Concept]:
+    """Read the concepts of a SKOS vocabulary, with their names in one language.
+
+    A name without a language counts as one of the language. A regional variant, as "en-GB" of "en", counts if there
+    is no preferred name in the language itself. Concepts without a preferred name in the language are left out.
+
+    Example:
+        >>> [concept.line for concept in load_vocabulary("vocabulary.ttl", "en")]
+
+    Args:
+        path: a file in Turtle (``.ttl``), RDF/XML (``.rdf``, ``.xml``) or N-Triples (``.nt``).
+        language: tag of the language, as "en".
+
+    Returns:
+        The concepts, in the order of their identifiers.
+
+    Raises:
+        InputError: the file cannot be read, or has no concept with a preferred name in the language.
+    """
+    graph = _parse(Path(path))
+    preferred = _names_in(graph, "prefLabel", language)
+    others = [_names_in(graph, kind, language) for kind in ("altLabel", "hiddenLabel")]
+    concepts = []
+    for uri in sorted(preferred):
+        first = preferred[uri][0]
+        more = sorted({name for found in (preferred, *others) for name in found.get(uri, ())} - {first})
+        concepts.append(Concept(uri, (first, *more)))
+    if not concepts:
+        tags = sorted({name.language or "none" for name in graph.objects(None, _term("prefLabel"))})
+        raise InputError(
+            f"{path}: no concept has a preferred name in the language {language!r}",
+            expected="skos:prefLabel in that language",
+            received=f"preferred names in the languages {', '.join(tags)}" if tags else "no skos:prefLabel at all",
+            fix="choose another --language",
+        )
+    return concepts
+
+
+def _parse(path: Path) -> Any:
+    """Return the graph of a file."""
+    format_ = FORMATS.get(path.suffix.lower())
+    if format_ is None:
+        raise InputError(
+            f"{path}: the format of the vocabulary is unknown",
+            expected=f"a file that ends with {', '.join(FORMATS)}",
+            received=path.name,
+            fix="convert it to Turtle, for example with rapper or rdfpipe",
+        )
+    if not path.is_file():
+        raise InputError(f"{path} does not exist", expected="a SKOS vocabulary")
+    try:
+        from rdflib import Graph
+    except ImportError:
+        raise InputError(f"{path}: vocabularies need the package rdflib", fix="pip install 'xmc_tf[skos]'") from None
+    graph = Graph()
+    try:
+        graph.parse(data=path.read_bytes(), format=format_, publicID=path.resolve().as_uri())
+    except Exception as error:  # noqa: BLE001  rdflib's parsers raise many types for damaged files
+        raise InputError(
+            f"{path} cannot be read as {format_}: {' '.join(str(error).split())[:300]}",
+            expected=f"a vocabulary in the format that {path.suffix} stands for",
+            fix="correct the file, or give it the ending of its format",
+        ) from None
+    return graph
+
+
+def _names_in(graph: Any, kind: str, language: str) -> dict[str, list[str]]:
+    """Return the names of each concept, by its identifier: those of the best match of the language, sorted."""
+    found: dict[str, dict[int, set[str]]] = {}
+    for concept, name in graph.subject_objects(_term(kind)):
+        distance = _distance(name.language, language)
+        text = " ".join(str(name).split())
+        if distance is not None and text:
+            found.setdefault(str(concept), {}).setdefault(distance, set()).add(text)
+    return {uri: sorted(by_distance[min(by_distance)]) for uri, by_distance in found.items()}
+
+
+def _distance(tag: str | None, language: str) -> int | None:
+    """Return how far the language of a name is from the wanted one; None: another language."""
+    if tag is None:
+        return 1
+    tag, language = tag.lower(), language.lower()
+    if tag == language:
+        return 0
+    return 2 if tag.startswith(f"{language}-") else None
+
+
+def _term(name: str) -> Any:
+    from rdflib import URIRef
+
+    return URIRef(_SKOS + name)

@@ -1,0 +1,119 @@
+"""The similarity of texts and names of labels without training documents, by an encoder's embeddings."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from zipfile import BadZipFile
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.errors import InputError
+
+MOST = 30  # labels that are candidates of a document
+_ROWS = 1000  # documents at a time, to bound memory
+_MOST_MEASURED = 2000  # documents from which the limit is estimated
+_FILE = "similarity.npz"
+SIMILARITY_FILES = r"similarity\.npz"
+LOWEST = -4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Similarity:
+    """Embeddings of the names of labels without training documents.
+
+    Similarities are measured from ``least`` in units of ``scale``, because their size depends on the encoder.
+
+    Args:
+        labels: int32: the labels, ascending.
+        vectors: float32 [labels, dim]: the embeddings of their names, of length 1.
+        least: cosine from which a label is a candidate.
+        scale: unit of similarities.
+    """
+
+    labels: np.ndarray
+    vectors: np.ndarray
+    least: float
+    scale: float
+
+    @classmethod
+    def measured(cls, labels: np.ndarray, vectors: np.ndarray, documents: np.ndarray) -> Self:
+        """Return the similarity with limit and unit chosen so that a document has ``MOST`` candidates on average.
+
+        Args:
+            labels: labels, ascending.
+            vectors: the embeddings of their names, of length 1.
+            documents: embeddings of documents, of length 1.
+        """
+        some = documents[:: -(-len(documents) // _MOST_MEASURED)]
+        cosines = np.sort((some @ vectors.T).ravel())[::-1][: MOST * len(some)].astype(np.float64)
+        # Not a digit more than is the same with every version of a mathematical library.
+        return cls(labels, vectors, round(float(cosines[-1]), 4), max(round(float(cosines.std()), 4), 1e-3))
+
+    def of_labels(self, labels: np.ndarray, vectors: np.ndarray) -> Self:
+        """Return the same similarity for other labels."""
+        return dataclasses.replace(self, labels=np.asarray(labels, np.int32), vectors=vectors)
+
+    def with_added(self, labels: np.ndarray, vectors: np.ndarray) -> Self:
+        """Return the similarity with further labels, whose numbers are higher."""
+        return self.of_labels(np.concatenate([self.labels, labels]), np.concatenate([self.vectors, vectors]))
+
+    def candidates(self, documents: np.ndarray, nr_labels: int) -> csr_matrix:
+        """Return the most similar labels of each document: documents × labels, entries of 1.
+
+        Args:
+            documents: embeddings of documents, of length 1.
+            nr_labels: number of labels of the model.
+        """
+        rows, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for low in range(0, len(documents), _ROWS):
+            cosines = documents[low : low + _ROWS] @ self.vectors.T
+            row, place = np.nonzero(cosines >= np.float32(self.least))
+            order = np.lexsort((place, -cosines[row, place], row))
+            first = np.searchsorted(row, np.arange(len(cosines)))
+            kept = order[np.arange(len(row)) - first[row] < MOST]
+            rows.append(row[kept] + low)
+            places.append(place[kept])
+        row, label = np.concatenate(rows), self.labels[np.concatenate(places)]
+        out = csr_matrix((np.ones(len(row), np.float32), (row, label)), shape=(len(documents), nr_labels))
+        out.sort_indices()
+        return out
+
+    def of_pairs(self, documents: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Return the similarity of each pair of document and label, in units: float64; 0 for other labels.
+
+        Args:
+            documents: embeddings of documents, of length 1.
+            rows: the document of each pair.
+            labels: its label.
+        """
+        out = np.zeros(len(rows))
+        if not len(self.labels):
+            return out
+        place = np.minimum(np.searchsorted(self.labels, labels), len(self.labels) - 1)
+        for part in np.array_split(np.flatnonzero(self.labels[place] == labels), max(1, len(rows) // 100_000)):
+            cosines = np.einsum("ij,ij->i", documents[rows[part]], self.vectors[place[part]])
+            out[part] = np.maximum((cosines.astype(np.float64) - self.least) / self.scale, LOWEST)
+        return out
+
+    def save(self, folder: Path) -> None:
+        """Write the file of a fusion's folder."""
+        with (folder / _FILE).open("wb") as file:
+            np.savez(
+                file, labels=self.labels, vectors=self.vectors, limits=np.array([self.least, self.scale]),
+                allow_pickle=False,
+            )  # fmt: skip
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """Load the file of a fusion's folder; None if there is none."""
+        path = folder / _FILE
+        if not path.exists():
+            return None
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
+                least, scale = held["limits"].tolist()
+                return cls(held["labels"], held["vectors"], least, scale)
+        except (OSError, KeyError, ValueError, BadZipFile) as error:
+            raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None

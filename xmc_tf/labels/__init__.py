@@ -1,0 +1,1 @@
+"""Commands that change the labels of a trained model."""

@@ -1,0 +1,64 @@
+"""``python -m xmc_tf.labels.add``: add labels to a trained model, which finds them by their names."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.outputs import refuse_output
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.terminal import printable
+from xmc_tf.data import load_names
+from xmc_tf.label_names import label_vocabulary
+from xmc_tf.models.evidence.added_labels import add_labels, check_new, only_new
+from xmc_tf.models.folder import read_metadata, read_names
+from xmc_tf.params import add_model, add_verbosity
+
+_SHOWN = 10
+_DESCRIPTION = """Add labels to a trained model, without training. The model finds them by their names in texts.
+
+    python -m xmc_tf.labels.add -m model names.txt -o model-2
+Show what would be added:
+    python -m xmc_tf.labels.add -m model names.txt --dry-run
+
+The model must have been trained with label names as evidence. Its other labels keep their probabilities. If there are
+documents with a new label, a training with them finds it better."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = cli.make_parser("xmc_tf.labels.add", _DESCRIPTION, usage="%(prog)s -m MODEL NAMES -o OUTPUT [options]")
+    out.add_argument("names", metavar="NAMES", help="names to add, one label per line; alternative names after tabs")
+    add_model(out, required=True)
+    out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model; unchanged files are linked")
+    out.add_argument("--skip-known", action="store_true", help="leave out names that the model has already")
+    out.add_argument("--dry-run", action="store_true", help="show what would be added, and write nothing")
+    add_verbosity(out)
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Add the labels, or show them."""
+    arguments = parser().parse_args(argv)
+    cli.set_verbosity(arguments.verbose_level)
+    if not arguments.output and not arguments.dry_run:
+        raise InputError("no output is given", expected="-o DIR", fix="add -o, or --dry-run to write nothing")
+    refuse_output("-o", arguments.output, {"-m": arguments.model_folder, "NAMES": arguments.names})
+    lines = load_names(arguments.names)
+    model = Path(arguments.model_folder)
+    names = read_names(model, read_metadata(model).nr_labels) or []
+    new = only_new(lines, names) if arguments.skip_known else lines
+    if arguments.dry_run:
+        check_new(label_vocabulary(new).preferred, names)
+        shown = [f"  {len(names) + at:>9,}  {printable(line)}" for at, line in enumerate(new[:_SHOWN])]
+        more = [f"  … {len(new) - _SHOWN:,} more"] if len(new) > _SHOWN else []
+        print("\n".join([f"would add {len(new):,} labels to the {len(names):,} of {model}:", *shown, *more]))
+    else:
+        count = add_labels(model, new, arguments.output)
+        print(f"{arguments.output}: {count:,} labels, {len(new):,} of them added")
+    if len(new) < len(lines):
+        print(f"{len(lines) - len(new):,} names are known already and were left out")
+
+
+if __name__ == "__main__":
+    cli.run(main)

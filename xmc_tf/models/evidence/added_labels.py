@@ -1,0 +1,121 @@
+"""Labels that are added to a trained model, which finds them by their names."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.common.progress import Progress
+from xmc_tf.fusion import Evidence
+from xmc_tf.fusion.embedded_names import Embed
+from xmc_tf.fusion.evidence import FUSION, NAMES
+from xmc_tf.label_names import label_vocabulary
+from xmc_tf.models.folder import MODEL, link_part, read_metadata, read_names, write_metadata, write_names
+from xmc_tf.models.metadata import ADDED, ModelMetadata
+from xmc_tf.models.parts import PARTS, Parts
+from xmc_tf.models.prediction import embedded
+
+_LOG = logging.getLogger(__name__)
+_SHOWN = 3
+
+
+def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> int:
+    """Write a model with more labels, which it finds by their names. The rankers stay as they are.
+
+    The numbers of the added labels follow those of the model.
+
+    Example:
+        >>> add_labels("model", ["soil science\tpedology"], "model-2")
+        3957
+
+    Args:
+        model: folder of a model that was trained with label names.
+        lines: the name of each label to add; alternative names follow after tabs.
+        folder: output folder; all files that do not change are linked.
+
+    Returns:
+        The number of labels of the new model.
+
+    Raises:
+        InputError: the model has no probabilities, or a name is there already.
+    """
+    model, folder = Path(model), Path(folder)
+    metadata = read_metadata(model)
+    evidence, names = Evidence.load(model), read_names(model, metadata.nr_labels)
+    if evidence is None or names is None:
+        raise InputError(
+            f"{model} cannot have labels added",
+            expected="a model that was trained on texts with label names as evidence",
+            received="a model whose scores come from rankers only",
+            fix="train it with --labels and --label-names true",
+        )
+    if folder.exists() and folder.samefile(model):
+        raise InputError(
+            f"{folder} is the model itself", expected="another folder", fix="choose another folder with -o"
+        )
+    added = label_vocabulary(lines).preferred
+    check_new(added, names)
+    evidence = evidence.with_added(lines, _encoder_of(model, metadata) if evidence.fusion.similarity else None)
+    with placed_folder(folder, MODEL) as part, Progress("copying parts of the model", len(PARTS), "parts") as progress:
+        for name in PARTS:
+            if (model / name).is_dir() and name not in (NAMES, FUSION):
+                with verified(model / name):
+                    link_part(model / name, part / name)
+            progress.add(1)
+        evidence.save(part)
+        write_names(part, [*names, *added])
+        write_metadata(part, metadata.replace(**{ADDED: int(metadata.content.get(ADDED, 0)) + len(added)}))
+    _LOG.info("%s: %s labels, %s of them added now", folder, f"{evidence.names.nr_labels:,}", f"{len(added):,}")
+    return evidence.names.nr_labels
+
+
+def _encoder_of(folder: Path, metadata: ModelMetadata) -> Embed:
+    model = Parts({"encoder": folder / "encoder"}, metadata, where=folder)
+    return lambda names: embedded(model, names)
+
+
+def check_new(added: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse names that a model has, or that are given twice; upper and lower case do not matter.
+
+    Args:
+        added: the names to add.
+        names: the model's names.
+    """
+    if not added:
+        raise InputError("there is no label to add", expected="at least one name")
+    there = {_key(name): f"label {number:,} of the model" for number, name in enumerate(names)}
+    doubles = []
+    for line, name in enumerate(added, start=1):
+        if _key(name) in there:
+            doubles.append(f"line {line:,}: {name[:60]!r} is {there[_key(name)]}")
+        there.setdefault(_key(name), f"in line {line:,}")
+    if doubles:
+        more = f", and {len(doubles) - _SHOWN:,} more" if len(doubles) > _SHOWN else ""
+        raise InputError(
+            f"labels to add: {len(doubles):,} of {len(added):,} names are not new",
+            expected="names that the model does not have, each once",
+            received="; ".join(doubles[:_SHOWN]) + more,
+            fix="remove these lines, or leave them out with --skip-known",
+        )
+
+
+def only_new(lines: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the lines of names that a model does not have, each once.
+
+    Args:
+        lines: the name of each label; alternative names follow after tabs.
+        names: the model's names.
+    """
+    seen = {_key(name) for name in names}
+    kept = []
+    for line, name in zip(lines, label_vocabulary(lines).preferred, strict=True):
+        if _key(name) not in seen:
+            seen.add(_key(name))
+            kept.append(line)
+    return kept
+
+
+def _key(name: str) -> str:
+    return " ".join(name.casefold().split())
