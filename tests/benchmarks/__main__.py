@@ -22,14 +22,16 @@ def main() -> None:
     parser.add_argument("--only", help="run the one figure of that name")
     a = parser.parse_args()
     figures = {
-        "tfidf_speed": [f"{a.data}/X.trn.txt"] if a.data else None,
+        "tfidf": [f"{a.data}/X.trn.txt"] if a.data else None,
         "cold_start": [],
         "load_verification": ["--data", a.data] if a.data else [],
         "serving_latency": ["--model", a.model, "--texts", f"{a.data}/X.tst.txt"] if a.model and a.data else None,
         "serving_memory": ["--model", a.model, "--texts", f"{a.data}/X.tst.txt"] if a.model and a.data else None,
         "serving_export_memory": [],
         "collective_overhead": [],
+        "growing_table": [],
         "collective_steps": [],
+        "dlrm": [],
         "clocks_overhead": [],
         "checkpoint_speed": [],
         "pairs_memory": [],
@@ -51,6 +53,7 @@ def main() -> None:
             if a.data
             else None
         ),
+        "hidden_labels": ["--data", a.data, *(("--encoder", a.encoder) if a.encoder else ())] if a.data else None,
         "long_texts": ["--encoder", a.encoder, "--data", a.data] if a.encoder and a.data else None,
         "text_to_labels_vs_pecos": ["--peer", a.peer, "--data", a.data] if a.peer and a.data else None,
         "xtransformer_vs_pecos": (

@@ -85,7 +85,7 @@ def base_commands() -> dict[str, dict[str, str]]:
 
 
 FILE_FLAGS = {
-    "linear.train": ["-x", "-y", "--labels", "-c", "-f", "-r", "-um", "-uy", "--params-path"],
+    "linear.train": ["-x", "-y", "--labels", "--vocabulary", "-c", "-f", "-r", "-um", "-uy", "--params-path"],
     "linear.predict": ["-x", "-y", "-so", "-m"],
     "evaluate": ["-y", "-p", "--train-labels", "--labels", "-t", "-m"],
     "linear.evaluate": ["-y", "-p"],

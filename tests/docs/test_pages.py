@@ -22,7 +22,8 @@ GUIDES = sorted((DOCS / "how-to").glob("*.md"))
 PAGES = [TUTORIAL, *GUIDES]
 REST, GRPC = "http://localhost:8501", "grpc://localhost:8500"
 STARTS_RANKS = {"many-machines"}
-WITHOUT_EXAMPLES = {"distributed-problems"}  # it lists symptoms on several hosts
+# They need several hosts, a cluster, or Annif.
+WITHOUT_EXAMPLES = {"distributed-problems", "schedulers", "annif-backend"}
 OUTSIDE = {"http", "https", "mailto"}
 
 

@@ -2,7 +2,7 @@
 
 ``linear_training.py SECONDS flag …``: sleeps that long at every task, and in proportion while the tree is built and
 when levels are joined; ``{rank}`` in a flag becomes the rank. Where ``XMC_TF_TEST_MARKS`` names a folder, a file there
-says what has been begun: ``tree``, ``solving``, ``joining``.
+says what has been begun: ``tree``, ``solving``, ``joining``. While ``XMC_TF_TEST_HOLD`` exists, no task begins.
 """
 
 import json
@@ -25,6 +25,7 @@ distributed_kmeans._SHARED_ENTRIES = kmeans_wide._ENTRIES_A_NUMBER = kmeans_wide
 kmeans_wide._LABELS_OF_A_TASK = 1
 run_in_step, shared_nodes = distributed_kmeans._run_in_step, []
 marks = os.environ.get("XMC_TF_TEST_MARKS")
+hold = Path(os.environ.get("XMC_TF_TEST_HOLD", "/nonexistent"))
 
 
 def slow(module, name, mark, factor=1.0):
@@ -34,6 +35,8 @@ def slow(module, name, mark, factor=1.0):
     def slowly(*args, **more):
         if marks:
             (Path(marks) / mark).touch()
+        while hold.exists():
+            time.sleep(0.1)
         time.sleep(pause * factor / 2)
         result = work(*args, **more)
         time.sleep(pause * factor / 2)

@@ -1,4 +1,4 @@
-"""Train a model from texts with ``xmc_tf.linear.train``, then make the pipeline's trees: ``… TEXTS LABELS OUT``."""
+"""Train from texts and label names, over two trees, then make the trees of the pipeline: ``… TEXTS LABELS OUT``."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.tree import distributed_kmeans
 
 texts, labels, out = sys.argv[1:]
-over_ranks.DOCUMENTS_PER_PIECE = 50
+over_ranks.DOCUMENTS_PER_PIECE = 20
 done = {"pieces": 0, "splits": 0}
 
 
@@ -36,10 +36,11 @@ def counted(module, name, what):
 
 counted(over_ranks, "save_matrix", "pieces")
 counted(distributed_kmeans, "split_level", "splits")
-small = ["--max-leaf-size", "3", "--nr-splits", "4", "--seed", "3", "-n", "1"]
-train.main(["-t", texts, "-y", labels, "-m", f"{out}/model", *small])
-
 communicator, Y = choose_communicator(), load_matrix(labels)
+small = ["--max-leaf-size", "3", "--nr-splits", "4", "--seed", "3", "--trees", "2", "-n", "1"]
+names = ["--labels", str(Path(labels).with_name("labels.txt")), "--label-names", "true"]
+train.main(["-t", texts, "-y", labels, "-m", f"{out}/model", *small, *names])
+
 dense = np.random.default_rng(0).random((Y.shape[0], 8)).astype(np.float32)
 both = Features(as_features(load_matrix(Path(labels).with_name("X.trn.npz"))).sparse, dense)
 for name, X, own in (("both", both, None), ("own", None, dense[: Y.shape[1]])):
