@@ -87,6 +87,21 @@ def test_another_secret_or_purpose_is_refused(server):
     assert server.calls == []
 
 
+def test_a_last_attempt_that_the_time_limit_cuts_short_hides_no_refusal(monkeypatch):
+    problems = [ConnectionResetError("refused"), TimeoutError("timed out")]
+
+    def attempt(*_):
+        problem = problems.pop(0)
+        if not problems:
+            time.sleep(1)
+        raise problem
+
+    monkeypatch.setattr(handshake, "_attempt", attempt)
+    with pytest.raises(ConnectionResetError, match="refused"):
+        call(("127.0.0.1", 1), SECRET, "test", caller=1, patience_s=1)
+    assert problems == []
+
+
 @contextmanager
 def recorder(target):
     """Run a relay between one caller and a listener; yield its address and the bytes that the caller sends."""

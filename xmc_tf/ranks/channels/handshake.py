@@ -109,14 +109,18 @@ def call(
         OSError: another network error.
     """
     end = time.monotonic() + patience_s
+    problem: OSError | None = None
     while True:
         try:
             return _attempt(address, secret, purpose, caller, called, min(end, time.monotonic() + HANDSHAKE_S))
         except (StrangerError, ConnectionRefusedError):
             raise
-        except OSError:
-            if time.monotonic() + _RETRY_S >= end:
-                raise
+        except OSError as error:
+            # The time limit may cut the last attempt short; the attempt before it says why there is no connection.
+            if problem is None or not isinstance(error, TimeoutError):
+                problem = error
+        if time.monotonic() + _RETRY_S >= end:
+            raise problem
         time.sleep(_RETRY_S)
 
 
