@@ -1,13 +1,31 @@
 """Fixtures that several distributed tests share."""
 
 import json
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
 
+from tests.distributed import launch
 from tests.distributed.cluster import SLOTS, Cluster, why_not
 from tests.distributed.launch import python
 from tests.distributed.on_hosts import contents, rankers
+from tests.distributed.warm import warm
 from tests.linear.command_data import write_corpus
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fast_start(tmp_path_factory):
+    """Fork ranks from a process that has imported everything, which saves 5 seconds in each of over 200 ranks."""
+    with ExitStack() as stack:
+
+        @cache
+        def command():
+            return stack.enter_context(warm(tmp_path_factory.mktemp("warm"), launch.environment()))
+
+        launch.fast_start = command
+        yield command
+        launch.fast_start = None
 
 
 @pytest.fixture(scope="session")

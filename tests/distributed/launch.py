@@ -55,6 +55,10 @@ ENVIRONMENT = {
 }
 
 
+# Returns the beginning of the command lines of ranks that start fast; conftest.py sets it, see warm.py.
+fast_start: Callable[[], Sequence[str]] | None = None
+
+
 @dataclass(frozen=True)
 class Rank:
     """The output of a rank."""
@@ -106,9 +110,15 @@ def horovodrun(
     *arguments: str,
     world: int = 2,
     engine: Literal["gloo", "mpi"] = "gloo",
+    cold: bool = False,
     **options: Any,
 ) -> Run:
-    """Run ``program`` on ``world`` ranks under ``horovodrun``; the options are those of ``launch``."""
+    """Run ``program`` on ``world`` ranks under ``horovodrun``; the options are those of ``launch``.
+
+    In tests, ranks start fast, with TensorFlow imported, unless they have to be ``cold``.
+    """
+    if fast_start and not cold:
+        options.setdefault("warm", fast_start())
     warm = options.get("warm")
     runner = [*warm, "-m", "horovod.runner.launch"] if warm else [str(BIN / "horovodrun")]
     command = [*runner, f"--{engine}", "-np", str(world), "-H", f"localhost:{world}"]

@@ -38,7 +38,7 @@ def test_mpi_without_tensorflow(world):
 
 
 def test_under_horovods_launcher_with_mpi_no_tensorflow_is_needed():
-    check(horovodrun("communicator_calls.py", engine="mpi"), 2, "MpiCommunicator", tensorflow=False)
+    check(horovodrun("communicator_calls.py", engine="mpi", cold=True), 2, "MpiCommunicator", tensorflow=False)
 
 
 def test_alone():

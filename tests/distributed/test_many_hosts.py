@@ -36,20 +36,22 @@ def losses(text):
 
 
 def test_fine_tuning_on_three_hosts_gives_the_losses_and_bytes_of_one_host(hosts, tmp_path):
+    """By ssh and over MPI it does too (with the bytes of MPI's sums); that takes too long for every run."""
     corpus = write_corpus(tmp_path)
 
     def flags(model):
         return ["-m", "xmc_tf.train", *train_flags(corpus, tmp_path / model, "--logging-steps", 1)]
 
-    here = finish(start(hosts, "one", *LAUNCH, "--np", 2, *flags("here")))
+    here = finish(start(hosts, "one", *LAUNCH, "--np", 4, *flags("here")))
+    assert here[0] == 0, here[1]
     logs = ["--log-dir", tmp_path / "logs"]
-    there = finish(start(hosts, "one", *LAUNCH, "-H", "two:1,three:1", *logs, *flags("there")))
-    assert (here[0], there[0]) == (0, 0), here[1] + there[1]
-    assert losses(there[1]) == losses(here[1])
-    assert len(losses(here[1])) > 2
+    status, there = launch_by_hand(hosts, "--controller", "gloo", *logs, *flags("there"))
+    assert status == 0, there
+    assert losses(there) == losses(here[1])
+    assert len(losses(there)) > 2
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
     logs = {path.name: path.read_text() for path in (tmp_path / "logs").iterdir()}
-    assert set(logs) == {f"rank.{rank}.log" for rank in range(2)}
+    assert set(logs) == {f"rank.{rank}.log" for rank in range(4)}
     assert losses(logs["rank.0.log"]) == losses(here[1])
     assert_none_left(hosts)
 

@@ -149,7 +149,17 @@ def _become(arguments: list[str]) -> int:
         return 1
     finally:
         atexit._run_exitfuncs()
+        if "mpi4py.MPI" in sys.modules:
+            _finalize_mpi()
     return 0
+
+
+def _finalize_mpi() -> None:
+    """Finalize MPI, which otherwise happens at the end of the interpreter, and mpiexec insists on it."""
+    from mpi4py import MPI  # noqa: PLC0415  only after the program has imported it
+
+    if MPI.Is_initialized() and not MPI.Is_finalized():
+        MPI.Finalize()
 
 
 def _forward(client: socket.socket, pid: int) -> None:
