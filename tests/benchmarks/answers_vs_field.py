@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as smat
 
+from tests.benchmarks.sides.corpora import read_corpus
 from xmc_tf.data import load_matrix, save_matrix
 from xmc_tf.features import Tfidf
 from xmc_tf.metrics import as_truth, format_table, inverse_propensity, mark_hits, measure, top_labels
@@ -100,16 +101,7 @@ def main() -> None:
 
 def _write_data(data: Path, folder: Path, held_out: float, seed: int) -> tuple[smat.csr_matrix, smat.csr_matrix]:
     """Write labels and features of training and test documents; return their labels."""
-    texts = {
-        part: (data / f"X.{part}.txt").read_text("utf-8").removesuffix("\n").split("\n") for part in ("trn", "tst")
-    }
-    labels = {part: load_matrix(data / f"Y.{part}.npz").tocsr() for part in ("trn", "tst")}
-    if held_out:
-        order = np.random.default_rng(seed).permutation(len(texts["trn"]))
-        cut = int(held_out * len(order))
-        parts = {"tst": np.sort(order[:cut]), "trn": np.sort(order[cut:])}
-        texts = {part: [texts["trn"][row] for row in rows] for part, rows in parts.items()}
-        labels = {part: labels["trn"][rows] for part, rows in parts.items()}
+    texts, labels = read_corpus(data, held_out, seed)
     if (data / "labels.txt").exists():
         shutil.copy(data / "labels.txt", folder)
     tfidf = Tfidf.fit(texts["trn"])

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix, diags
 
-from xmc_tf.data import load_matrix
+from tests.benchmarks.sides.corpora import read_corpus
 from xmc_tf.fusion import POOL
 from xmc_tf.metrics import evaluate, format_table
 from xmc_tf.models.xr_linear import XRLinear
@@ -125,16 +125,7 @@ def _encoder(texts: list[str], Y: csr_matrix, names: list[str], encoder: Path) -
 
 
 def _read(data: Path, held_out: float, seed: int) -> tuple[dict[str, list[str]], dict[str, csr_matrix], list[str]]:
-    texts = {
-        part: (data / f"X.{part}.txt").read_text("utf-8").removesuffix("\n").split("\n") for part in ("trn", "tst")
-    }
-    labels = {part: load_matrix(data / f"Y.{part}.npz").tocsr() for part in ("trn", "tst")}
-    if held_out:
-        order = np.random.default_rng(seed).permutation(len(texts["trn"]))
-        cut = int(held_out * len(order))
-        parts = {"tst": np.sort(order[:cut]), "trn": np.sort(order[cut:])}
-        texts = {part: [texts["trn"][row] for row in rows] for part, rows in parts.items()}
-        labels = {part: labels["trn"][rows] for part, rows in parts.items()}
+    texts, labels = read_corpus(data, held_out, seed)
     names = (data / "labels.txt").read_text("utf-8").removesuffix("\n").split("\n")
     return texts, labels, names
 
