@@ -156,7 +156,7 @@ def _become(arguments: list[str]) -> int:
 
 def _finalize_mpi() -> None:
     """Finalize MPI, which otherwise happens at the end of the interpreter, and mpiexec insists on it."""
-    from mpi4py import MPI  # noqa: PLC0415  only after the program has imported it
+    from mpi4py import MPI
 
     if MPI.Is_initialized() and not MPI.Is_finalized():
         MPI.Finalize()
