@@ -10,7 +10,7 @@ from tests.pipeline.corpus import published_for, run_train, write_corpus
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
     """A folder with texts, labels, features, a tree, and a tiny encoder."""
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
+    return write_corpus(tmp_path_factory.mktemp("corpus"), layers=1)
 
 
 @pytest.fixture(scope="session")

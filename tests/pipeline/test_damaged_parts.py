@@ -4,12 +4,12 @@ import shutil
 
 import pytest
 
-from tests.pipeline.corpus import shell
+from xmc_tf import predict
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder, TextTokenizer
 from xmc_tf.models.xtransformer import XTransformer
 
-QUERY = ["a library by the harbour"]
+QUERY = "a library by the harbour"
 
 
 def use(part):
@@ -69,11 +69,14 @@ def test_an_encoder_taken_out_of_a_model_by_its_path_is_compared_too(copy):
         path.write_bytes(before)
 
 
-def test_the_command_line_names_a_damaged_weight(frozen, corpus, tmp_path):
-    shutil.copytree(frozen.folder, tmp_path / "m")
-    path = next((tmp_path / "m" / "encoder").glob("*.safetensors"))
+def test_the_command_line_names_a_damaged_weight(copy, capsys):
+    path = next((copy / "encoder").glob("*.safetensors"))
+    before = path.read_bytes()
     flip(path, 0.7)
-    code, out, said = shell("predict", "-m", tmp_path / "m", "-q", QUERY[0])
-    assert (code, out) == (2, "")
-    assert f"error: {path} is damaged: its content has changed since it was saved" in said
-    assert "Traceback" not in said
+    try:
+        with pytest.raises(InputError, match="is damaged: its content has changed since it was saved") as caught:
+            predict.main(["-m", str(copy), "-q", QUERY])
+        assert str(path) in caught.value.problem
+    finally:
+        path.write_bytes(before)
+    assert capsys.readouterr().out == ""

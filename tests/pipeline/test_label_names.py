@@ -48,15 +48,6 @@ def test_finished_stages_are_kept(corpus, named, caplog):
         assert (corpus / "again" / part).read_bytes() == (named.folder / part).read_bytes()
 
 
-def test_the_export_answers_as_the_model(corpus, named, tmp_path):
-    texts, _ = texts_and_labels(corpus, "tst")
-    named.export(tmp_path / "served" / "1", ExportSettings(only_topk=5))
-    expected = named.predict(texts, only_topk=5)
-    found = LocalModel(tmp_path / "served" / "1").predict(list(texts.lines()))
-    assert np.array_equal(found.indices, expected.indices)
-    assert np.allclose(found.data, expected.data, atol=1e-5)
-
-
 def test_names_are_needed(corpus):
     with pytest.raises(InputError, match="label names cannot be used"):
         run_train(corpus, corpus / "none", "--no-fine-tune", "--label-names", "true")

@@ -1,6 +1,7 @@
 """Long texts from training to prediction: words behind the first window count, unless texts are truncated."""
 
 import json
+import logging
 
 import numpy as np
 import pytest
@@ -45,21 +46,67 @@ def encoder(tmp_path_factory):
     return folder
 
 
-def trained(encoder, long_texts, run=None, **more):
-    """Return a model of the embeddings alone, trained on long and short documents."""
-    long, short = documents(60, 10 * LENGTH, seed=0), documents(60, 4, seed=1)
-    matcher = MatcherParams(model_shortcut=str(encoder), max_steps=4, learning_rate=1e-4, save_steps=100)
-    ranker = LinearLevelParams(threshold=0.0, Cp=1000, Cn=1000, max_iter=2000)
-    return XTransformer.train(
-        long[0] + short[0],
-        vstack([long[1], short[1]], format="csr"),
-        tfidf=None,
-        params=XTransformerParams(
-            matcher_params_chain=matcher, ranker_params=RankerParams(hlm_args=LinearChainParams(model_chain=ranker))
-        ),
-        pred_params=XTransformerPredParams(MatcherPredParams(truncate_length=LENGTH, long_texts=long_texts, **more)),
-        run=run,
-    )
+@pytest.fixture(scope="module")
+def trained(encoder):
+    """Return a function that trains a model of the embeddings alone, on long and short documents, in one work folder.
+
+    It returns the model, and the lines that the training logs.
+    """
+
+    def train_with(long_texts, **more):
+        long, short = documents(60, 10 * LENGTH, seed=0), documents(60, 4, seed=1)
+        matcher = MatcherParams(model_shortcut=str(encoder), max_steps=4, learning_rate=1e-4, save_steps=100)
+        ranker = LinearLevelParams(threshold=0.0, Cp=1000, Cn=1000, max_iter=2000)
+        lines = []
+        handler = logging.Handler()
+        handler.emit = lambda record: lines.append(record.getMessage())
+        logger = logging.getLogger("xmc_tf")
+        level = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        try:
+            model = XTransformer.train(
+                long[0] + short[0],
+                vstack([long[1], short[1]], format="csr"),
+                tfidf=None,
+                params=XTransformerParams(
+                    matcher_params_chain=matcher,
+                    ranker_params=RankerParams(hlm_args=LinearChainParams(model_chain=ranker)),
+                ),
+                pred_params=XTransformerPredParams(
+                    MatcherPredParams(truncate_length=LENGTH, long_texts=long_texts, **more)
+                ),
+                run=TrainingRun(work_dir=encoder.parent / "work"),
+            )
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+        return model, lines
+
+    return train_with
+
+
+@pytest.fixture(scope="module")
+def by_mean(trained):
+    """Return a model that reads four windows, and the lines of its training, which is the first in the folder."""
+    return trained("mean", max_windows=4)
+
+
+@pytest.fixture(scope="module")
+def by_max(by_mean, trained):
+    """Return a model that reads more windows, in another way, and the lines of its training, which is the next one."""
+    return trained("max")
+
+
+@pytest.fixture(scope="module")
+def truncating(by_max, trained):
+    """Return a model that reads the first window, and the lines of its training."""
+    return trained("truncate")
+
+
+def made(lines):
+    """Return the stages that a training has made."""
+    return {line.split(":")[0] for line in lines if ": done in" in line} - {"tokens"}
 
 
 def hits(model, words, method="concat-only"):
@@ -69,21 +116,20 @@ def hits(model, words, method="concat-only"):
     return float(np.mean(np.asarray(Y[np.arange(len(texts)), predicted.indices]) > 0))
 
 
-@pytest.mark.parametrize("long_texts", ["max", "truncate"])
-def test_a_document_of_ten_windows_is_found_by_its_last_word(encoder, long_texts):
-    model = trained(encoder, long_texts)
-    assert model.metadata.reading.long_texts == long_texts
+@pytest.mark.parametrize("fixture", ["by_max", "truncating"])
+def test_a_document_of_ten_windows_is_found_by_its_last_word(fixture, request):
+    model, _ = request.getfixturevalue(fixture)
     assert hits(model, 4) == 1
     for method in ("concat-only", "average"):
         found = hits(model, 10 * LENGTH, method)
-        if long_texts == "truncate":
+        if fixture == "truncating":
             assert found < 0.4  # chance
         else:
             assert found > 0.8
 
 
-def test_the_score_of_the_head_is_the_largest_of_the_windows(encoder, monkeypatch):
-    model = trained(encoder, "mean", max_windows=4)
+def test_the_score_of_the_head_is_the_largest_of_the_windows(by_mean, monkeypatch):
+    model, _ = by_mean
     words = LENGTH - 2  # of a window
     texts = [" ".join(TOPICS[(row + at // words) % 8] for at in range(words * row)) for row in range(1, 7)]
     parts = [[" ".join(text.split()[low : low + words]) for low in range(0, words * 4, words)] for text in texts]
@@ -104,23 +150,18 @@ def test_the_score_of_the_head_is_the_largest_of_the_windows(encoder, monkeypatc
     assert sources["label head"] == pytest.approx(expit(expected[-1][label.label]), abs=1e-5)
 
 
-def test_another_reading_repeats_the_stages_that_depend_on_it(encoder, tmp_path, caplog):
-    def made(long_texts, **more):
-        caplog.clear()
-        with caplog.at_level("INFO", logger="xmc_tf"):
-            model = trained(encoder, long_texts, TrainingRun(work_dir=tmp_path / "work"), **more)
-        lines = [record.getMessage() for record in caplog.records]
-        return model, {line.split(":")[0] for line in lines if ": done in" in line} - {"tokens"}
-
-    _, first = made("mean", max_windows=2)
-    assert {"fine-tuning", "embeddings", "rankers"} <= first
-    assert made("mean", max_windows=2)[1] == set()
-    model, again = made("max", max_windows=3)
-    assert {"fine-tuning", "embeddings", "rankers"} <= again
-    assert "encoder" not in again
-    assert model.metadata.reading == Reading(LENGTH, 3, "max")
-    assert "truncated to 3 windows of 12 tokens: 60 of 120 documents" in caplog.text
-    assert "120 documents, 240 windows" in caplog.text
+def test_another_reading_repeats_the_stages_that_depend_on_it(by_mean, by_max, truncating, trained):
+    _, first = by_mean
+    assert {"fine-tuning", "embeddings", "rankers"} <= made(first)
+    assert "truncated to 4 windows of 12 tokens: 60 of 120 documents" in "\n".join(first)
+    assert "120 documents, 300 windows" in "\n".join(first)
+    model, again = by_max
+    assert {"fine-tuning", "embeddings", "rankers"} <= made(again)
+    assert "encoder" not in made(again)
+    assert model.metadata.reading == Reading(LENGTH, 16, "max")
+    _, third = truncating
+    assert {"fine-tuning", "embeddings", "rankers"} <= made(third)
+    assert made(trained("truncate")[1]) == set()
 
 
 def test_old_models_truncate_and_damaged_ones_are_refused():
