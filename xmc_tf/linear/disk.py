@@ -3,11 +3,13 @@
 param.json                      marks the folder as an XLinear model
 ranker/param.json               depth, numbers of features, codes, labels
 ranker/<level>.model/           param.json, W.npz (features + bias row × nodes), C.npz (nodes × parents)
+search/                         of large models: the weights arranged for search, which only this package reads
 """
 
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,22 @@ from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data.matrices import load_matrix, save_matrix
-from xmc_tf.linear.level import Level
+from xmc_tf.linear.layout.stored import (
+    SEARCH,
+    SEARCH_ENDINGS,
+    SEARCH_FILES,
+    StoredSearch,
+    has_search,
+    open_search,
+    write_search,
+)
+from xmc_tf.linear.level import Level, UnreadWeights
 from xmc_tf.params import LinearLevelPredParams
 
 _CLASS = "pecos.xmc.base###MLModel"
 _MODEL_CLASS = "pecos.xmc.xlinear.model###XLinearModel"
 _LEVEL_FILES = r"param\.json|\d+\.model/(param\.json|[WC]\.npz)"
-RANKER_FILES = rf"param\.json|ranker/({_LEVEL_FILES})"
+RANKER_FILES = rf"param\.json|ranker/({_LEVEL_FILES})|{SEARCH}/({SEARCH_FILES})"
 
 
 def _is_xlinear(header: Mapping[str, Any]) -> bool:
@@ -38,16 +49,23 @@ XLINEAR = FolderKind(
     "a folder of linear rankers",
     header="param.json",
     recognises=_is_xlinear,
-    parts={r"param\.json": None, "ranker": _LEVEL_FILES},
+    parts={r"param\.json": None, "ranker": _LEVEL_FILES, SEARCH: SEARCH_FILES},
 )
 
 
-def save_levels(levels: Sequence[Level], folder: str | Path) -> None:
-    """Write a folder of rankers, completely or not at all; replace older rankers there, keep other files."""
+def save_levels(levels: Sequence[Level], folder: str | Path, nr_dense: int = 0) -> None:
+    """Write a folder of rankers, completely or not at all; replace older rankers there, keep other files.
+
+    Args:
+        levels: the rankers, the top first.
+        folder: the folder.
+        nr_dense: number of dense features, for the layout for search.
+    """
     with placed_folder(folder, XLINEAR) as part:
         write_parameters(levels, part)
         for t, level in enumerate(levels):
             save_matrix(level_folder(part, t) / "W.npz", level.weights)
+        write_search(part, levels, nr_dense)
 
 
 def level_folder(folder: Path, t: int) -> Path:
@@ -81,26 +99,35 @@ def write_parameters(levels: Sequence[Level], folder: Path) -> None:
         save_matrix(here / "C.npz", level.clusters.astype(np.float32))
 
 
-def load_levels(folder: str | Path) -> list[Level]:
-    """Read a folder of rankers, at least one level; weights stay memory-mapped where the file allows it."""
+def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
+    """Read a folder of rankers, at least one level.
+
+    Returns:
+        The levels, and the stored layout for search, if there is one. With it, weights are read when they are first
+        used; else they are checked now, and stay memory-mapped where the file allows it.
+    """
     folder = Path(folder)
-    with verified(folder, archives=(folder / "ranker").glob("*.model/[WC].npz")):
-        return _load(folder)
+    later = has_search(folder)
+    archives = (folder / "ranker").glob("*.model/C.npz" if later else "*.model/[WC].npz")
+    # The files of a layout have checksums of their own.
+    with verified(folder, skip=(*SEARCH_ENDINGS, *(("W.npz",) if later else ())), archives=archives):
+        return _load(folder, later)
 
 
-def _load(folder: Path) -> list[Level]:
+def _load(folder: Path, later: bool) -> tuple[list[Level], StoredSearch | None]:
     chain = _read(folder / "ranker" / "param.json", folder)
     depth = _whole_number(chain, "depth", folder / "ranker" / "param.json")
     nr_features = _whole_number(chain, "nr_features", folder / "ranker" / "param.json")
+    places = [level_folder(folder, t) for t in range(depth)]
+    params = [_read(here / "param.json", folder) for here in places]
+    biases = [_bias(param, here / "param.json") for param, here in zip(params, places, strict=True)]
+    search = open_search(folder, biases) if later else None
     levels: list[Level] = []
-    for t in range(depth):
-        here = folder / "ranker" / f"{t}.model"
-        param = _read(here / "param.json", folder)
-        bias = _bias(param, here / "param.json")
-        weights = _csc(
-            here / "W.npz", (nr_features + (bias > 0), _whole_number(param, "nr_labels", here / "param.json"))
-        )
-        clusters = _csc(here / "C.npz", (weights.shape[1], _whole_number(param, "nr_codes", here / "param.json")))
+    for t, (here, param, bias) in enumerate(zip(places, params, biases, strict=True)):
+        shape = (nr_features + (bias > 0), _whole_number(param, "nr_labels", here / "param.json"))
+        read = partial(_csc_verified if later else _csc, here / "W.npz", shape)
+        weights = read() if search is None else UnreadWeights(shape, search.nr_weights[t], read)
+        clusters = _csc(here / "C.npz", (shape[1], _whole_number(param, "nr_codes", here / "param.json")))
         _check_parents(clusters, here / "C.npz")
         if levels and levels[-1].clusters.shape[0] != clusters.shape[1]:
             raise InputError(
@@ -112,7 +139,13 @@ def _load(folder: Path) -> list[Level]:
         levels.append(Level(weights, clusters, bias, _pred_params(param, here / "param.json")))
     if not levels:
         raise InputError(f"{folder}: the model has no levels", fix="train it again")
-    return levels
+    return levels, search
+
+
+def _csc_verified(path: Path, shape: tuple[int, int]) -> csc_matrix:
+    """Read weights that were not compared with their checksums when the model was loaded."""
+    with verified(path, archives=[path]):
+        return _csc(path, shape)
 
 
 def _csc(path: Path, shape: tuple[int, int]) -> csc_matrix:

@@ -7,7 +7,6 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.linear.kernels.layout import Chunks
 from xmc_tf.linear.level import Level
 
 
@@ -28,8 +27,12 @@ class Paths(NamedTuple):
     child: np.ndarray
     parent: np.ndarray
 
+    def for_kernel(self) -> tuple[np.ndarray, ...]:
+        """Return the arrays that the kernel reads, in its order."""
+        return self.indptr, self.chunk, self.child, self.parent
 
-def selected_paths(levels: Sequence[Level], chunks: Chunks, selected: csr_matrix) -> Paths:
+
+def selected_paths(levels: Sequence[Level], selected: csr_matrix) -> Paths:
     """Return the ancestors of the selected labels of every query, each node once."""
     nr_queries = selected.shape[0]
     query = np.repeat(np.arange(nr_queries), np.diff(selected.indptr))
@@ -53,6 +56,7 @@ def selected_paths(levels: Sequence[Level], chunks: Chunks, selected: csr_matrix
         nodes_below.insert(0, (keys // level.clusters.shape[1], keys % level.clusters.shape[1]))
     parts: list[tuple[np.ndarray, ...]] = []
     indptr = np.zeros((len(levels), nr_queries + 1), np.int64)
+    level_start = np.cumsum([0, *(level.clusters.shape[1] for level in levels)])
     offset, places_above = 0, np.full(len(nodes_below[0][0]), -1, np.int64)
     for t, level in enumerate(levels):
         query, node = nodes_below[t + 1]
@@ -62,7 +66,7 @@ def selected_paths(levels: Sequence[Level], chunks: Chunks, selected: csr_matrix
         places[order] = offset + np.arange(len(order))
         indptr[t] = offset + np.searchsorted(query[order], np.arange(nr_queries + 1))
         parts.append((
-            node[order], chunks.level_start[t] + parent_of[node][order], child_of[node][order],
+            node[order], level_start[t] + parent_of[node][order], child_of[node][order],
             places_above[parent_rank[t]][order],
         ))  # fmt: skip
         places_above, offset = places, offset + len(order)

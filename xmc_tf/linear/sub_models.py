@@ -71,7 +71,7 @@ def sub_model(levels: Sequence[Level], level: int, node: int) -> tuple[list[Leve
             raise InputError(f"no label lies below node {node} above level {level}", expected="a node with labels")
         rows = np.searchsorted(children, block.indices)
         clusters = csc_matrix((block.data, rows, block.indptr), shape=(len(children), len(parents)))
-        out.append(dataclasses.replace(whole, weights=csc_matrix(whole.weights[:, children]), clusters=clusters))
+        out.append(dataclasses.replace(whole, stored=csc_matrix(whole.weights[:, children]), clusters=clusters))
         parents = children
     return out, parents
 
@@ -123,7 +123,7 @@ def joined(top: Sequence[Level], children: Sequence[tuple[Sequence[Level], np.nd
         if t == depth - 1:
             weights = csc_matrix(weights[:, np.argsort(order)])
             clusters = csc_matrix((clusters.data, order[clusters.indices], clusters.indptr), shape=clusters.shape)
-        out.append(dataclasses.replace(first, weights=weights, clusters=clusters))
+        out.append(dataclasses.replace(first, stored=weights, clusters=clusters))
     return out
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +14,11 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data.features import Features
-from xmc_tf.linear.chunks import build_chunks
 from xmc_tf.linear.disk import load_levels, save_levels
 from xmc_tf.linear.kernels.layout import Chunks
 from xmc_tf.linear.kernels.search import score_paths, search
+from xmc_tf.linear.layout.chunks import build_chunks
+from xmc_tf.linear.layout.stored import StoredSearch, warn_of_damage
 from xmc_tf.linear.level import Level
 from xmc_tf.linear.paths import selected_paths
 from xmc_tf.linear.postprocess import post_processor_code
@@ -49,6 +50,7 @@ class XLinear:
     nr_dense: int = 0
     _chunks: Chunks | None = field(default=None, repr=False)
     _chunks_of: tuple[int, int, int] = field(default=(0, 0, 0), repr=False)
+    _stored: StoredSearch | None = field(default=None, repr=False)  # of the levels before any restriction
     _all_levels: list[Level] | None = field(default=None, repr=False)  # while predictions are restricted
 
     def __repr__(self) -> str:
@@ -56,7 +58,7 @@ class XLinear:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle: without the weights' arrangement for search, which is made again."""
-        return {**vars(self), "_chunks": None, "_chunks_of": (0, 0, 0)}
+        return {**vars(self), "_chunks": None, "_chunks_of": (0, 0, 0), "_stored": None}
 
     @property
     def depth(self) -> int:
@@ -76,7 +78,7 @@ class XLinear:
     @property
     def nr_weights(self) -> int:
         """Number of weights of all levels."""
-        return sum(int(level.weights.nnz) for level in self.levels)
+        return sum(level.nr_weights for level in self.levels)
 
     def most_labels(self, beam_size: int | None = None) -> int:
         """Return the number of labels that a search can return at most.
@@ -109,9 +111,23 @@ class XLinear:
         """Return the weights arranged for search, with the last ``nr_dense`` features dense."""
         key = (self.depth, self.nr_features - nr_dense, nr_dense)
         if self._chunks is None or self._chunks_of != key:
-            self._chunks = build_chunks(self.levels, key[1], nr_dense, threads)
+            stored = self._stored if self._all_levels is None else None
+            if stored is not None and (stored.nr_sparse, stored.nr_dense) == key[1:]:
+                self._chunks = stored.chunks(self.levels)
+            else:
+                _, self._chunks = build_chunks(self.levels, key[1], nr_dense, threads)
             self._chunks_of = key
         return self._chunks
+
+    def _with_chunks(self, nr_dense: int, threads: int, run: Callable[[Chunks], object]) -> None:
+        """Call a function of the weights arranged for search; once more if their stored layout is damaged."""
+        chunks = self.chunks(nr_dense, threads)
+        run(chunks)
+        if chunks.damaged[0]:
+            if (stored := self._stored) is not None:
+                warn_of_damage(stored.folder, f"{stored.folder} is damaged: its content has changed since it was saved")
+            self._stored = self._chunks = None
+            run(self.chunks(nr_dense, threads))
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
         """Restrict predictions to some labels: the search then visits only nodes that lead to them.
@@ -218,25 +234,29 @@ class XLinear:
         # No level can keep more nodes than it has.
         beams = np.minimum(beams, [level.clusters.shape[0] for level in self.levels])
         count = thread_count(threads)
-        chunks = self.chunks(X.nr_dense, count)
         query = kernel_form(X)
         start = _NO_CODES if codes is None else code_arrays(codes, (X.nr_rows, self.levels[0].clusters.shape[1]))
         n, k = X.nr_rows, int(beams[-1])
         nodes, scores = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
         found = np.zeros(n, np.int64)
-        arguments: tuple[Any, ...] = (chunks, *query, *start, beams, self._posts(post_processor))
+        arguments: tuple[Any, ...] = (*query, *start, beams, self._posts(post_processor))
         block = max(1, min(_BLOCK, _BLOCK_NODES // max(int(beams.max()), self.levels[0].clusters.shape[1])))
-        if count == 1 or n < 2 * count:
-            search(*arguments, 0, n, block, nodes, scores, found)
-        else:
+
+        def run(chunks: Chunks) -> None:
+            if count == 1 or n < 2 * count:
+                search(chunks, *arguments, 0, n, block, nodes, scores, found)
+                return
             # More pieces than threads, since some texts are long; whole blocks if there are enough.
             step = min(block, max(1, math.ceil(n / (4 * count))))
             with ThreadPoolExecutor(count) as pool:
                 calls: list[tuple[Any, ...]] = [
-                    (search, *arguments, at, min(at + step, n), block, nodes, scores, found) for at in range(0, n, step)
+                    (search, chunks, *arguments, at, min(at + step, n), block, nodes, scores, found)
+                    for at in range(0, n, step)
                 ]
                 for future in [pool.submit(*call) for call in calls]:
                     future.result()
+
+        self._with_chunks(X.nr_dense, count, run)
         return nodes, scores, found
 
     def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
@@ -254,13 +274,10 @@ class XLinear:
                 expected=f"{X.nr_rows:,} documents × {self.nr_labels:,} labels",
                 received=f"{selected.shape[0]:,} × {selected.shape[1]:,}",
             )
-        chunks = self.chunks(X.nr_dense)
-        paths = selected_paths(self.levels, chunks, csr_matrix(selected))
+        paths = selected_paths(self.levels, csr_matrix(selected))
         out = np.empty(len(paths.chunk), np.float32)
-        score_paths(
-            chunks, *kernel_form(X), paths.indptr, paths.chunk, paths.child, paths.parent,
-            self._posts(post_processor), out,
-        )  # fmt: skip
+        arguments = (*kernel_form(X), *paths.for_kernel(), self._posts(post_processor), out)
+        self._with_chunks(X.nr_dense, 1, lambda chunks: score_paths(chunks, *arguments))
         last = paths.indptr[-1]
         result = csr_matrix(
             (out[last[0] : last[-1]], paths.node[last[0] : last[-1]], last - last[0]),
@@ -271,7 +288,7 @@ class XLinear:
 
     def save(self, folder: str | Path) -> None:
         """Save the model as an XLinear folder of PECOS."""
-        save_levels(self.levels, folder)
+        save_levels(self.levels, folder, self.nr_dense)
 
     @classmethod
     def load(cls, folder: str | Path, nr_dense: int = 0) -> "XLinear":
@@ -281,8 +298,8 @@ class XLinear:
             folder: the folder with ``param.json`` and ``ranker/``.
             nr_dense: number of dense features, which come last. Default: 0; the queries then decide.
         """
-        levels = load_levels(folder)
-        return cls(levels, levels[0].nr_features - nr_dense, nr_dense)
+        levels, stored = load_levels(folder)
+        return cls(levels, levels[0].nr_features - nr_dense, nr_dense, _stored=stored)
 
     @property
     def only_topk(self) -> int:

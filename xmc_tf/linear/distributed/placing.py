@@ -1,4 +1,4 @@
-"""Placing the weights of the work folder in the model's folder, without reading them."""
+"""Placing the weights of the work folder in the model's folder, without copying them."""
 
 import os
 import shutil
@@ -6,11 +6,12 @@ from pathlib import Path
 
 from xmc_tf.linear.disk import level_folder, write_parameters
 from xmc_tf.linear.distributed.work_folder import WorkFolder
+from xmc_tf.linear.layout.stored import write_search
 from xmc_tf.linear.xlinear import XLinear
 
 
 def place_rankers(part: Path, work: WorkFolder, model: XLinear, first: int = 0) -> None:
-    """Fill a folder of rankers: write its parameters, and link its weights.
+    """Fill a folder of rankers: write its parameters, link its weights, arrange them for search.
 
     Args:
         part: the folder.
@@ -21,6 +22,7 @@ def place_rankers(part: Path, work: WorkFolder, model: XLinear, first: int = 0) 
     write_parameters(model.levels, part)
     for t in range(model.depth):
         _link(work.weights(first + t), level_folder(part, t) / "W.npz")
+    write_search(part, model.levels, model.nr_dense)
 
 
 def _link(source: Path, target: Path) -> None:

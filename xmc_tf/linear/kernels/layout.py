@@ -1,10 +1,22 @@
 """The layout of weights for beam search: one chunk per parent, one row per feature, siblings side by side.
 
 A query has some twenty of the thousands of features that a chunk has. So each chunk has a small hash table from feature
-to row, and a row contains the weights of the siblings that have one. All chunks of all levels are in the same few
-arrays: node ``v`` of level ``t`` is the parent of chunk ``level_start[t + 1] + v``.
+to row, and a row contains the weights of the siblings that have one. One look-up for all siblings is the idea of masked
+sparse chunk multiplication (Etter et al., WWW 2022). Node ``v`` of level ``t`` is the parent of chunk
+``level_start[t + 1] + v``.
 
-One look-up for all siblings is the idea of masked sparse chunk multiplication (Etter et al., WWW 2022).
+All chunks are in one array of 32-bit words, which can be a file that is mapped. A chunk consists of
+
+- the bias of each sibling,
+- the weights of the dense features, a row per sibling,
+- the blocks of the hash table: 32 bits, one per slot, set if the slot is taken; and the number of slots taken before,
+- the entries: the feature of each slot taken, and the position of its row; at the end, where the last row ends,
+- the rows, each either a weight for every sibling, padded to a multiple of sixteen; or some weights, followed by the
+  position of each among the siblings in as few bytes as these positions need.
+
+Most siblings have weights for most features of queries; then it is faster to add a whole row in registers than single
+weights. The blocks of a chunk take less than two bytes per feature, so they stay in the processor's cache, and most
+features that a chunk does not have need nothing else.
 """
 
 from typing import NamedTuple
@@ -12,44 +24,47 @@ from typing import NamedTuple
 import numpy as np
 
 from xmc_tf.common.compiled import njit
+from xmc_tf.linear.kernels.bits import LINE, checksum, popcount
 from xmc_tf.linear.kernels.lanes import WIDTH
 
-FREE = np.int32(-1)  # a slot without a feature
-WHOLE = np.int32(-1)  # in place of a count: the row has a weight for every sibling
-HASH = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth's multiplicative hashing)
+VERSION = 1  # of the layout; increase it with each change
+LINE_WORDS = 2 * LINE  # chunks begin at multiples of so many words
+_SLOTS = 6  # slots per feature of a chunk
+_HASH = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth's multiplicative hashing)
+_HALF = np.uint64(32)
 
 
 class Chunks(NamedTuple):
-    """All levels' chunks in flat arrays.
+    """All levels' chunks.
 
     Attributes:
         level_start: first chunk of each level.
         child_start: position of each chunk's first child in ``children``, including the level's offset.
         children: node of the level (at the last level: label) of each child.
-        bias: the constant feature's share of each child's score.
-        dense: weights of the dense features, a row per child.
-        table_start: position of each chunk's hash table in ``table``, in slots.
-        table_shift: 64 minus the binary logarithm of the table's size.
-        table: slots of two numbers: feature (or -1), and the position of its row in ``stream``, from ``stream_start``.
-        stream_start: position of each chunk's rows.
-        stream: rows, each either a count and that many pairs of (position among the siblings, weight as float32 bits),
-            or -1 and a weight for every sibling, padded to a multiple of sixteen. Most siblings have weights for most
-            features of queries; then it is faster to add a whole row in registers than single entries.
-        weights: the same memory as ``stream``, read as float32.
+        start: position of each chunk in ``words``.
+        rows: number of rows of each chunk.
+        words: the chunks, as int32.
+        weights: the same memory, as float32.
+        bytes: the same memory, as uint8.
+        lines: the same memory, as uint64.
+        checksums: checksum of each chunk.
+        verified: for each chunk, whether it need not be compared with its checksum (again).
+        damaged: 1 once a chunk differed from its checksum, else 0.
         widest: maximum number of children of a chunk, padded to whole registers.
     """
 
     level_start: np.ndarray
     child_start: np.ndarray
     children: np.ndarray
-    bias: np.ndarray
-    dense: np.ndarray
-    table_start: np.ndarray
-    table_shift: np.ndarray
-    table: np.ndarray
-    stream_start: np.ndarray
-    stream: np.ndarray
+    start: np.ndarray
+    rows: np.ndarray
+    words: np.ndarray
     weights: np.ndarray
+    bytes: np.ndarray
+    lines: np.ndarray
+    checksums: np.ndarray
+    verified: np.ndarray
+    damaged: np.ndarray
     widest: int
 
 
@@ -60,9 +75,70 @@ def padded(width):
 
 
 @njit(cache=True, nogil=True)
-def _is_whole(count, width):
-    """Return whether a row stores a weight for every sibling: if it needs at most 1.5 times the memory of pairs."""
-    return 3 * count >= padded(width)
+def child_bytes(width):
+    """Return the number of bytes of a position among so many siblings."""
+    return 1 if width <= 1 << 8 else (2 if width <= 1 << 16 else 4)
+
+
+@njit(cache=True, nogil=True)
+def row_words(count, width):
+    """Return the length of a row of so many weights; it is ``padded(width)`` only if it has one for every sibling."""
+    if 3 * count >= padded(width):
+        return padded(width)
+    return count + (count * child_bytes(width) + 3) // 4
+
+
+@njit(cache=True, nogil=True)
+def row_count(words, size):
+    """Return the number of weights of a row that has not one for every sibling.
+
+    Args:
+        words: length of the row.
+        size: number of bytes of a sibling's position.
+    """
+    return 4 * words // (4 + size)
+
+
+@njit(cache=True, nogil=True)
+def blocks_of(rows):
+    """Return the number of blocks of the hash table; at least one slot is free."""
+    return _SLOTS * rows // 32 + 1
+
+
+@njit(cache=True, nogil=True)
+def table_at(width, nr_dense):
+    """Return the position of the hash table in a chunk."""
+    return width * (1 + nr_dense)
+
+
+@njit(cache=True, nogil=True)
+def first_slot(feature, slots):
+    """Return the slot at which the search for a feature begins."""
+    return np.int64((((np.uint64(feature) * _HASH) >> _HALF) * np.uint64(slots)) >> _HALF)
+
+
+@njit(cache=True, nogil=True)
+def entry_of(words, table, slots, entries, feature):
+    """Return the position of a feature's entry; -1 if the chunk does not have the feature.
+
+    Args:
+        words: the chunks.
+        table: position of the chunk's blocks.
+        slots: number of its slots.
+        entries: position of its entries.
+        feature: the feature.
+    """
+    slot = first_slot(feature, slots)
+    while True:
+        block = table + 2 * (slot >> 5)
+        bit = np.int64(1) << (slot & 31)
+        taken = np.int64(words[block])
+        if taken & bit == 0:
+            return np.int64(-1)
+        entry = entries + 2 * (words[block + 1] + popcount(taken & (bit - 1)))
+        if words[entry] == feature:
+            return entry
+        slot = slot + 1 if slot + 1 < slots else 0
 
 
 @njit(cache=True, nogil=True)
@@ -81,61 +157,80 @@ def _count_features(indptr, indices, children, nr_sparse, counter, seen):
 
 
 @njit(cache=True, nogil=True)
-def measure(indptr, indices, child_indptr, children, nr_sparse, first, last, rows, words):
-    """Write the number of rows of chunks ``first`` to ``last``, and of the stream's words that they take."""
+def measure(indptr, indices, child_indptr, children, nr_sparse, nr_dense, first, last, rows, lengths):
+    """Write the number of rows of chunks ``first`` to ``last``, and the lengths of the chunks in words."""
     counter, seen = np.zeros(nr_sparse, np.int32), np.empty(nr_sparse, np.int32)
     for chunk in range(first, last):
         siblings = children[child_indptr[chunk] : child_indptr[chunk + 1]]
-        rows[chunk] = _count_features(indptr, indices, siblings, nr_sparse, counter, seen)
-        for feature in seen[: rows[chunk]]:
-            count = counter[feature]
-            words[chunk] += 1 + (padded(len(siblings)) if _is_whole(count, len(siblings)) else 2 * count)
+        width = len(siblings)
+        found = _count_features(indptr, indices, siblings, nr_sparse, counter, seen)
+        words = table_at(width, nr_dense) + 2 * blocks_of(found) + 2 * (found + 1)
+        for feature in seen[:found]:
+            words += row_words(counter[feature], width)
             counter[feature] = 0
+        rows[chunk], lengths[chunk] = found, (words + LINE_WORDS - 1) // LINE_WORDS * LINE_WORDS
+
+
+@njit(cache=True, nogil=True)
+def _fill_table(seen, counter, width, words, table, slots, entries, row_of):
+    """Write blocks and entries of a chunk, and the position of each feature's row to ``row_of``."""
+    for feature in seen:
+        slot = first_slot(feature, slots)
+        while np.int64(words[table + 2 * (slot >> 5)]) & (np.int64(1) << (slot & 31)):
+            slot = slot + 1 if slot + 1 < slots else 0
+        words[table + 2 * (slot >> 5)] |= np.int32(np.uint32(1) << np.uint32(slot & 31))
+        row_of[feature] = slot
+    before = 0
+    for block in range(table, entries, 2):
+        words[block + 1] = before
+        before += popcount(np.int64(words[block]) & 0xFFFFFFFF)
+    for feature in seen:
+        slot = row_of[feature]
+        block = table + 2 * (slot >> 5)
+        below = np.int64(words[block]) & ((np.int64(1) << (slot & 31)) - 1)
+        words[entries + 2 * (words[block + 1] + popcount(below))] = feature
+    at, stream = 0, entries + 2 * (len(seen) + 1)
+    for entry in range(entries, stream - 2, 2):
+        feature = words[entry]
+        words[entry + 1], row_of[feature] = at, stream + at
+        at += row_words(counter[feature], width)
+    words[stream - 2], words[stream - 1] = -1, at
 
 
 @njit(cache=True, nogil=True)
 def fill(
-    indptr, indices, data, child_indptr, children, nr_sparse, nr_dense, first, last, bias_value,
-    bias, dense, table_start, table_shift, table, stream_start, stream, weights,
+    indptr, indices, data, child_indptr, children, nr_sparse, nr_dense, first, last, bias,
+    start, words, weights, all_bytes, lines, checksums,
 ):  # fmt: skip
-    """Fill chunks ``first`` to ``last``."""
+    """Fill chunks ``first`` to ``last``, whose words are zero."""
+    counter, filled = np.zeros(nr_sparse, np.int32), np.zeros(nr_sparse, np.int32)
     row_of, seen = np.zeros(nr_sparse, np.int64), np.empty(nr_sparse, np.int32)
     for chunk in range(first, last):
-        begin = child_indptr[chunk]
-        siblings = children[begin : child_indptr[chunk + 1]]
-        found = _count_features(indptr, indices, siblings, nr_sparse, row_of, seen)
-        mask = (np.int64(1) << np.int64(64 - table_shift[chunk])) - 1
-        at = 0
-        for feature in seen[:found]:
-            slot = np.int64((np.uint64(feature) * HASH) >> np.uint64(table_shift[chunk]))
-            while table[table_start[chunk] + slot, 0] != FREE:
-                slot = (slot + 1) & mask
-            table[table_start[chunk] + slot, 0] = feature
-            table[table_start[chunk] + slot, 1] = at
-            count, row = row_of[feature], stream_start[chunk] + at
-            row_of[feature] = row
-            if _is_whole(count, len(siblings)):
-                stream[row] = WHOLE
-                weights[row + 1 : row + 1 + padded(len(siblings))] = 0.0
-                at += 1 + padded(len(siblings))
-            else:
-                stream[row] = 0
-                at += 1 + 2 * count
-        for c in range(len(siblings)):
+        begin = start[chunk]
+        siblings = children[child_indptr[chunk] : child_indptr[chunk + 1]]
+        width = len(siblings)
+        size = child_bytes(width)
+        found = _count_features(indptr, indices, siblings, nr_sparse, counter, seen)
+        table = begin + table_at(width, nr_dense)
+        entries = table + 2 * blocks_of(found)
+        _fill_table(seen[:found], counter, width, words, table, 32 * blocks_of(found), entries, row_of)
+        for c in range(width):
             for p in range(indptr[siblings[c]], indptr[siblings[c] + 1]):
                 feature = indices[p]
                 if feature >= nr_sparse + nr_dense:
-                    bias[begin + c] = data[p] * bias_value
+                    weights[begin + c] = data[p] * bias
                 elif feature >= nr_sparse:
-                    dense[begin + c, feature - nr_sparse] = data[p]
+                    weights[begin + width + c * nr_dense + feature - nr_sparse] = data[p]
                 else:
-                    row = row_of[feature]
-                    count = stream[row]
-                    if count == WHOLE:
-                        weights[row + 1 + c] = data[p]
+                    row, count = row_of[feature], counter[feature]
+                    if 3 * count >= padded(width):
+                        weights[row + c] = data[p]
                     else:
-                        stream[row + 1 + 2 * count] = c
-                        weights[row + 2 + 2 * count] = data[p]
-                        stream[row] = count + 1
+                        weights[row + filled[feature]] = data[p]
+                        at = 4 * (row + count) + size * filled[feature]
+                        for b in range(size):
+                            all_bytes[at + b] = (c >> (8 * b)) & 255
+                        filled[feature] += 1
         for feature in seen[:found]:
-            row_of[feature] = 0
+            counter[feature], filled[feature] = 0, 0
+        checksums[chunk] = checksum(lines, begin // 2, start[chunk + 1] // 2)

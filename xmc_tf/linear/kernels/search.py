@@ -3,9 +3,12 @@
 import numpy as np
 
 from xmc_tf.common.compiled import njit
-from xmc_tf.linear.kernels.lanes import WIDTH, fma, load_at, splat, store_at
-from xmc_tf.linear.kernels.layout import HASH
+from xmc_tf.linear.kernels.bits import checksum, popcount
+from xmc_tf.linear.kernels.lanes import WIDTH, fma, load_at, prefetch_at, splat, store_at
+from xmc_tf.linear.kernels.layout import blocks_of, child_bytes, entry_of, first_slot, padded, row_count, table_at
 from xmc_tf.linear.kernels.postprocess import NOOP, additive, chain, least_raw, neutral, squash
+
+TOGETHER = 32  # features that are looked up at the same time
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -18,39 +21,87 @@ def _dot(a, b):
 
 
 @njit(cache=True, nogil=True)
-def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores):
-    """Write the raw scores of all children of one chunk for one query."""
-    begin = chunks.child_start[chunk]
-    width = chunks.child_start[chunk + 1] - begin
+def _is_intact(chunks, chunk):
+    """Return whether a chunk has its checksum; note it in ``damaged`` if not."""
+    if checksum(chunks.lines, chunks.start[chunk] // 2, chunks.start[chunk + 1] // 2) != chunks.checksums[chunk]:
+        chunks.damaged[0] = 1
+        return False
+    chunks.verified[chunk] = 1
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _add_some(weights, positions, begin, length, size, value, scores):
+    """Add a row of some siblings' weights, times a value, to their scores."""
+    count = row_count(length, size)
+    at = 4 * (begin + count)
+    if size == 1:
+        for e in range(count):
+            scores[positions[at + e]] += value * weights[begin + e]
+        return
+    for e in range(count):
+        child = np.int64(positions[at + size * e]) | np.int64(positions[at + size * e + 1]) << 8
+        if size == 4:
+            child |= np.int64(positions[at + 4 * e + 2]) << 16 | np.int64(positions[at + 4 * e + 3]) << 24
+        scores[child] += value * weights[begin + e]
+
+
+@njit(cache=True, nogil=True)
+def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores, places, found):
+    """Write the raw scores of all children of one chunk for one query.
+
+    Each look-up reads three places: a block, an entry and a row. They are prefetched for some features at a time, so
+    that a query waits for memory once for each of the three, and not for each feature.
+    """
+    begin = chunks.start[chunk]
+    width = chunks.child_start[chunk + 1] - chunks.child_start[chunk]
+    if not chunks.verified[chunk] and not _is_intact(chunks, chunk):
+        scores[:width] = 0.0
+        return
+    words, weights = chunks.words, chunks.weights
+    nr_dense, blocks, size = len(x_dense), blocks_of(chunks.rows[chunk]), child_bytes(width)
+    table, slots = begin + table_at(width, nr_dense), 32 * blocks
+    entries = table + 2 * blocks
+    stream = entries + 2 * (chunks.rows[chunk] + 1)
+    whole = padded(width)
     for c in range(width):
-        scores[c] = chunks.bias[begin + c]
-    shift = np.uint64(chunks.table_shift[chunk])
-    last = (np.int64(1) << np.int64(64 - chunks.table_shift[chunk])) - 1
-    base, stream_base = chunks.table_start[chunk], chunks.stream_start[chunk]
-    for p in range(start, stop):
-        feature = indices[p]
-        slot = np.int64((np.uint64(feature) * HASH) >> shift)
-        while True:
-            found = chunks.table[base + slot, 0]
-            if found == feature:
-                row = stream_base + chunks.table[base + slot, 1]
-                value = data[p]
-                count = chunks.stream[row]
-                if count < 0:
-                    times = splat(value)
-                    for c in range(0, width, WIDTH):
-                        more = load_at(chunks.weights, row + 1 + c)
-                        store_at(scores, c, fma(times, more, load_at(scores, c)))
-                else:
-                    for e in range(row + 1, row + 1 + 2 * count, 2):
-                        scores[chunks.stream[e]] += value * chunks.weights[e + 1]
-                break
-            if found < 0:
-                break
-            slot = (slot + 1) & last
-    if len(x_dense) > 0:
+        scores[c] = weights[begin + c]
+    for first in range(start, stop, TOGETHER):
+        last = min(first + TOGETHER, stop)
+        for p in range(first, last):
+            prefetch_at(words, table + 2 * (first_slot(indices[p], slots) >> 5))
+        count = 0
+        for p in range(first, last):
+            slot = first_slot(indices[p], slots)
+            block = table + 2 * (slot >> 5)
+            taken = np.int64(words[block])
+            entry = entries + 2 * (words[block + 1] + popcount(taken & ((np.int64(1) << (slot & 31)) - 1)))
+            prefetch_at(words, entry)
+            places[count], found[count] = p, entry
+            count += (taken >> (slot & 31)) & 1
+        kept = 0
+        for i in range(count):
+            feature, entry = indices[places[i]], found[i]
+            if words[entry] != feature:
+                entry = entry_of(words, table, slots, entries, feature)
+                if entry < 0:
+                    continue
+            prefetch_at(words, stream + words[entry + 1])
+            places[kept], found[kept] = places[i], entry
+            kept += 1
+        for i in range(kept):
+            row, value = words[found[i] + 1], data[places[i]]
+            length = words[found[i] + 3] - row
+            if length == whole:
+                times = splat(value)
+                for c in range(0, width, WIDTH):
+                    store_at(scores, c, fma(times, load_at(weights, stream + row + c), load_at(scores, c)))
+            else:
+                _add_some(weights, chunks.bytes, stream + row, length, size, value, scores)
+    if nr_dense > 0:
         for c in range(width):
-            scores[c] += _dot(x_dense, chunks.dense[begin + c])
+            at = begin + width + c * nr_dense
+            scores[c] += _dot(x_dense, weights[at : at + nr_dense])
 
 
 @njit(cache=True, nogil=True)
@@ -162,6 +213,7 @@ def search(
     nr_parents = chunks.level_start[1]
     widest = max(beams.max(), nr_parents)
     raw = np.empty(chunks.widest, np.float32)
+    asked, entries = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.int64)
     for start in range(first, last, block):
         count = min(block, last - start)
         nodes, scores = np.empty((count, widest), np.int32), np.empty((count, widest), np.float32)
@@ -184,7 +236,9 @@ def search(
                     continue
                 chunk = chunks.level_start[t] + nodes[q, b]
                 row = start + q
-                _score_chunk(chunks, chunk, indices, data, indptr[row], indptr[row + 1], dense[row], raw)
+                _score_chunk(
+                    chunks, chunk, indices, data, indptr[row], indptr[row + 1], dense[row], raw, asked, entries
+                )
                 begin = chunks.child_start[chunk]
                 least = -np.inf
                 if found[q] == most:
@@ -219,13 +273,14 @@ def score_paths(chunks, indptr, indices, data, dense, path_indptr, path_chunk, p
         out: receives the combined score of each node.
     """
     raw = np.empty(chunks.widest, np.float32)
+    asked, entries = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.int64)
     for t in range(len(posts)):
         for q in range(path_indptr.shape[1] - 1):
             scored = -1
             for p in range(path_indptr[t, q], path_indptr[t, q + 1]):
                 if path_chunk[p] != scored:
                     scored = path_chunk[p]
-                    _score_chunk(chunks, scored, indices, data, indptr[q], indptr[q + 1], dense[q], raw)
+                    _score_chunk(chunks, scored, indices, data, indptr[q], indptr[q + 1], dense[q], raw, asked, entries)
                 own = squash(posts[t], raw[path_child[p]])
                 parent = out[path_parent[p]] if path_parent[p] >= 0 else neutral(posts[t])
                 out[p] = chain(posts[t], own, parent)

@@ -1,0 +1,160 @@
+"""The layout for search on disk: the same answers, whatever happens to its files."""
+
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from tests.linear.cases import random_chain, random_model
+from xmc_tf.data import Features
+from xmc_tf.linear import XLinear
+from xmc_tf.linear.distributed.placing import place_rankers
+from xmc_tf.linear.layout import stored
+from xmc_tf.linear.level import UnreadWeights
+
+SPARSE, DENSE = 50, 3
+
+
+def generated(seed=0):
+    return random_model(random_chain(60, [4]), SPARSE, DENSE, density=0.2, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def queries():
+    rng = np.random.default_rng(0)
+    X = csr_matrix(np.where(rng.random((20, SPARSE)) < 0.3, 1, 0).astype(np.float32))
+    return Features(X, rng.normal(size=(20, DENSE)).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder of rankers with a layout, although they are small."""
+    folder = tmp_path_factory.mktemp("stored") / "m"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stored, "FEWEST_WEIGHTS", 1)
+        generated().save(folder)
+    return folder
+
+
+@pytest.fixture
+def copy(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "m")
+
+
+def answers(model, X):
+    return [model.predict(X, beam_size=3, only_topk=5).toarray().tolist(), selected(model, X).toarray().tolist()]
+
+
+def selected(model, X):
+    labels = np.arange(X.nr_rows) % model.nr_labels
+    wanted = csr_matrix((np.ones(len(labels)), (np.arange(len(labels)), labels)), (len(labels), model.nr_labels))
+    return model.predict_selected(X, wanted)
+
+
+def flip(path, position, bits=1):
+    content = bytearray(path.read_bytes())
+    content[position] ^= bits
+    path.write_bytes(content)
+
+
+def test_the_answers_are_the_same_and_no_weights_are_read(saved, queries, caplog):
+    model = XLinear.load(saved, nr_dense=DENSE)
+    assert answers(model, queries) == answers(generated(), queries)
+    assert all(isinstance(level.stored, UnreadWeights) and "weights" not in vars(level) for level in model.levels)
+    assert model.nr_weights == generated().nr_weights
+    assert repr(model.levels[0]) == repr(generated().levels[0])
+    assert not caplog.records
+
+
+def test_small_models_have_no_layout(tmp_path):
+    generated().save(tmp_path / "m")
+    assert not (tmp_path / "m" / "search").exists()
+
+
+def test_damage_is_noticed_or_harmless(copy, queries, caplog):
+    right = answers(generated(), queries)
+    rng = np.random.default_rng(0)
+    for path in sorted((copy / "search").iterdir()):
+        before, noticed = path.read_bytes(), 0
+        for position in [0, 20, len(before) - 1, *rng.integers(0, len(before), 25)]:
+            flip(path, position, int(rng.integers(1, 256)))
+            caplog.clear()
+            assert answers(XLinear.load(copy, nr_dense=DENSE), queries) == right
+            noticed += "the weights are arranged in memory instead" in caplog.text
+            path.write_bytes(before)
+        assert noticed > 10, path
+
+
+@pytest.mark.parametrize("length", [0, 100, -64])
+def test_a_truncated_layout_is_not_used(copy, queries, caplog, length):
+    path = copy / "search" / "words.npy"
+    path.write_bytes(path.read_bytes()[:length])
+    assert answers(XLinear.load(copy, nr_dense=DENSE), queries) == answers(generated(), queries)
+    assert "words.npy" in caplog.text
+
+
+def test_a_damaged_chunk_is_reported_once(copy, queries, caplog):
+    path = copy / "search" / "words.npy"
+    flip(path, path.stat().st_size // 2)
+    model = XLinear.load(copy, nr_dense=DENSE)
+    assert not caplog.records
+    for _ in range(2):
+        assert answers(model, queries) == answers(generated(), queries)
+    assert [record.message.split(";")[0] for record in caplog.records] == [
+        f"{copy / 'search'} is damaged: its content has changed since it was saved"
+    ]
+
+
+def test_a_layout_of_other_weights_is_not_used(copy, tmp_path, queries, caplog):
+    other = generated(seed=1)
+    other.save(tmp_path / "other")
+    for t in range(2):
+        shutil.copy(tmp_path / "other" / "ranker" / f"{t}.model" / "W.npz", copy / "ranker" / f"{t}.model" / "W.npz")
+    assert answers(XLinear.load(copy, nr_dense=DENSE), queries) == answers(other, queries)
+    assert "made from other weights" in caplog.text
+
+
+def test_a_deleted_layout_is_not_missed(copy, queries, caplog):
+    shutil.rmtree(copy / "search")
+    assert answers(XLinear.load(copy, nr_dense=DENSE), queries) == answers(generated(), queries)
+    assert not caplog.records
+
+
+def test_queries_of_another_division_do_not_use_it(saved, queries):
+    """The layout is for three dense features; here all are sparse."""
+    together = Features(csr_matrix(np.hstack([queries.sparse.toarray(), queries.dense])), None)
+    found, right = (answers(model, together) for model in (XLinear.load(saved), generated()))
+    assert found == right
+
+
+def test_restricted_predictions_and_all_again(saved, queries):
+    model, right = XLinear.load(saved, nr_dense=DENSE), generated()
+    for labels in ([3, 14, 41], None):
+        for one in (model, right):
+            one.set_output_constraint(labels)
+        found, expected = (one.predict(queries, only_topk=3).toarray().tolist() for one in (model, right))
+        assert found == expected
+
+
+def test_a_pickled_model_needs_no_folder(copy, queries):
+    content = pickle.dumps(XLinear.load(copy, nr_dense=DENSE))
+    shutil.rmtree(copy)
+    assert answers(pickle.loads(content), queries) == answers(generated(), queries)
+
+
+def test_saved_again_and_placed_over_ranks_it_has_the_same_bytes(saved, tmp_path, monkeypatch):
+    class Work:
+        def weights(self, t):
+            return saved / "ranker" / f"{t}.model" / "W.npz"
+
+    monkeypatch.setattr(stored, "FEWEST_WEIGHTS", 1)
+    model = XLinear.load(saved, nr_dense=DENSE)
+    model.save(tmp_path / "again")
+    place_rankers(tmp_path / "placed", Work(), model)
+    for folder in (tmp_path / "again", tmp_path / "placed"):
+        names = sorted(path.relative_to(saved) for path in saved.rglob("*") if path.is_file())
+        assert names == sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+        for name in names:
+            assert (folder / name).read_bytes() == (saved / name).read_bytes(), name

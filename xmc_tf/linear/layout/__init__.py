@@ -1,0 +1,1 @@
+"""The arrangement of weights for search, in memory and on disk."""
