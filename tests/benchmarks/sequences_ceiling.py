@@ -1,10 +1,12 @@
 """Recall of a sequence model on histories of a Markov chain, compared with the best that is possible.
 
-    python -m tests.benchmarks.sequences_ceiling [--items 100000] [--users 100000] [--epochs 4]
+    python -m tests.benchmarks.sequences_ceiling [--items 100000] [--users 300000] [--epochs 3]
 
 Prints one JSON line. Items are in clusters of 100. After an item of a cluster follows, in 85 % of cases, one of the
 cluster's successor, otherwise one of any cluster; in a cluster, items are drawn in proportion to 1 / their rank. So the
-best ten items are those of the successor, and their probability is the ceiling of Recall@10.
+best ten items are those of the successor, and their probability is the ceiling of Recall@10. An item at the end of a
+cluster occurs about ten times in the histories of a default run; with fewer, or with more epochs on as many, the model
+memorizes the histories. Only the end of the training is validated, because ranking all items is slow.
 """
 
 import argparse
@@ -22,8 +24,8 @@ CLUSTER, SURE, LENGTH, K = 100, 0.85, 20, 10
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=100_000)
-    parser.add_argument("--users", type=int, default=100_000)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--users", type=int, default=300_000)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--model", choices=["sasrec", "bert4rec"], default="sasrec")
     a = parser.parse_args()
     from xmc_tf.sequences import train
@@ -35,8 +37,9 @@ def main() -> None:
         settings = {
             "data_dir": folder / "data", "model_dir": folder / "model", "model": a.model, "max_len": LENGTH,
             "sliding_step": LENGTH, "embed_dim": 64, "n_layers": 1, "dropout": 0.0, "loss": "sampled",
-            "negatives": 1024, "n_epochs": a.epochs, "learning_rate": 3e-3, "lr_schedule": "linear",
-            "eval_data": "part_00000.npz", "per_device_train_batch_size": 256, "patience": 0,
+            "negatives": 1024, "sampling": "frequency", "n_epochs": a.epochs, "learning_rate": 1e-2,
+            "lr_schedule": "linear", "eval_data": "part_00000.npz", "eval_steps": 1_000_000_000,
+            "per_device_train_batch_size": 128, "patience": 0,
         }  # fmt: skip
         start = time.perf_counter()
         train.main([word for key, value in settings.items() for word in ("--set", f"{key}={value}")])
@@ -51,7 +54,7 @@ def main() -> None:
         "ratio": round(recall / ceiling, 3), "aim": 0.95, "train_seconds": round(seconds),
     }  # fmt: skip
     print(json.dumps(figures))
-    sys.exit(recall < 0.95 * ceiling)
+    sys.exit(0 if recall >= 0.95 * ceiling else 1)
 
 
 def write(path: Path, users: int, items: int) -> Path:

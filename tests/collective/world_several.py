@@ -147,15 +147,16 @@ def check_every_placement_trains_like_one_dense_process(world):
 
 
 def check_ids_out_of_range_name_their_table(world):
-    layer = CollectiveStrategy(world).embeddings(described(world, "rows"), name="refusing")
     ids, weights, _ = draw_batch(0, world.rank)
     wrong = dict(ids)
     if world.rank == world.size - 1:
         wrong["tag"] = ids["tag"] + 3
     message = rf"ids out of range on rank {world.size - 1}: of table tags \(rows 0 to 2\)"
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        layer(wrong, weights)
-    assert layer(ids, weights)["shop"].shape == [BATCH, 2, 2]
+    for placement in ("rows", "mixed"):  # in the latter, each rank holds all tags
+        layer = CollectiveStrategy(world).embeddings(described(world, placement), name=f"refusing_{placement}")
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            layer(wrong, weights)
+        assert layer(ids, weights)["shop"].shape == [BATCH, 2, 2]
 
 
 def keras_model(strategy, name):

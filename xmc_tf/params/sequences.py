@@ -6,7 +6,7 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.params.base import Params
-from xmc_tf.params.choices import SCHEDULES
+from xmc_tf.params.choices import SCHEDULES, WIRES
 from xmc_tf.params.values import MisfitError, knob
 
 SEQUENCE_MODELS = ("bert4rec", "sasrec")
@@ -71,7 +71,7 @@ class SequenceParams(Params):
         choices=("features", "rows"),
         help="what ranks exchange for a sampled loss: vectors of positions, or rows of sampled items",
     )
-    wire: str = knob("fp32", choices=("fp32", "fp16", "bf16"), help="format of what ranks exchange; 16 bits round")
+    wire: str = knob("fp32", choices=WIRES, help="format of what ranks exchange; fewer bits round more")
     # Output.
     model_dir: str = knob("model", help="folder for the model; checkpoints are beside it, in model_dir.work")
     logdir: str | None = knob(None, help="folder for TensorBoard; default: none")

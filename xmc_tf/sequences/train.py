@@ -27,7 +27,7 @@ _DESCRIPTION = """Train a sequence model (BERT4Rec or SASRec) that predicts the 
 
     python -m xmc_tf.sequences.train --config configs/bert4rec.toml
     horovodrun -np 4 python -m xmc_tf.sequences.train --config configs/bert4rec.toml
-    python -m xmc_tf.launch --np 2 xmc_tf.sequences.train --config configs/sasrec.toml
+    python -m xmc_tf.launch --np 2 -m xmc_tf.sequences.train --config configs/sasrec.toml
 
 The configuration names a folder that xmc_tf.sequences.prepare has written (data_dir) and the folder for the model
 (model_dir). Rerun an interrupted command to resume, on the same or a different number of ranks."""

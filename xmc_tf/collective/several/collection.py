@@ -12,7 +12,7 @@ from xmc_tf.collective.several.embedding_table import EmbeddingTable, Piece, pie
 from xmc_tf.collective.several.planner import Plan
 from xmc_tf.collective.several.stacks import Stack, make_stack
 from xmc_tf.collective.tables.lookup import fetch, flat_ids, lookup
-from xmc_tf.collective.tables.row_requests import Request, request_rows
+from xmc_tf.collective.tables.row_requests import Request, check_ids_of_all_ranks, request_rows
 from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.collective.tables.wire import WireFormat
@@ -164,12 +164,23 @@ class EmbeddingCollection(tf_keras.layers.Layer):
         return {name: bags(name, inputs[name], combiners[name], weights.get(name)) for name in self._features}
 
     def _requests_of(self, features: Mapping[str, Bags]) -> list[Request]:
-        requests = []
+        ids = []
         for number, stack in enumerate(self.stacks):
             slots = self._slots_of(number)
-            ids = [flat_ids(features[slot.feature].ids) for slot in slots]
-            requests.append(request_rows(stack.table, stack.rows_of([slot.piece for slot in slots], ids)))
-        return requests
+            flat = [flat_ids(features[slot.feature].ids) for slot in slots]
+            ids.append(stack.rows_of([slot.piece for slot in slots], flat))
+        with tf.control_dependencies(self._checks_of_replicated(ids)):
+            return [request_rows(stack.table, of_stack) for stack, of_stack in zip(self.stacks, ids, strict=True)]
+
+    def _checks_of_replicated(self, ids: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Check the ids for replicated tables, so that all ranks raise an error and none waits."""
+        replicated = [number for number, stack in enumerate(self.stacks) if stack.table.size < self.plan.size]
+        if not replicated:
+            return []
+        tables = [self.stacks[number].table for number in replicated]
+        return [
+            check_ids_of_all_ranks(tables, [ids[n] for n in replicated], self.plan.size, f"{self.name}/replicated_ids")
+        ]
 
     def _served(self, features: Mapping[str, Bags]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """Return the embeddings from the whole tables of a server."""

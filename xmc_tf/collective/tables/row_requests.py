@@ -3,6 +3,7 @@
 A request does not depend on the table's values, so that of the next batch can be made while the current step runs.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -50,6 +51,29 @@ def request_rows(table: ShardedTable, ids: tf.Tensor) -> Request:
     # From the order of arrival to the order of the ids.
     positions = tf.gather(tf.math.invert_permutation(order), inverse)
     return Request(positions, wanted - table.start, sources, counts)
+
+
+@tf.autograph.experimental.do_not_convert
+def check_ids_of_all_ranks(tables: Sequence[ShardedTable], ids: Sequence[tf.Tensor], size: int, name: str) -> tf.Tensor:
+    """Check the ids for replicated tables on all ranks, which exchange no ids otherwise; collective.
+
+    Without it, a rank with a wrong id would fail alone, and the others would wait for it.
+
+    Args:
+        tables: the tables, of which each rank holds all rows.
+        ids: flat ids for each table.
+        size: the number of ranks.
+        name: the name of the graph node.
+
+    Raises:
+        tf.errors.InvalidArgumentError: on all ranks, if an id on any of them is out of range.
+    """
+    own = tf.concat([_header(table, of_table) for table, of_table in zip(tables, ids, strict=True)], axis=0)
+    counts = tf.fill([size], len(tables) * HEADER)
+    with after(count_sent("ids", counts, 0, own.dtype.size)):  # the counts are equal, so any rank will do
+        received, _ = horovod_ops.alltoall(tf.tile(own, [size]), counts, name)
+    headers = tf.reshape(received, [size, len(tables), HEADER])
+    return tf.reduce_all(tf.stack([_assert_in_range(table, headers[:, at]) for at, table in enumerate(tables)]))
 
 
 def by_owner(table: ShardedTable, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
