@@ -1,7 +1,7 @@
 """All figures that this machine can measure, one JSON line each.
 
-    python -m tests.benchmarks [--peer PYTHON] [--field PYTHON] [--data DIR] [--features DIR] [--model DIR]
-        [--encoder DIR] [--only NAME]
+    python -m tests.benchmarks [--peer PYTHON] [--field PYTHON] [--torchrec PYTHON] [--data DIR] [--features DIR]
+        [--model DIR] [--encoder DIR] [--only NAME]
 
 Without a peer or data, what needs them is named and left out. ``make bench BENCH_ARGS="--peer … --data …"`` calls it.
 """
@@ -15,6 +15,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", help="a Python that has libpecos")
     parser.add_argument("--field", help="a Python that has omikuji and libpecos (answers_vs_field)")
+    parser.add_argument("--torchrec", help="a Python that has torchrec and fbgemm-gpu-cpu (torchrec_sequences)")
     parser.add_argument("--data", help="a folder of X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz (and labels.txt)")
     parser.add_argument("--features", help="X.trn.npz, X.tst.npz and a tree hlt/ for them, in PECOS's format")
     parser.add_argument("--model", help="a model trained on that data")
@@ -42,6 +43,8 @@ def main() -> None:
         "sequences_prepare": [],
         "sequences_ceiling": [],
         "sequences_many_items": [],
+        "wire_quality": [],
+        "torchrec_sequences": ["--peer", a.torchrec] if a.torchrec else None,
         "padding_share": ["--encoder", a.encoder, "--texts", f"{a.data}/X.trn.txt"] if a.encoder and a.data else None,
         "rankers_vs_pecos": _peer_arguments(a),
         "rankers_vs_pecos_dense": [*_peer_arguments(a), "--dense", "384"] if _peer_arguments(a) else None,
