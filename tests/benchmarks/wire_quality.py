@@ -37,7 +37,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        prepare([write(folder / "i.csv", a.users, a.items)], folder / "data")
+        prepare([write(folder / "i.csv", a.users, a.items, 100)], folder / "data")
         words = [f"--rank={folder}", f"--epochs={a.epochs}", f"--seeds={a.seeds}"]
         run = horovodrun("module:tests.benchmarks.wire_quality", *words, world=WORLD, timeout=3600)
     figures = {"figure": "wire_quality", "ranks": WORLD, "items": a.items, "users": a.users, "epochs": a.epochs}

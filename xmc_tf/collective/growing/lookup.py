@@ -1,6 +1,7 @@
 """Differentiable lookup of ids in a growing table, in training, in inference, and in an exported model."""
 
 from collections.abc import Callable
+from functools import partial
 
 import tensorflow as tf
 
@@ -8,7 +9,7 @@ from xmc_tf.collective.growing.hashes import hash_ids
 from xmc_tf.collective.growing.serving import served_form
 from xmc_tf.collective.growing.table import GrowingTable
 from xmc_tf.collective.tables.lookup import Combiner, Ids, flat_ids, lookup
-from xmc_tf.collective.tables.row_requests import Request, by_owner, exchange_ids
+from xmc_tf.collective.tables.row_requests import request_from_owners
 from xmc_tf.collective.tables.wire import WireFormat
 
 
@@ -39,18 +40,9 @@ def growing_lookup(
     if table.size == 1:
         local = _mapped(hashes, lambda flat: table.rows_of(flat, training))
         return lookup(table, local, combiner, weights=weights)
-    request = _request(table, flat_ids(hashes), training)
+    rows_of = partial(table.rows_of, training=training)  # makes rows for new ids
+    request = request_from_owners(table, flat_ids(hashes), rows_of, check=False)
     return lookup(table, hashes, combiner, weights=weights, wire=wire, request=request)
-
-
-def _request(table: GrowingTable, hashes: tf.Tensor, training: bool) -> Request:
-    """Return the request for the rows of flat hashes, which makes rows for new ids; collective."""
-    unique, inverse = tf.unique(hashes)
-    order, counts = by_owner(table, unique)
-    every_hash_exists = tf.zeros([0], tf.int64)
-    wanted, sources = exchange_ids(table, tf.gather(unique, order), counts, every_hash_exists, f"{table.name}/ids")
-    positions = tf.gather(tf.math.invert_permutation(order), inverse)
-    return Request(positions, table.rows_of(wanted, training), sources, counts)
 
 
 def _mapped(hashes: Ids, change: Callable[[tf.Tensor], tf.Tensor]) -> Ids:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from xmc_tf.collective.tables.lookup import Combiner, Ids, bag_layout, bags_of, combined, flat_ids, shaped
+from xmc_tf.collective.tables.lookup import Combiner, Ids, bag_layout, combined, flat_ids, shaped, whole_numbers
 from xmc_tf.common.errors import InputError
 
 
@@ -46,12 +46,7 @@ def bags(name: str, ids: Ids, combiner: Combiner, weights: tf.Tensor | tf.Ragged
         combiner: the combiner of its table.
         weights: the weights of the ids, in their shape, or None.
     """
-    if isinstance(ids, tf.SparseTensor):
-        ids = bags_of(ids)
-    if not isinstance(ids, tf.RaggedTensor):
-        ids = tf.convert_to_tensor(ids)
-    if not ids.dtype.is_integer:
-        raise InputError(f"ids of feature {name!r}", expected="whole numbers", received=ids.dtype.name)
+    ids = whole_numbers(ids, f"ids of feature {name!r}")
     if weights is not None and combiner is None:
         raise InputError(f"weights of feature {name!r}", expected="a table with combiner 'sum' or 'mean'")
     if weights is not None and not isinstance(ids, tf.RaggedTensor) and ids.shape.rank == 1:

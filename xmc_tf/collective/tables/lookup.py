@@ -49,12 +49,7 @@ def lookup(
         raise InputError("combiner", expected="None, 'sum' or 'mean'", received=repr(combiner))
     if weights is not None and combiner is None:
         raise InputError("weights without a combiner", fix="give combiner='sum' or 'mean', or multiply the rows")
-    if isinstance(ids, tf.SparseTensor):
-        ids = bags_of(ids)
-    if not isinstance(ids, tf.RaggedTensor):
-        ids = tf.convert_to_tensor(ids)
-    if not ids.dtype.is_integer:
-        raise InputError(f"ids for table {table.name!r}", expected="whole numbers", received=ids.dtype.name)
+    ids = whole_numbers(ids, f"ids for table {table.name!r}")
     if combiner is None and request is None and table.size == 1:
         # Ids are made unique only to send or combine fewer rows.
         return shaped(table.gather(checked_ids(table, tf.cast(flat_ids(ids), tf.int64))), ids, table.dim)
@@ -85,7 +80,23 @@ def fetch(table: ShardedTable, request: Request, wire: WireFormat = "fp32") -> t
     return exchange(rows, request.send, request.receive, rank=table.rank, name=f"{table.name}/rows", wire=wire)
 
 
-def bags_of(ids: tf.SparseTensor) -> tf.RaggedTensor:
+def whole_numbers(ids: Ids, name: str) -> tf.Tensor | tf.RaggedTensor:
+    """Return ids as a dense or ragged tensor, after checking their type.
+
+    Args:
+        ids: dense, ragged, or sparse with two dimensions.
+        name: what an error calls them.
+    """
+    if isinstance(ids, tf.SparseTensor):
+        ids = _bags_of(ids)
+    if not isinstance(ids, tf.RaggedTensor):
+        ids = tf.convert_to_tensor(ids)
+    if not ids.dtype.is_integer:
+        raise InputError(name, expected="whole numbers", received=ids.dtype.name)
+    return ids
+
+
+def _bags_of(ids: tf.SparseTensor) -> tf.RaggedTensor:
     """Return the ids of each row of a sparse tensor; their columns do not matter."""
     if ids.shape.rank != 2:
         raise InputError("sparse ids", expected="two dimensions", received=str(ids.shape))

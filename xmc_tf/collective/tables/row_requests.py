@@ -3,7 +3,7 @@
 A request does not depend on the table's values, so that of the next batch can be made while the current step runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -42,15 +42,32 @@ def request_rows(table: ShardedTable, ids: tf.Tensor) -> Request:
         tf.errors.InvalidArgumentError: on all ranks, if an id on any of them is out of range.
     """
     table = serving_or_sharded(table)
-    unique, inverse = tf.unique(tf.cast(ids, tf.int64))
-    if table.size == 1:
-        count = tf.reshape(tf.size(unique), [1])
-        return Request(inverse, checked_ids(table, unique), count, count)
+    ids = tf.cast(ids, tf.int64)
+    if table.size > 1:
+        return request_from_owners(table, ids, lambda wanted: wanted - table.start, check=True)
+    unique, inverse = tf.unique(ids)
+    count = tf.reshape(tf.size(unique), [1])
+    return Request(inverse, checked_ids(table, unique), count, count)
+
+
+def request_from_owners(
+    table: ShardedTable, ids: tf.Tensor, local: Callable[[tf.Tensor], tf.Tensor], *, check: bool
+) -> Request:
+    """Return the request for flat ids of a table on several ranks; collective.
+
+    Args:
+        table: the table, whose partition determines the owner of each id.
+        ids: int64, in any order and possibly repeated.
+        local: returns the local rows of ids that this rank owns.
+        check: whether ids must be row numbers of the table.
+    """
+    unique, inverse = tf.unique(ids)
     order, counts = by_owner(table, unique)
-    wanted, sources = exchange_ids(table, tf.gather(unique, order), counts, unique, f"{table.name}/ids")
+    checked = unique if check else unique[:0]
+    wanted, sources = exchange_ids(table, tf.gather(unique, order), counts, checked, f"{table.name}/ids")
     # From the order of arrival to the order of the ids.
     positions = tf.gather(tf.math.invert_permutation(order), inverse)
-    return Request(positions, wanted - table.start, sources, counts)
+    return Request(positions, local(wanted), sources, counts)
 
 
 @tf.autograph.experimental.do_not_convert
