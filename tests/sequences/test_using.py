@@ -9,6 +9,7 @@ import pytest
 
 from tests.sequences.chains import markov_table
 from xmc_tf.common.errors import InputError
+from xmc_tf.playground.__main__ import answers_of
 from xmc_tf.sequences import evaluate, export, predict
 from xmc_tf.sequences.data.folder import Prepared
 from xmc_tf.sequences.data.preparation import prepare
@@ -103,3 +104,19 @@ def test_refused(trained, tmp_path, capsys):
         predict.main(["-m", model, "-i", str(path)])
     with pytest.raises(InputError, match="is not a sequence model"):
         export.main(["-m", str(tmp_path), "-o", str(tmp_path / "1")])
+
+
+def test_the_playground_answers_as_predict_does(trained, capsys):
+    answers = answers_of(str(trained / "model"))
+    about = answers.about()
+    assert (about["labels"], about["k"], about["history"]) == (20, 20, True)
+    found = answers.ask(" i3\nwhat?\n\ni7", 4)
+    assert found["unknown"] == ["what?"]
+    capsys.readouterr()
+    predict.main(["-m", str(trained / "model"), "-q", "i3", "-q", "i7", "-k", "4"])
+    (expected,) = lines(capsys.readouterr().out)
+    assert [one["name"] for one in found["labels"]] == expected["items"]
+    np.testing.assert_allclose([one["score"] for one in found["labels"]], expected["scores"], atol=1e-4)
+    assert all(Prepared(trained / "data").item_names()[one["label"]] == one["name"] for one in found["labels"])
+    with pytest.raises(InputError, match="k is out of range"):
+        answers.ask("i3", 21)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.playground.answering import Answering
+from xmc_tf.playground.answering import Answering, Answers
 from xmc_tf.playground.explained import ExplainedAnswers
 from xmc_tf.playground.server import PageServer
 
@@ -26,20 +27,28 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument(
         "model",
         metavar="MODEL",
-        help="folder of a model, which also explains its labels by the words of the text; or an export: served/1, or "
-        "served for the highest version",
+        help="folder of a model, which also explains its labels by the words of the text; folder of a sequence model, "
+        "which predicts the next items of a history; or an export: served/1, or served for the highest version",
     )
     out.add_argument("-p", "--port", type=whole, default=8765, metavar="INT", help="port; 0: any free port")
     out.add_argument("--open", action="store_true", help="open the page in a browser")
     return out
 
 
-def answers_of(folder: str) -> Answering | ExplainedAnswers:
-    """Return the answers of a model folder or of an export.
+def answers_of(folder: str) -> Answers:
+    """Return the answers of a model folder, of the folder of a sequence model, or of an export.
 
     Args:
         folder: the folder.
     """
+    header = Path(folder) / "params.json"
+    if (
+        header.is_file()
+        and str(read_json(header, fix="copy the model again").get("format")) == "xmc_tf.sequences.model"
+    ):
+        from xmc_tf.playground.next_items import NextItemAnswers  # starts TensorFlow
+
+        return NextItemAnswers(folder)
     is_model = any((Path(folder) / name).is_file() for name in ("params.json", "param.json"))
     return ExplainedAnswers(folder) if is_model else Answering(folder)
 

@@ -3,13 +3,26 @@
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.serving.local import LocalModel
 from xmc_tf.serving.warmup import warmup_texts
 
 _MAX_EXAMPLES, _MAX_EXAMPLE_LENGTH = 3, 2000
+
+
+class Answers(Protocol):
+    """The content of the page for one kind of model."""
+
+    def model(self) -> Any:
+        """The model, which the first call loads."""
+
+    def about(self) -> dict[str, Any]:
+        """Return what the page shows about the model, and the scale of its scores."""
+
+    def ask(self, text: str, k: int | None = None) -> dict[str, Any]:
+        """Return the best labels or items, with the time it took."""
 
 
 class Answering:

@@ -12,7 +12,7 @@ _HTML = """<!doctype html>
 </head>
 <body>
 <header>
-  <h1>Which labels does this text get?</h1>
+  <h1 id="question">Which labels does this text get?</h1>
   <p id="about">Loading the model…</p>
 </header>
 <main>
@@ -22,7 +22,7 @@ _HTML = """<!doctype html>
     <button type="button" id="again">Try again</button>
   </div>
   <form id="form">
-    <label for="text">Text</label>
+    <label for="text" id="text-title">Text</label>
     <textarea id="text" rows="6" autofocus aria-describedby="hint" spellcheck="false"></textarea>
     <div class="row" id="examples-row" hidden>
       <span id="examples-title">Examples:</span>
@@ -30,7 +30,7 @@ _HTML = """<!doctype html>
     </div>
     <div class="row">
       <button type="submit" id="ask">Find labels</button>
-      <label for="k" class="inline">Labels</label>
+      <label for="k" class="inline" id="k-title">Labels</label>
       <input type="number" id="k" min="1" value="1" required>
       <span id="hint">or <kbd>Ctrl</kbd> <kbd>Enter</kbd> in the text</span>
     </div>
@@ -127,7 +127,7 @@ details > .bar { margin: 0 .75rem .5rem; }
 _JS = """
 'use strict';
 const $ = id => document.getElementById(id);
-let scale = 'share', asked = 0;
+let scale = 'share', noun = 'label', asked = 0;
 
 function make(tag, className, text) {
   const element = document.createElement(tag);
@@ -215,6 +215,13 @@ function example(text) {
   return button;
 }
 
+function showHistory() {  // the words of the page for a model of histories
+  noun = 'item';
+  const words = {question: 'Which item comes next?', 'text-title': 'History: one item in each line, the oldest first',
+                 ask: 'Find items', 'k-title': 'Items', found: 'Items'};
+  for (const id in words) $(id).textContent = words[id];
+}
+
 async function start() {
   trouble('');
   try {
@@ -226,8 +233,10 @@ async function start() {
     $('examples-row').hidden = !about.examples.length;
     $('meaning').textContent = about.meaning;
     $('scores').hidden = false;
-    $('about').textContent = `${about.labels.toLocaleString('en')} labels in a tree of ` +
-      `${about.levels.map(n => n.toLocaleString('en')).join(' > ')} nodes, from ${about.folder}`;
+    if (about.history) showHistory();
+    const tree = ` in a tree of ${about.levels.map(n => n.toLocaleString('en')).join(' > ')} nodes`;
+    $('about').textContent =
+      `${about.labels.toLocaleString('en')} ${noun}s${about.history ? '' : tree}, from ${about.folder}`;
     $('ask').disabled = false;
   } catch (error) {
     $('about').textContent = 'There is no model.';
@@ -246,9 +255,10 @@ async function ask() {
     trouble('');
     $('labels').replaceChildren(...answer.labels.map(row));
     const count = answer.labels.length;
-    $('status').textContent = count === 0 ? 'No label fits.'
-      : `${count} label${count === 1 ? '' : 's'} in ${answer.milliseconds} ms, the best first. ` +
-        'Open one to see its path through the tree.';
+    const more = answer.unknown === undefined ? 'Open one to see its path through the tree.'
+      : answer.unknown.length ? `Unknown: ${answer.unknown.join(', ')}.` : '';
+    $('status').textContent = count === 0 ? `No ${noun} fits.`
+      : `${count} ${noun}${count === 1 ? '' : 's'} in ${answer.milliseconds} ms, the best first. ${more}`;
   } catch (error) {
     if (mine !== asked) return;
     $('labels').replaceChildren();

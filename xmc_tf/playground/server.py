@@ -17,8 +17,7 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.playground.answering import Answering
-from xmc_tf.playground.explained import ExplainedAnswers
+from xmc_tf.playground.answering import Answers
 from xmc_tf.playground.page import FILES
 
 # Enough for a text of 1 MB in any JSON encoding.
@@ -53,7 +52,7 @@ class PageServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 512
 
-    def __init__(self, answering: Answering | ExplainedAnswers, port: int = 0, request_s: float = REQUEST_S) -> None:
+    def __init__(self, answering: Answers, port: int = 0, request_s: float = REQUEST_S) -> None:
         self.answering = answering
         self.request_s = request_s
         self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
