@@ -1,16 +1,17 @@
 """The time to the first answer of a large linear model, its memory, and what a second process adds.
 
-    python -m tests.benchmarks.instant_start [--labels 800000] [--queries 5000] [--folder DIR]
+    python -m tests.benchmarks.instant_start [--labels 800000] [--queries 5000] [--folder DIR] [--before DIR]
 
 Generates a model (``sides/generated_rankers.py``), and starts processes that load it and answer queries: with the
-stored layout for search, and without it, arranging the weights in memory. Files are in the page cache. Prints one JSON
-line; for ``stored`` and ``in_memory``:
+stored layout for search, without it, arranging the weights in memory, and by another version of the package. Files are
+in the page cache. Prints one JSON line; for ``stored``, ``in_memory`` and ``before``:
 
 ``first_answer_s``   from the start of the process to the answer to one query of features (aim, stored: 1 s)
-``text_answer_s``    to the answer to one text, with the vectorizer and the names of the labels
+``text_answer_s``    (stored) to the answer to one text, with the vectorizer and the names of the labels
+``..._cpu_s``        the processor's seconds of the same, which other programs disturb less
 ``memory``           memory of the process after all queries, with mapped files, over that of the weights (aim: 1.15)
 ``second_adds``      what a second process adds to that memory, over that of the weights (aim: 0.10)
-``batch_per_s``      queries per second, in batches on one thread, best of three; ``single_per_s``: one at a time
+``batch_per_s``      queries per processor second in a batch, best of three; ``single_per_s``: one at a time
 
 ``same``             all answers are the same, bit for bit
 ``shell_s``          ``xmc-tf predict -q TEXT`` from the shell, median of five (with the layout)
@@ -26,11 +27,12 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.benchmarks.sides.generated_rankers import write_generated
 
-_SIDE = "tests.benchmarks.sides.instant_start_side"
+_SIDE = Path(__file__).parent / "sides" / "instant_start_side.py"
+_REPOSITORY = Path(__file__).parents[2]
 
 
 def main() -> None:
@@ -38,31 +40,69 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=800_000)
     parser.add_argument("--queries", type=int, default=5_000)
     parser.add_argument("--folder", type=Path, help="keep the generated model there, and use it again")
+    parser.add_argument("--before", type=Path, help="a folder with another version of the package to compare with")
+    parser.add_argument("--rounds", type=int, default=3, help="starts of the stored layout, of which the best counts")
     a = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = a.folder or Path(name)
         if not (folder / "queries.txt").exists():
             write_generated(folder, a.labels, a.queries)
         plain = Path(name) / "plain"
-        shutil.copytree(folder / "model", plain, copy_function=os.link if a.folder is None else os.symlink)
+        shutil.copytree(folder / "model", plain, copy_function=lambda source, target: os.symlink(source, target))
         shutil.rmtree(plain / "ranker" / "search")
-        _run(folder, folder / "model", "all")  # compiles, and fills the page cache
-        line: dict[str, Any] = {
-            "stored": _measured(folder, folder / "model"),
-            "in_memory": _measured(folder, plain),
-        }
-        line["same"] = _answers(folder, folder / "model") == _answers(folder, plain)
+        stored = _Side(folder.resolve(), folder.resolve() / "model")
+        stored.run("all")  # compiles, and fills the page cache
+        sides = {"in_memory": _Side(folder.resolve(), plain)}
+        if a.before:
+            sides["before"] = _Side(folder.resolve(), plain, a.before)
+        line: dict[str, Any] = {"stored": {**_with_another(stored), **_starts(stored, a.rounds)}}
+        line |= {name: _with_another(side) for name, side in sides.items()}
+        line["same"] = len({one.pop("digest") for one in line.values()}) == 1
         line["shell_s"] = _shell(folder)
     print(json.dumps({"figure": "instant_start", "labels": a.labels, "load": os.getloadavg()[0], **line}))
 
 
-def _measured(folder: Path, model: Path) -> dict[str, float]:
-    first = min(_run(folder, model, "first")["first_answer_s"] for _ in range(3))
-    text = min(_run(folder, model, "text")["first_answer_s"] for _ in range(3))
-    process = _start(folder, model, "all")
+class _Side(NamedTuple):
+    """A model, and the package that reads it; None: this one."""
+
+    folder: Path
+    model: Path
+    package: Path | None = None
+
+    def start(self, what: str) -> Any:
+        """Start a process, which waits after it has printed its figures."""
+        command = [sys.executable, str(_SIDE), str(self.folder), str(self.model), what, repr(time.time())]
+        environment = {**os.environ, "PYTHONPATH": str((self.package or _REPOSITORY).resolve())}
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env=environment,
+        )  # fmt: skip
+
+    def run(self, what: str) -> dict[str, Any]:
+        """Return the figures of a process."""
+        process = self.start(what)
+        out, _ = process.communicate("")
+        found: dict[str, Any] = json.loads(out.splitlines()[0])
+        return found
+
+
+def _starts(side: _Side, rounds: int) -> dict[str, float]:
+    """Return the shortest times to the first answer."""
+    out = {}
+    for name, what in (("first_answer", "first"), ("text_answer", "text")):
+        runs = [side.run(what) for _ in range(rounds)]
+        out |= {
+            f"{name}_s": min(run["first_answer_s"] for run in runs),
+            f"{name}_cpu_s": min(run["cpu_s"] for run in runs),
+        }
+    return out
+
+
+def _with_another(side: _Side) -> dict[str, Any]:
+    """Return the figures of a process, and the memory that another adds beside it."""
+    process = side.start("all")
     found = json.loads(process.stdout.readline())
-    alone = found["pss"]
-    second = _start(folder, model, "all")
+    second = side.start("all")
     other = json.loads(second.stdout.readline())
     both = other["pss"] + _asked(process)
     for one in (process, second):
@@ -70,17 +110,13 @@ def _measured(folder: Path, model: Path) -> dict[str, float]:
     weights = 8 * found["nr_weights"]
     return {
         "weights_mb": round(weights / 1e6),
-        "first_answer_s": first,
-        "text_answer_s": text,
-        "memory": round(alone / weights, 3),
-        "second_adds": round((both - alone) / weights, 3),
+        "first_answer_s": found["first_answer_s"],
+        "first_answer_cpu_s": found["cpu_s"],
+        "memory": round(found["pss"] / weights, 3),
+        "second_adds": round((both - found["pss"]) / weights, 3),
         **{name: max(found[name], other[name]) for name in ("batch_per_s", "single_per_s")},
+        "digest": found["digest"],
     }
-
-
-def _start(folder: Path, model: Path, what: str) -> Any:
-    command = [sys.executable, "-m", _SIDE, str(folder), str(model), what, repr(time.time())]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def _asked(process: Any) -> int:
@@ -88,19 +124,6 @@ def _asked(process: Any) -> int:
     process.stdin.write("\n")
     process.stdin.flush()
     return int(process.stdout.readline())
-
-
-def _run(folder: Path, model: Path, what: str) -> dict[str, Any]:
-    process = _start(folder, model, what)
-    out, _ = process.communicate("")
-    if process.returncode:
-        raise SystemExit(f"the process failed: {process.args}")
-    found: dict[str, Any] = json.loads(out.splitlines()[0])
-    return found
-
-
-def _answers(folder: Path, model: Path) -> str:
-    return str(_run(folder, model, "all")["digest"])
 
 
 def _shell(folder: Path) -> float:
