@@ -3,20 +3,20 @@
 import json
 import pickle
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from tests.pipeline.corpus import LABELS, ROOT, run_train, shell, texts_and_labels, train_flags
+from tests.pipeline.corpus import LABELS, run_train, texts_and_labels, train_flags
 from xmc_tf import predict, train
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process import cli
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
 from xmc_tf.encoder import Encoder, TextTokenizer, encode_documents, tokenize_file
 from xmc_tf.features import Tfidf
 from xmc_tf.linear import train_rankers
+from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.metrics import ensemble, evaluate
 from xmc_tf.models.metadata import ModelMetadata
@@ -209,21 +209,6 @@ def test_text_alone(corpus, tmp_path):
         model.predict(texts, load_matrix(corpus / "X.tst.npz"))
 
 
-def test_an_encoder_without_rankers(corpus, tmp_path):
-    model = run_train(
-        corpus, tmp_path / "m", "--only-encoder", "--code-path", corpus / "C.npz", "--max-match-clusters", 7,
-        "--steps-scale", 0.5,
-    )  # fmt: skip
-    assert {path.name for path in model.folder.iterdir()} == {"params.json", "tree", "encoder", "head"}
-    assert model.matcher.level == 1  # 4 nodes, and not the 8 below them
-    texts, _ = texts_and_labels(corpus, "tst")
-    assert model.encode(texts).shape == (60, 16)
-    with pytest.raises(InputError, match="is above the labels"):
-        model.predict(texts)
-    with pytest.raises(InputError, match="trained with only_encoder"):
-        model.predict(texts, ensemble_method="concat-only")
-
-
 def test_label_features_make_the_first_tree(corpus, tmp_path):
     order = np.random.default_rng(3).permutation(LABELS)
     np.save(tmp_path / "Z.npy", np.eye(LABELS, dtype=np.float32)[order])
@@ -306,23 +291,39 @@ def test_a_model_has_a_short_name_and_is_pickled_by_its_folder(corpus, tuned):
         pickle.dumps(temporary)
 
 
-def test_an_interrupted_training_says_from_where_it_resumes(corpus, tmp_path):
+def test_an_encoder_without_rankers_and_from_where_an_interrupted_training_resumes(
+    corpus, tmp_path, monkeypatch, caplog
+):
     """Ctrl-C as soon as the second checkpoint is written; then the same command, to the end."""
-    code = (
-        "import os, signal, sys; from xmc_tf.common.process import cli; from xmc_tf import train\n"
-        "from xmc_tf.matcher import fine_tune\n"
-        "save, calls = fine_tune.save_training, []\n"
-        "def stop(*arguments, **options):\n"
-        "    if len(calls) == 2: os.kill(os.getpid(), signal.SIGINT)\n"
-        "    calls.append(save(*arguments, **options))\n"
-        "fine_tune.save_training = stop\n"
-        "cli.run(train.main, sys.argv[1:])"
-    )
-    flags = train_flags(corpus, tmp_path / "m", "--max-steps", 8, "--save-steps", 2)
-    run = subprocess.run([sys.executable, "-c", code, *flags], capture_output=True, text=True, cwd=ROOT, check=False)
-    assert run.returncode == 130, run.stderr
-    assert "Rerun the command to resume from fine-tuning, level 1, step 4 of 8." in run.stderr
-    status, _, log = shell("train", *flags)
-    assert status == 0
-    assert "step 4" in log
-    assert "step 2 of 8" not in log
+    save, saved, hints = fine_tune.save_training, [], []
+
+    def interrupting(*arguments, **options):
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+        saved.append(save(*arguments, **options))
+
+    flags = train_flags(
+        corpus, tmp_path / "m", "--only-encoder", "--code-path", corpus / "C.npz", "--max-match-clusters", 7,
+        "--max-steps", 16, "--steps-scale", 0.5, "--save-steps", 2,
+    )  # fmt: skip
+    with monkeypatch.context() as patched:
+        patched.setattr(fine_tune, "save_training", interrupting)
+        patched.setattr(cli, "on_interrupt", hints.append)
+        with pytest.raises(KeyboardInterrupt):
+            train.main(flags)
+    assert [hint() for hint in hints] == ["Rerun the command to resume from fine-tuning, level 1, step 4 of 8."]
+    caplog.clear()
+    caplog.set_level("INFO", logger="xmc_tf")
+    train.main(flags)
+    assert "step 4" in caplog.text
+    assert "step 2 of 8" not in caplog.text
+
+    model = XTransformer.load(tmp_path / "m")
+    assert {path.name for path in model.folder.iterdir()} == {"params.json", "tree", "encoder", "head"}
+    assert model.matcher.level == 1  # 4 nodes, and not the 8 below them
+    texts, _ = texts_and_labels(corpus, "tst")
+    assert model.encode(texts).shape == (60, 16)
+    with pytest.raises(InputError, match="is above the labels"):
+        model.predict(texts)
+    with pytest.raises(InputError, match="trained with only_encoder"):
+        model.predict(texts, ensemble_method="concat-only")
