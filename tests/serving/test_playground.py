@@ -32,6 +32,13 @@ def served(folder, **options):
         server.shutdown()
 
 
+@pytest.fixture(scope="module")
+def of_export(exported):
+    """Return the page's server for the small model, which it loads once."""
+    with served(exported) as server:
+        yield server
+
+
 def ask(server, method, path, body=None, **headers):
     """Return status, headers and content of an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=60)
@@ -95,17 +102,15 @@ def test_labels_come_with_scores_and_paths(model, exported):
         ("GET", "/about", None, {"Host": "evil.example:8765"}, 403, "on this machine"),
     ],
 )
-def test_what_the_server_refuses(exported, method, path, body, headers, status, message):
-    with served(exported) as server:
-        found, _, content = ask(server, method, path, body, **headers)
-        assert found == status
-        assert message in json.loads(content)["error"]
+def test_what_the_server_refuses(of_export, method, path, body, headers, status, message):
+    found, _, content = ask(of_export, method, path, body, **headers)
+    assert found == status
+    assert message in json.loads(content)["error"]
 
 
-def test_texts_have_a_limit(exported):
-    with served(exported) as server:
-        headers = {"Content-Type": "application/json", "Content-Length": str(MAX_BYTES + 1)}
-        assert ask(server, "POST", "/ask", None, **headers)[0] == 413
+def test_texts_have_a_limit(of_export):
+    headers = {"Content-Type": "application/json", "Content-Length": str(MAX_BYTES + 1)}
+    assert ask(of_export, "POST", "/ask", None, **headers)[0] == 413
 
 
 def exchange(server, *pieces, pause=0.0):
@@ -117,18 +122,16 @@ def exchange(server, *pieces, pause=0.0):
         return b"".join(iter(lambda: connection.recv(1 << 16), b""))
 
 
-def test_a_413_reaches_a_client_that_is_still_sending(exported):
+def test_a_413_reaches_a_client_that_is_still_sending(of_export):
     head = (
         f"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {32 << 20}\r\n\r\n"
     )
-    with served(exported) as server:
-        assert exchange(server, f"{head}\r\n".encode(), bytes(32 << 20)).startswith(b"HTTP/1.0 413")
+    assert exchange(of_export, f"{head}\r\n".encode(), bytes(32 << 20)).startswith(b"HTTP/1.0 413")
 
 
-def test_a_missing_length_is_asked_for(exported):
-    with served(exported) as server:
-        answer = exchange(server, b"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\r\n")
-        assert answer.startswith(b"HTTP/1.0 411")
+def test_a_missing_length_is_asked_for(of_export):
+    answer = exchange(of_export, b"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.0 411")
 
 
 def test_slow_clients_are_not_waited_for(exported, monkeypatch):
@@ -166,19 +169,18 @@ def test_clients_that_leave_are_not_an_error(exported, caplog):
     assert not caplog.records
 
 
-def test_k_labels_and_what_scores_mean(exported):
-    with served(exported) as server:
-        about = json.loads(ask(server, "GET", "/about")[2])
-        assert about["k"] == 5
-        assert "a product" in about["meaning"]
-        assert 1 <= len(about["examples"]) <= 3
-        body = json.dumps({"text": TEXT, "k": 2})
-        assert len(json.loads(ask(server, "POST", "/ask", body, **_JSON)[2])["labels"]) == 2
-        for k in (0, 6, -1, 2**62):
-            status, _, content = ask(server, "POST", "/ask", json.dumps({"text": TEXT, "k": k}), **_JSON)
-            assert status == 422
-            assert "from 1 to 5" in json.loads(content)["error"]
-        assert ask(server, "HEAD", "/")[2] == b""
+def test_k_labels_and_what_scores_mean(of_export):
+    about = json.loads(ask(of_export, "GET", "/about")[2])
+    assert about["k"] == 5
+    assert "a product" in about["meaning"]
+    assert 1 <= len(about["examples"]) <= 3
+    body = json.dumps({"text": TEXT, "k": 2})
+    assert len(json.loads(ask(of_export, "POST", "/ask", body, **_JSON)[2])["labels"]) == 2
+    for k in (0, 6, -1, 2**62):
+        status, _, content = ask(of_export, "POST", "/ask", json.dumps({"text": TEXT, "k": k}), **_JSON)
+        assert status == 422
+        assert "from 1 to 5" in json.loads(content)["error"]
+    assert ask(of_export, "HEAD", "/")[2] == b""
 
 
 def test_examples_are_texts_of_the_warm_up_requests(exported, tmp_path):
@@ -201,12 +203,11 @@ def test_a_wrong_folder_is_reported_and_can_be_fixed(exported, tmp_path):
         assert question(server, TEXT)[0] == 200
 
 
-def test_the_page_loads_nothing_external(exported):
-    with served(exported) as server:
-        for path in FILES:
-            _, headers, content = ask(server, "GET", path)
-            assert "default-src 'none'" in headers["Content-Security-Policy"]
-            assert not re.findall(rb"(?:https?:)?//[a-z]", content.replace(b"http://www.w3.org", b""))
+def test_the_page_loads_nothing_external(of_export):
+    for path in FILES:
+        _, headers, content = ask(of_export, "GET", path)
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert not re.findall(rb"(?:https?:)?//[a-z]", content.replace(b"http://www.w3.org", b""))
 
 
 def test_colours_can_be_distinguished_in_light_and_in_dark():
