@@ -119,7 +119,7 @@ def test_single_label_data_has_accuracy_and_a_confusion_matrix(tmp_path):
 
 
 def test_a_large_label_table_is_cut_and_complete_in_the_file(tmp_path):
-    labels = 200_000
+    labels = 20_000
     draw = np.random.default_rng(0)
     truth = csr_matrix((np.ones(9000), (np.arange(9000) % 3000, draw.integers(0, labels, 9000))), (3000, labels))
     page, data, folder = written(tmp_path, ReportInputs("Many", truth, truth * 0.5))
