@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import transformers
 
-from tests.encoder.tiny import ARCHITECTURES, documents, tiny_config, tiny_encoder
+from tests.encoder.tiny import ARCHITECTURES, documents, shared_encoder, tiny_config, tiny_encoder
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder
 
@@ -50,7 +50,7 @@ def own_embeddings(architecture, model, ids, mask):
 
 @every_architecture
 def test_embeddings_are_those_of_transformers(architecture, tmp_path):
-    encoder = tiny_encoder(architecture)
+    encoder = shared_encoder(architecture)
     encoder.save(tmp_path)
     model = getattr(transformers, type(encoder.model).__name__).from_pretrained(tmp_path)
     ids, mask = documents(architecture)
@@ -68,7 +68,7 @@ def test_embeddings_are_those_of_transformers(architecture, tmp_path):
 
 @every_architecture
 def test_embeddings_do_not_depend_on_padding(architecture):
-    encoder = tiny_encoder(architecture, pooling="mean")
+    encoder = shared_encoder(architecture, pooling="mean")
     ids, mask = documents(architecture, (5, 9))
     wide = np.pad(ids, ((0, 0), (0, 6)), constant_values=33)
     wide_mask = np.pad(mask, ((0, 0), (0, 6)))
@@ -95,7 +95,7 @@ def test_what_is_saved_loads_bit_for_bit(architecture, tmp_path):
 
 @every_architecture
 def test_gradients_reach_what_is_listed_as_trainable(architecture):
-    encoder = tiny_encoder(architecture, pooling="mean")
+    encoder = shared_encoder(architecture, pooling="mean")
     trainable = encoder.trainable_variables
     assert len({id(one) for one in trainable}) == len(trainable)
     unused = [one.name for one in encoder.variables if all(one is not other for other in trainable)]
@@ -119,7 +119,7 @@ def test_mixed_precision_gives_float32(architecture, policy):
     import tf_keras
 
     ids, mask = documents(architecture)
-    expected = tiny_encoder(architecture, pooling="mean")(ids, mask).numpy()
+    expected = shared_encoder(architecture, pooling="mean")(ids, mask).numpy()
     before = tf_keras.mixed_precision.global_policy()
     tf_keras.mixed_precision.set_global_policy(policy)
     try:
@@ -136,7 +136,7 @@ def test_mixed_precision_gives_float32(architecture, policy):
 
 @pytest.mark.parametrize("architecture", ["deberta-v2", "xlnet"])
 def test_traced_for_all_sizes_it_is_the_same_and_has_gradients(architecture):
-    encoder = tiny_encoder(architecture)
+    encoder = shared_encoder(architecture)
     sizes = tf.TensorSpec([None, None], tf.int32)
 
     @tf.function(input_signature=[sizes, sizes], autograph=False)
@@ -161,7 +161,7 @@ def test_the_seed_decides_the_weights():
 
 
 def test_dropout_only_in_training():
-    encoder = tiny_encoder("bert")
+    encoder = shared_encoder("bert")
     ids, mask = documents("bert")
     assert np.array_equal(encoder(ids, mask), encoder(ids, mask))
     assert not np.array_equal(encoder(ids, mask, training=True), encoder(ids, mask, training=True))
@@ -169,14 +169,14 @@ def test_dropout_only_in_training():
 
 @every_architecture
 def test_dropout_can_be_switched_off(architecture, tmp_path):
-    tiny_encoder(architecture).save(tmp_path)
+    shared_encoder(architecture).save(tmp_path)
     encoder = Encoder.load(tmp_path, hidden_dropout_prob=0.0)
     ids, mask = documents(architecture)
     np.testing.assert_allclose(encoder(ids, mask, training=True), encoder(ids, mask), atol=1e-6)
 
 
 def test_too_long_documents_are_refused():
-    encoder = tiny_encoder("roberta")
+    encoder = shared_encoder("roberta")
     assert encoder.max_length == 32
     ids, mask = documents("roberta", (32,))
     assert np.isfinite(encoder(ids, mask)).all()
@@ -187,19 +187,19 @@ def test_too_long_documents_are_refused():
 
 def test_a_document_of_padding_alone_has_a_finite_vector():
     for pooling in ("mean", "max", "last", "cls"):
-        encoder = tiny_encoder("xlnet", pooling=pooling)
+        encoder = shared_encoder("xlnet", pooling)
         assert np.isfinite(encoder(tf.zeros([2, 4], tf.int32), tf.zeros([2, 4], tf.int32))).all()
 
 
 def test_a_tokenizer_with_more_tokens_is_refused():
-    encoder = tiny_encoder("bert")
+    encoder = shared_encoder("bert")
     encoder.check_tokenizer(60)
     with pytest.raises(InputError, match="does not belong to the encoder"):
         encoder.check_tokenizer(61)
 
 
 def test_a_full_disk_raises_an_error(tmp_path):
-    encoder = tiny_encoder("bert")
+    encoder = shared_encoder("bert")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:

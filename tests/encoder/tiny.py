@@ -1,5 +1,7 @@
 """Tiny encoders of all architectures, with random weights, and documents for them."""
 
+import functools
+
 import numpy as np
 import transformers
 
@@ -50,6 +52,14 @@ def tiny_config(architecture, **changes):
 def tiny_encoder(architecture, pooling="auto", seed=0, **changes):
     """Return an encoder with random weights."""
     return Encoder.from_config(tiny_config(architecture, **changes), pooling=pooling, seed=seed)
+
+
+@functools.cache
+def shared_encoder(architecture, pooling="auto"):
+    """Return an encoder of seed 0, built once, for tests that leave its weights alone."""
+    if pooling == "auto":
+        return tiny_encoder(architecture)
+    return Encoder(shared_encoder(architecture).model, pooling)
 
 
 def documents(architecture, lengths=(7, 3, 1, 12), width=None, seed=0):
