@@ -33,6 +33,7 @@ LAYERS = [
         "encode",
         "evaluate",
         "explain",
+        "append",
         "labels.add",
         "export",
         "launch",

@@ -37,6 +37,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "explain": ("xmc_tf.explain", "Show why a text gets its labels: words, and the path through the tree."),
         "sequences predict": ("xmc_tf.sequences.predict", "Predict the next items of histories."),
         "sequences evaluate": ("xmc_tf.sequences.evaluate", "Measure a sequence model on held-out items."),
+        "append": (
+            "xmc_tf.append",
+            "Append documents to a linear model, without training it again.",
+        ),
         "labels add": ("xmc_tf.labels.add", "Add labels to a trained model, which finds them by their names."),
         "encode": ("xmc_tf.encode", "Compute the embeddings of texts."),
         "show": ("xmc_tf.tree.show", "Show the label tree of a model."),

@@ -59,6 +59,7 @@ def main() -> None:
         ),
         "hidden_labels": ["--data", a.data, *(("--encoder", a.encoder) if a.encoder else ())] if a.data else None,
         "static_encoder": ["--encoder", a.encoder, "--data", a.data] if a.encoder and a.data else None,
+        "appending": ["--data", a.data] if a.data else None,
         "long_texts": ["--encoder", a.encoder, "--data", a.data] if a.encoder and a.data else None,
         "text_to_labels_vs_pecos": ["--peer", a.peer, "--data", a.data] if a.peer and a.data else None,
         "xtransformer_vs_pecos": (

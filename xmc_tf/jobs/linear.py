@@ -14,6 +14,7 @@ from xmc_tf.jobs.features import StoredFeatures
 from xmc_tf.jobs.settings import COMPARED_TREES, Settings
 from xmc_tf.label_names import have_letters
 from xmc_tf.metrics import evaluate
+from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.models.xr_linear_training import (
     RankerData,
@@ -78,6 +79,7 @@ class LinearTraining:
         seed: random seed.
         single_label: whether each document has exactly one label.
         label_names: whether names of labels in texts are evidence; None: if there are texts, and names with letters.
+        keep_training_data: whether the model keeps its training data, so that it can grow.
     """
 
     features: StoredFeatures
@@ -89,6 +91,7 @@ class LinearTraining:
     seed: int = 0
     single_label: bool = False
     label_names: bool | None = None
+    keep_training_data: bool = False
 
     def run(self, settings: Settings) -> Chosen:
         """Choose the settings on the validation documents, then train on these and the training documents."""
@@ -97,7 +100,9 @@ class LinearTraining:
         chosen = time.monotonic()
         tfidf, X = self.features.of(params.tfidf)
         Y = vstack([self.Y, self.Y_validation], format="csr")
+        kept = TrainingData.of(as_features(X), Y, params.ranker) if self.keep_training_data else None
         model, data = self._train(params, as_features(X), Y, tfidf)
+        model.own_training = kept
         seconds = {"choosing settings": chosen - began} if trials else {}
         seconds["training"] = time.monotonic() - chosen
         if self.uses_names(params):

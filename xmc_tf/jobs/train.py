@@ -69,12 +69,14 @@ class LinearOptions:
         fixed: names of the parameters that the user has set.
         overrides: prediction options that the user has set.
         label_names: whether names of labels in texts are evidence; None: if there are texts and names.
+        keep_training_data: whether the model keeps its training data, so that it can grow.
     """
 
     params: XRLinearParams
     fixed: frozenset[str] = frozenset()
     overrides: PredictionOverrides = PredictionOverrides()  # noqa: RUF009  it is frozen
     label_names: bool | None = None
+    keep_training_data: bool = False
 
 
 def data_set_of(job: TableJob) -> TableStore:
@@ -114,7 +116,7 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
     features = StoredFeatures(store, job.threads)
     training = LinearTraining(
         features, store.labels("train"), store.labels("validation"), store.names, options.overrides,
-        job.threads, job.seed, about.single_label, options.label_names,
+        job.threads, job.seed, about.single_label, options.label_names, options.keep_training_data,
     )  # fmt: skip
     with timed("features"):
         features.of(settings.params.tfidf)

@@ -16,12 +16,13 @@ from xmc_tf.params import (
     RankerParams,
     TfidfParams,
     XRLinearParams,
+    add_keep_training_data,
     from_arguments,
     several_trees,
 )
 from xmc_tf.tables.table_flags import add_table_options, table_options
 
-_OF_JOBS = ("minutes", "preponly", "data_set", "report")
+_OF_JOBS = ("minutes", "preponly", "data_set", "report", "keep_training_data")
 _OF_FILES = {
     "trn_text_path": "-t", "trn_feat_path": "-x", "trn_label_path": "-y", "tst_text_path": "-tt",
     "tst_feat_path": "-xt", "tst_label_path": "-yt", "labels": "--labels", "vocabulary": "--vocabulary",
@@ -46,6 +47,7 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--preponly", action="store_true", help="only read the table into its data set")
     add("--report", metavar="DIR", help="folder to write a report to: one HTML page, with its data as JSON and CSV")
+    add_keep_training_data(group)
     add("--data-set", metavar="FILE", help="database of the data set (default: TABLE with the ending .sqlite)")
     add_table_options(parser)
 
@@ -111,7 +113,11 @@ def has_encoder(given: dict[str, Any]) -> bool:
 
 
 def refuse_search_flags(given: dict[str, Any]) -> None:
-    """Refuse flags of the comparison of settings on a command line with an encoder, whose settings are not compared."""
+    """Refuse flags of linear rankers on a command line with an encoder: its settings are not compared."""
+    if given.get("keep_training_data"):
+        raise InputError(
+            "--keep-training-data: only linear rankers without an encoder can grow", fix="leave it out, or the encoder"
+        )
     if "minutes" in given:
         raise InputError(
             "--minutes: settings are compared for linear rankers only",
@@ -151,4 +157,4 @@ def linear_options(given: dict[str, Any]) -> LinearOptions:
         raise InputError(
             "--trees and --effort exclude each other: an effort chooses the trees", fix="leave one of them out"
         )
-    return LinearOptions(params, frozenset(given), overrides, given.get("label_names"))
+    return LinearOptions(params, frozenset(given), overrides, given.get("label_names"), "keep_training_data" in given)

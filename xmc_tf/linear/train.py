@@ -28,6 +28,7 @@ from xmc_tf.linear.distributed.work_folder import remove_discarded, work_path
 from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.linear.train_flags import parser
 from xmc_tf.models.folder import MODEL
+from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.models.xr_linear_inputs import (
     LinearInputs,
@@ -92,6 +93,14 @@ def _train(communicator: Communicator, folder: Path, settings: LinearSettings) -
     if communicator.rank == 0:
         remove_discarded(folder)
     if communicator.size > 1 or work_path(folder).exists():
+        if settings.arguments.keep_training_data:
+            raise InputError(
+                "--keep-training-data: only a training in one process keeps its data",
+                received=f"{communicator.size} ranks"
+                if communicator.size > 1
+                else f"an earlier run in {work_path(folder)}",
+                fix="train with one process, or leave it out",
+            )
         # First of all: only files that are the same everywhere can be checked together.
         key = check_same_inputs(communicator, settings.files, settings.decisive)
         resumes_from(f"what is complete in {work_path(folder)}")
@@ -139,6 +148,7 @@ def _train_here(folder: Path, inputs: LinearInputs) -> None:
     trees = make_trees(Solo(), inputs, embed, inputs.params.trees[0].threads)
     ordered = in_order(negatives, trees, arguments.usn_match_path)
     data = RankerData(X, Y, trees, inputs.names, R, ordered)
+    kept = TrainingData.of(X, Y, inputs.params.ranker) if arguments.keep_training_data else None
     model = XRLinear.trained(
         data, inputs.params, tfidf=tfidf, recorded=inputs.recorded, overrides=inputs.overrides,
         threads=arguments.threads, seed=arguments.seed,
@@ -155,6 +165,7 @@ def _train_here(folder: Path, inputs: LinearInputs) -> None:
             threads=arguments.threads,
             seed=arguments.seed,
         )
+    model.own_training = kept
     model.save(folder)
     _LOG.info("%s: %s", folder, summary_of(trees_of(model.ranker)))
 

@@ -11,6 +11,7 @@ from xmc_tf.params import (
     RankerParams,
     TfidfParams,
     add_arguments,
+    add_keep_training_data,
     add_label_names,
     add_trees,
     add_verbosity,
@@ -79,6 +80,7 @@ def _add_data_flags(out: argparse.ArgumentParser) -> None:
         "-m", "--model-folder", metavar="DIR", help="folder to write the model to; PECOS loads its subfolder ranker"
     )
     add_label_names(data, default=False)
+    add_keep_training_data(data)
     data.add_argument("-r", "--rel-path", metavar="FILE", help="relevance of the labels, for cost-sensitive training")
     data.add_argument("-um", "--usn-match-path", metavar="FILE", help="negatives for usn: documents × leaf clusters")
     data.add_argument("-uy", "--usn-label-path", metavar="FILE", help="negatives for usn: documents × labels")

@@ -63,6 +63,7 @@ MODEL = FolderKind(
         "ranker": RANKER_FILES,
         "label_names": NAMES_FILES,
         "fusion": FUSION_FILES,
+        "training": r"[XY]\.npz",
         ENSEMBLE: rf"\d+/(tree/({CHAIN_FILES})|ranker/({RANKER_FILES}))",
     },
 )

@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeAlias, TypedDict
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.columns import ColumnOptions, choose_columns
-from xmc_tf.tables.reading.records import Record
+from xmc_tf.tables.reading.records import Record, Source
 from xmc_tf.tables.reading.structured import Frame, is_frame
 
 _SAMPLE = 1000
@@ -68,10 +68,21 @@ def documents_of(texts: Any, labels: Any, columns: FrameColumns) -> tuple[Any, A
         [text] if isinstance(text, str) else text, labels if isinstance(labels, str) else None,
         columns.get("label_separator"),
     )  # fmt: skip
-    rows = [row for row in source.records() if isinstance(row, Record)]
     named = isinstance(labels, str)
+    found, own = documents_of_source(source, options, labelled=named)
+    return found, own if named else labels
+
+
+def documents_of_source(source: Source, options: ColumnOptions, *, labelled: bool) -> tuple[list[str], list[list[str]]]:
+    """Return the texts of a table's rows on one line each, and their labels.
+
+    Args:
+        source: the table.
+        options: which columns hold texts and labels.
+        labelled: whether there must be labels.
+    """
+    rows = [row for row in source.records() if isinstance(row, Record)]
     chosen, _ = choose_columns(
-        source.name, source.columns, [row.cells for row in rows[:_SAMPLE]], options, labelled=named
+        source.name, source.columns, [row.cells for row in rows[:_SAMPLE]], options, labelled=labelled
     )
-    found = [" ".join(chosen.text_of(row.cells).split()) for row in rows]
-    return found, [chosen.labels_of(row.cells) for row in rows] if named else labels
+    return [" ".join(chosen.text_of(row.cells).split()) for row in rows], [chosen.labels_of(row.cells) for row in rows]

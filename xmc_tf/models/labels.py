@@ -36,7 +36,7 @@ def label_matrix(labels: Labels, names: Sequence[str] | None = None) -> tuple[sp
     documents = _documents(labels)
     if names is None:
         names = _checked(sorted({name for document in documents for name in document}))
-    matrix = _matrix(documents, names, "the label names of the training")
+    matrix = matrix_of_names(documents, names, "the label names of the training")
     check_labels(matrix)
     return matrix, names
 
@@ -58,7 +58,7 @@ def true_labels(labels: Labels, texts: Any, nr_labels: int, names: Sequence[str]
                 received="lists of label names",
                 fix="train the model with names=[...]",
             )
-        matrix: Any = _matrix(_documents(labels), names, "the model's label names")
+        matrix: Any = matrix_of_names(_documents(labels), names, "the model's label names")
     else:
         matrix = labels
         check_validation_input(matrix.tocsr() if issparse(matrix) else matrix, nr_labels)
@@ -107,8 +107,14 @@ def _checked(names: Sequence[str]) -> list[str]:
     return names
 
 
-def _matrix(documents: list[list[str]], names: Sequence[str], called: str) -> csr_matrix:
-    """Return documents × labels, with an entry of 1 for each label of a document."""
+def matrix_of_names(documents: list[list[str]], names: Sequence[str], called: str) -> csr_matrix:
+    """Return documents × labels, with an entry of 1 for each label of a document.
+
+    Args:
+        documents: the label names of each document.
+        names: all names, in the order of the columns.
+        called: what they are called in errors.
+    """
     column_of = {name: column for column, name in enumerate(names)}
     if len(column_of) != len(names):
         double = next(name for column, name in enumerate(names) if column_of[name] != column)

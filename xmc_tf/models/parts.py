@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
     from xmc_tf.matcher.matcher import Matcher
 
-PARTS = ("tree", "features", "encoder", "head", "ranker", ENSEMBLE, "label_names", "fusion")
+PARTS = ("tree", "features", "encoder", "head", "ranker", ENSEMBLE, "label_names", "fusion", "training")
 
 
 class Parts:

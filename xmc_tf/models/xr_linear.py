@@ -8,6 +8,7 @@ ranker/       the rankers, in PECOS's XLinear format
 label_names/  where names of labels are evidence: the names, and the worth of their matches
 fusion/       with them: the fusion of all scores into one probability
 ensemble/     further trees and their rankers, where there are several: 1/tree, 1/ranker, …
+training/     features and labels of the training documents, where the model keeps them to grow
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +35,8 @@ from xmc_tf.models.explaining.name_evidence import name_evidence
 from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, tree_evidence
 from xmc_tf.models.folder import ENSEMBLE, check_parts, further_trees, load_tfidf, nr_dense, read_metadata, read_names
 from xmc_tf.models.frames import FrameColumns, FrameLike, documents_of
+from xmc_tf.models.growing.documents import check_documents, further_labels, training_of, with_documents
+from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.results import above, labels_of_rankers, named, over_all_labels
@@ -79,6 +82,7 @@ class XRLinear:
         evidence: the names of the labels as evidence, and the fusion into one probability; None: the model predicts
             the rankers' scores.
         more_trees: the label trees after the first.
+        own_training: the training data that a model keeps which was not loaded from a folder.
     """
 
     ranker: Rankers
@@ -89,6 +93,7 @@ class XRLinear:
     own_tfidf: "Tfidf | None" = None
     evidence: Evidence | None = None
     more_trees: Sequence[LabelTree] = ()
+    own_training: TrainingData | None = None
 
     def __repr__(self) -> str:
         of = f" of {self.folder}" if self.folder else ""
@@ -117,6 +122,13 @@ class XRLinear:
         if self.own_tfidf is not None:
             return self.own_tfidf
         return load_tfidf(self.folder / "features" if self.folder else None, self.metadata)
+
+    @property
+    def training_data(self) -> TrainingData | None:
+        """Features and labels of the training documents, if the model keeps them; read again with every use."""
+        if self.own_training is not None:
+            return self.own_training
+        return None if self.folder is None else TrainingData.load(self.folder)
 
     def features(self, texts: Texts, threads: int = -1, quiet: bool = False) -> Features:
         """Return the TF-IDF features of texts.
@@ -287,6 +299,46 @@ class XRLinear:
         ks = check_ks(ks)
         return evaluate(truth, self.predict(texts, only_topk=ks[-1]), ks)
 
+    def with_documents(
+        self,
+        texts: Texts | FeaturesLike | FrameLike,
+        labels: Labels,
+        *,
+        new_labels: bool | Sequence[str] = False,
+        exact: bool = False,
+        threads: int = -1,
+        **columns: Unpack[FrameColumns],
+    ) -> "XRLinear":
+        """Return the model with further documents: only the clusters of their labels change.
+
+        Vocabulary and word weights, label tree and calibration stay as they are. The documents are kept, so that the
+        result can grow again.
+
+        Example:
+            >>> texts, labels = ["soup with fresh herbs", "herbs for a garden"], [["cooking"], ["gardening"]]
+            >>> model = XRLinear.train(texts, labels, keep_training_data=True)
+            >>> grown = model.with_documents(["herbs in spring"], [["seasons"]], new_labels=True)
+
+        Args:
+            texts: the documents, as :meth:`train` takes them.
+            labels: their labels: names, or a sparse matrix of documents × labels, or the name of a DataFrame's column.
+            new_labels: whether there may be labels that the model does not have, which are then added; or their names,
+                in the order of their numbers, with alternative names after tabs.
+            exact: solve these clusters again on all their documents, as a training with the same tree does. By default
+                their weights are moved to the new documents, which takes as long as these alone take.
+            threads: number of threads; -1: one per core. The result does not depend on it.
+            **columns: of a DataFrame, as for :meth:`train`.
+
+        Raises:
+            InputError: the model has not kept its training data, or a label is unknown.
+        """
+        texts, labels = documents_of(texts, labels, columns)
+        training = training_of(self)
+        Y, lines = further_labels(self, labels, new_labels)
+        check_documents(texts, Y)
+        X = self.features(texts, threads) if _are_texts(texts) else as_features(texts)
+        return with_documents(self, training, X, Y, lines, exact=exact, threads=threads)
+
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder, completely or not at all; an older model there is replaced.
 
@@ -296,7 +348,7 @@ class XRLinear:
         write_model(
             folder, [self.tree, *self.more_trees], self.names, self.metadata,
             [ranker.save for ranker in trees_of(self.ranker)],
-            self.tfidf.save if self.reads_text else None, self.evidence,
+            self.tfidf.save if self.reads_text else None, self.evidence, self.training_data,
         )  # fmt: skip
 
     def export(self, folder: str | Path, settings: "ExportSettings | None" = None) -> "Exported":
@@ -375,6 +427,7 @@ class XRLinear:
         threads: int = -1,
         seed: int = 0,
         effort: str | None = None,
+        keep_training_data: bool = False,
         **columns: Unpack[FrameColumns],
     ) -> Self:
         """Train a model.
@@ -400,6 +453,8 @@ class XRLinear:
             seed: random seed of the rankers; the tree has its own, ``params.tree.seed``.
             effort: "fast", "balanced" or "best": choose the number of trees, their shapes and the loss's weight by the
                 data; see :func:`xmc_tf.params.params_of_effort` (default: as ``params`` say: one tree).
+            keep_training_data: keep features and labels of the documents in the model, so that it can grow by
+                :meth:`with_documents`. They take about 8 bytes for each different word or n-gram of a document.
             **columns: of a DataFrame: ``text``, name of the column of texts, or several names; ``label_separator``,
                 text between the labels of a cell (default: guessed).
 
@@ -418,6 +473,7 @@ class XRLinear:
             X = as_features(texts)
             check_training_input(Y=Y, X=X, names=names)
         data = RankerData(X, Y, label_trees(tree, X, Y, params.trees, threads), names)
+        kept = TrainingData.of(X, Y, params.ranker) if keep_training_data else None
         evidence = None
         if uses_label_names(label_names, lines, tfidf is not None, params.ranker):
             assert lines is not None
@@ -427,6 +483,7 @@ class XRLinear:
             data, params, tfidf=tfidf, recorded=other_params(params, tfidf is not None), threads=threads, seed=seed
         )
         model.evidence = evidence
+        model.own_training = kept
         return model
 
     @classmethod

@@ -10,6 +10,7 @@ from pathlib import Path
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.fusion import Evidence
 from xmc_tf.models.folder import ENSEMBLE, MODEL, write_metadata, write_names
+from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.tree import LabelTree, save_chain
 
@@ -22,6 +23,7 @@ def write_model(
     write_rankers: Sequence[Callable[[Path], object]],
     write_tfidf: Callable[[Path], object] | None,
     evidence: Evidence | None = None,
+    training: TrainingData | None = None,
 ) -> None:
     """Write the folder of a linear model, completely or not at all; an older model there is replaced.
 
@@ -35,6 +37,7 @@ def write_model(
         write_rankers: for each tree, writes the folder of its rankers to a path.
         write_tfidf: writes the folder of the vectorizer to a path; None if there is no vectorizer.
         evidence: label names and fusion, or None.
+        training: the training data to keep, or None.
     """
     with placed_folder(folder, MODEL) as part:
         for number, (tree, write_ranker) in enumerate(zip(trees, write_rankers, strict=True)):
@@ -45,5 +48,7 @@ def write_model(
             write_tfidf(part / "features")
         if evidence is not None:
             evidence.save(part)
+        if training is not None:
+            training.save(part)
         write_names(part, names)
         write_metadata(part, metadata)

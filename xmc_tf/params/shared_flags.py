@@ -113,6 +113,15 @@ def add_label_names(flags: _Flags, *, default: bool | None) -> None:
     )  # fmt: skip
 
 
+def add_keep_training_data(flags: _Flags) -> None:
+    """Add the flag that keeps the training data in the model."""
+    flags.add_argument(
+        "--keep-training-data", action="store_true",
+        help="keep features and labels of the training documents in the model, for xmc-tf append; they take about 8 "
+        "bytes for each different word or n-gram of a document, and whoever has the model has them",
+    )  # fmt: skip
+
+
 def add_decisions(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the kind of scores, and for the labels that are good enough."""
     parser.add_argument(

@@ -41,7 +41,9 @@ class FolderContent:
 
 _MODEL = FolderContent(
     "the model",
-    re.compile(r"params\.json|param\.json|labels\.txt|tree|features|encoder|head|ranker|ensemble|label_names|fusion"),
+    re.compile(
+        r"params\.json|param\.json|labels\.txt|tree|features|encoder|head|ranker|ensemble|label_names|fusion|training"
+    ),
 )
 _PECOS = FolderContent(
     "the PECOS model",

@@ -1,0 +1,202 @@
+"""Documents appended to a linear model: exact and adjusted weights, new labels, errors, and the command."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.sparse import csc_matrix, csr_matrix
+
+from tests.label_names.cases import many
+from xmc_tf.append import main as append_command
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import as_features
+from xmc_tf.linear.ensemble import trees_of
+from xmc_tf.linear.fit import train_rankers
+from xmc_tf.linear.growing.kernels import adjust_labels
+from xmc_tf.linear.kernels.task import Positives, SolverSettings
+from xmc_tf.models.growing.training_data import TrainingData
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params import HierarchicalKMeansParams, RankerParams, XRLinearParams, several_trees
+
+FEW = slice(290, 293)
+TREE = HierarchicalKMeansParams(nr_splits=4, max_leaf_size=4)
+
+
+@pytest.fixture(scope="module")
+def data():
+    names, texts, Y = many()
+    return [f"{name} {number}" for number, name in enumerate(names)], texts, csr_matrix(Y)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    names, texts, Y = data
+    params = XRLinearParams(tree=several_trees(TREE, 2))
+    return XRLinear.train(texts[:290], Y[:290], names=names, params=params, threads=1, keep_training_data=True)
+
+
+def weights(model):
+    """Return the weights of all levels of all trees."""
+    return [level.weights for ranker in trees_of(model.ranker) for level in ranker.levels]
+
+
+def trained_on_its_trees(model):
+    """Return the weights of a training on all data of a model with its trees."""
+    training, params = model.training_data, RankerParams.from_json(model.metadata.train_params)
+    return [
+        level.weights
+        for tree in (model.tree, *model.more_trees)
+        for level in train_rankers(as_features(training.X), training.Y, tree.to_chain(), params=params).levels
+    ]
+
+
+def same(one, other):
+    """Return whether two matrices have the same bytes."""
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("indptr", "indices", "data"))
+
+
+def test_exact_weights_are_those_of_a_training_with_the_same_trees(model, data):
+    _, texts, Y = data
+    grown = model.with_documents(texts[FEW], Y[FEW], exact=True, threads=2)
+    assert all(map(same, weights(grown), trained_on_its_trees(grown)))
+    assert not any(map(same, weights(grown), weights(model)))
+    assert grown.metadata.content["nr_documents"] == 293
+    assert np.array_equal(
+        np.rint(np.expm1(grown.evidence.fusion.log_documents)), np.asarray(Y[:293].sum(axis=0)).ravel()
+    )
+
+
+def test_adjusted_weights_do_not_depend_on_threads_and_change_only_touched_clusters(model, data):
+    _, texts, Y = data
+    grown, again = (model.with_documents(texts[FEW], Y[FEW], threads=threads) for threads in (1, 3))
+    assert all(map(same, weights(grown), weights(again)))
+    clusters = model.ranker.models[0].levels[-1].clusters
+    touched = np.asarray((Y[FEW] @ clusters).sum(axis=0)).ravel() > 0
+    changed = abs(weights(grown)[2] - weights(model)[2]).max(axis=0).toarray().ravel() > 0
+    labels = np.asarray(clusters @ touched.astype(float)).ravel() > 0
+    assert 0 < touched.sum() < len(touched)
+    assert not changed[~labels].any()
+    assert changed[labels].sum() > labels.sum() / 2
+
+
+def test_adjusted_models_know_their_new_documents(model, data):
+    _, texts, Y = data
+    texts, Y = texts[290:], Y[290:]
+    before, after = (one.evaluate(texts, Y).at("nDCG", 3) for one in (model, model.with_documents(texts, Y)))
+    exact = model.with_documents(texts, Y, exact=True).evaluate(texts, Y).at("nDCG", 3)
+    assert before < exact - 0.02 < after
+
+
+def test_the_kernel_minimizes_its_objective():
+    rng = np.random.default_rng(0)
+    X = csr_matrix(np.where(rng.random((30, 12)) < 0.4, rng.random((30, 12)), 0).astype(np.float32))
+    earlier, rows = np.arange(20, dtype=np.int32), np.arange(20, 30, dtype=np.int32)
+    sign = np.where(np.arange(10) % 3, -1.0, 1.0)
+    positives = Positives(np.array([0, 4]), rows[sign > 0], np.zeros(0, np.float32))
+    old = csc_matrix(rng.normal(size=(13, 1)).astype(np.float32))
+    settings = SolverSettings(2.0, 0.5, 1.0, 1e-7, 10_000, 0.0, 0)
+    columns = adjust_labels(
+        X.indptr.astype(np.int64), X.indices, X.data, earlier, rows, np.zeros(1, np.int64), positives,
+        old.indptr.astype(np.int64), old.indices, old.data, np.zeros(12, np.int32), settings, True,
+    )  # fmt: skip
+    held = 1 + 0.5 * np.append(np.square(X[:20].toarray()).sum(axis=0), 20)
+    new, v = np.column_stack([X[20:].toarray(), np.ones(10)]), old.toarray().ravel().astype(np.float64)
+
+    def objective(w):
+        loss = np.where(sign > 0, 2.0, 0.5) * np.maximum(0, 1 - sign * (new @ w)) ** 2
+        return 0.5 * (held * (w - v) ** 2).sum() + loss.sum()
+
+    best = minimize(objective, v, method="BFGS", options={"gtol": 1e-9}).x
+    found = np.zeros(13)
+    found[columns.features[: columns.indptr[1]]] = columns.weights[: columns.indptr[1]]
+    assert np.allclose(found, best, atol=1e-4)
+    assert not np.allclose(v, best, atol=0.05)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_new_labels_come_with_their_documents(model, data, exact, tmp_path):
+    names, texts, _ = data
+    documents = ["quantum rockets", "rockets of quantum steel", texts[0]]
+    labels = [["rocketry", names[3]], ["rocketry"], ["archery", names[7]]]
+    grown = model.with_documents(documents, labels, new_labels=True, exact=exact)
+    assert grown.names == [*names, "archery", "rocketry"]
+    assert (grown.nr_labels, grown.metadata.nr_labels, grown.tree.nr_labels) == (42, 42, 42)
+    if exact:
+        assert all(map(same, weights(grown), trained_on_its_trees(grown)))
+    assert grown.best(["quantum rockets"], k=1)[0][0][0] == "rocketry"
+    assert grown.best(["archery"], k=1, scores="probability")[0][0][0] == "archery"
+    grown.save(tmp_path / "grown")
+    loaded = XRLinear.load(tmp_path / "grown")
+    assert (loaded.predict(texts) != grown.predict(texts)).nnz == 0
+    assert loaded.with_documents(documents[:1], labels[:1]).training_data.nr_documents == 294
+
+
+def test_new_labels_are_placed_beside_similar_ones(model, data):
+    _, texts, Y = data
+    label = int(np.asarray(Y[:290].sum(axis=0)).argmax())
+    own = [texts[row] for row in Y[:290, label].nonzero()[0]]
+    grown = model.with_documents(own, [["twin"]] * len(own), new_labels=True)
+    for tree in (grown.tree, *grown.more_trees):
+        assert tree.path(40) == tree.path(label)
+
+
+def test_label_matrices_may_have_further_columns(model, data):
+    _, texts, _ = data
+    more = csr_matrix((np.ones(3), ([0, 1, 2], [3, 41, 41])), shape=(3, 42))
+    grown = model.with_documents(texts[FEW], more, new_labels=["no documents", "two documents"])
+    assert grown.names[40:] == ["no documents", "two documents"]
+    assert np.diff(grown.training_data.Y.tocsc().indptr)[[40, 41]].tolist() == [0, 2]
+    with pytest.raises(InputError, match="at most 40 columns"):
+        model.with_documents(texts[FEW], more)
+
+
+def test_labels_without_names_are_added_by_their_numbers(data):
+    _, texts, Y = data
+    plain = XRLinear.train(texts, Y, params=XRLinearParams(tree=TREE), keep_training_data=True)
+    more = csr_matrix((np.ones(2), ([0, 1], [40, 40])), shape=(2, 41))
+    assert plain.with_documents(texts[:2], more, new_labels=True).predict(texts[:2]).shape == (2, 41)
+    with pytest.raises(InputError, match="no names"):
+        plain.with_documents(texts[:1], [["cats"]])
+
+
+def test_what_cannot_be_appended_is_refused(model, data):
+    names, texts, Y = data
+    with pytest.raises(InputError, match=r"document 1: 'nothing'[^?]*--new-labels"):
+        model.with_documents(texts[:2], [[names[0]], ["nothing"]])
+    with pytest.raises(InputError, match=f"did you mean '{names[4]}'"):
+        model.with_documents(texts[:1], [[names[4] + "s"]])
+    with pytest.raises(InputError, match="nothing to append"):
+        model.with_documents([], [])
+    with pytest.raises(InputError, match="nothing to append"):
+        model.with_documents(["a"], [[]])
+    forgetful = dataclasses.replace(model, own_training=None)
+    with pytest.raises(InputError, match="keep_training_data=True"):
+        forgetful.with_documents(texts[:1], Y[:1])
+    ranker = RankerParams.from_json({"hlm_args": {"neg_mining_chain": "tfn+man"}})
+    with pytest.raises(InputError, match="tfn"):
+        TrainingData.of(as_features(csr_matrix((1, 1))), Y[:1], ranker)
+    logistic = model.metadata.train_params
+    logistic["hlm_args"]["model_chain"]["solver_type"] = "L2R_LR_DUAL"
+    other = dataclasses.replace(model, metadata=model.metadata.replace(train_params=logistic))
+    with pytest.raises(InputError, match="--exact"):
+        other.with_documents(texts[:1], Y[:1])
+
+
+def test_the_command_replaces_the_model_or_leaves_it(model, data, tmp_path, monkeypatch, capsys):
+    names, texts, _ = data
+    folder, table = tmp_path / "model", tmp_path / "new.csv"
+    model.save(folder)
+    table.write_text(f"text,labels\n{texts[0]},{names[0]}|{names[1]}\nrye bread,baking\n")
+    command = ["-m", str(folder), str(table), "--label-separator", "|"]
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainingData, "save", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            append_command([*command, "--new-labels"])
+    assert XRLinear.load(folder).nr_labels == 40
+    append_command([*command, "--new-labels"])
+    assert capsys.readouterr().out == f"{folder}: 2 documents appended; 41 labels, 1 of them new\n"
+    assert XRLinear.load(folder).best(["bread and baking"], k=1)[0][0][0] == "baking"
+    table.write_text("text,labels\n")
+    with pytest.raises(InputError, match="has no rows"):
+        append_command(command)

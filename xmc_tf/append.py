@@ -1,0 +1,99 @@
+"""``python -m xmc_tf.append``: append documents to a linear model without training it again."""
+
+import argparse
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common.compiled import announce_compiling
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.outputs import refuse_model_folder
+from xmc_tf.common.process import cli
+from xmc_tf.data import TextFile, load_matrix
+from xmc_tf.models.frames import documents_of_source
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params import add_model, add_texts, add_threads, add_verbosity
+from xmc_tf.tables.columns import ColumnOptions
+from xmc_tf.tables.reading.sources import open_source
+from xmc_tf.tables.table_flags import add_reading_options, source_options, text_columns
+
+_LOG = logging.getLogger(__name__)
+_DESCRIPTION = """Append documents to a linear model without training it again: the clusters of their labels change.
+
+    python -m xmc_tf.append -m model new.csv
+From files of texts and labels, to another folder:
+    python -m xmc_tf.append -m model -t X.new.txt -y Y.new.npz -o model-2
+
+The model must have been trained with --keep-training-data. If the command is interrupted, the model stays as it was.
+Vocabulary, label tree and calibration stay: train again when the documents have grown by a tenth or so."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = cli.make_parser("xmc_tf.append", _DESCRIPTION, usage="%(prog)s -m MODEL [TABLE | -t TEXTS -y LABELS]")
+    out.add_argument("documents", nargs="?", metavar="TABLE", help="table of texts and labels, instead of -t and -y")
+    add_model(out, required=True)
+    add_texts(out)
+    out.add_argument("-y", "--label-path", metavar="FILE", help="labels of the texts, .npz (documents × labels)")
+    out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model (default: replaces the model)")
+    out.add_argument(
+        "--new-labels", action="store_true", help="add labels of the documents that the model does not have"
+    )
+    out.add_argument(
+        "--exact", action="store_true",
+        help="solve the clusters that change on all their documents, as a training does; slower: with many documents, "
+        "all clusters change",
+    )  # fmt: skip
+    add_threads(out, "-n")
+    group = add_reading_options(out)
+    group.add_argument("--label-column", metavar="NAME", help="column of labels (default: label, or guessed)")
+    group.add_argument(
+        "--label-separator", metavar="TEXT", help='between the labels of a cell; "" for one label per cell'
+    )
+    add_verbosity(out)
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Append the documents and write the model."""
+    arguments = parser().parse_args(argv)
+    cli.set_verbosity(arguments.verbose_level)
+    announce_compiling()
+    given = (bool(arguments.documents), bool(arguments.text_path), bool(arguments.label_path))
+    if given not in ((True, False, False), (False, True, True)):
+        raise InputError(
+            "the documents to append are not clear", expected="a table, or texts (-t) and labels (-y)",
+            fix="python -m xmc_tf.append -m model new.csv",
+        )  # fmt: skip
+    inputs = {"TABLE": arguments.documents, "-t": arguments.text_path, "-y": arguments.label_path}
+    folder = Path(arguments.output or arguments.model_folder)
+    refuse_model_folder("-o" if arguments.output else "-m", folder, inputs)
+    model = XRLinear.load(arguments.model_folder)
+    texts, labels = _documents(arguments)
+    grown = model.with_documents(
+        texts, labels, new_labels=arguments.new_labels, exact=arguments.exact, threads=arguments.threads
+    )
+    grown.save(folder)
+    added = grown.nr_labels - model.nr_labels
+    new = f", {added:,} of them new" if added else ""
+    print(f"{folder}: {len(texts):,} documents appended; {grown.nr_labels:,} labels{new}")
+
+
+def _documents(arguments: argparse.Namespace) -> tuple[Any, Any]:
+    """Return the texts and their labels."""
+    if not arguments.documents:
+        file = TextFile(arguments.text_path)
+        file.check()
+        return file, load_matrix(arguments.label_path, name="labels")
+    options = ColumnOptions(text_columns(arguments), arguments.label_column, arguments.label_separator)
+    texts, labels = documents_of_source(
+        open_source(arguments.documents, source_options(arguments)), options, labelled=True
+    )
+    if not texts:
+        raise InputError(f"{arguments.documents} has no rows", expected="at least one row with a text and labels")
+    return texts, labels
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,207 @@
+"""Adjusting the weights of labels to further documents of their cluster, and copying columns.
+
+The solver minimizes, over the new weights w of a label,
+
+    ½ Σ_j h_j (w_j - v_j)² + C Σ_i max(0, 1 - y_i w·x_i)²      (or without the square)
+
+where v are the present weights and i are the new documents only. The earlier documents are represented by h: each
+weight is held by 1 (the regularization) and by the squares of the feature in the cluster's earlier documents, which is
+the diagonal of their Hessian. So a frequent feature, on which many documents agree, moves little, and a rare one moves
+as far as it would in a training. It is solved in the dual, as in a training, by coordinate descent.
+"""
+
+import numpy as np
+
+from xmc_tf.common.compiled import njit
+from xmc_tf.linear.kernels.emit import Columns
+
+_MOST_EARLIER = 1000  # about the number of earlier documents that are read
+
+
+@njit(cache=True, nogil=True)
+def _number_features(indptr, indices, rows, slot):
+    """Return the features of ``rows``, ascending; ``slot`` then contains 1 + each one's place among them."""
+    entries = 0
+    for row in rows:
+        entries += indptr[row + 1] - indptr[row]
+    names = np.empty(entries, np.int32)
+    found = 0
+    for row in rows:
+        for p in range(indptr[row], indptr[row + 1]):
+            if slot[indices[p]] == 0:
+                slot[indices[p]] = 1
+                names[found] = indices[p]
+                found += 1
+    names = np.sort(names[:found])
+    for j in range(found):
+        slot[names[j]] = j + 1
+    return names
+
+
+@njit(cache=True, nogil=True)
+def adjust_labels(
+    indptr, indices, data, earlier, rows, labels, positives, weight_indptr, weight_indices, weight_data, slot, settings,
+    squared,
+):  # fmt: skip
+    """Return the adjusted weights of some labels of a cluster; those that are optimal within ``eps`` are left out.
+
+    Args:
+        indptr: the features of all documents, as CSR: starts,
+        indices: columns,
+        data: and values.
+        earlier: documents of the cluster that the present weights were trained on.
+        rows: its new documents, ascending.
+        labels: the labels.
+        positives: :class:`~xmc_tf.linear.kernels.task.Positives` of all labels of the level.
+        weight_indptr: the present weights, as CSC: starts,
+        weight_indices: rows; the bias is the last one,
+        weight_data: and values.
+        slot: zeroed scratch memory over all features; it is zeroed again.
+        settings: :class:`~xmc_tf.linear.kernels.task.SolverSettings`.
+        squared: whether the loss is the squared hinge, or else the hinge.
+    """
+    cp, cn, bias, eps, max_iter, threshold, max_nonzeros = settings
+    names = _number_features(indptr, indices, rows, slot)
+    n, nr_names, bias_row = len(rows), len(names), len(slot)
+    held = np.ones(nr_names + 1)
+    # A sum over every few documents is nearly as good, and reading all of them would take most of the time.
+    stride = max(len(earlier) // _MOST_EARLIER, 1)
+    for row in earlier[::stride]:
+        for p in range(indptr[row], indptr[row + 1]):
+            if slot[indices[p]] > 0:
+                held[slot[indices[p]] - 1] += stride * cn * data[p] * data[p]
+    held[nr_names] += cn * bias * bias * len(earlier)
+    square = np.empty(n)
+    for i in range(n):
+        square[i] = bias * bias / held[nr_names]
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            square[i] += data[p] * data[p] / held[slot[indices[p]] - 1]
+
+    most = np.int64(0)
+    for label in labels:
+        most += weight_indptr[label + 1] - weight_indptr[label] + nr_names + 1
+    columns = Columns(
+        labels.copy(), np.zeros(len(labels) + 1, np.int64), np.empty(most, np.int32), np.empty(most, np.float32),
+        np.zeros(1, np.int64),
+    )  # fmt: skip
+    w, alpha, sign = np.empty(nr_names + 1), np.empty(n), np.empty(n)
+    for label in labels:
+        _signs(positives, label, rows, sign)
+        w[:], alpha[:] = 0.0, 0.0
+        begin, end = weight_indptr[label], weight_indptr[label + 1]
+        for p in range(begin, end):
+            feature = weight_indices[p]
+            if feature == bias_row:
+                w[nr_names] = weight_data[p]
+            elif slot[feature] > 0:
+                w[slot[feature] - 1] = weight_data[p]
+        if _is_optimal(indptr, indices, data, rows, slot, w, sign, bias, eps):
+            continue
+        for _ in range(max_iter):
+            highest, lowest = -1e30, 1e30
+            for i in range(n):
+                first, last = indptr[rows[i]], indptr[rows[i] + 1]
+                margin = bias * w[nr_names]
+                for p in range(first, last):
+                    margin += data[p] * w[slot[indices[p]] - 1]
+                c = cp if sign[i] > 0 else cn
+                diagonal = 0.5 / c if squared else 0.0
+                upper = np.inf if squared else c
+                old = alpha[i]
+                gradient = sign[i] * margin - 1.0 + old * diagonal
+                new = min(max(old - gradient / (square[i] + diagonal), 0.0), upper)
+                if old <= 0.0:
+                    gradient = min(gradient, 0.0)
+                elif old >= upper:
+                    gradient = max(gradient, 0.0)
+                highest, lowest = max(highest, gradient), min(lowest, gradient)
+                step = (new - old) * sign[i]
+                if step != 0.0:
+                    alpha[i] = new
+                    w[nr_names] += step * bias / held[nr_names]
+                    for p in range(first, last):
+                        j = slot[indices[p]] - 1
+                        w[j] += step * data[p] / held[j]
+            if highest - lowest <= eps:
+                break
+        at = columns.filled[0]
+        used = columns.indptr[at]
+        found = _emit(
+            columns.features[used:], columns.weights[used:], names, w, weight_indices[begin:end],
+            weight_data[begin:end], slot, threshold, max_nonzeros,
+        )  # fmt: skip
+        columns.labels[at], columns.indptr[at + 1] = label, used + found
+        columns.filled[0] += 1
+    for name in names:
+        slot[name] = 0
+    return columns
+
+
+@njit(cache=True, nogil=True)
+def _is_optimal(indptr, indices, data, rows, slot, w, sign, bias, eps):
+    """Return whether no document has a loss by more than ``eps`` of margin."""
+    for i in range(len(rows)):
+        margin = bias * w[len(w) - 1]
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            margin += data[p] * w[slot[indices[p]] - 1]
+        if sign[i] * margin < 1.0 - eps:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _signs(positives, label, rows, sign):
+    """Set the sign of each row: +1 if it is a positive of the label, else -1."""
+    p, end = positives.indptr[label], positives.indptr[label + 1]
+    for i in range(len(rows)):
+        while p < end and positives.documents[p] < rows[i]:
+            p += 1
+        sign[i] = 1.0 if p < end and positives.documents[p] == rows[i] else -1.0
+
+
+@njit(cache=True, nogil=True)
+def _emit(features, weights, names, w, old_features, old_weights, slot, threshold, max_nonzeros):
+    """Write a column, ascending: adjusted weights, and present ones of other features; return its length."""
+    bias_row, found, j = len(slot), 0, 0
+    for p in range(len(old_features)):
+        feature = old_features[p]
+        if feature == bias_row or slot[feature] > 0:
+            continue
+        while j < len(names) and names[j] < feature:
+            if abs(w[j]) >= threshold and w[j] != 0.0:
+                features[found], weights[found] = names[j], w[j]
+                found += 1
+            j += 1
+        features[found], weights[found] = feature, old_weights[p]
+        found += 1
+    for k in range(j, len(names) + 1):
+        if abs(w[k]) >= threshold and w[k] != 0.0:
+            features[found], weights[found] = names[k] if k < len(names) else bias_row, w[k]
+            found += 1
+    if 0 < max_nonzeros < found:
+        kept = np.sort(np.argsort(-np.abs(weights[:found]), kind="mergesort")[:max_nonzeros])
+        kept_features, kept_weights = features[:found][kept], weights[:found][kept]
+        found = max_nonzeros
+        features[:found], weights[:found] = kept_features, kept_weights
+    return found
+
+
+@njit(cache=True, nogil=True)
+def copy_columns(labels, indptr, features, weights, out_indptr, out_features, out_weights):
+    """Copy columns to the places of their labels in a CSC matrix.
+
+    Args:
+        labels: label of each column; -1: not copied.
+        indptr: the columns: starts,
+        features: rows,
+        weights: and values.
+        out_indptr: the matrix: starts, which are set already,
+        out_features: rows,
+        out_weights: and values.
+    """
+    for j in range(len(labels)):
+        if labels[j] >= 0:
+            at, begin, end = out_indptr[labels[j]], indptr[j], indptr[j + 1]
+            for p in range(end - begin):
+                out_features[at + p] = features[begin + p]
+                out_weights[at + p] = weights[begin + p]

@@ -1,0 +1,1 @@
+"""Growing a trained linear model: further documents, and labels that are added, removed or merged."""

@@ -1,0 +1,209 @@
+"""Further documents for a trained model, and further labels with them."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse, vstack
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, as_features, check_labels, check_pair
+from xmc_tf.fusion import Evidence
+from xmc_tf.label_names import label_vocabulary
+from xmc_tf.linear.ensemble import rankers_of, trees_of
+from xmc_tf.linear.growing import Growth, adjusted, place_labels, regrouped, solved_again, with_documents_from
+from xmc_tf.linear.levels import Levels
+from xmc_tf.linear.tasks import Instances
+from xmc_tf.models.growing.training_data import TrainingData
+from xmc_tf.models.labels import Labels, matrix_of_names
+from xmc_tf.models.metadata import ADDED
+from xmc_tf.params import RankerParams
+from xmc_tf.params.values import nearest
+from xmc_tf.tree import LabelTree, label_embedding
+
+LinearModel: TypeAlias = Any  # an XRLinear, whose module imports this one
+APPENDED = "nr_appended_documents"
+
+
+def with_documents(
+    model: LinearModel,
+    training: TrainingData,
+    X: Features,
+    Y: csr_matrix,
+    new_lines: Sequence[str],
+    *,
+    exact: bool = False,
+    threads: int = -1,
+) -> LinearModel:
+    """Return the model with further documents; see :meth:`XRLinear.with_documents`.
+
+    Args:
+        model: the model.
+        training: the documents that it was trained on.
+        X: features of the documents.
+        Y: their labels: documents × all labels, new ones last.
+        new_lines: names of the labels that the model does not have; empty if its labels have no names.
+        exact: whether the clusters that change are solved on all their documents.
+        threads: number of threads; -1: one per core.
+    """
+    if X.nr_dense or X.nr_features != training.X.shape[1]:
+        raise InputError(
+            "the features do not fit the model",
+            expected=f"{training.X.shape[1]:,} sparse features, as in training",
+            received=f"{X.nr_features:,}",
+        )
+    count, known = int(Y.shape[1]), model.ranker.nr_labels
+    # Labels that have been added by their names stay so until one of them has documents.
+    only_names = model.evidence is not None and int(Y.indices.max()) < known
+    in_rankers = known if only_names else count
+    every = TrainingData(
+        vstack([training.X, csr_matrix(X.sparse)], format="csr"),
+        vstack([training.labels(in_rankers), _cut(Y, in_rankers)], format="csr"),
+    )
+    trees = [model.tree, *model.more_trees]
+    if in_rankers > known:
+        trees = with_labels(trees, every, known, threads)
+    growths = []
+    for ranker, tree in zip(trees_of(model.ranker), trees, strict=True):
+        levels = Levels(every.Y, tree.to_chain(), None, _params(model), None)
+        changed = with_documents_from(levels, training.nr_documents)
+        columns = [np.arange(clusters.shape[0]) for clusters in levels.clusters]
+        columns[-1][known:] = -1
+        new = np.asarray(levels.clusters[-1].T @ (columns[-1] < 0).astype(np.float32)).ravel() > 0
+        changed[-1] |= new
+        growths.append(Growth(ranker, levels, columns, changed, training.nr_documents))
+    solve = solved_again if exact else adjusted
+    rankers = solve(growths, Instances(as_features(every.X)), threads, model.metadata.seed)
+    evidence = _evidence_of(model.evidence, every.Y, new_lines)
+    names = None if model.names is None else [*model.names, *label_vocabulary(new_lines).preferred]
+    changes = {
+        "nr_documents": every.nr_documents,
+        "nr_labels": in_rankers,
+        "nr_weights": sum(ranker.nr_weights for ranker in rankers),
+        APPENDED: int(model.metadata.content.get(APPENDED, 0)) + X.nr_rows,
+        **({ADDED: count - in_rankers} if ADDED in model.metadata.content or count > in_rankers else {}),
+    }
+    return dataclasses.replace(
+        model, ranker=rankers_of(rankers), tree=trees[0], more_trees=trees[1:], names=names,
+        metadata=model.metadata.replace(**changes), own_training=every, evidence=evidence,
+    )  # fmt: skip
+
+
+def training_of(model: LinearModel) -> TrainingData:
+    """Return the training data that a model has kept.
+
+    Raises:
+        InputError: it has kept none.
+    """
+    training = model.training_data
+    if training is None:
+        raise InputError(
+            f"{model.folder or 'the model'} has not kept its training data, without which it cannot grow",
+            expected="a model trained with --keep-training-data (in Python: keep_training_data=True)",
+            fix="train it again with --keep-training-data, on all documents",
+        )
+    return training
+
+
+def further_labels(
+    model: LinearModel, labels: Labels, new_labels: bool | Sequence[str]
+) -> tuple[csr_matrix, Sequence[str]]:
+    """Return the label matrix of further documents, and the names of the labels that the model does not have.
+
+    Args:
+        model: the model.
+        labels: a sparse matrix of documents × labels, or the label names of each document.
+        new_labels: whether there may be labels that the model does not have; or their names, in the order of their
+            numbers, with alternative names after tabs.
+    """
+    lines = [] if isinstance(new_labels, bool) else list(new_labels)
+    if issparse(labels) or hasattr(labels, "shape"):
+        matrix: Any = labels
+        check_labels(matrix.tocsr() if issparse(matrix) else matrix)
+        Y = csr_matrix(matrix)
+        expected = model.nr_labels + len(lines)
+        free = bool(new_labels) and model.names is None
+        if Y.shape[1] > expected and not free:
+            raise InputError(
+                "the label matrix has labels that the model does not have",
+                expected=f"at most {expected:,} columns",
+                received=f"{Y.shape[1]:,}",
+                fix="give the names of the further labels (in Python: new_labels=[...])",
+            )
+        count = max(expected, Y.shape[1])
+        return csr_matrix((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], count)), lines
+    documents = [list(document) for document in labels]
+    if model.names is None:
+        raise InputError(
+            "the labels are names, but the model's labels have no names",
+            expected=f"a sparse matrix of documents × {model.nr_labels:,} labels",
+            received="lists of label names",
+        )
+    known = {*model.names, *label_vocabulary(lines).preferred}
+    unknown = {name: row for row, document in reversed([*enumerate(documents)]) for name in document}
+    unknown = {name: row for name, row in unknown.items() if name not in known}
+    if unknown and new_labels is not True:
+        name = min(unknown, key=lambda name: (unknown[name], name))
+        similar = nearest(name, model.names)
+        raise InputError(
+            "the documents have labels that the model does not have",
+            expected=f"one of its {len(model.names):,} labels",
+            received=f"{len(unknown):,}, the first in document {unknown[name]:,}: {name[:60]!r}",
+            fix=(f"did you mean {similar!r}? Or " if similar else "")
+            + "add the new labels to the model with --new-labels (in Python: new_labels=True)",
+        )
+    lines += sorted(unknown)
+    names = [*model.names, *label_vocabulary(lines).preferred]
+    return matrix_of_names(documents, names, "the labels of the model"), lines
+
+
+def check_documents(texts: Any, Y: csr_matrix) -> None:
+    """Refuse further documents that do not fit their labels, or that are none."""
+    check_pair(texts, Y, "the documents", "the labels")
+    if not Y.shape[0] or not Y.nnz:
+        raise InputError(
+            "there is nothing to append",
+            expected="at least one document with a label",
+            received=f"{Y.shape[0]:,} documents without labels" if Y.shape[0] else "no documents",
+        )
+
+
+def with_labels(trees: Sequence[LabelTree], data: TrainingData, known: int, threads: int) -> list[LabelTree]:
+    """Return the trees with the labels from number ``known`` on, placed by the features of their documents."""
+    Y = data.Y
+    new = Y[:, known:]
+    rows = np.flatnonzero(np.diff(new.indptr))
+    embeddings = csr_matrix((new.shape[1], data.X.shape[1]), dtype=np.float32)
+    if len(rows):
+        embeddings = csr_matrix(label_embedding("pifa", data.X[rows], csr_matrix(new[rows]), threads=threads))
+    earlier = csr_matrix(Y[:, :known])
+    return [
+        place_labels(tree, data.X, earlier, embeddings)
+        if tree.level_sizes[-2] > 1
+        else regrouped(tree, np.arange(Y.shape[1]), np.zeros(Y.shape[1], np.int64))
+        for tree in trees
+    ]
+
+
+def _evidence_of(evidence: Evidence | None, Y: csr_matrix, new_lines: Sequence[str]) -> Evidence | None:
+    """Return the evidence with the numbers of documents of ``Y`` and the names of new labels, for all labels."""
+    if evidence is None:
+        return None
+    if new_lines:
+        evidence = evidence.with_added(new_lines)
+    documents = np.bincount(Y.indices, minlength=evidence.names.nr_labels)
+    fusion = dataclasses.replace(evidence.fusion, log_documents=np.log1p(documents).astype(np.float32))
+    return dataclasses.replace(evidence, fusion=fusion, allowed=None)
+
+
+def _cut(Y: csr_matrix, count: int) -> csr_matrix:
+    """Return the first columns of a label matrix, with 1 for every positive."""
+    out = csr_matrix((np.ones(Y.nnz, np.float32), Y.indices, Y.indptr), shape=(Y.shape[0], max(count, 1)))
+    out.sum_duplicates()
+    out.data[:] = 1.0
+    return out
+
+
+def _params(model: LinearModel) -> RankerParams:
+    return RankerParams.from_json(model.metadata.train_params)

@@ -1,0 +1,101 @@
+"""The training data that a model keeps, so that it can grow: ``training/X.npz`` and ``training/Y.npz``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix, spmatrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.typing_names import Self
+from xmc_tf.data import Features, load_matrix, save_matrix
+from xmc_tf.params import RankerParams
+
+TRAINING = "training"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Features and labels of the documents that a model was trained on.
+
+    Args:
+        X: features, documents × features.
+        Y: labels, documents × labels of the rankers.
+    """
+
+    X: csr_matrix
+    Y: csr_matrix
+
+    @classmethod
+    def of(cls, X: Features, Y: spmatrix, params: RankerParams) -> Self:
+        """Return the data of a training, if a model can grow by it.
+
+        Args:
+            X: the features.
+            Y: the labels.
+            params: training parameters of the rankers.
+
+        Raises:
+            InputError: there are dense features, or the rankers depend on more than features and labels.
+        """
+        schemes = params.hlm_args.neg_mining_chain
+        others = sorted({scheme for scheme in ([schemes] if isinstance(schemes, str) else schemes) if scheme != "tfn"})
+        problem = (
+            "dense features" if X.sparse is None or X.nr_dense
+            else f"negative sampling {', '.join(others)}" if others
+            else f"the mode {params.mode}" if params.mode != "full-model"
+            else f"relevance ({params.rel_mode})" if params.rel_mode != "disable"
+            else None
+        )  # fmt: skip
+        if problem:
+            raise InputError(
+                "this model could not grow by its training data",
+                expected="sparse features, negative sampling tfn, the full model, no relevance",
+                received=problem,
+                fix="leave out --keep-training-data (in Python: keep_training_data)",
+            )
+        assert X.sparse is not None
+        return cls(csr_matrix(X.sparse), _binary(Y))
+
+    @property
+    def nr_documents(self) -> int:
+        """Number of documents."""
+        return int(self.X.shape[0])
+
+    def labels(self, nr_labels: int) -> csr_matrix:
+        """Return the labels of the documents, with empty columns for labels that were added later."""
+        Y = self.Y
+        return csr_matrix((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], nr_labels))
+
+    def save(self, folder: Path) -> None:
+        """Write the part of a model's folder."""
+        (folder / TRAINING).mkdir(parents=True)
+        save_matrix(folder / TRAINING / "X.npz", self.X)
+        save_matrix(folder / TRAINING / "Y.npz", self.Y)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """Load the part of a model's folder; None if the model has not kept its training data."""
+        place = folder / TRAINING
+        if not place.is_dir():
+            return None
+        with verified(place, archives=place.glob("[XY].npz")):
+            X, Y = (load_matrix(place / f"{name}.npz", name="training data") for name in "XY")
+        if X.shape[0] != Y.shape[0]:
+            raise InputError(
+                f"{place} is inconsistent",
+                expected=f"labels of {X.shape[0]:,} documents",
+                received=f"{Y.shape[0]:,}",
+                fix="copy the model again",
+            )
+        return cls(csr_matrix(X), csr_matrix(Y))
+
+
+def _binary(Y: spmatrix) -> csr_matrix:
+    """Return the labels with 1 for every positive."""
+    out = csr_matrix(Y).copy()
+    out.sum_duplicates()
+    out.eliminate_zeros()
+    out.data = np.ones(out.nnz, np.float32)
+    return out
