@@ -2,12 +2,11 @@
 
     python -m tests.benchmarks.sequences_ceiling [--items 100000] [--users 300000] [--epochs 3]
 
-Prints one JSON line. Items are in clusters of 500. After an item of a cluster follows, in 85 % of cases, one of the
+Prints one JSON line. Items are in clusters of 100. After an item of a cluster follows, in 85 % of cases, one of the
 cluster's successor, otherwise one of any cluster; in a cluster, items are drawn in proportion to 1 / their rank. So the
 best ten items are those of the successor, and their probability is the ceiling of Recall@10. The rarest items occur
-about eight times in the histories of a default run; with fewer, the model memorizes them. With clusters of 100
-(``--cluster 100``), the sample of negatives has one item of a cluster instead of five. Only the end of the training is
-validated, because ranking all items is slow.
+about ten times in the histories of a default run; with fewer, the model memorizes the histories. Only the end of the
+training is validated, because ranking all items is slow.
 """
 
 import argparse
@@ -26,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--users", type=int, default=300_000)
-    parser.add_argument("--cluster", type=int, default=500, help="items in a cluster")
+    parser.add_argument("--cluster", type=int, default=100, help="items in a cluster")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--negatives", type=int, default=1024)
     parser.add_argument("--model", choices=["sasrec", "bert4rec"], default="sasrec")
