@@ -35,6 +35,7 @@ LAYERS = [
         "explain",
         "append",
         "labels.add",
+        "labels.remove",
         "export",
         "launch",
         "plan",

@@ -35,6 +35,16 @@ vocab=v(exclude=http://example.org/cats)
 min_df=1
 effort=fast
 
+[learns]
+name=Learns
+language=en
+backend=xmc_tf
+vocab=v
+limit=10
+min_df=1
+effort=fast
+allow_learn=True
+
 [words]
 name=Words
 language=en
@@ -121,6 +131,18 @@ def test_commands(annif):
     before = annif("annif", "suggest", "ours", text="basil and gravy")
     annif("annif", "train", "--cached", "--jobs", "1", "ours")
     assert annif("annif", "suggest", "ours", text="basil and gravy") == before
+
+
+def test_learning_documents_and_a_subject_that_the_vocabulary_has_gained(annif):
+    more = _turtle().replace("volcanoes", "glaciers").replace("lava", "crevasse").splitlines()[-1]
+    (annif.folder / "more.ttl").write_text(_turtle() + more + "\n")
+    uris = [f"<http://example.org/{name}>" for name in ("glaciers", "music")]
+    (annif.folder / "new.tsv").write_text(f"a crevasse on day 3\t{uris[0]}\nan opera of day 4\t{uris[1]}\n")
+    annif("annif", "train", "learns", "train.tsv")
+    annif("annif", "load-vocab", "v", "more.ttl")
+    annif("annif", "learn", "learns", "new.tsv")
+    assert _first(annif("annif", "suggest", "learns", text="the crevasse"))[0] == "glaciers"
+    assert _first(annif("annif", "suggest", "learns", text="my thyme"))[0] == "herbs"
 
 
 def test_rest_interface_ensemble_and_no_tensorflow(annif):

@@ -11,6 +11,7 @@ from tests.label_names.cases import many
 from xmc_tf.append import main as append_command
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
+from xmc_tf.labels.remove import main as remove_command
 from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.linear.growing.kernels import adjust_labels
@@ -200,3 +201,31 @@ def test_the_command_replaces_the_model_or_leaves_it(model, data, tmp_path, monk
     table.write_text("text,labels\n")
     with pytest.raises(InputError, match="has no rows"):
         append_command(command)
+
+
+def test_removed_labels_leave_the_others_as_they_are(model, data, tmp_path, capsys):
+    names, texts, Y = data
+    tree = model.tree
+    cluster = tree.children(2, 1)  # all labels of a cluster, and one more
+    removed = sorted({*tree.labels[list(cluster)].tolist(), 7})
+    kept = np.setdiff1d(np.arange(40), removed)
+    model.save(tmp_path / "model")
+    (tmp_path / "names.txt").write_text("".join(f"{names[label]}\n" for label in removed))
+    remove_command(["-m", str(tmp_path / "model"), str(tmp_path / "names.txt"), "-o", str(tmp_path / "smaller")])
+    assert capsys.readouterr().out.endswith(f": {len(kept)} labels, {len(removed)} removed\n")
+    smaller = XRLinear.load(tmp_path / "smaller")
+    assert smaller.names == [names[label] for label in kept]
+    for one, ranker in zip(trees_of(smaller.ranker), trees_of(model.ranker), strict=True):
+        found = one.predict(as_features(model.features(texts)), beam_size=16, only_topk=40).toarray()
+        expected = ranker.predict(as_features(model.features(texts)), beam_size=16, only_topk=40).toarray()
+        assert np.array_equal(found, expected[:, kept])
+    named = [names[label] for label in kept]
+    found, expected = (one.evidence.names.evidence(named).toarray() for one in (smaller, model))
+    assert np.array_equal(found, expected[:, kept])
+    assert [row[0][0] for row in smaller.best(named, k=1)].count(smaller.names[0]) <= 3
+    grown = smaller.with_documents(texts[FEW], Y[FEW][:, kept], exact=True)
+    assert grown.training_data.Y.shape == (293, len(kept))
+    with pytest.raises(InputError, match="no label 'dogs'"):
+        model.without_labels(["dogs"])
+    with pytest.raises(InputError, match="one with documents to keep"):
+        model.without_labels(range(40))

@@ -1,6 +1,7 @@
 """The backend: linear rankers over label trees, with the names of subjects as evidence."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from xmc_tf.params import TfidfParams, XRLinearParams
 _MODEL = "xmc_tf-model"
 
 
-class XmcBackend(backend.AnnifBackend):
+class XmcBackend(backend.AnnifLearningBackend):
     """Annif's ``backend=xmc_tf``.
 
     Parameters in projects.cfg:
@@ -31,6 +32,8 @@ class XmcBackend(backend.AnnifBackend):
         min_df: minimum number of documents of a feature (default: 2).
         beam_size: number of nodes kept at each level of a tree (default: as trained); larger is slower and more exact.
         seed: random seed of the training (default: 0).
+        keep_training_data: whether the model keeps features and subjects of its documents, so that ``annif learn`` can
+            add documents (default: true).
         limit: maximum number of suggestions (default: 100).
     """
 
@@ -42,6 +45,7 @@ class XmcBackend(backend.AnnifBackend):
         "min_df": 2,
         "beam_size": None,
         "seed": 0,
+        "keep_training_data": True,
     }
     _model: XRLinear | None = None
 
@@ -62,8 +66,8 @@ class XmcBackend(backend.AnnifBackend):
                 f"model {folder} has {model.ranker.nr_labels} subjects, the vocabulary fewer; train the project again",
                 backend_id=self.backend_id,
             )
-        active = [number for number, _ in self.project.subjects.active if number < model.ranker.nr_labels]
-        if len(active) < model.ranker.nr_labels:  # removed from the vocabulary, or excluded by the project
+        active = [number for number, _ in self.project.subjects.active if number < model.nr_labels]
+        if len(active) < model.nr_labels:  # removed from the vocabulary, or excluded by the project
             model.set_output_constraint(active)
         self._model = model
 
@@ -95,10 +99,32 @@ class XmcBackend(backend.AnnifBackend):
                 threads=jobs or -1,
                 seed=int(params["seed"]),
                 effort=str(params["effort"]),
+                keep_training_data=boolean(params["keep_training_data"]),
             )
         except InputError as error:
             raise ConfigurationException(str(error), backend_id=self.backend_id) from None
         model.save(folder / _MODEL)
+        self._model = None  # loaded from the folder by the next use
+
+    def _learn(self, corpus: Any, params: dict[str, Any]) -> None:
+        folder = Path(self.datadir)
+        if not (folder / _MODEL).is_dir():
+            raise NotInitializedException(f"model {folder / _MODEL} not found", backend_id=self.backend_id)
+        model = XRLinear.load(folder / _MODEL)
+        names = subject_names(self.project)
+        with TemporaryDirectory(dir=folder) as place:
+            if not write_training_files(corpus.documents, Path(place), len(names)):
+                self.warning("no document has both text and subjects of the vocabulary: nothing was learned")
+                return
+            found = read_training_files(Path(place))
+            assert found is not None
+            self.info(f"learning {found[1].shape[0]} documents")
+            try:
+                # Subjects that the vocabulary has gained since the training follow those of the model.
+                grown = model.with_documents(*found, new_labels=names[model.nr_labels :])
+            except InputError as error:
+                raise NotSupportedException(str(error), backend_id=self.backend_id) from None
+            grown.save(folder / _MODEL)
         self._model = None  # loaded from the folder by the next use
 
     def _suggest_batch(self, documents: list[Any], params: dict[str, Any]) -> SuggestionBatch:

@@ -131,6 +131,25 @@ def extend_index(index: NameIndex, names: NameWords) -> NameIndex:
     return _weighted(together, weight_of)
 
 
+def restricted_index(index: NameIndex, kept: np.ndarray, labels: np.ndarray) -> NameIndex:
+    """Return an index with some of the names, whose words keep their weights.
+
+    Args:
+        index: the index.
+        kept: bool [names]: the names to keep.
+        labels: the new label of each kept name, ascending.
+    """
+    weight_of = np.zeros(len(index.words), np.int32)
+    weight_of[index.name_words] = index.weights
+    sizes = np.diff(index.splits)
+    entries = np.repeat(kept, sizes)
+    splits = np.concatenate([[0], np.cumsum(sizes[kept])]).astype(np.int32)
+    some = NameWords(
+        index.words, index.exact, labels.astype(np.int32), splits, index.name_words[entries], index.name_exact[entries]
+    )
+    return _weighted(some, weight_of)
+
+
 def _weighted(names: NameWords, weight_of: np.ndarray) -> NameIndex:
     """Return the index of names whose words have these weights."""
     name_of = np.repeat(np.arange(len(names.labels)), np.diff(names.splits))

@@ -36,6 +36,7 @@ from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, t
 from xmc_tf.models.folder import ENSEMBLE, check_parts, further_trees, load_tfidf, nr_dense, read_metadata, read_names
 from xmc_tf.models.frames import FrameColumns, FrameLike, documents_of
 from xmc_tf.models.growing.documents import check_documents, further_labels, training_of, with_documents
+from xmc_tf.models.growing.labels import without_labels
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
@@ -338,6 +339,22 @@ class XRLinear:
         check_documents(texts, Y)
         X = self.features(texts, threads) if _are_texts(texts) else as_features(texts)
         return with_documents(self, training, X, Y, lines, exact=exact, threads=threads)
+
+    def without_labels(self, labels: Iterable[str | int]) -> "XRLinear":
+        """Return the model without some labels. Nothing is trained; the labels after them get lower numbers.
+
+        Example:
+            >>> texts, labels = ["soup with fresh herbs", "herbs for a garden"], [["cooking"], ["gardening"]]
+            >>> XRLinear.train(texts, labels).without_labels(["gardening"]).names
+            ['cooking']
+
+        Args:
+            labels: names or numbers of the labels to remove.
+
+        Raises:
+            InputError: a label does not exist, or none would remain.
+        """
+        return without_labels(self, labels)
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder, completely or not at all; an older model there is replaced.

@@ -1,0 +1,43 @@
+"""``python -m xmc_tf.labels.remove``: remove labels from a linear model."""
+
+import argparse
+from collections.abc import Sequence
+
+from xmc_tf.common.files.outputs import refuse_model_folder
+from xmc_tf.common.process import cli
+from xmc_tf.data import load_names
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params import add_model, add_verbosity
+
+_DESCRIPTION = """Remove labels from a linear model, without training.
+
+    python -m xmc_tf.labels.remove -m model names.txt -o model-2
+
+The labels after them get lower numbers. The scores of the other labels stay; where names of labels are evidence, their
+probabilities can change a little, because they also depend on the other candidates of a text."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = cli.make_parser("xmc_tf.labels.remove", _DESCRIPTION, usage="%(prog)s -m MODEL NAMES [-o OUTPUT]")
+    out.add_argument("names", metavar="NAMES", help="names of the labels to remove, one per line")
+    add_model(out, required=True)
+    out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model (default: replaces the model)")
+    add_verbosity(out)
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Remove the labels and write the model."""
+    arguments = parser().parse_args(argv)
+    cli.set_verbosity(arguments.verbose_level)
+    folder = arguments.output or arguments.model_folder
+    refuse_model_folder("-o" if arguments.output else "-m", folder, {"NAMES": arguments.names})
+    model = XRLinear.load(arguments.model_folder)
+    smaller = model.without_labels(load_names(arguments.names))
+    smaller.save(folder)
+    print(f"{folder}: {smaller.nr_labels:,} labels, {model.nr_labels - smaller.nr_labels:,} removed")
+
+
+if __name__ == "__main__":
+    cli.run(main)
