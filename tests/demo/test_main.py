@@ -1,5 +1,6 @@
 """The demonstration from end to end, on a small package in place of the installed ones."""
 
+import importlib
 import io
 import re
 from functools import partial
@@ -23,6 +24,8 @@ def small(tmp_path, monkeypatch):
 
 def test_from_raw_texts_to_label_names(small, capsys, monkeypatch):
     monkeypatch.setattr(demo, "pretrained_folder", lambda: None)
+    # The commands run in this process, which has loaded TensorFlow already.
+    monkeypatch.setattr(demo, "_call", lambda module, arguments: importlib.import_module(module).main(arguments))
     demo.main(["--work", small, "--no-ask"])
     out = capsys.readouterr().out
     table = {line.strip().split("  ")[0]: re.findall(r"\d+\.\d\d", line) for line in out.splitlines()}

@@ -16,12 +16,32 @@ from xmc_tf.tables.store import TableStore
 from xmc_tf.train import main as train
 
 
-def test_an_encoder_is_fine_tuned_on_a_table(multi, tmp_path, capsys):
+@pytest.fixture
+def tiny(tmp_path):
+    """The folder of a tiny encoder."""
     texts = [text for text, _ in documents(200, 2)]
-    make_tiny(tmp_path / "tiny", texts, length=16, hidden_size=8, num_attention_heads=2, intermediate_size=16)
-    flags = ["--model-shortcut", tmp_path / "tiny", "--max-steps", 2, "--truncate-length", 16, "--verbose-level", 0]
-    flags += ["--report", tmp_path / "report"]
-    train([str(one) for one in (multi, "-m", tmp_path / "model", *flags)])
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    return make_tiny(tmp_path / "tiny", texts, length=16, **sizes)
+
+
+@pytest.fixture
+def tokenized(monkeypatch):
+    """A list to which each call of the tokenizer for a document adds an item."""
+    calls, encode = [], tokenizer.TextTokenizer._beginning
+    monkeypatch.setattr(
+        tokenizer.TextTokenizer, "_beginning", lambda self, *given: calls.append(given) or encode(self, *given)
+    )
+    return calls
+
+
+def test_an_encoder_is_fine_tuned_on_a_table_and_a_second_run_tokenizes_nothing(
+    multi, tiny, tokenized, tmp_path, capsys, caplog
+):
+    texts = [text for text, _ in documents(200, 2)]
+    flags = ["--model-shortcut", tiny, "--max-steps", 2, "--truncate-length", 16]
+    names = 4  # of labels, which are tokenized by every training
+    train([str(one) for one in (multi, "-m", tmp_path / "model", *flags, "--report", tmp_path / "report")])
+    assert {text for text, *_ in tokenized} >= set(texts), "training, validation and test documents"
     shown = capsys.readouterr().out
     store = TableStore.open(multi.with_suffix(".sqlite"))
     (run,) = runs_of(store)
@@ -43,30 +63,12 @@ def test_an_encoder_is_fine_tuned_on_a_table(multi, tmp_path, capsys):
         [name for name, _ in best] for best in model.best(texts[:20], k=2)
     ]
 
-
-def test_a_second_run_tokenizes_nothing(multi, tmp_path, monkeypatch, caplog):
-    texts = [text for text, _ in documents(200, 2)]
-    make_tiny(tmp_path / "tiny", texts, length=16, hidden_size=8, num_attention_heads=2, intermediate_size=16)
-    encoded, encode = [], tokenizer.TextTokenizer._beginning
-    monkeypatch.setattr(
-        tokenizer.TextTokenizer, "_beginning", lambda self, *given: encoded.append(given) or encode(self, *given)
-    )
-
-    def run(model, *flags):
-        encoded.clear()
-        words = (multi, "-m", tmp_path / model, "--model-shortcut", tmp_path / "tiny", "--max-steps", 1, *flags)
-        with caplog.at_level("INFO"):
-            train([str(one) for one in words])
-        return len(encoded)
-
-    names = 4  # of labels, which are tokenized by every training
-    assert run("first", "--truncate-length", 8) == 200 + names, "training, validation and test documents"
-    assert run("second", "--truncate-length", 8) == names
+    tokenized.clear()
+    with caplog.at_level("INFO"):
+        train([str(one) for one in (multi, "-m", tmp_path / "second", *flags)])
+    assert len(tokenized) == names
     assert "0 documents tokenized; tokens of 200 read" in caplog.text
-    assert run("third", "--truncate-length", 8, "--long-texts", "mean") == 200 + names
-    assert run("fourth", "--truncate-length", 8, "--long-texts", "max") == names, "the windows are the same"
-    store = TableStore.open(multi.with_suffix(".sqlite"))
-    first, second, *_ = runs_of(store)
+    first, second = runs_of(store)
     assert first.metrics == second.metrics
 
 

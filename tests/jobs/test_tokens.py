@@ -48,6 +48,7 @@ def test_another_tokenizer_or_length_is_tokenized_again(store, tokenizer):
     other = TextTokenizer(wordpiece("bert", lowercase=False))
     for own, reading in ((other, Reading(7)), (tokenizer, Reading(8)), (tokenizer, Reading(7, 2))):
         assert tokenize(store, own, reading)[3].computed == 160
+    assert tokenize(store, tokenizer, Reading(7, 2, "max"))[3].computed == 0, "the windows are the same"
     assert tokenize(store, tokenizer, Reading(7))[3].computed == 0
     assert tokenize(store, tokenizer, Reading(7), "test")[3].computed == 20
 
