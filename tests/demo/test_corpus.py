@@ -118,10 +118,12 @@ def test_files_are_written_once_and_again_when_versions_change(tmp_path, monkeyp
 
 
 def test_the_installed_packages_give_what_is_promised():
-    corpus = collect(package_folders(corpus_module.PACKAGES))
+    folders = package_folders(corpus_module.PACKAGES)
+    assert folders.keys() == corpus_module.PACKAGES.keys()
+    corpus = collect({name: folders[name] for name in ("h5py", "keras", "numba", "numpy", "optree")})
     texts = corpus.train + corpus.test
-    assert len(texts) >= 5000
-    assert len(corpus.test) >= 800
+    assert len(texts) >= 2000
+    assert len(corpus.test) >= 300
     assert len(corpus.names) >= 500
     assert corpus.tally.unreadable <= 0.01 * corpus.tally.files
     assert all("\n" not in text and text.strip() for text in texts)

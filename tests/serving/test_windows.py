@@ -26,7 +26,7 @@ READINGS = [Reading(LENGTH), Reading(LENGTH, MOST, "mean"), Reading(LENGTH, MOST
 def parts(tmp_path_factory):
     """Return a tiny encoder and its tokenizer."""
     folder = tmp_path_factory.mktemp("encoder") / "encoder"
-    write_encoder(folder)
+    write_encoder(folder, layers=1)
     return Encoder.load(folder), TextTokenizer.load(folder)
 
 
@@ -90,19 +90,15 @@ def test_callers_may_send_the_windows_side_by_side(parts, texts, reading, tmp_pa
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """Return texts, labels, and a tiny encoder."""
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
+    return write_corpus(tmp_path_factory.mktemp("corpus"), layers=1)
 
 
-@pytest.fixture(scope="module", params=["mean", "max"])
-def tuned(corpus, request):
-    """Return a model that answers by the mean of rankers and label head, and reads long texts in windows."""
+@pytest.mark.parametrize(("long_texts", "at_once"), [("mean", 256), ("max", 2)])
+def test_a_whole_model_answers_as_prediction_does(corpus, texts, tmp_path, monkeypatch, long_texts, at_once):
+    """It answers by the mean of rankers and label head, and reads long texts in windows."""
     flags = ("--max-steps", "6", "--save-steps", "100", "--labels", corpus / "labels.txt", "--truncate-length", LENGTH)
-    flags += ("--long-texts", request.param, "--max-windows", MOST, "--label-names", "false")
-    return run_train(corpus, corpus / request.param, *map(str, flags))
-
-
-@pytest.mark.parametrize("at_once", [2, 256])
-def test_a_whole_model_answers_as_prediction_does(tuned, corpus, texts, tmp_path, monkeypatch, at_once):
+    flags += ("--long-texts", long_texts, "--max-windows", MOST, "--label-names", "false")
+    tuned = run_train(corpus, corpus / long_texts, *map(str, flags))
     monkeypatch.setattr(label_head, "_WINDOWS_AT_ONCE", at_once)
     assert tuned.metadata.ensemble_method == "average"
     every = [*texts, *list(texts_and_labels(corpus, "tst")[0].lines())[:30]]
