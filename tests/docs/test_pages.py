@@ -21,7 +21,6 @@ TUTORIAL = DOCS / "tutorial.md"
 GUIDES = sorted((DOCS / "how-to").glob("*.md"))
 PAGES = [TUTORIAL, *GUIDES]
 REST, GRPC = "http://localhost:8501", "grpc://localhost:8500"
-STARTS_RANKS = {"many-machines"}
 # They need several hosts, a cluster, or Annif.
 WITHOUT_EXAMPLES = {"distributed-problems", "schedulers", "annif-backend"}
 OUTSIDE = {"http", "https", "mailto"}
@@ -59,11 +58,7 @@ def test_the_tutorial_prints_what_it_shows(after_the_tutorial):
     assert (folder / "served" / "1" / "saved_model.pb").is_file()
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=[pytest.mark.distributed] * (title(page) in STARTS_RANKS)) for page in GUIDES],
-    ids=title,
-)
+@pytest.mark.parametrize("page", GUIDES, ids=title)
 def test_a_guide_prints_what_it_shows(page, after_the_tutorial, tmp_path, monkeypatch):
     folder = tmp_path / "work"
     shutil.copytree(after_the_tutorial[0], folder, copy_function=os.link)
@@ -122,7 +117,6 @@ def test_all_pages_are_found():
     assert {
         title(page) for page in PAGES if not any(block.language in RUN for block in blocks(page))
     } == WITHOUT_EXAMPLES
-    assert {title(page) for page in GUIDES} >= STARTS_RANKS
 
 
 def test_a_wrong_output_is_noticed():
