@@ -36,6 +36,7 @@ LAYERS = [
         "append",
         "labels.add",
         "labels.remove",
+        "labels.merge",
         "export",
         "launch",
         "plan",

@@ -43,6 +43,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "labels add": ("xmc_tf.labels.add", "Add labels to a trained model, which finds them by their names."),
         "labels remove": ("xmc_tf.labels.remove", "Remove labels from a linear model."),
+        "labels merge": ("xmc_tf.labels.merge", "Make one label of several, in a linear model."),
         "encode": ("xmc_tf.encode", "Compute the embeddings of texts."),
         "show": ("xmc_tf.tree.show", "Show the label tree of a model."),
     },

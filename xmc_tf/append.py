@@ -1,7 +1,6 @@
 """``python -m xmc_tf.append``: append documents to a linear model without training it again."""
 
 import argparse
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.models.frames import documents_of_source
 from xmc_tf.models.xr_linear import XRLinear
@@ -18,7 +18,7 @@ from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.table_flags import add_reading_options, source_options, text_columns
 
-_LOG = logging.getLogger(__name__)
+_SHOWN = 3
 _DESCRIPTION = """Append documents to a linear model without training it again: the clusters of their labels change.
 
     python -m xmc_tf.append -m model new.csv
@@ -75,9 +75,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         texts, labels, new_labels=arguments.new_labels, exact=arguments.exact, threads=arguments.threads
     )
     grown.save(folder)
+    print(f"{folder}: {len(texts):,} documents appended; {grown.nr_labels:,} labels{_new_labels(grown, model)}")
+
+
+def _new_labels(grown: XRLinear, model: XRLinear) -> str:
+    """Return how many labels are new, with some of their names: a wrong separator shows in them."""
     added = grown.nr_labels - model.nr_labels
-    new = f", {added:,} of them new" if added else ""
-    print(f"{folder}: {len(texts):,} documents appended; {grown.nr_labels:,} labels{new}")
+    if not added:
+        return ""
+    names = [repr(printable(name)) for name in (grown.names or [])[model.nr_labels :][:_SHOWN]]
+    some = ": " + ", ".join(names) + (", …" if added > len(names) else "") if names else ""
+    return f", {added:,} of them new{some}"
 
 
 def _documents(arguments: argparse.Namespace) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from tests.label_names.cases import many
 from xmc_tf.append import main as append_command
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
+from xmc_tf.labels.merge import main as merge_command
 from xmc_tf.labels.remove import main as remove_command
 from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.linear.fit import train_rankers
@@ -196,7 +197,7 @@ def test_the_command_replaces_the_model_or_leaves_it(model, data, tmp_path, monk
             append_command([*command, "--new-labels"])
     assert XRLinear.load(folder).nr_labels == 40
     append_command([*command, "--new-labels"])
-    assert capsys.readouterr().out == f"{folder}: 2 documents appended; 41 labels, 1 of them new\n"
+    assert capsys.readouterr().out == f"{folder}: 2 documents appended; 41 labels, 1 of them new: 'baking'\n"
     assert XRLinear.load(folder).best(["bread and baking"], k=1)[0][0][0] == "baking"
     table.write_text("text,labels\n")
     with pytest.raises(InputError, match="has no rows"):
@@ -229,3 +230,42 @@ def test_removed_labels_leave_the_others_as_they_are(model, data, tmp_path, caps
         model.without_labels(["dogs"])
     with pytest.raises(InputError, match="one with documents to keep"):
         model.without_labels(range(40))
+
+
+def test_merged_labels_are_those_of_a_training_with_the_same_trees(model, data, tmp_path, capsys):
+    names, texts, Y = data
+    groups = [[names[5], names[30], names[9]], [names[20], names[2]]]
+    kept = np.setdiff1d(np.arange(40), [30, 9, 2])
+    merged = model.with_merged_labels(groups, threads=2)
+    assert merged.names == [names[label] for label in kept]
+    expected = Y[:290].toarray()
+    expected[:, 5] = expected[:, [5, 30, 9]].max(axis=1)
+    expected[:, 20] = expected[:, [20, 2]].max(axis=1)
+    assert np.array_equal(merged.training_data.Y.toarray(), expected[:, kept])
+    assert all(map(same, weights(merged), trained_on_its_trees(merged)))
+    documents = np.rint(np.expm1(merged.evidence.fusion.log_documents))
+    assert np.array_equal(documents, expected[:, kept].sum(axis=0))
+    # The names of merged labels are evidence of the one that stays.
+    found, before = (one.evidence.names.evidence(names).toarray() for one in (merged, model))
+    before[:, 5] = before[:, [5, 30, 9]].max(axis=1)
+    before[:, 20] = before[:, [20, 2]].max(axis=1)
+    assert np.array_equal(found, before[:, kept])
+    model.save(tmp_path / "model")
+    (tmp_path / "groups.txt").write_text("".join("\t".join(group) + "\n" for group in groups))
+    merge_command(["-m", str(tmp_path / "model"), str(tmp_path / "groups.txt")])
+    assert capsys.readouterr().out == f"{tmp_path / 'model'}: 37 labels, 40 before\n"
+    assert (XRLinear.load(tmp_path / "model").predict(texts[:20]) != merged.predict(texts[:20])).nnz == 0
+
+
+def test_what_cannot_be_merged_is_refused(model, data):
+    names, *_ = data
+    for groups, message in (
+        ([[names[0]]], "two labels or more"),
+        ([], "at least one group"),
+        ([[0, 1], [1, 2]], "label 1 occurs twice"),
+        ([[0, "dogs"]], "no label 'dogs'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model.with_merged_labels(groups)
+    with pytest.raises(InputError, match="--keep-training-data"):
+        dataclasses.replace(model, own_training=None).with_merged_labels([[0, 1]])

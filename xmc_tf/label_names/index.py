@@ -131,19 +131,19 @@ def extend_index(index: NameIndex, names: NameWords) -> NameIndex:
     return _weighted(together, weight_of)
 
 
-def restricted_index(index: NameIndex, kept: np.ndarray, labels: np.ndarray) -> NameIndex:
+def reordered_index(index: NameIndex, order: np.ndarray, labels: np.ndarray) -> NameIndex:
     """Return an index with some of the names, whose words keep their weights.
 
     Args:
         index: the index.
-        kept: bool [names]: the names to keep.
-        labels: the new label of each kept name, ascending.
+        order: the names to keep.
+        labels: the new label of each of them, ascending.
     """
     weight_of = np.zeros(len(index.words), np.int32)
     weight_of[index.name_words] = index.weights
-    sizes = np.diff(index.splits)
-    entries = np.repeat(kept, sizes)
-    splits = np.concatenate([[0], np.cumsum(sizes[kept])]).astype(np.int32)
+    sizes = np.diff(index.splits)[order]
+    splits = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    entries = np.repeat(index.splits[order] - splits[:-1], sizes) + np.arange(splits[-1])
     some = NameWords(
         index.words, index.exact, labels.astype(np.int32), splits, index.name_words[entries], index.name_exact[entries]
     )

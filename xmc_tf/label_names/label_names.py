@@ -14,7 +14,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.typing_names import Self
 from xmc_tf.data import Texts
 from xmc_tf.label_names.characters import SEPARATOR, character_table
-from xmc_tf.label_names.index import NameIndex, build_index, extend_index, restricted_index, words_of_names
+from xmc_tf.label_names.index import NameIndex, build_index, extend_index, reordered_index, words_of_names
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.matcher import count_documents, find_matches
 from xmc_tf.label_names.vocabulary import label_vocabulary
@@ -120,16 +120,18 @@ class LabelNames:
         worth = np.concatenate([self.worth, prior]).astype(np.float32)
         return dataclasses.replace(self, index=index, worth=worth, nr_labels=self.nr_labels + len(lines))
 
-    def of_labels(self, labels: np.ndarray) -> Self:
-        """Return the names of some labels, which are then numbered from 0.
+    def renumbered(self, number_of: np.ndarray) -> Self:
+        """Return the names with other labels.
 
         Args:
-            labels: numbers of the labels to keep, ascending.
+            number_of: the new number of each label, from 0; -1: its names are removed. Labels with the same number
+                share their names.
         """
-        kept = np.isin(self.index.labels, labels)
-        numbers = np.searchsorted(labels, self.index.labels[kept])
-        index = restricted_index(self.index, kept, numbers)
-        return dataclasses.replace(self, index=index, worth=self.worth[kept], nr_labels=len(labels))
+        numbers = number_of[self.index.labels]
+        order = np.argsort(numbers, kind="stable")
+        order = order[numbers[order] >= 0]
+        index = reordered_index(self.index, order, numbers[order])
+        return dataclasses.replace(self, index=index, worth=self.worth[order], nr_labels=int(number_of.max()) + 1)
 
     def evidence(self, texts: Texts, threads: int = -1) -> csr_matrix:
         """Return what the names in texts are worth: documents × labels, the share of right ones among such matches.

@@ -37,6 +37,7 @@ from xmc_tf.models.folder import ENSEMBLE, check_parts, further_trees, load_tfid
 from xmc_tf.models.frames import FrameColumns, FrameLike, documents_of
 from xmc_tf.models.growing.documents import check_documents, further_labels, training_of, with_documents
 from xmc_tf.models.growing.labels import without_labels
+from xmc_tf.models.growing.merging import with_merged_labels
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
@@ -355,6 +356,27 @@ class XRLinear:
             InputError: a label does not exist, or none would remain.
         """
         return without_labels(self, labels)
+
+    def with_merged_labels(self, groups: Iterable[Iterable[str | int]], *, threads: int = -1) -> "XRLinear":
+        """Return the model with some labels merged: documents that have one of a group have the merged label.
+
+        Only the clusters that change are solved again. Where names of labels are evidence, the names of merged labels
+        are found as alternative names of the one that stays.
+
+        Example:
+            >>> texts, labels = ["soup with herbs", "herbs for a garden"], [["cooking"], ["gardening"]]
+            >>> model = XRLinear.train(texts, labels, keep_training_data=True)
+            >>> model.with_merged_labels([["cooking", "gardening"]]).names
+            ['cooking']
+
+        Args:
+            groups: names or numbers of the labels to merge, in each group first the one that stays.
+            threads: number of threads; -1: one per core. The result does not depend on it.
+
+        Raises:
+            InputError: the model has not kept its training data, or a label is unknown or occurs twice.
+        """
+        return with_merged_labels(self, training_of(self), groups, threads)
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder, completely or not at all; an older model there is replaced.

@@ -85,10 +85,8 @@ def changed_clusters(before: Levels, after: Levels, columns: Sequence[np.ndarray
         nodes[known] = positives
         nodes[~known] = True
         mask = np.asarray(new.clusters.T @ nodes.astype(np.float32)).ravel() > 0
-        # A removed label changes which labels are solved side by side.
+        # The documents of a cluster differ only if a node of it has others, or a label of it has left.
         mask |= np.diff(old.clusters.indptr) != np.diff(new.clusters.indptr)
-        if old.matched is not None and new.matched is not None:
-            mask |= _differ(old.matched, new.matched)
         masks.append(mask)
     return masks
 

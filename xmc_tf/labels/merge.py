@@ -1,0 +1,48 @@
+"""``python -m xmc_tf.labels.merge``: make one label of several."""
+
+import argparse
+from collections.abc import Sequence
+
+from xmc_tf.common.compiled import announce_compiling
+from xmc_tf.common.files.outputs import refuse_model_folder
+from xmc_tf.common.process import cli
+from xmc_tf.data import load_names
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params import add_model, add_threads, add_verbosity
+
+_DESCRIPTION = """Merge labels of a linear model: documents that have one of them have the merged one.
+
+    python -m xmc_tf.labels.merge -m model groups.txt -o model-2
+
+Each line of groups.txt has the name of the label that stays and, after tabs, the names of labels that become it. They
+stay its alternative names where names of labels are evidence. The clusters that change are solved again on all their
+documents, so the model must have been trained with --keep-training-data."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = cli.make_parser("xmc_tf.labels.merge", _DESCRIPTION, usage="%(prog)s -m MODEL GROUPS [-o OUTPUT] [options]")
+    out.add_argument("groups", metavar="GROUPS", help="names of the labels to merge, one group per line, after tabs")
+    add_model(out, required=True)
+    out.add_argument("-o", "--output", metavar="DIR", help="folder of the new model (default: replaces the model)")
+    add_threads(out, "-n")
+    add_verbosity(out)
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Merge the labels and write the model."""
+    arguments = parser().parse_args(argv)
+    cli.set_verbosity(arguments.verbose_level)
+    announce_compiling()
+    folder = arguments.output or arguments.model_folder
+    refuse_model_folder("-o" if arguments.output else "-m", folder, {"GROUPS": arguments.groups})
+    groups = [line.split("\t") for line in load_names(arguments.groups)]
+    model = XRLinear.load(arguments.model_folder)
+    merged = model.with_merged_labels(groups, threads=arguments.threads)
+    merged.save(folder)
+    print(f"{folder}: {merged.nr_labels:,} labels, {model.nr_labels:,} before")
+
+
+if __name__ == "__main__":
+    cli.run(main)
