@@ -5,9 +5,10 @@
         [-- more flags of xmc_tf.train]
 
 MODEL is a folder of weights that both sides load. Ours runs as its users run it, by the command line, without looking
-at the test documents: linear rankers alone, rankers on the frozen encoder, the default recipe, and PECOS's own
-settings. PECOS runs with those settings, frozen and fine-tuned. Prints a table, and one JSON line: P@1, P@3, P@5 in
-percent, the seconds of each from files to predictions, and the documents a second of the training steps alone.
+at the test documents: rankers on the frozen encoder, the default recipe, the same with names of labels where DIR has
+labels.txt, and PECOS's own settings. PECOS runs with those settings, frozen and fine-tuned. Prints a table, and one
+JSON line: P@1, P@3, P@5 in percent, the seconds of each from files to predictions, and the documents a second of the
+training steps alone.
 
 ``--peer-steps 20`` cuts PECOS's fine-tuning short, where its speed is wanted and not its precision.
 
@@ -60,12 +61,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="xmc-tf-bench-") as work:
         data = _selected(a.data, Path(work) / "data", a.first, a.least, a.test)
         results: dict[str, dict[str, Any]] = {}
-        peers_settings = [*_PEERS_SETTINGS[:-1], str(a.steps)]
-        for name, flags in {
+        sides = {
             "ours: frozen encoder": ["--no-fine-tune"],
             "ours: defaults": [],
-            "ours: PECOS's settings": peers_settings,
-        }.items():
+            "ours: PECOS's settings": [*_PEERS_SETTINGS[:-1], str(a.steps)],
+        }
+        if (data / "labels.txt").exists():
+            sides["ours: defaults, names"] = ["--labels", str(data / "labels.txt")]
+        for name, flags in sides.items():
             if a.only is None or name in a.only:
                 results[name] = _ours(data, Path(work), a, [*flags, *a.more])
                 print(f"{name}: {results[name]}", file=sys.stderr, flush=True)
