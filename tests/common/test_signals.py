@@ -33,6 +33,8 @@ def there():
 def ended_by(body, *numbers, **options):
     """Send signals to a program; return its status, its output after the first line, and its errors."""
     code = BEGIN + textwrap.dedent(body) + "\ncli.run(main, [])\n"
+    # Tests that are started with nohup ignore SIGHUP.
+    options.setdefault("preexec_fn", lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )

@@ -117,7 +117,7 @@ def test_predictions_equal_those_of_rankers_with_the_same_weights(data, trained,
         pred_params=RankerPredParams(hlm_args=LinearChainPredParams(level)),
     )
     levels = [
-        dataclasses.replace(one, weights=csr_matrix(head.local().T).tocsc())
+        dataclasses.replace(one, stored=csr_matrix(head.local().T).tocsc())
         for one, head in zip(model.levels, matcher.heads, strict=True)
     ]
     model = dataclasses.replace(model, levels=levels)

@@ -47,7 +47,7 @@ _MODEL = FolderContent(
 )
 _PECOS = FolderContent(
     "the PECOS model",
-    re.compile(r"param\.json|ranker|[wc]\.npz|\d+\.model|text_encoder|text_tokenizer|text_model|concat_model"),
+    re.compile(r"param\.json|ranker|search|[wc]\.npz|\d+\.model|text_encoder|text_tokenizer|text_model|concat_model"),
 )
 EXPORT_KIND = FolderContent(
     "the exported model",
