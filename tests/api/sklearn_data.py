@@ -3,6 +3,8 @@
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmc_tf.sklearn import XMCClassifier
+
 TOPICS = ["forest", "garden", "harbour", "kitchen", "library", "station"]
 
 
@@ -54,3 +56,14 @@ class Table:
 
     def to_numpy(self):
         return self._values
+
+
+def small(**params):
+    """A classifier that keeps the predicted labels whose score is high."""
+    return XMCClassifier(max_labels=3, threshold=0.3, n_jobs=1, **params)
+
+
+LISTS, HELD_OUT = topics(120), topics(40, seed=1)
+TEXTS, TEST_TEXTS = texts_of(LISTS), texts_of(HELD_OUT, seed=1)
+X, X_TEST = features(LISTS), features(HELD_OUT, seed=1)
+ONE, TEST_ONE = [names[0] for names in LISTS], [names[0] for names in HELD_OUT]

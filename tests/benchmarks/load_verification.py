@@ -26,9 +26,9 @@ from xmc_tf.common.threads import thread_count
 from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.linear.level import Level
 from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.models.linear.folder import write_model
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.models.xr_linear_folder import write_model
 from xmc_tf.params import LinearLevelPredParams
 from xmc_tf.tree import LabelTree
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.benchmarks.sides import matrices
 from xmc_tf.data import TextFile, as_features
 from xmc_tf.features import Tfidf
-from xmc_tf.linear import train_rankers
+from xmc_tf.linear.fit import train_rankers
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.tree import build_tree, label_embedding
 

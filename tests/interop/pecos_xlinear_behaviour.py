@@ -20,7 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from xmc_tf.data import Features, as_features, load_matrix, save_matrix
-from xmc_tf.linear import Level, XLinear, evaluate, predict, train, train_rankers
+from xmc_tf.linear import Level, XLinear, evaluate, predict, train
+from xmc_tf.linear.fit import train_rankers
 from xmc_tf.metrics import format_table
 from xmc_tf.params import POST_PROCESSORS, HierarchicalKMeansParams, RankerParams
 from xmc_tf.tree import build_tree, label_embedding, save_chain

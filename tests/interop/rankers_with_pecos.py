@@ -23,7 +23,8 @@ import scipy.sparse as smat
 from tests.benchmarks.sides import matrices
 from tests.interop.digests_over_ranks import train
 from xmc_tf.data import TextFile, as_features, save_matrix
-from xmc_tf.linear import XLinear, train_rankers
+from xmc_tf.linear import XLinear
+from xmc_tf.linear.fit import train_rankers
 from xmc_tf.params import POST_PROCESSORS
 from xmc_tf.tree import build_tree, label_embedding, save_chain
 

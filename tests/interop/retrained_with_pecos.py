@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from xmc_tf.data import as_features, save_matrix
-from xmc_tf.linear import train_rankers
+from xmc_tf.linear.fit import train_rankers
 from xmc_tf.metrics import format_table
 from xmc_tf.params import RankerParams
 from xmc_tf.tree import build_tree, label_embedding, save_chain

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csc_matrix, csr_matrix, hstack, identity
 
 from xmc_tf.data import Features, as_features
-from xmc_tf.linear import Level, XLinear, train_rankers
+from xmc_tf.linear import Level, XLinear
+from xmc_tf.linear.fit import train_rankers
 from xmc_tf.params import LinearLevelParams, LinearLevelPredParams, RankerParams, RankerPredParams
 
 

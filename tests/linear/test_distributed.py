@@ -11,7 +11,6 @@ from tests.collective.threads import on_ranks, results_of
 from tests.linear.cases import features, label_matrix, pred_params, random_chain, ranker_params
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, load_matrix, save_matrix
-from xmc_tf.linear import train_rankers
 from xmc_tf.linear.distributed import plan as planning
 from xmc_tf.linear.distributed import solving
 from xmc_tf.linear.distributed.account import Account
@@ -19,7 +18,7 @@ from xmc_tf.linear.distributed.inputs import check_same_inputs
 from xmc_tf.linear.distributed.stage import RankerData, rankers_over_ranks
 from xmc_tf.linear.distributed.training import train_over_ranks
 from xmc_tf.linear.distributed.work_folder import open_work_folder, work_path
-from xmc_tf.linear.fit import train_trees
+from xmc_tf.linear.fit import train_rankers, train_trees
 from xmc_tf.linear.levels import Levels
 from xmc_tf.tree import LabelTree
 

@@ -5,8 +5,8 @@ import pytest
 
 from tests.linear.cases import features, label_matrix
 from xmc_tf.common.errors import InputError
-from xmc_tf.linear import train_rankers
 from xmc_tf.linear.ensemble import TreeEnsemble, rankers_of, trees_of
+from xmc_tf.linear.fit import train_rankers
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.tree import build_tree, label_embedding
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.linear.cases import features, full_matrix, label_matrix, random_chain, ranker_params
 from tests.linear.objectives import LOSSES, objective
-from xmc_tf.linear import train_rankers
+from xmc_tf.linear.fit import train_rankers
 
 
 def bytes_of(model):

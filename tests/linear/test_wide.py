@@ -6,7 +6,7 @@ from scipy.sparse import csc_matrix
 
 from tests.linear.cases import features, full_matrix, label_matrix, random_chain, ranker_params
 from tests.linear.objectives import by_sklearn, least, objective
-from xmc_tf.linear import train_rankers
+from xmc_tf.linear.fit import train_rankers
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.tasks import Instances, cut_clusters, level_tasks
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.collective.threads import on_ranks, results_of
 from tests.linear.cases import features, label_matrix, pred_params, random_chain, ranker_params
 from xmc_tf.data import save_matrix
-from xmc_tf.linear import train_rankers
 from xmc_tf.linear.distributed import plan, solving
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.distributed.plan import teams
 from xmc_tf.linear.distributed.training import train_over_ranks
 from xmc_tf.linear.distributed.work_folder import open_work_folder, work_path
+from xmc_tf.linear.fit import train_rankers
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.wide.ranks import RankTeam
 

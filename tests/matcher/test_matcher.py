@@ -13,7 +13,7 @@ from tests.matcher.tiny import DIM, LABELS, TREE, TinyEncoder, documents, encode
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
-from xmc_tf.linear import train_rankers
+from xmc_tf.linear.fit import train_rankers
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.inputs import MatcherData, MatcherSettings, Validation

@@ -1,5 +1,8 @@
 """XRLinear trained in Python."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -25,6 +28,17 @@ def corpus(tmp_path_factory):
 
 def files_of(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_predicting_imports_neither_training_nor_growing():
+    code = (
+        "import sys\nimport xmc_tf.models.xr_linear\n"
+        "loaded = [name.removeprefix('xmc_tf.') for name in sys.modules]\n"
+        "parts = ('linear.fit', 'linear.growing', 'models.linear.training', 'models.growing.documents', 'tables')\n"
+        "assert not [name for name in loaded if name.startswith(parts)]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_api_makes_the_files_that_the_command_makes(corpus, tmp_path):

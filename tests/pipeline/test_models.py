@@ -15,7 +15,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
 from xmc_tf.encoder import Encoder, TextTokenizer, encode_documents, tokenize_file
 from xmc_tf.features import Tfidf
-from xmc_tf.linear import train_rankers
+from xmc_tf.linear.fit import train_rankers
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.metrics import ensemble, evaluate

@@ -15,8 +15,7 @@ from xmc_tf.jobs.settings import COMPARED_TREES, Settings
 from xmc_tf.label_names import have_letters
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.growing.training_data import TrainingData
-from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.models.xr_linear_training import (
+from xmc_tf.models.linear.training import (
     RankerData,
     label_trees,
     learn_evidence,
@@ -24,6 +23,7 @@ from xmc_tf.models.xr_linear_training import (
     preferred_names,
     uses_label_names,
 )
+from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import PredictionOverrides, XRLinearParams
 
 _LOG = logging.getLogger(__name__)

@@ -29,8 +29,7 @@ from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.linear.train_flags import parser
 from xmc_tf.models.folder import MODEL
 from xmc_tf.models.growing.training_data import TrainingData
-from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.models.xr_linear_inputs import (
+from xmc_tf.models.linear.inputs import (
     LinearInputs,
     LinearSettings,
     in_order,
@@ -39,8 +38,9 @@ from xmc_tf.models.xr_linear_inputs import (
     user_negatives,
     vectorized,
 )
-from xmc_tf.models.xr_linear_over_ranks import train_command_over_ranks
-from xmc_tf.models.xr_linear_training import RankerData, learn_evidence, preferred_names, summary_of, uses_label_names
+from xmc_tf.models.linear.over_ranks import train_command_over_ranks
+from xmc_tf.models.linear.training import RankerData, learn_evidence, preferred_names, summary_of, uses_label_names
+from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (
     HierarchicalKMeansParams,
     PredictionOverrides,

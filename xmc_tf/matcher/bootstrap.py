@@ -15,7 +15,7 @@ from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.row_access import set_rows
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
-from xmc_tf.linear import train_rankers
+from xmc_tf.linear.fit import train_rankers
 from xmc_tf.matcher.head import LabelHead, random_rows
 from xmc_tf.matcher.levels import LevelTask
 from xmc_tf.params import LinearChainParams, LinearLevelParams, RankerParams

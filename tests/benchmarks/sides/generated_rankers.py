@@ -16,8 +16,8 @@ from xmc_tf.data import save_matrix
 from xmc_tf.features import Tfidf
 from xmc_tf.linear.level import Level
 from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.models.linear.folder import write_model
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.xr_linear_folder import write_model
 from xmc_tf.params import LinearLevelPredParams, TfidfParams
 from xmc_tf.tree import LabelTree
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tests.benchmarks.sides import matrices
 from xmc_tf.data import Features
-from xmc_tf.linear import XLinear, train_rankers
+from xmc_tf.linear import XLinear
+from xmc_tf.linear.fit import train_rankers
 from xmc_tf.params import RankerParams
 
 

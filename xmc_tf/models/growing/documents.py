@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
@@ -17,17 +17,18 @@ from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.tasks import Instances
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.labels import Labels, matrix_of_names
+from xmc_tf.models.linear.model import LinearModel
 from xmc_tf.models.metadata import ADDED
 from xmc_tf.params import RankerParams
 from xmc_tf.params.values import nearest
 from xmc_tf.tree import LabelTree, label_embedding
 
-LinearModel: TypeAlias = Any  # an XRLinear, whose module imports this one
+_Model = TypeVar("_Model", bound=LinearModel)
 APPENDED = "nr_appended_documents"
 
 
 def with_documents(
-    model: LinearModel,
+    model: _Model,
     training: TrainingData,
     X: Features,
     Y: csr_matrix,
@@ -35,7 +36,7 @@ def with_documents(
     *,
     exact: bool = False,
     threads: int = -1,
-) -> LinearModel:
+) -> _Model:
     """Return the model with further documents; see :meth:`XRLinear.with_documents`.
 
     Args:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeVar
 
 import numpy as np
 from scipy.sparse import csc_matrix
@@ -13,14 +13,15 @@ from xmc_tf.linear.ensemble import rankers_of, trees_of
 from xmc_tf.linear.growing import regrouped
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.growing.training_data import TrainingData
+from xmc_tf.models.linear.model import LinearModel
 from xmc_tf.models.metadata import ADDED
 from xmc_tf.params.values import nearest
 from xmc_tf.tree import LabelTree
 
-LinearModel: TypeAlias = Any  # an XRLinear, whose module imports this one
+_Model = TypeVar("_Model", bound=LinearModel)
 
 
-def without_labels(model: LinearModel, labels: Iterable[str | int]) -> LinearModel:
+def without_labels(model: _Model, labels: Iterable[str | int]) -> _Model:
     """Return the model without some labels; see :meth:`XRLinear.without_labels`."""
     number = LabelNumbers(model)
     number_of = np.zeros(model.nr_labels, np.int64)
@@ -43,13 +44,13 @@ def without_labels(model: LinearModel, labels: Iterable[str | int]) -> LinearMod
 
 
 def with_fewer_labels(
-    model: LinearModel,
+    model: _Model,
     number_of: np.ndarray,
     kept: np.ndarray,
     rankers: Sequence[XLinear],
     trees: Sequence[LabelTree],
     training: TrainingData | None,
-) -> LinearModel:
+) -> _Model:
     """Return a model with the rankers of fewer labels, and the other parts cut to these labels.
 
     Args:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import TypeVar
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -15,14 +15,15 @@ from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.tasks import Instances
 from xmc_tf.models.growing.labels import LabelNumbers, with_fewer_labels, without_leaves
 from xmc_tf.models.growing.training_data import TrainingData
+from xmc_tf.models.linear.model import LinearModel
 from xmc_tf.params import RankerParams
 
-LinearModel: TypeAlias = Any  # an XRLinear, whose module imports this one
+_Model = TypeVar("_Model", bound=LinearModel)
 
 
 def with_merged_labels(
-    model: LinearModel, training: TrainingData, groups: Iterable[Iterable[str | int]], threads: int = -1
-) -> LinearModel:
+    model: _Model, training: TrainingData, groups: Iterable[Iterable[str | int]], threads: int = -1
+) -> _Model:
     """Return the model with some labels merged; see :meth:`XRLinear.with_merged_labels`.
 
     Args:

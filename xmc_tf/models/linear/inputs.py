@@ -14,7 +14,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TextFile, as_features, check_pair, load_matrix
 from xmc_tf.linear.modes import level_pred_params
 from xmc_tf.linear.problems import check_relevance, sorted_csc
-from xmc_tf.models.xr_linear_training import check_one_tree, fit_tfidf, other_params
+from xmc_tf.models.linear.training import check_one_tree, fit_tfidf, other_params
 from xmc_tf.params import PredictionOverrides, RankerPredParams, XRLinearParams, with_effect
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.tree import LabelTree, load_chain

@@ -18,10 +18,10 @@ from xmc_tf.linear.distributed.training import threads_of_rank, train_trees_over
 from xmc_tf.linear.distributed.work_folder import WorkFolder, open_work_folder
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.models.linear.folder import write_model
+from xmc_tf.models.linear.inputs import LinearInputs, in_order, make_trees, relevance, user_negatives, vectorized
+from xmc_tf.models.linear.training import RankerData, learn_evidence, linear_metadata, predicted_trees, summary_of
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.xr_linear_folder import write_model
-from xmc_tf.models.xr_linear_inputs import LinearInputs, in_order, make_trees, relevance, user_negatives, vectorized
-from xmc_tf.models.xr_linear_training import RankerData, learn_evidence, linear_metadata, predicted_trees, summary_of
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree, load_chain, save_chain

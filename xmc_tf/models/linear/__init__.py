@@ -1,0 +1,1 @@
+"""The linear model: its parts and predictions, growing, its folder and its training."""
