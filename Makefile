@@ -10,7 +10,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --no-build-isolation -c constraints.txt
 DEMO_ARGS ?=
 BENCH_ARGS ?=
-# Unit tests run in a few processes; tests that start processes run one after another.
+# Unit tests keep each process busy. Tests that start processes often wait, so two files at a time use the cores better.
 TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -45,8 +45,8 @@ setup: $(FULL)  ## install everything for tests and clusters; compiles Horovod o
 test: setup lint  ## install, lint, run all tests
 	@echo "unit tests, $(TEST_JOBS) at a time"
 	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile -m "not distributed"
-	@echo "distributed tests, one after another"
-	@$(PY) -m pytest -q -m distributed
+	@echo "distributed tests, 2 files at a time"
+	@$(PY) -m pytest -q -n 2 --dist loadfile -m distributed
 	@echo "installation by pip alone, at both ends of the ranges in setup.cfg"
 	@$(PY) -m tests.installation
 
