@@ -32,8 +32,14 @@ class Paths(NamedTuple):
         return self.indptr, self.chunk, self.child, self.parent
 
 
-def selected_paths(levels: Sequence[Level], selected: csr_matrix) -> Paths:
-    """Return the ancestors of the selected labels of every query, each node once."""
+def selected_paths(levels: Sequence[Level], selected: csr_matrix, arranged: Sequence[Level]) -> Paths:
+    """Return the ancestors of the selected labels of every query, each node once.
+
+    Args:
+        levels: the levels, perhaps restricted to some nodes.
+        selected: (queries × labels), with an entry for each score to compute.
+        arranged: the levels from which the chunks were made, with all nodes.
+    """
     nr_queries = selected.shape[0]
     query = np.repeat(np.arange(nr_queries), np.diff(selected.indptr))
     keys = np.unique(query * np.int64(selected.shape[1]) + selected.indices)
@@ -58,9 +64,9 @@ def selected_paths(levels: Sequence[Level], selected: csr_matrix) -> Paths:
     indptr = np.zeros((len(levels), nr_queries + 1), np.int64)
     level_start = np.cumsum([0, *(level.clusters.shape[1] for level in levels)])
     offset, places_above = 0, np.full(len(nodes_below[0][0]), -1, np.int64)
-    for t, level in enumerate(levels):
+    for t in range(len(levels)):
         query, node = nodes_below[t + 1]
-        parent_of, child_of = _places(level)
+        parent_of, child_of = _places(arranged[t])
         order = np.lexsort((child_of[node], parent_of[node], query))
         places = np.empty(len(order), np.int64)
         places[order] = offset + np.arange(len(order))

@@ -17,7 +17,7 @@ from xmc_tf.data.features import Features
 from xmc_tf.linear.disk import load_levels, save_levels
 from xmc_tf.linear.kernels.layout import Chunks
 from xmc_tf.linear.kernels.search import score_paths, search
-from xmc_tf.linear.layout.chunks import build_chunks
+from xmc_tf.linear.layout.chunks import build_chunks, with_children
 from xmc_tf.linear.layout.stored import StoredSearch, warn_of_damage
 from xmc_tf.linear.level import Level
 from xmc_tf.linear.paths import selected_paths
@@ -111,11 +111,12 @@ class XLinear:
         """Return the weights arranged for search, with the last ``nr_dense`` features dense."""
         key = (self.depth, self.nr_features - nr_dense, nr_dense)
         if self._chunks is None or self._chunks_of != key:
-            stored = self._stored if self._all_levels is None else None
+            levels, stored = self._all_levels or self.levels, self._stored
             if stored is not None and (stored.nr_sparse, stored.nr_dense) == key[1:]:
-                self._chunks = stored.chunks(self.levels)
+                chunks = stored.chunks(levels)
             else:
-                _, self._chunks = build_chunks(self.levels, key[1], nr_dense, threads)
+                _, chunks = build_chunks(levels, key[1], nr_dense, threads)
+            self._chunks = chunks if self._all_levels is None else with_children(chunks, levels, self.levels)
             self._chunks_of = key
         return self._chunks
 
@@ -132,8 +133,8 @@ class XLinear:
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
         """Restrict predictions to some labels: the search then visits only nodes that lead to them.
 
-        A folder that the model was loaded from stays as it is. The weights stay in memory, so that a later call can
-        choose other labels.
+        A folder that the model was loaded from stays as it is, and a later call can choose other labels. The weights
+        are neither read nor arranged again: a score is the same, bit for bit, as without the restriction.
 
         Example:
             >>> model.set_output_constraint([3, 14, 159])
@@ -143,12 +144,13 @@ class XLinear:
             labels: numbers of the labels that may be predicted; None for all.
         """
         levels = self._all_levels or self.levels
-        self._chunks = None
         if labels is None:
             self.levels, self._all_levels = levels, None
         else:
             self.levels = restricted(levels, checked_labels(labels, self.nr_labels))
             self._all_levels = levels
+        if self._chunks is not None:
+            self._chunks = with_children(self._chunks, levels, self.levels)
 
     def sub_model(self, level: int, node: int) -> tuple["XLinear", np.ndarray]:
         """Return the model of the sub-tree below a node; PECOS calls it ``get_submodel_rooted_at`` with ``reindex``.
@@ -274,7 +276,7 @@ class XLinear:
                 expected=f"{X.nr_rows:,} documents × {self.nr_labels:,} labels",
                 received=f"{selected.shape[0]:,} × {selected.shape[1]:,}",
             )
-        paths = selected_paths(self.levels, csr_matrix(selected))
+        paths = selected_paths(self.levels, csr_matrix(selected), self._all_levels or self.levels)
         out = np.empty(len(paths.chunk), np.float32)
         arguments = (*kernel_form(X), *paths.for_kernel(), self._posts(post_processor), out)
         self._with_chunks(X.nr_dense, 1, lambda chunks: score_paths(chunks, *arguments))

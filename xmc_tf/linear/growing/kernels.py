@@ -15,7 +15,7 @@ import numpy as np
 from xmc_tf.common.compiled import njit
 from xmc_tf.linear.kernels.emit import Columns
 
-_MOST_EARLIER = 1000  # about the number of earlier documents that are read
+_MOST_EARLIER = 250  # about the number of earlier documents that are read
 
 
 @njit(cache=True, nogil=True)
@@ -71,11 +71,8 @@ def adjust_labels(
             if slot[indices[p]] > 0:
                 held[slot[indices[p]] - 1] += stride * cn * data[p] * data[p]
     held[nr_names] += cn * bias * bias * len(earlier)
-    square = np.empty(n)
-    for i in range(n):
-        square[i] = bias * bias / held[nr_names]
-        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            square[i] += data[p] * data[p] / held[slot[indices[p]] - 1]
+    # The new documents by the places of their features: every pass over them then stays in the processor's cache.
+    starts, places, values, pulls, square = _compact(indptr, indices, data, rows, slot, held, bias)
 
     most = np.int64(0)
     for label in labels:
@@ -95,15 +92,12 @@ def adjust_labels(
                 w[nr_names] = weight_data[p]
             elif slot[feature] > 0:
                 w[slot[feature] - 1] = weight_data[p]
-        if _is_optimal(indptr, indices, data, rows, slot, w, sign, bias, eps):
+        if _is_optimal(starts, places, values, w, sign, bias, eps):
             continue
         for _ in range(max_iter):
             highest, lowest = -1e30, 1e30
             for i in range(n):
-                first, last = indptr[rows[i]], indptr[rows[i] + 1]
-                margin = bias * w[nr_names]
-                for p in range(first, last):
-                    margin += data[p] * w[slot[indices[p]] - 1]
+                margin = _margin(starts, places, values, w, bias, i)
                 c = cp if sign[i] > 0 else cn
                 diagonal = 0.5 / c if squared else 0.0
                 upper = np.inf if squared else c
@@ -119,9 +113,8 @@ def adjust_labels(
                 if step != 0.0:
                     alpha[i] = new
                     w[nr_names] += step * bias / held[nr_names]
-                    for p in range(first, last):
-                        j = slot[indices[p]] - 1
-                        w[j] += step * data[p] / held[j]
+                    for p in range(starts[i], starts[i + 1]):
+                        w[places[p]] += step * pulls[p]
             if highest - lowest <= eps:
                 break
         at = columns.filled[0]
@@ -138,13 +131,43 @@ def adjust_labels(
 
 
 @njit(cache=True, nogil=True)
-def _is_optimal(indptr, indices, data, rows, slot, w, sign, bias, eps):
-    """Return whether no document has a loss by more than ``eps`` of margin."""
+def _compact(indptr, indices, data, rows, slot, held, bias):
+    """Return some documents as CSR by the places of their features, and how far each of them moves its weights.
+
+    Returns:
+        Starts, places and values; the value over what holds the weight; and the sum of value times that.
+    """
+    count = 0
+    for row in rows:
+        count += indptr[row + 1] - indptr[row]
+    starts, places = np.zeros(len(rows) + 1, np.int64), np.empty(count, np.int32)
+    values, pulls = np.empty(count, np.float32), np.empty(count)
+    square = np.full(len(rows), bias * bias / held[len(held) - 1])
+    at = 0
     for i in range(len(rows)):
-        margin = bias * w[len(w) - 1]
         for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            margin += data[p] * w[slot[indices[p]] - 1]
-        if sign[i] * margin < 1.0 - eps:
+            places[at], values[at] = slot[indices[p]] - 1, data[p]
+            pulls[at] = data[p] / held[places[at]]
+            square[i] += data[p] * pulls[at]
+            at += 1
+        starts[i + 1] = at
+    return starts, places, values, pulls, square
+
+
+@njit(cache=True, nogil=True)
+def _margin(starts, places, values, w, bias, i):
+    """Return the score of a document."""
+    margin = bias * w[len(w) - 1]
+    for p in range(starts[i], starts[i + 1]):
+        margin += values[p] * w[places[p]]
+    return margin
+
+
+@njit(cache=True, nogil=True)
+def _is_optimal(starts, places, values, w, sign, bias, eps):
+    """Return whether no document has a loss by more than ``eps`` of margin."""
+    for i in range(len(sign)):
+        if sign[i] * _margin(starts, places, values, w, bias, i) < 1.0 - eps:
             return False
     return True
 

@@ -32,6 +32,7 @@ LINE_WORDS = 2 * LINE  # chunks begin at multiples of so many words
 _SLOTS = 6  # slots per feature of a chunk
 _HASH = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth's multiplicative hashing)
 _HALF = np.uint64(32)
+_COUNT, _FILLED, _ROW = range(3)  # columns of the state of a feature while a chunk is filled
 
 
 class Chunks(NamedTuple):
@@ -40,7 +41,7 @@ class Chunks(NamedTuple):
     Attributes:
         level_start: first chunk of each level.
         child_start: position of each chunk's first child in ``children``, including the level's offset.
-        children: node of the level (at the last level: label) of each child.
+        children: node of the level (at the last level: label) of each child; -1: searches do not find it.
         start: position of each chunk in ``words``.
         rows: number of rows of each chunk.
         words: the chunks, as int32.
@@ -142,58 +143,58 @@ def entry_of(words, table, slots, entries, feature):
 
 
 @njit(cache=True, nogil=True)
-def _count_features(indptr, indices, children, nr_sparse, counter, seen):
-    """Count the weights of each sparse feature into ``counter``; return the number of features in ``seen``."""
+def _count_features(indptr, indices, children, nr_sparse, state, seen):
+    """Count the weights of each sparse feature into its state; return the number of features in ``seen``."""
     found = 0
     for child in children:
         for p in range(indptr[child], indptr[child + 1]):
             feature = indices[p]
             if feature < nr_sparse:
-                if counter[feature] == 0:
-                    seen[found] = feature
-                    found += 1
-                counter[feature] += 1
+                # Without a branch, which would be mispredicted often: what is not new is overwritten.
+                seen[found] = feature
+                found += state[feature, _COUNT] == 0
+                state[feature, _COUNT] += 1
     return found
 
 
 @njit(cache=True, nogil=True)
 def measure(indptr, indices, child_indptr, children, nr_sparse, nr_dense, first, last, rows, lengths):
     """Write the number of rows of chunks ``first`` to ``last``, and the lengths of the chunks in words."""
-    counter, seen = np.zeros(nr_sparse, np.int32), np.empty(nr_sparse, np.int32)
+    state, seen = np.zeros((nr_sparse, 1), np.int32), np.empty(nr_sparse + 1, np.int32)
     for chunk in range(first, last):
         siblings = children[child_indptr[chunk] : child_indptr[chunk + 1]]
         width = len(siblings)
-        found = _count_features(indptr, indices, siblings, nr_sparse, counter, seen)
+        found = _count_features(indptr, indices, siblings, nr_sparse, state, seen)
         words = table_at(width, nr_dense) + 2 * blocks_of(found) + 2 * (found + 1)
         for feature in seen[:found]:
-            words += row_words(counter[feature], width)
-            counter[feature] = 0
+            words += row_words(state[feature, _COUNT], width)
+            state[feature, _COUNT] = 0
         rows[chunk], lengths[chunk] = found, (words + LINE_WORDS - 1) // LINE_WORDS * LINE_WORDS
 
 
 @njit(cache=True, nogil=True)
-def _fill_table(seen, counter, width, words, table, slots, entries, row_of):
-    """Write blocks and entries of a chunk, and the position of each feature's row to ``row_of``."""
+def _fill_table(seen, state, width, words, table, slots, entries):
+    """Write blocks and entries of a chunk, and the position of each feature's row to its state."""
     for feature in seen:
         slot = first_slot(feature, slots)
         while np.int64(words[table + 2 * (slot >> 5)]) & (np.int64(1) << (slot & 31)):
             slot = slot + 1 if slot + 1 < slots else 0
         words[table + 2 * (slot >> 5)] |= np.int32(np.uint32(1) << np.uint32(slot & 31))
-        row_of[feature] = slot
+        state[feature, _ROW] = slot
     before = 0
     for block in range(table, entries, 2):
         words[block + 1] = before
         before += popcount(np.int64(words[block]) & 0xFFFFFFFF)
     for feature in seen:
-        slot = row_of[feature]
+        slot = np.int64(state[feature, _ROW])
         block = table + 2 * (slot >> 5)
         below = np.int64(words[block]) & ((np.int64(1) << (slot & 31)) - 1)
         words[entries + 2 * (words[block + 1] + popcount(below))] = feature
     at, stream = 0, entries + 2 * (len(seen) + 1)
     for entry in range(entries, stream - 2, 2):
         feature = words[entry]
-        words[entry + 1], row_of[feature] = at, stream + at
-        at += row_words(counter[feature], width)
+        words[entry + 1], state[feature, _ROW] = at, at
+        at += row_words(state[feature, _COUNT], width)
     words[stream - 2], words[stream - 1] = -1, at
 
 
@@ -203,17 +204,18 @@ def fill(
     start, words, weights, all_bytes, lines, checksums,
 ):  # fmt: skip
     """Fill chunks ``first`` to ``last``, whose words are zero."""
-    counter, filled = np.zeros(nr_sparse, np.int32), np.zeros(nr_sparse, np.int32)
-    row_of, seen = np.zeros(nr_sparse, np.int64), np.empty(nr_sparse, np.int32)
+    # All that is known of a feature is in one place, because there are more features than fit in the cache.
+    state, seen = np.zeros((nr_sparse, 4), np.int32), np.empty(nr_sparse + 1, np.int32)
     for chunk in range(first, last):
         begin = start[chunk]
         siblings = children[child_indptr[chunk] : child_indptr[chunk + 1]]
         width = len(siblings)
-        size = child_bytes(width)
-        found = _count_features(indptr, indices, siblings, nr_sparse, counter, seen)
+        size, whole = child_bytes(width), padded(width)
+        found = _count_features(indptr, indices, siblings, nr_sparse, state, seen)
         table = begin + table_at(width, nr_dense)
         entries = table + 2 * blocks_of(found)
-        _fill_table(seen[:found], counter, width, words, table, 32 * blocks_of(found), entries, row_of)
+        stream = entries + 2 * (found + 1)
+        _fill_table(seen[:found], state, width, words, table, 32 * blocks_of(found), entries)
         for c in range(width):
             for p in range(indptr[siblings[c]], indptr[siblings[c] + 1]):
                 feature = indices[p]
@@ -222,15 +224,19 @@ def fill(
                 elif feature >= nr_sparse:
                     weights[begin + width + c * nr_dense + feature - nr_sparse] = data[p]
                 else:
-                    row, count = row_of[feature], counter[feature]
-                    if 3 * count >= padded(width):
-                        weights[row + c] = data[p]
-                    else:
-                        weights[row + filled[feature]] = data[p]
-                        at = 4 * (row + count) + size * filled[feature]
+                    own = state[feature]
+                    row, count = stream + own[_ROW], np.int64(own[_COUNT])
+                    filled = np.int64(own[_FILLED])
+                    own[_FILLED] = filled + 1
+                    is_whole = 3 * count >= whole
+                    place = row + (c if is_whole else filled)
+                    if size == 1:
+                        # Without a branch: the weight overwrites a position that its row does not have.
+                        all_bytes[4 * place if is_whole else 4 * (row + count) + filled] = c
+                    elif not is_whole:
                         for b in range(size):
-                            all_bytes[at + b] = (c >> (8 * b)) & 255
-                        filled[feature] += 1
+                            all_bytes[4 * (row + count) + size * filled + b] = (c >> (8 * b)) & 255
+                    weights[place] = data[p]
         for feature in seen[:found]:
-            counter[feature], filled[feature] = 0, 0
+            state[feature, _COUNT], state[feature, _FILLED] = 0, 0
         checksums[chunk] = checksum(lines, begin // 2, start[chunk + 1] // 2)

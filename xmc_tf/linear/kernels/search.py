@@ -244,7 +244,7 @@ def search(
                 if found[q] == most:
                     least = least_raw(post, best_scores[q, 0], parent)
                 for c in range(chunks.child_start[chunk + 1] - begin):
-                    if raw[c] < least:
+                    if raw[c] < least or chunks.children[begin + c] < 0:
                         continue
                     score = np.float32(chain(post, squash(post, raw[c]), parent))
                     found[q] = _offer(best[q], best_scores[q], found[q], most, chunks.children[begin + c], score)

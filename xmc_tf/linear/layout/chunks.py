@@ -97,6 +97,23 @@ def chunks_of(levels: Sequence[Level], table: ChunkTable, words: np.ndarray) -> 
     )
 
 
+def with_children(chunks: Chunks, levels: Sequence[Level], kept: Sequence[Level]) -> Chunks:
+    """Return chunks of which a search finds only some nodes; the weights stay as they are.
+
+    Args:
+        chunks: the chunks of ``levels``.
+        levels: the levels with all nodes.
+        kept: the levels with the nodes to find.
+    """
+    children = []
+    for level, some in zip(levels, kept, strict=True):
+        here = np.zeros(level.clusters.shape[0], bool)
+        here[some.clusters.indices] = True
+        own = level.clusters.indices
+        children.append(np.where(here[own], own, -1).astype(np.int32))
+    return chunks._replace(children=np.concatenate(children))
+
+
 def _arrays(level: Level) -> tuple[Any, ...]:
     w = level.weights
     return kernel_view(w.indptr, np.int64), kernel_view(w.indices, np.int32), kernel_view(w.data, np.float32)
