@@ -166,10 +166,12 @@ def _margin(starts, places, values, w, bias, i):
 @njit(cache=True, nogil=True)
 def _is_optimal(starts, places, values, w, sign, bias, eps):
     """Return whether no document has a loss by more than ``eps`` of margin."""
+    lowest = np.inf
     for i in range(len(sign)):
-        if sign[i] * _margin(starts, places, values, w, bias, i) < 1.0 - eps:
-            return False
-    return True
+        lowest = min(lowest, sign[i] * _margin(starts, places, values, w, bias, i))
+        if lowest < 1.0 - eps:
+            break
+    return lowest >= 1.0 - eps
 
 
 @njit(cache=True, nogil=True)
