@@ -13,6 +13,7 @@ from xmc_tf.check.model_check import check_model
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features, load_matrix, save_matrix
 from xmc_tf.linear.ensemble import TreeEnsemble
+from xmc_tf.linear.layout import stored
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import HierarchicalKMeansParams, XRLinearParams, several_trees
@@ -89,6 +90,19 @@ def test_predictions_are_the_mean_of_the_trees_predictions(trained, corpus, tmp_
     for copy in (pickle.loads(pickle.dumps(model)), saved(model, tmp_path / "copy")):
         assert (copy.predict(X) != model.predict(X)).nnz == 0
     assert (tmp_path / "copy" / "params.json").read_bytes() == (trained / "params.json").read_bytes()
+
+
+def test_each_tree_is_mapped_from_its_layout(trained, corpus, tmp_path, monkeypatch):
+    X = as_features(load_matrix(corpus / "X.npz"))
+    model = XRLinear.load(trained)
+    monkeypatch.setattr(stored, "FEWEST_WEIGHTS", 1)
+    mapped = saved(model, tmp_path / "mapped")
+    levels = [level for ranker in mapped.ranker.models for level in ranker.levels]
+    assert (mapped.predict(X) != model.predict(X)).nnz == 0
+    for one in (model, mapped):
+        one.set_output_constraint([1, 2, 5])
+    assert (mapped.predict(X) != model.predict(X)).nnz == 0
+    assert not any("weights" in vars(level) for level in levels)
 
 
 def saved(model, folder):

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from xmc_tf.data import Features, TokenStore, as_features, load_matrix
 from xmc_tf.encoder import Encoder, TextTokenizer, encode_documents, tokenize_file
 from xmc_tf.features import Tfidf
 from xmc_tf.linear.fit import train_rankers
+from xmc_tf.linear.layout import stored
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.metrics import ensemble, evaluate
@@ -102,6 +104,17 @@ def test_a_frozen_model_is_rankers_on_tfidf_and_vectors(corpus, frozen, tmp_path
     np.testing.assert_allclose(predicted.data, expected.data, atol=1e-5)
     np.testing.assert_allclose(frozen.encode(held_out), F, atol=1e-5)
     assert np.allclose(np.linalg.norm(F, axis=1), 1)
+
+
+def test_the_rankers_are_mapped_from_their_layout(corpus, frozen, tmp_path, monkeypatch):
+    """They have sparse and dense features."""
+    monkeypatch.setattr(stored, "FEWEST_WEIGHTS", 1)
+    folder = shutil.copytree(frozen.folder, tmp_path / "model")
+    frozen.ranker.save(folder / "ranker")
+    mapped = XTransformer.load(folder)
+    held_out, _ = texts_and_labels(corpus, "tst")
+    assert (mapped.predict(held_out) != frozen.predict(held_out)).nnz == 0
+    assert not any("weights" in vars(level) for level in mapped.ranker.levels)
 
 
 def frozen_tree_params(model):

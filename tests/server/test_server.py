@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 from tests.server.running import running
 from tests.serving.cases import HARD, assert_same, documents, text_model
 from xmc_tf.common.errors import InputError
+from xmc_tf.linear.layout import stored
 from xmc_tf.models.loading import load
 from xmc_tf.serving.client import Client, ServerError, predict_from_server
 
@@ -26,9 +28,11 @@ TEXTS = [*HARD, *(text.encode() for text in documents(20, seed=21)[0])]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return the folder of a model."""
+    """Return the folder of a model with weights arranged for search, as large models have them."""
     path = tmp_path_factory.mktemp("model") / "model"
-    text_model().save(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stored, "FEWEST_WEIGHTS", 1)
+        text_model().save(path)
     return path
 
 
@@ -63,6 +67,21 @@ def test_the_client_gets_the_answers_of_the_model(server, folder):
         client.best(["word1"], k=21)
     with pytest.raises(ServerError, match="404"):
         Client(server.url, model="other").best(["word1"])
+
+
+def test_the_server_maps_the_weights_and_answers_with_the_same_bits(server):
+    maps = Path(f"/proc/{server.process.pid}/maps").read_text()
+    assert "ranker/search/words.npy" in maps
+    assert "W.npz" not in maps
+    answer = Client(server.url).best(TEXTS)
+    expected = text_model().predict([text.decode(errors="replace") for text in map(_bytes, TEXTS)], only_topk=5)
+    for row, scores in enumerate(answer.scores):
+        own = expected.data[expected.indptr[row] : expected.indptr[row + 1]]
+        assert (scores[: len(own)] == own).all()
+
+
+def _bytes(text):
+    return text if isinstance(text, bytes) else text.encode()
 
 
 def test_concurrent_requests_get_their_own_answers(server):
