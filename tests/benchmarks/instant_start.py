@@ -1,6 +1,7 @@
 """The time to the first answer of a large linear model, its memory, and what a second process adds.
 
     python -m tests.benchmarks.instant_start [--labels 800000] [--queries 5000] [--folder DIR] [--before DIR]
+                                                [--pecos PYTHON]
 
 Generates a model (``sides/generated_rankers.py``), and starts processes that load it and answer queries: with the
 stored layout for search, without it, arranging the weights in memory, and by another version of the package. Files are
@@ -11,7 +12,13 @@ in the page cache. Prints one JSON line; for ``stored``, ``in_memory`` and ``bef
 ``..._cpu_s``        the processor's seconds of the same, which other programs disturb less
 ``memory``           memory of the process after all queries, with mapped files, over that of the weights (aim: 1.15)
 ``second_adds``      what a second process adds to that memory, over that of the weights (aim: 0.10)
-``batch_per_s``      queries per processor second in a batch, best of three; ``single_per_s``: one at a time
+``batch_per_s``      queries per processor second in a batch, best of three; ``single_per_s``: one at a time;
+                     ``single_matrix_per_s``: so that each answer is a sparse matrix, as libpecos gives it
+
+With ``--pecos``, a Python that has libpecos, it answers the same queries with the same model and settings, on one
+thread, with its weights in chunks that are searched (its default) and hashed; ``over_pecos`` has our speeds with the
+stored layout over the faster of the two (aims: 4 in a batch, 6 one at a time), ``same_best`` the share of equal best
+labels.
 
 ``same``             all answers are the same, bit for bit
 ``shell_s``          ``xmc-tf predict -q TEXT`` from the shell, median of five (with the layout)
@@ -30,8 +37,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from tests.benchmarks.sides.generated_rankers import write_generated
+from xmc_tf.data import as_features, load_matrix
+from xmc_tf.linear.xlinear import XLinear
 
 _SIDE = Path(__file__).parent / "sides" / "instant_start_side.py"
+_PECOS_SIDE = _SIDE.with_name("peer_instant_start.py")
 _REPOSITORY = Path(__file__).parents[2]
 
 
@@ -41,6 +51,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=5_000)
     parser.add_argument("--folder", type=Path, help="keep the generated model there, and use it again")
     parser.add_argument("--before", type=Path, help="a folder with another version of the package to compare with")
+    parser.add_argument("--pecos", help="a Python that has libpecos, to compare with")
     parser.add_argument("--rounds", type=int, default=3, help="starts of the stored layout, of which the best counts")
     a = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -59,7 +70,33 @@ def main() -> None:
         line |= {name: _with_another(side) for name, side in sides.items()}
         line["same"] = len({one.pop("digest") for one in line.values()}) == 1
         line["shell_s"] = _shell(folder)
+        if a.pecos:
+            line |= _against_pecos(a.pecos, folder.resolve(), line["stored"])
     print(json.dumps({"figure": "instant_start", "labels": a.labels, "load": os.getloadavg()[0], **line}))
+
+
+def _against_pecos(python: str, folder: Path, ours: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of libpecos, and ours over them."""
+    level = XLinear.load(folder / "model" / "ranker").levels
+    settings = [str(one.pred_params.only_topk) for one in (level[-2], level[-1])]
+    found: dict[str, dict[str, Any]] = {}
+    for form in ("BINARY_SEARCH_CHUNKED", "HASH_CHUNKED"):
+        command = [python, str(_PECOS_SIDE), str(folder), form, *settings]
+        run = subprocess.run(
+            command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": ""}
+        )
+        found[form.lower()] = json.loads(run.stdout.splitlines()[-1])
+    best = [one.pop("best") for one in found.values()]
+    predicted = XLinear.load(folder / "model" / "ranker").predict(as_features(load_matrix(folder / "queries.npz")))
+    own = predicted.indices[predicted.indptr[:-1]]
+    return {
+        "pecos": found,
+        "over_pecos": {
+            name: round(ours[own] / max(one[name] for one in found.values()), 2)
+            for name, own in (("batch_per_s", "batch_per_s"), ("single_per_s", "single_matrix_per_s"))
+        },
+        "same_best": round(float((own == best[0]).mean()), 4),
+    }
 
 
 class _Side(NamedTuple):
@@ -114,7 +151,7 @@ def _with_another(side: _Side) -> dict[str, Any]:
         "first_answer_cpu_s": found["cpu_s"],
         "memory": round(found["pss"] / weights, 3),
         "second_adds": round((both - found["pss"]) / weights, 3),
-        **{name: max(found[name], other[name]) for name in ("batch_per_s", "single_per_s")},
+        **{name: max(found[name], other[name]) for name in ("batch_per_s", "single_per_s", "single_matrix_per_s")},
         "digest": found["digest"],
     }
 
