@@ -49,6 +49,12 @@ class XmcBackend(backend.AnnifLearningBackend):
     }
     _model: XRLinear | None = None
 
+    @property
+    def is_trained(self) -> bool:
+        """Whether there is a model."""
+        # Annif asks before each suggestion; its own answer walks over all files of the model.
+        return (Path(self.datadir) / _MODEL).is_dir()
+
     def initialize(self, parallel: bool = False) -> None:
         """Load the model.
 
