@@ -17,21 +17,49 @@ _PUNKT = ("collocations.tab", "sent_starters.txt", "abbrev_types.txt", "ortho_co
 
 def annif_environment() -> Path:
     """Return the environment's folder; skip the test where no package index has Annif."""
+    try:
+        return make_environment()
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"Annif cannot be installed, so its backend is not tested: {error.stderr[-500:]}")
+
+
+def make_environment(*more: str) -> Path:
+    """Return the folder of an environment with Annif, which is made if it is not in the cache.
+
+    Args:
+        more: packages to install beside it.
+    """
     cache = Path(os.environ.get("XMC_TF_TEST_CACHE", Path.home() / ".cache" / "xmc_tf"))
-    folder = cache / f"{ANNIF.replace('==', '-')}-py{sys.version_info[0]}.{sys.version_info[1]}"
+    name = "-".join(one.replace("==", "-") for one in (ANNIF, *more))
+    folder = cache / f"{name}-py{sys.version_info[0]}.{sys.version_info[1]}"
     if (folder / "ready").exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     pip = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-compile"]
-    made = subprocess.run([*pip, *PACKAGES], capture_output=True, text=True)
-    if made.returncode:
+    try:
+        subprocess.run([*pip, *PACKAGES, *more], capture_output=True, text=True, check=True)
+    except subprocess.CalledProcessError:
         shutil.rmtree(folder)
-        pytest.skip(f"Annif cannot be installed, so its backend is not tested: {made.stderr[-500:]}")
-    # Annif's tokenizer wants NLTK's data of sentence ends, which it downloads. Empty lists do for these texts.
-    punkt = folder / "nltk_data" / "tokenizers" / "punkt_tab" / "english"
-    punkt.mkdir(parents=True)
-    for name in _PUNKT:
-        (punkt / name).touch()
+        raise
     (folder / "ready").touch()
     return folder
+
+
+def annif_variables(folder: Path) -> dict[str, str]:
+    """Return the environment variables with which Annif finds the backend and the data of its tokenizer.
+
+    Args:
+        folder: where that data is written.
+    """
+    # NLTK's lists of abbreviations and sentence starters, which Annif downloads. Empty ones split a few sentences more.
+    punkt = folder / "nltk_data" / "tokenizers" / "punkt_tab" / "english"
+    punkt.mkdir(parents=True, exist_ok=True)
+    for file in _PUNKT:
+        (punkt / file).touch()
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "ANNIF_CONFIG": "xmc_tf.annif.Config",
+        "NLTK_DATA": str(folder / "nltk_data"),
+    }

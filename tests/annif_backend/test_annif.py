@@ -1,12 +1,15 @@
-"""The backend in real Annif: its commands, its REST interface, an ensemble, excluded and removed subjects."""
+"""The backend in real Annif: its commands, REST interface and web page, an ensemble, excluded and removed subjects."""
 
 import json
-import os
+import socket
 import subprocess
+import time
+from contextlib import contextmanager
 
 import pytest
 
-from tests.annif_backend.environment import ROOT, annif_environment
+from tests.annif_backend.environment import ROOT, annif_environment, annif_variables
+from tests.serving import browser
 
 pytestmark = pytest.mark.distributed  # it starts processes that take all cores
 
@@ -94,11 +97,7 @@ def annif(tmp_path_factory):
     (folder / "projects.cfg").write_text(_PROJECTS)
     (folder / "v.ttl").write_text(_turtle())
     (folder / "train.tsv").write_text(_corpus())
-    variables = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "ANNIF_CONFIG": "xmc_tf.annif.Config",
-        "NLTK_DATA": str(environment / "nltk_data"),
-    }
+    variables = annif_variables(folder)
 
     def run(*arguments, text="", status=0):
         made = subprocess.run(
@@ -110,7 +109,7 @@ def annif(tmp_path_factory):
 
     run("annif", "load-vocab", "v", "v.ttl")
     run("annif", "train", "ours", "train.tsv")
-    run.folder = folder
+    run.folder, run.command, run.variables = folder, environment / "bin" / "annif", variables
     return run
 
 
@@ -166,3 +165,51 @@ def test_errors_are_annifs_own(annif):
     (annif.folder / "empty.tsv").write_text("nothing is known about this\t\n")
     assert "no document has both text and subjects" in annif("annif", "train", "wrong", "empty.tsv", status=1)
     assert "not trained" in annif("annif", "suggest", "wrong", text="a song", status=1)
+
+
+@contextmanager
+def _server(annif, tmp_path):
+    """Yield the address of ``annif run``."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (tmp_path / "log").open("wb") as log:
+        command = [annif.command, "run", "--host", "127.0.0.1", "--port", str(port)]
+        process = subprocess.Popen(command, env=annif.variables, cwd=annif.folder, stdout=log, stderr=log)
+    try:
+        end = time.monotonic() + 120
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=5).close()
+                break
+            except ConnectionRefusedError:
+                said = (tmp_path / "log").read_text()
+                assert process.poll() is None, said
+                assert time.monotonic() < end, said
+                time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def test_the_web_page_shows_the_suggestions(annif, tmp_path):
+    if browser.BINARY is None:
+        pytest.skip("there is no Chromium here: Annif's web page was not opened")
+    name, score = _first(annif("annif", "suggest", "ours", text="my thyme and a basil"))
+    with _server(annif, tmp_path) as address, browser.page(tmp_path / "chromium") as page:
+        page.open(address)
+        page.until("document.querySelectorAll('#project option').length === 6")
+        page.js(
+            "const chosen = document.querySelector('#project'); chosen.value = 'ours';"
+            "chosen.dispatchEvent(new Event('input'))"
+        )
+        page.js("document.querySelector('#text').focus()")
+        page.write("my thyme and a basil")
+        page.js("document.querySelector('#get-suggestions').click()")
+        page.until("document.querySelector('#results li')")
+        first = page.js("document.querySelector('#results li').innerText").strip()
+        uri = page.js("document.querySelector('#results a').href")
+        shown = page.js("document.querySelector('#results meter').value")
+    assert (first, uri) == (name, f"http://example.org/{name}")
+    assert shown == pytest.approx(score, abs=1e-3)
