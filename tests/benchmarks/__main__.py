@@ -1,7 +1,7 @@
 """All figures that this machine can measure, one JSON line each.
 
-    python -m tests.benchmarks [--peer PYTHON] [--field PYTHON] [--torchrec PYTHON] [--data DIR] [--features DIR]
-        [--model DIR] [--encoder DIR] [--only NAME]
+    python -m tests.benchmarks [--peer PYTHON] [--field PYTHON] [--annif PYTHON] [--torchrec PYTHON] [--data DIR]
+        [--features DIR] [--model DIR] [--encoder DIR] [--only NAME]
 
 Without a peer or data, what needs them is named and left out. ``make bench BENCH_ARGS="--peer … --data …"`` calls it.
 """
@@ -15,6 +15,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", help="a Python that has libpecos")
     parser.add_argument("--field", help="a Python that has omikuji and libpecos (answers_vs_field)")
+    parser.add_argument("--annif", help="a Python that has annif, omikuji and numba (annif_backends)")
     parser.add_argument("--torchrec", help="a Python that has torchrec and fbgemm-gpu-cpu (torchrec_sequences)")
     parser.add_argument("--data", help="a folder of X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz (and labels.txt)")
     parser.add_argument("--features", help="X.trn.npz, X.tst.npz and a tree hlt/ for them, in PECOS's format")
@@ -57,6 +58,7 @@ def main() -> None:
             if a.data
             else None
         ),
+        "annif_backends": ["--data", a.data, "--annif", a.annif] if a.data and a.annif else None,
         "hidden_labels": ["--data", a.data, *(("--encoder", a.encoder) if a.encoder else ())] if a.data else None,
         "static_encoder": ["--encoder", a.encoder, "--data", a.data] if a.encoder and a.data else None,
         "appending": ["--data", a.data] if a.data else None,
