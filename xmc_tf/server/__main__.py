@@ -46,7 +46,11 @@ def parser() -> argparse.ArgumentParser:
     limits.add_argument("--threads", type=int, default=-1, metavar="INT", help="threads of a batch; -1: one per core")
     limits.add_argument("--max-batch", type=whole, default=64, metavar="INT", help="most texts in a batch")
     limits.add_argument(
-        "--max-waiting", type=whole, default=4096, metavar="INT", help="most texts without an answer; more get 503"
+        "--max-waiting",
+        type=whole,
+        default=4096,
+        metavar="INT",
+        help="most texts without an answer; more get 503, or 413 if they are in one request",
     )
     limits.add_argument("--max-mb", type=whole, default=8, metavar="INT", help="largest request in MB")
     limits.add_argument("--max-connections", type=whole, default=1000, metavar="INT", help="more get status 503")

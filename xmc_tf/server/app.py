@@ -18,6 +18,8 @@ from xmc_tf.server.versions import ServedModel, Version
 
 _LOG = logging.getLogger(__name__)
 _METRICS_PATH = "/monitoring/prometheus/metrics"  # the path of TensorFlow Serving
+_SMALL = 64 << 10  # bytes of a body that are always received
+_MOST_LARGE = 32  # requests of the largest size that are held at the same time
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -32,7 +34,7 @@ class ServerOptions(NamedTuple):
         k: number of labels, unless the request says otherwise.
         most: maximum number of labels that a request may ask for.
         max_batch: maximum number of texts in a batch.
-        max_waiting: maximum number of texts without an answer.
+        max_waiting: maximum number of texts without an answer, and of texts in a request.
         max_bytes: maximum size of a request.
         seconds: time limit of a request.
         poll_s: seconds between two searches for a new version.
@@ -74,6 +76,7 @@ class Application:
     def __init__(self, served: ServedModel, options: ServerOptions) -> None:
         self._served, self._options = served, options
         self._batcher: Batcher | None = None
+        self._held = 0  # bytes of the large requests that are being received or answered
         self.metrics = Metrics(self._waiting, lambda: float(served.current.number))
         model = f"/v1/models/{re.escape(quote(options.name))}"
         self._model_path = re.compile(rf"{model}(?:/versions/([0-9]{{1,18}}))?(:predict|/metadata)?")
@@ -144,13 +147,20 @@ class Application:
             raise _RefusedError(404, f"version {found[1]} is not served; version {version.number} is")
         if found[2] == ":predict":
             _allow(method, "POST")
-            return await self._predicted(version, scope, receive)
+            self._check_length(scope)
+            held = bytearray()
+            try:
+                await self._receive(receive, held)
+                return await self._predicted(version, bytes(held))
+            finally:
+                self._held -= max(0, len(held) - _SMALL)
         _allow(method, "GET", "HEAD")
         return _as_json(200, self._metadata(version) if found[2] else _status_of(version))
 
-    async def _predicted(self, version: Version, scope: Message, receive: Receive) -> _Answer:
-        body = await self._body(scope, receive)
+    async def _predicted(self, version: Version, body: bytes) -> _Answer:
         question = parse_question(body, self._options.max_bytes)
+        if len(question.texts) > self._options.max_waiting:
+            raise _RefusedError(413, f"too many texts in one request: at most {self._options.max_waiting:,}")
         if question.signature == "about":
             return _as_json(200, numbers_of(question, self._numbers(version)))
         k = self._k(question, version)
@@ -183,18 +193,38 @@ class Application:
         most = min(self._options.most, nr_labels)
         return {"nr_labels": nr_labels, "k": min(self._options.k, most), "most": most}
 
-    async def _body(self, scope: Message, receive: Receive) -> bytes:
-        """Return the body of a request, within its limits of size and time."""
-        most = self._options.max_bytes
+    def _check_length(self, scope: Message) -> None:
+        """Refuse a body that is announced as too long."""
         length = dict(scope["headers"]).get(b"content-length", b"0")
-        if len(length) > 18 or int(length) > most:
-            raise _too_long(most)
+        if len(length) > 18 or int(length) > self._options.max_bytes:
+            raise _too_long(self._options.max_bytes)
+
+    async def _receive(self, receive: Receive, body: bytearray) -> None:
+        """Append the body of a request, within the limits of size, time and memory."""
         try:
-            return await asyncio.wait_for(_received(receive, most), self._options.seconds)
+            await asyncio.wait_for(self._receive_pieces(receive, body), self._options.seconds)
         except asyncio.TimeoutError:
             raise _RefusedError(
                 408, f"the request did not arrive within {self._options.seconds:g} s", ("connection", "close")
             ) from None
+
+    async def _receive_pieces(self, receive: Receive, body: bytearray) -> None:
+        most, more = self._options.max_bytes, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _RefusedError(400, "the request is not complete")
+            piece = message.get("body", b"")
+            if len(body) + len(piece) > most:
+                raise _too_long(most)
+            large = max(0, len(body) + len(piece) - _SMALL) - max(0, len(body) - _SMALL)
+            if large and self._held + large > _MOST_LARGE * most:
+                raise _RefusedError(
+                    503, "too many large requests; retry later", ("retry-after", "1"), ("connection", "close")
+                )
+            self._held += large
+            body += piece
+            more = message.get("more_body", False)
 
     def _metadata(self, version: Version) -> dict[str, Any]:
         metadata = version.model.metadata
@@ -206,20 +236,6 @@ class Application:
                 "model": metadata.model,
             },
         }
-
-
-async def _received(receive: Receive, most: int) -> bytes:
-    pieces, size, more = [], 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _RefusedError(400, "the request is not complete")
-        pieces.append(message.get("body", b""))
-        size += len(pieces[-1])
-        more = message.get("more_body", False)
-        if size > most:
-            raise _too_long(most)
-    return b"".join(pieces)
 
 
 def _too_long(most: int) -> _RefusedError:

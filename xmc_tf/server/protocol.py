@@ -23,6 +23,7 @@ def limited_protocol(seconds: float) -> type[HttpToolsProtocol]:
 
         _deadline: asyncio.TimerHandle | None = None
         _head: int | None = 0  # bytes of the head so far; None: it is complete
+        _open = 0  # requests that have begun and are not answered
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
@@ -34,6 +35,9 @@ def limited_protocol(seconds: float) -> type[HttpToolsProtocol]:
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
+            if self._deadline is None and not self.transport.is_closing():
+                # Line breaks before a request, or the rest of one that was refused, end uvicorn's own time limit.
+                self._end_after(seconds)
             if self._head is None:
                 return
             self._head += len(data)
@@ -44,6 +48,7 @@ def limited_protocol(seconds: float) -> type[HttpToolsProtocol]:
         def on_message_begin(self) -> None:
             super().on_message_begin()
             self._head = 0
+            self._open += 1
             self._end_after(seconds)
 
         def on_headers_complete(self) -> None:
@@ -52,7 +57,11 @@ def limited_protocol(seconds: float) -> type[HttpToolsProtocol]:
             super().on_headers_complete()
 
         def on_response_complete(self) -> None:
-            self._stop()
+            self._open -= 1
+            if self._open <= 0:
+                self._stop()
+            elif self._head is None:  # the next request came along with this one
+                self._end_after(2 * seconds + _SEND_S)
             super().on_response_complete()
 
         def timeout_keep_alive_handler(self) -> None:
@@ -81,7 +90,7 @@ def uvicorn_server(app: Any, seconds: float, connections: int) -> Any:
     """
     import uvicorn
 
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # a client's faults are in the metrics
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # clients' faults are warnings, and would fill the log
     return uvicorn.Server(
         uvicorn.Config(
             app,

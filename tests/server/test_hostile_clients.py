@@ -1,0 +1,35 @@
+"""A short version of the campaign: broken, slow, huge and vanishing clients at once, and one that behaves well."""
+
+import pytest
+
+from tests.campaigns.hostile_clients import CONNECTIONS, LIMITS, WellBehaved, attack, flood, peak_mb, stalled
+from tests.server.running import running
+from tests.serving.cases import text_model
+
+# The server holds 32 requests of the largest size, 4 MB, and what Python makes of a few of them.
+MOST_MB = 512
+
+
+@pytest.fixture
+def server(tmp_path):
+    """Return a server with tight limits, which must end without a traceback."""
+    text_model().save(tmp_path / "model")
+    with running(tmp_path / "model", *LIMITS, log=tmp_path / "log") as one:
+        yield one
+        assert one.process.poll() is None
+    assert one.process.returncode in (0, 143, -15)
+    assert (tmp_path / "log").read_text() == "interrupted by SIGTERM\n"
+
+
+def test_a_well_behaved_client_gets_right_answers_and_memory_is_bounded(server):
+    before = peak_mb(server)
+    with WellBehaved(server, ["word1 word2", "word3", ""]) as client:
+        assert attack(server) == []
+        assert client.right > 0
+        answered = stalled(server)
+        assert flood(server) == 0
+    assert client.wrong == 0
+    assert {*answered} == {408, 503}  # the first ones are waited for, the last ones are too much
+    assert peak_mb(server) - before < MOST_MB
+    assert server.metric("process_open_fds") < CONNECTIONS
+    assert server.ask("/healthz")[0] == 200
