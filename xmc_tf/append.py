@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.compiled import announce_compiling
@@ -67,15 +66,18 @@ def main(argv: Sequence[str] | None = None) -> None:
             fix="python -m xmc_tf.append -m model new.csv",
         )  # fmt: skip
     inputs = {"TABLE": arguments.documents, "-t": arguments.text_path, "-y": arguments.label_path}
-    folder = Path(arguments.output or arguments.model_folder)
-    refuse_model_folder("-o" if arguments.output else "-m", folder, inputs)
+    in_place = arguments.output is None
+    folder = arguments.model_folder if in_place else arguments.output
+    refuse_model_folder("-m" if in_place else "-o", folder, inputs)
     model = XRLinear.load(arguments.model_folder)
     texts, labels = _documents(arguments)
     grown = model.with_documents(
         texts, labels, new_labels=arguments.new_labels, exact=arguments.exact, threads=arguments.threads
     )
     grown.save(folder)
-    print(f"{folder}: {len(texts):,} documents appended; {grown.nr_labels:,} labels{_new_labels(grown, model)}")
+    print(
+        f"{printable(folder)}: {len(texts):,} documents appended; {grown.nr_labels:,} labels{_new_labels(grown, model)}"
+    )
 
 
 def _new_labels(grown: XRLinear, model: XRLinear) -> str:

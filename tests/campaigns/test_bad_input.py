@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.campaigns.bad_input import Case, all_cases, chosen, run, warm
+from tests.campaigns.bad_input import all_cases, chosen, warm
+from tests.campaigns.trial import Case, run
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def test_there_are_enough_command_lines():
     assert len(set(cases)) == len(cases)
     assert {case.command for case in cases} >= {
         "linear.train", "linear.predict", "train", "predict", "encode", "evaluate", "export", "tree.show", "playground",
-        "launch", "check",
+        "launch", "check", "append", "labels.add", "labels.remove", "labels.merge",
     }  # fmt: skip
 
 

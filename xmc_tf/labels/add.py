@@ -52,10 +52,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         check_new(label_vocabulary(new).preferred, names)
         shown = [f"  {len(names) + at:>9,}  {printable(line)}" for at, line in enumerate(new[:_SHOWN])]
         more = [f"  … {len(new) - _SHOWN:,} more"] if len(new) > _SHOWN else []
-        print("\n".join([f"would add {len(new):,} labels to the {len(names):,} of {model}:", *shown, *more]))
+        heading = f"would add {len(new):,} labels to the {len(names):,} of {printable(str(model))}:"
+        print("\n".join([heading, *shown, *more]))
     else:
         count = add_labels(model, new, arguments.output)
-        print(f"{arguments.output}: {count:,} labels, {len(new):,} of them added")
+        print(f"{printable(arguments.output)}: {count:,} labels, {len(new):,} of them added")
     if len(new) < len(lines):
         print(f"{len(lines) - len(new):,} names are known already and were left out")
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.files.outputs import refuse_model_folder
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_names
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_model, add_threads, add_verbosity
@@ -35,13 +36,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     announce_compiling()
-    folder = arguments.output or arguments.model_folder
-    refuse_model_folder("-o" if arguments.output else "-m", folder, {"GROUPS": arguments.groups})
+    in_place = arguments.output is None
+    folder = arguments.model_folder if in_place else arguments.output
+    refuse_model_folder("-m" if in_place else "-o", folder, {"GROUPS": arguments.groups})
     groups = [line.split("\t") for line in load_names(arguments.groups)]
     model = XRLinear.load(arguments.model_folder)
     merged = model.with_merged_labels(groups, threads=arguments.threads)
     merged.save(folder)
-    print(f"{folder}: {merged.nr_labels:,} labels, {model.nr_labels:,} before")
+    print(f"{printable(folder)}: {merged.nr_labels:,} labels, {model.nr_labels:,} before")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from xmc_tf.common.files.outputs import refuse_model_folder
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_names
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_model, add_verbosity
@@ -31,12 +32,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Remove the labels and write the model."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
-    folder = arguments.output or arguments.model_folder
-    refuse_model_folder("-o" if arguments.output else "-m", folder, {"NAMES": arguments.names})
+    in_place = arguments.output is None
+    folder = arguments.model_folder if in_place else arguments.output
+    refuse_model_folder("-m" if in_place else "-o", folder, {"NAMES": arguments.names})
     model = XRLinear.load(arguments.model_folder)
     smaller = model.without_labels(load_names(arguments.names))
     smaller.save(folder)
-    print(f"{folder}: {smaller.nr_labels:,} labels, {model.nr_labels - smaller.nr_labels:,} removed")
+    print(f"{printable(folder)}: {smaller.nr_labels:,} labels, {model.nr_labels - smaller.nr_labels:,} removed")
 
 
 if __name__ == "__main__":

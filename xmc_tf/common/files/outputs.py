@@ -109,6 +109,12 @@ def refuse_model_folder(
     Raises:
         InputError: naming the folder, and the input or the other model.
     """
+    if not os.fspath(path):
+        raise InputError(
+            f"{flag} is empty",
+            expected="a folder to write",
+            fix=f"give a folder with {flag}; in a script, a variable may be unset",
+        )
     written = EXPORT_KIND if export else _MODEL
     for other, read in _each(inputs):
         if _same(path, read):

@@ -1,0 +1,208 @@
+"""One command line with bad input: runs it in a folder of its own, and judges how it ended.
+
+Commands that need no TensorFlow run as ``cli.run(main, argv)`` in a child that is forked from this process, where the
+modules are loaded already; all others, and some of these, are processes of their own.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import hashlib
+import importlib
+import importlib.util
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from tests.campaigns.hostile import FILES
+from xmc_tf.tables.store import close_all
+
+LIMIT_S = 60.0
+_MEMORY = 8 << 30  # of a child; what claims more than its files justify fails here and not on the user's machine
+_DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2  # what lets root write to and read from any folder
+_CAPABILITY_VERSION = 0x20080522
+
+
+@dataclass(frozen=True)
+class Case:
+    """One command line.
+
+    Args:
+        command: the module below ``xmc_tf``.
+        argv: its arguments; ``{in}`` stands for the folder of the inputs, ``{out}`` for one of its own.
+        bad: (path below ``{out}``, kind of hostile file, the good file that it is made from) of each hostile file.
+        model: the model among the inputs of which ``{out}/model`` is a copy; also ``{out}/closed/model``, in a folder
+            in which nothing can be written.
+        replaces: whether the command may replace ``{out}/model`` if it succeeds.
+        forked: whether it may run in a forked child.
+    """
+
+    command: str
+    argv: tuple[str, ...]
+    bad: tuple[tuple[str, str, str], ...] = ()
+    model: str = ""
+    replaces: bool = False
+    forked: bool = True
+
+    def __str__(self) -> str:
+        shown = [one if len(one) < 60 else f"{one[:57]}..." for one in self.argv]
+        what = ", ".join(f"{path} is {kind}" for path, kind, _ in self.bad)
+        return f"{self.command} {' '.join(map(ascii, shown))}" + (f"  ({what})" if what else "")
+
+
+def snapshot(folder: Path) -> dict[str, str]:
+    """Return type and content of everything below a folder; holes are not read."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        info = path.lstat()
+        content = b""
+        if stat.S_ISREG(info.st_mode) and info.st_size < 1 << 26:
+            content = path.read_bytes()
+        found[str(path.relative_to(folder))] = f"{info.st_mode:o} {info.st_size} {hashlib.sha256(content).hexdigest()}"
+    return found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command line ended: ``ok`` or what was wrong, with the end of what it printed."""
+
+    verdict: str
+    said: str = ""
+
+
+def run(case: Case, inputs: Path, limit_s: float = LIMIT_S) -> Outcome:
+    """Run a case in its own folder and judge the result."""
+    with tempfile.TemporaryDirectory(prefix="bad-input-") as name:
+        out, log = Path(name, "out"), Path(name, "log")
+        out.mkdir()
+        (out / "closed").mkdir()
+        if case.model:
+            shutil.copytree(inputs / case.model, out / "model")
+            shutil.copytree(inputs / case.model, out / "closed" / "model")
+        for path, kind, good in case.bad:
+            (out / path).unlink(missing_ok=True)
+            FILES[kind](out / path, inputs / good)
+        (out / "closed").chmod(0o555)
+        given = [path for path, _, _ in case.bad]
+        before = snapshot(inputs), {path: mark for path, mark in snapshot(out).items() if path in given or case.model}
+        (out / "device").symlink_to("/dev/full")
+        argv = [one.replace("{in}", str(inputs)).replace("{out}", str(out)) for one in case.argv]
+        code = (_fork if case.forked else _start)(case.command, argv, out, log, limit_s)
+        said = log.read_bytes().decode(errors="replace")
+        after = snapshot(inputs), {path: mark for path, mark in snapshot(out).items() if path in before[1]}
+        (out / "closed").chmod(0o755)
+    if code is None:
+        return Outcome("hangs", said[-600:])
+    if "Traceback (most recent call last)" in said:
+        return Outcome("tracebacks", said[-2000:])
+    if code < 0:
+        return Outcome("signals", f"signal {-code}: {said[-600:]}")
+    if code not in (0, 1, 2):
+        return Outcome("other_codes", f"exit status {code}: {said[-600:]}")
+    if after != before and not (case.replaces and code == 0):
+        changed = [
+            path for a, b in zip(before, after, strict=True) for path in {**a, **b} if a.get(path) != b.get(path)
+        ]
+        return Outcome("files_lost", f"{changed}: {said[-300:]}")
+    if "\x1b" in said:
+        return Outcome("control_characters", ascii(said[-600:]))
+    return Outcome("ok" if code == 0 or said.strip() else "silent")
+
+
+def _fork(command: str, argv: list[str], folder: Path, log: Path, limit_s: float) -> int | None:
+    module = _module(command)
+    child = os.fork()
+    if not child:
+        code = 70
+        try:
+            _become(folder, log)
+            from xmc_tf.common.process import cli
+
+            atexit.register(close_all)  # the parent's functions have been removed
+            sys.argv = [command, *argv]
+            cli.run(module.main, argv)
+            code = 0
+        except SystemExit as left:
+            code = left.code if isinstance(left.code, int) else int(left.code is not None)
+        except BaseException:  # noqa: BLE001  what Python would print of a process of its own
+            traceback.print_exc()
+        finally:
+            with contextlib.suppress(Exception):
+                close_all()  # os._exit calls nothing that is registered for the exit
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+    return _wait(child, limit_s)
+
+
+def _become(folder: Path, log: Path) -> None:
+    """Make the child look like a process that a shell has started."""
+    import logging
+    import resource
+
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(target, stream)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))  # noqa: SIM115
+    logging.getLogger().handlers.clear()
+    os.chdir(folder)
+    os.setsid()
+    atexit._clear()  # what the parent has to put away, such as its temporary folders, is not the child's
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    _obey_permissions()
+
+
+def _obey_permissions() -> None:
+    """Give up the right to ignore the permissions of files and folders, which root has."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    head = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable, each in two halves
+    if libc.capget(head, sets) == 0:
+        sets[0] &= ~(1 << _DAC_OVERRIDE | 1 << _DAC_READ_SEARCH)
+        libc.capset(head, sets)
+
+
+def _wait(child: int, limit_s: float) -> int | None:
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+def _start(command: str, argv: list[str], folder: Path, log: Path, limit_s: float) -> int | None:
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"xmc_tf.{command}", *argv], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+            cwd=folder, start_new_session=True,
+        )  # fmt: skip
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return None
+
+
+def _module(command: str) -> ModuleType:
+    """Return the module of a command, which may be a package."""
+    name = f"xmc_tf.{command}"
+    spec = importlib.util.find_spec(name)
+    is_package = spec is not None and spec.submodule_search_locations is not None
+    return importlib.import_module(f"{name}.__main__" if is_package else name)
