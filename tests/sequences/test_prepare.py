@@ -133,7 +133,7 @@ def test_formats_give_the_same(tmp_path, capsys):
 
 
 def test_dates_ratings_and_no_times(tmp_path):
-    rows = [("u", "a", "2024-05-02", 5), ("u", "b", "2024-05-01T10:00:00Z", 4), ("u", "c", "2023-01-01", 1)]
+    rows = [("u", "a", "2024-05-02", 5), ("u", "b", "2024-05-01T10:00:00.5Z", 4), ("u", "c", "2023-01-01", 1)]
     table = write(tmp_path / "r.csv", rows, "customer,product,date,stars")
     assert histories_of(prepare([table], tmp_path / "all")) == {"u": ["c", "b", "a"]}
     options = PrepareOptions(min_rating=4, min_user_count=2)

@@ -39,3 +39,11 @@ def character_table(lowercase: bool) -> np.ndarray:
         table += np.repeat(delta, lengths)
         table[[CAPITAL_SIGMA, DOTTED_CAPITAL_I]] |= SPECIAL
     return table
+
+
+def spans_of_words(text: str) -> list[tuple[int, int]]:
+    """Return where each word of a text begins and ends, by the rule of the vectorizer."""
+    codes = np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32)
+    inside = character_table(False)[codes] & IN_WORD != 0
+    edges = np.flatnonzero(np.diff(inside, prepend=False, append=False))
+    return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]

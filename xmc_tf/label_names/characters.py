@@ -1,20 +1,24 @@
 """The characters of words: one table, which compiled code and the SavedModel's graph both read.
 
 A word is a run of letters, digits and their marks. The table maps each character to its base character in lower case
-("É" to "e"), to ``SEPARATOR`` if it is in no word, or to ``SKIPPED`` if it is dropped, as combining marks are. The
-Unicode version is that of the Python that trained the model; the table is stored in the model, so that it is the same
-everywhere.
+("É" to "e"), to ``SEPARATOR`` if it is in no word, or to ``SKIPPED`` if it is dropped, as combining marks are.
+``characters.npy`` contains its runs, written by ``python -m tools.name_characters``, so it does not depend on the
+Unicode version of Python: the first character of each, and for all of its characters the distance to the base character
+and the kind. A model has the table that it was trained with.
 """
 
-import sys
-import unicodedata
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
 SEPARATOR, SKIPPED = 0, -1
 UNSPACED = 1 << 24  # a bit of characters of scripts that write without spaces between words
-NR_CHARACTERS = sys.maxunicode + 1
+NR_CHARACTERS = 0x110000
+
+# Kinds: in no word, a letter, in a word beside letters, and dropped from it.
+APART, LETTER, BESIDE, DROPPED = range(4)
+RUNS_FILE = Path(__file__).with_name("characters.npy")
 
 # Scripts whose words are not separated by spaces: a pair of characters counts as a word.
 _UNSPACED_RANGES = (
@@ -32,25 +36,33 @@ _UNSPACED_RANGES = (
 @cache
 def character_table() -> np.ndarray:
     """Return int32 [NR_CHARACTERS]: what each character becomes."""
-    table = np.zeros(NR_CHARACTERS, np.int32)
-    for code in range(NR_CHARACTERS):
-        category = unicodedata.category(chr(code))
-        if category[0] in "LN":
-            table[code] = _base(code)
-        elif category in ("Mn", "Me") or code in (0xAD, 0x200C, 0x200D):  # soft hyphen, zero-width joiners
-            table[code] = SKIPPED
-        elif category == "Mc":  # vowel signs of Indic scripts are a part of the word
-            table[code] = code
+    starts, delta, _ = _runs()
+    kind = _kinds()
+    table = np.repeat(delta, _lengths(starts)) + np.arange(NR_CHARACTERS, dtype=np.int32)
+    table[kind == APART] = SEPARATOR
+    table[kind == DROPPED] = SKIPPED
     for first, last in _UNSPACED_RANGES:
         part = table[first : last + 1]
         part[part > 0] |= UNSPACED
     return table
 
 
-def _base(code: int) -> int:
-    """Return a letter's or digit's base character in lower case, if it has a single one; else the first of several."""
-    folded = unicodedata.normalize("NFKD", chr(code).casefold())
-    bases = [one for one in folded if unicodedata.category(one)[0] in "LN"]
-    if not bases or 0xAC00 <= code <= 0xD7A3:  # a Hangul syllable is a character, not a row of letters
-        return code
-    return ord(bases[0])
+def has_letter(text: str) -> bool:
+    """Return whether a text has a letter of any script; digits and ideographic numbers such as "Ⅷ" are none."""
+    kind = _kinds()
+    return any(kind[ord(one)] == LETTER for one in text)
+
+
+@cache
+def _kinds() -> np.ndarray:
+    starts, _, kind = _runs()
+    return np.repeat(kind.astype(np.int8), _lengths(starts))
+
+
+@cache
+def _runs() -> np.ndarray:
+    return np.load(RUNS_FILE, allow_pickle=False)
+
+
+def _lengths(starts: np.ndarray) -> np.ndarray:
+    return np.diff(starts, append=np.int32(NR_CHARACTERS))

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xmc_tf.label_names.characters import has_letter
+
 # A qualifier distinguishes names for people and is rarely in a text: "Mercury (planet)".
 _QUALIFIER = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|（[^（）]*）")
 
@@ -53,4 +55,4 @@ def without_qualifier(name: str) -> str:
 
 def have_letters(names: Sequence[str]) -> bool:
     """Return whether any name has a letter; numbers that stand for names occur in texts by chance."""
-    return any(letter.isalpha() for name in names for letter in name)
+    return any(map(has_letter, names))

@@ -117,7 +117,7 @@ def _place(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
     for candidates in (list(columns), [column.strip().lower() for column in columns]):
         if candidates.count(wanted) == 1:
             return candidates.index(wanted)
-    if wanted.isdecimal() and int(wanted) < len(columns):
+    if wanted.isascii() and wanted.isdecimal() and int(wanted) < len(columns):
         return int(wanted)
     shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
     raise InputError(f"{name} has no column {wanted!r}", expected=f"one of {shown}", fix=f"{flag} NAME")
@@ -145,7 +145,7 @@ def _label_separator(sample: Sequence[Sequence[Any]], at: int) -> str:
         if separator != "," or len(set(parts)) <= 0.9 * len(parts):
             return separator
     numbers = [cell.split() for cell in cells]
-    only_numbers = all(part.isdecimal() for parts in numbers for part in parts)
+    only_numbers = all(part.isascii() and part.isdecimal() for parts in numbers for part in parts)
     return " " if only_numbers and any(len(parts) > 1 for parts in numbers) else ""
 
 

@@ -43,7 +43,7 @@ class RowWriter:
             return
         text, labels = self._columns.text_of(row.cells), self._columns.labels_of(row.cells)
         if self._names is not None:
-            known = [int(one) for one in labels if one.isdecimal() and int(one) < len(self._names)]
+            known = [int(one) for one in labels if one.isascii() and one.isdecimal() and int(one) < len(self._names)]
             if len(known) < len(labels):
                 self._bad.append(BadRow(row.line, "a label is no number of a label name", text[:80]))
                 return

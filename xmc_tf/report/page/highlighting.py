@@ -1,12 +1,11 @@
 """Highlighting of the words of a text that raised the score of a label."""
 
-import re
 from collections.abc import Mapping
 from html import escape
 
+from xmc_tf.features.characters import spans_of_words
 from xmc_tf.report.page.elements import Html, clean
 
-_WORD = re.compile(r"\w+")  # runs of letters, digits and underscores, as the vectorizer splits texts
 _LEAST = 0.1  # share of the strongest word below which a word is not highlighted
 
 
@@ -21,16 +20,16 @@ def highlighted(text: str, amounts: Mapping[str, float], most: int) -> Html:
         most: maximum number of characters.
     """
     shown = clean(text, most)
-    words = list(_WORD.finditer(shown))
-    strengths = _strengths([word[0].lower() for word in words], amounts)
+    spans = spans_of_words(shown)
+    strengths = _strengths([shown[start:stop].lower() for start, stop in spans], amounts)
     highest = max(strengths, default=0.0)
     parts, at = [], 0
-    for word, strength in zip(words, strengths, strict=True):
+    for (start, stop), strength in zip(spans, strengths, strict=True):
         if highest <= 0 or strength < _LEAST * highest:
             continue
-        parts.append(escape(shown[at : word.start()]))
-        parts.append(f'<mark style="--part:{strength / highest:.2f}">{escape(word[0])}</mark>')
-        at = word.end()
+        parts.append(escape(shown[at:start]))
+        parts.append(f'<mark style="--part:{strength / highest:.2f}">{escape(shown[start:stop])}</mark>')
+        at = stop
     return "".join([*parts, escape(shown[at:])])
 
 

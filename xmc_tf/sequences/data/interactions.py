@@ -18,6 +18,7 @@ from xmc_tf.tables.reading.sources import SourceOptions, open_source
 
 CHUNK_ROWS = 1 << 18
 LONGEST_NAME = 255  # bytes; longer names of users and items make a row unusable
+_FRACTION = re.compile(r"(?<=:[0-9]{2})[.,]([0-9]+)")
 
 # Names of columns without everything but letters, in order of preference.
 _KNOWN = {
@@ -163,7 +164,7 @@ def _find(source: Source, what: str, given: str | None) -> int | None:
         for names in (list(source.columns), [name.strip().lower() for name in source.columns]):
             if names.count(given) == 1:
                 return names.index(given)
-        if given.isdecimal() and int(given) < len(source.columns):
+        if given.isascii() and given.isdecimal() and int(given) < len(source.columns):
             return int(given)
         raise InputError(
             f"{source.name} has no column {given!r}",
@@ -245,5 +246,7 @@ def _seconds(cell: Any) -> float:
     try:
         return float(cell)
     except ValueError:
-        when = datetime.fromisoformat(cell.strip())
+        # Python 3.10 reads neither a Z nor fractions of a second but of 3 or 6 digits.
+        written = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", re.sub("[Zz]$", "+00:00", cell.strip()))
+        when = datetime.fromisoformat(written)
         return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
