@@ -49,6 +49,15 @@ def test_from_raw_texts_to_label_names(small, capsys, monkeypatch):
     assert again.count("text>") == 2
 
 
+def test_the_table_is_made_of_the_packages_that_are_installed(tmp_path, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(demo, "PACKAGES", {"json": "", "no_such_package": ""})
+    monkeypatch.setattr(demo, "write_table", lambda path, packages: asked.append(packages) or 7)
+    demo.main(["--table", str(tmp_path / "data.csv")])
+    assert asked == [["json"]]
+    assert "7 rows" in capsys.readouterr().out
+
+
 def test_a_pretrained_encoder_is_found_where_make_puts_it(tmp_path, monkeypatch):
     monkeypatch.setattr(encoder, "PACKAGE", "no_such_package")
     monkeypatch.setattr("sys.prefix", str(tmp_path))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -81,10 +82,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _write_table(path: Path) -> None:
     """Write the texts and labels as one table, and print what to do with it."""
-    rows = write_table(path)
+    # The core alone brings four of these packages, which is enough to try the commands.
+    packages = [package for package in PACKAGES if find_spec(package)]
+    rows = write_table(path, packages)
     quoted = shlex.quote(str(path))
     screen.paragraph(
-        f"{path}: {rows:,} rows. The text is the documentation of a function or class of {len(PACKAGES)} installed "
+        f"{path}: {rows:,} rows. The text is the documentation of a function or class of {len(packages)} installed "
         "packages; its labels say where it lives, what it is, and what its name speaks of.",
         "",
     )

@@ -66,7 +66,7 @@ def package_folders(packages: Iterable[str]) -> dict[str, Path]:
         if not places:
             raise InputError(
                 f"the package {package} is not installed, and its documentation is part of the demo's data",
-                fix="install xmc_tf with all it requires: make demo, or pip install -e . -c constraints.txt",
+                fix="install xmc_tf with encoders: pip install 'xmc_tf[tf]'",
             )
         folders[package] = Path(places[0])
     return folders
