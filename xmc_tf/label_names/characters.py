@@ -43,7 +43,7 @@ def character_table() -> np.ndarray:
     table[kind == DROPPED] = SKIPPED
     for first, last in _UNSPACED_RANGES:
         part = table[first : last + 1]
-        part[part > 0] |= UNSPACED
+        part += np.where(part > 0, np.int32(UNSPACED), np.int32(0))
     return table
 
 

@@ -95,7 +95,7 @@ class PageServer(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log unexpected errors; disconnected clients are not errors."""
-        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             _LOG.exception("a request failed")
 
 
