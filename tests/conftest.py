@@ -20,6 +20,8 @@ gc.set_threshold(100_000, 20, 20)
 
 from hypothesis import HealthCheck, settings
 
+from tests.core_files import CoreFiles
+
 # The same examples in every run, so that a failure belongs to the change that brought it; no deadline, since
 # the first call of a compiled kernel takes seconds. HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile(
@@ -27,3 +29,12 @@ settings.register_profile(
 )
 settings.register_profile("explore", settings.get_profile("same"), derandomize=False, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+def pytest_addoption(parser):
+    parser.addoption("--core", action="store_true", help="leave out test files that need packages of extras")
+
+
+def pytest_configure(config):
+    if config.getoption("--core"):
+        config.pluginmanager.register(CoreFiles())
