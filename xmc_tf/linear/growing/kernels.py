@@ -14,6 +14,7 @@ import numpy as np
 
 from xmc_tf.common.compiled import njit
 from xmc_tf.linear.kernels.emit import Columns
+from xmc_tf.linear.kernels.gather import count_features
 
 _MOST_EARLIER = 250  # about the number of earlier documents that are read
 
@@ -21,19 +22,8 @@ _MOST_EARLIER = 250  # about the number of earlier documents that are read
 @njit(cache=True, nogil=True)
 def _number_features(indptr, indices, rows, slot):
     """Return the features of ``rows``, ascending; ``slot`` then contains 1 + each one's place among them."""
-    entries = 0
-    for row in rows:
-        entries += indptr[row + 1] - indptr[row]
-    names = np.empty(entries, np.int32)
-    found = 0
-    for row in rows:
-        for p in range(indptr[row], indptr[row + 1]):
-            if slot[indices[p]] == 0:
-                slot[indices[p]] = 1
-                names[found] = indices[p]
-                found += 1
-    names = np.sort(names[:found])
-    for j in range(found):
+    names = np.sort(count_features(indptr, indices, rows, slot))
+    for j in range(len(names)):
         slot[names[j]] = j + 1
     return names
 

@@ -45,10 +45,10 @@ class ClusterProblem(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _rank_features(indptr, indices, rows, slot, rarest):
-    """Number the features of ``rows`` by descending frequency; those below ``rarest`` get no number (-1).
+def count_features(indptr, indices, rows, slot):
+    """Return the features of ``rows``, each once, in the order in which they occur.
 
-    ``slot`` is a zeroed scratch array over all features; on return, it contains each feature's local number.
+    ``slot`` is a zeroed scratch array over all features; on return, it contains how often each feature occurs.
     """
     entries = 0
     for row in rows:
@@ -62,17 +62,27 @@ def _rank_features(indptr, indices, rows, slot, rarest):
                 seen[found] = feature
                 found += 1
             slot[feature] += 1
+    return seen[:found].copy()
+
+
+@njit(cache=True, nogil=True)
+def _rank_features(indptr, indices, rows, slot, rarest):
+    """Number the features of ``rows`` by descending frequency; those below ``rarest`` get no number (-1).
+
+    ``slot`` is a zeroed scratch array over all features; on return, it contains each feature's local number.
+    """
+    seen = count_features(indptr, indices, rows, slot)
     first = np.zeros(len(rows) + 2, np.int64)  # first[c]: number of features more frequent than c
-    for feature in seen[:found]:
+    for feature in seen:
         first[min(slot[feature], len(rows))] += 1
     total = 0
     for count in range(len(rows), -1, -1):
         total, first[count] = total + first[count], total
     kept = 0
-    for feature in seen[:found]:
+    for feature in seen:
         kept += slot[feature] >= rarest
     names = np.empty(kept, np.int32)
-    for feature in seen[:found]:
+    for feature in seen:
         count = slot[feature]
         if count < rarest:
             slot[feature] = -1
@@ -81,7 +91,7 @@ def _rank_features(indptr, indices, rows, slot, rarest):
         slot[feature] = first[bucket]
         names[first[bucket]] = feature
         first[bucket] += 1
-    return names, seen[:found].copy()
+    return names, seen
 
 
 @njit(cache=True, nogil=True)
