@@ -25,5 +25,8 @@ def kernel_view(array: np.ndarray, dtype: Any) -> np.ndarray:
         array: the array.
         dtype: the type that the kernel is compiled for.
     """
-    array = np.require(array, dtype=dtype, requirements=["C", "A"])
-    return array if array.flags.writeable else np.asarray(_Alias(array))
+    flags = array.flags
+    if array.dtype != dtype or not (flags.c_contiguous and flags.aligned):
+        array = np.require(array, dtype=dtype, requirements=["C", "A"])
+        flags = array.flags
+    return array if flags.writeable else np.asarray(_Alias(array))

@@ -1,10 +1,13 @@
 """The names of post-processors, and their numbers in kernels."""
 
+from functools import lru_cache
+
 from xmc_tf.common.errors import InputError
 from xmc_tf.linear.kernels.postprocess import HINGE, LOG_HINGE, LOG_SIGMOID, NOOP, SIGMOID
 from xmc_tf.params import POST_PROCESSORS
 
 
+@lru_cache
 def post_processor_code(name: str) -> int:
     """Return a post-processor's number in kernels; the last digit of a hinge's number is its power."""
     if name not in POST_PROCESSORS:

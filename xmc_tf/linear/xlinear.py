@@ -226,23 +226,24 @@ class XLinear:
         The arguments are those of :meth:`predict`.
         """
         self._check(X)
-        beams = np.array([level.pred_params.only_topk for level in self.levels], np.int64)
+        most = [level.pred_params.only_topk for level in self.levels]
         if beam_size is not None:
-            beams[:-1] = beam_size
+            most[:-1] = [beam_size] * (self.depth - 1)
         if only_topk is not None:
-            beams[-1] = only_topk
-        if beams.min() < 1:
-            raise InputError("beam size and top k must be at least 1", received=f"{beams.tolist()}")
+            most[-1] = only_topk
+        if min(most) < 1:
+            raise InputError("beam size and top k must be at least 1", received=f"{most}")
         # No level can keep more nodes than it has.
-        beams = np.minimum(beams, [level.clusters.shape[0] for level in self.levels])
+        most = [min(one, int(level.clusters.shape[0])) for one, level in zip(most, self.levels, strict=True)]
+        beams = np.array(most, np.int64)
         count = thread_count(threads)
         query = kernel_form(X)
         start = _NO_CODES if codes is None else code_arrays(codes, (X.nr_rows, self.levels[0].clusters.shape[1]))
-        n, k = X.nr_rows, int(beams[-1])
+        n, k = X.nr_rows, most[-1]
         nodes, scores = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
         found = np.zeros(n, np.int64)
         arguments: tuple[Any, ...] = (*query, *start, beams, self._posts(post_processor))
-        block = max(1, min(_BLOCK, _BLOCK_NODES // max(int(beams.max()), self.levels[0].clusters.shape[1])))
+        block = max(1, min(_BLOCK, _BLOCK_NODES // max(*most, self.levels[0].clusters.shape[1])))
 
         def run(chunks: Chunks) -> None:
             if count == 1 or n < 2 * count:
