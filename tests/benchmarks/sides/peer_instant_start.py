@@ -30,7 +30,7 @@ def main():
     best = [int(P.indices[a + np.argmax(P.data[a:b])]) for a, b in zip(P.indptr, P.indptr[1:], strict=False)]
     print(json.dumps({
         "load_cpu_s": round(load_s, 1), "peak_mb": matrices.peak_mb(), "batch_per_s": round(batch),
-        "single_per_s": round(single), "best": best,
+        "single_matrix_per_s": round(single), "best": best,
     }))  # fmt: skip
 
 
