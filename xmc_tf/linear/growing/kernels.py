@@ -16,7 +16,7 @@ from xmc_tf.common.compiled import njit
 from xmc_tf.linear.kernels.emit import Columns
 from xmc_tf.linear.kernels.gather import count_features
 
-_MOST_EARLIER = 250  # about the number of earlier documents that are read
+_MOST_EARLIER = 500  # about the number of earlier documents that are read
 
 
 @njit(cache=True, nogil=True)
