@@ -13,6 +13,7 @@ from itertools import zip_longest
 import numpy as np
 from scipy.sparse import csc_matrix, spmatrix
 
+from xmc_tf.common.memory import release_freed_memory
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import Features, check_pair
@@ -100,6 +101,7 @@ def train_trees(
     ]
     instances = Instances(X)
     models = [XLinear([], X.nr_sparse, X.nr_dense) for _ in trees]
+    release_freed_memory()  # of the stages before, where the trees were made and documents were held out
     for runs in zip_longest(*(levels.runs() for levels in trees)):
         problems: list[LevelProblem] = []
         tree_of: list[int] = []
@@ -159,6 +161,7 @@ def _solve(
         nr_rows = instances.nr_sparse + instances.dense.shape[1] + (problem.params.bias > 0)
         yield _assemble(done[t], nr_rows, problem)
         done[t] = []
+        release_freed_memory()  # the parts of this level, which would remain beside its matrix
 
 
 def _assemble(parts: list[Columns], nr_rows: int, problem: LevelProblem) -> csc_matrix:
