@@ -34,7 +34,7 @@ def oversized(source):
 
 
 def _is_kernel(node):
-    return any(ast.unparse(decorator).partition("(")[0].endswith("njit") for decorator in node.decorator_list)
+    return any(ast.unparse(decorator).partition("(")[0] in ("kernel", "inner") for decorator in node.decorator_list)
 
 
 def test_functions_are_short_and_take_few_arguments():
@@ -54,9 +54,9 @@ def test_functions_are_short_and_take_few_arguments():
         ("def f({ten}, *, k=0): pass", "takes 11 arguments"),
         ("class A:\n    def f(self, {ten}): pass", None),
         ("class A:\n    def f(self, {ten}, k): pass", "takes 11 arguments"),
-        ("@njit(cache=True)\ndef f({ten}, k): pass", None),
+        ("@inner\ndef f({ten}, k): pass", None),
         ("def f():\n{body}", "has 101 lines"),
-        ("@compiled.njit\ndef f():\n{body}", None),
+        ("@kernel(fastmath=True)\ndef f():\n{body}", None),
     ],
 )
 def test_the_rule_itself(source, problem):

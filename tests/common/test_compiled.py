@@ -22,11 +22,9 @@ def package(tmp_path):
         shutil.copy(PACKAGE / name, tmp_path / "xmc_tf" / name)
     inner, outer = tmp_path / "pack" / "inner.py", tmp_path / "pack" / "outer.py"
     inner.parent.mkdir()
-    head = "from xmc_tf.common.compiled import njit\n"
-    inner.write_text(f"{head}@njit(cache=True)\ndef inner(x):\n    return x + 1\n")
-    outer.write_text(
-        f"{head}from pack.inner import inner\n@njit(cache=True)\ndef outer(x):\n    return inner(x) * 10\n"
-    )
+    head = "from xmc_tf.common.compiled import inner as part, kernel\n"
+    inner.write_text(f"{head}@part\ndef inner(x):\n    return x + 1\n")
+    outer.write_text(f"{head}from pack.inner import inner\n@kernel\ndef outer(x):\n    return inner(x) * 10\n")
     # The digest is of xmc_tf's own sources: the modules are to count as such.
     (tmp_path / "xmc_tf" / "pack").symlink_to(tmp_path / "pack")
     for module in (inner, outer):
@@ -53,18 +51,17 @@ def test_a_changed_callee_in_another_file_is_compiled_anew(package):
     assert answer(package) == 210
 
 
-def test_a_kept_kernel_is_included_in_one_that_is_compiled_later(package):
-    assert answer(package, "from pack.inner import inner; print(inner(1))") == 2
-    assert (
-        answer(package, "from pack.inner import inner; inner(1); from pack.outer import outer; print(outer(1))") == 20
-    )
-    assert answer(package) == 20
+def test_a_part_of_kernels_is_also_a_kernel_of_its_own(package):
+    own = "from pack.inner import inner, kernel; own = kernel(inner); assert own(1) == 2 and own.stats.cache_path; "
+    assert answer(package, own + "print(inner(1))") == 2
+    assert answer(package, own + ASK) == 20
+    assert answer(package, own + "assert own.stats.cache_hits; " + ASK) == 20
 
 
 def test_a_kept_kernel_fails_as_a_fresh_one(package):
     body = "def inner(x):\n    return np.full(x, 1.0).sum() + np.zeros((x, 2)).size\n"
     inner = package / "pack" / "inner.py"
-    inner.write_text(f"import numpy as np\nfrom xmc_tf.common.compiled import njit\n@njit(cache=True)\n{body}")
+    inner.write_text(f"import numpy as np\nfrom xmc_tf.common.compiled import kernel\n@kernel\n{body}")
     ask = """
 from pack.inner import inner
 try:
@@ -77,12 +74,13 @@ except ValueError as error:
 
 
 def test_the_digest_follows_compiled_code_alone(tmp_path):
-    (tmp_path / "kernel.py").write_text("@njit()\ndef f(): ...")
+    head = "from xmc_tf.common.compiled import kernel\n"
+    (tmp_path / "kernel.py").write_text(f"{head}@kernel\ndef f(): ...")
     (tmp_path / "plain.py").write_text("x = 1")
     before = source_digest(tmp_path)
     (tmp_path / "plain.py").write_text("x = 2")
     assert source_digest(tmp_path) == before
-    (tmp_path / "kernel.py").write_text("@njit()\ndef g(): ...")
+    (tmp_path / "kernel.py").write_text(f"{head}@kernel\ndef g(): ...")
     assert source_digest(tmp_path) != before
 
 
@@ -90,12 +88,12 @@ COMPILES = """
 import logging, sys
 import numpy as np
 from xmc_tf.common.compiled import announce_compiling
-from xmc_tf.tree.kmeans_kernels import next_random
+from xmc_tf.tree.embedding_kernels import scale_rows
 
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
 if "announce" in sys.argv:
     announce_compiling()
-next_random(np.zeros(1, np.uint64))
+scale_rows(0, 1, np.array([0, 1]), np.zeros(1, np.float32), np.zeros(1, np.float32))
 """
 
 
@@ -112,15 +110,15 @@ def test_command_lines_announce_compiling(tmp_path):
     assert output("announce") == ""
     # A processor with other instructions: cached machine code does not serve it.
     assert "compiling" in output("announce", NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
-    (tmp_path / "xmc_tf" / "changed.py").write_text("# njit\n")
+    (tmp_path / "xmc_tf" / "changed.py").write_text("# from xmc_tf.common.compiled import\n")
     assert output() == ""  # a program that uses the package
 
 
 def test_kernels_of_other_packages_keep_their_folder(tmp_path):
     code = (
-        "import numba, xmc_tf.tree.kmeans_kernels as ours\n"
+        "import numba, xmc_tf.tree.embedding_kernels as ours\n"
         "from xmc_tf.common.compiled import kernel_folder\n"
-        "assert ours.next_random.stats.cache_path.startswith(str(kernel_folder()))\n"
+        "assert ours.scale_rows.stats.cache_path.startswith(str(kernel_folder()))\n"
         "assert not numba.config.CACHE_DIR\n"
     )
     environment = {**os.environ, "XMC_TF_CACHE": str(tmp_path / "cache")}

@@ -78,4 +78,4 @@ def test_rows_begin_on_cache_lines(rows):
     assert array.shape == (rows, WIDTH)
     assert array.ctypes.data % 64 == 0
     assert not array.any()
-    assert aligned_in_kernel(rows).ctypes.data % 64 == 0
+    assert njit(aligned_in_kernel)(rows).ctypes.data % 64 == 0

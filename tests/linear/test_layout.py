@@ -1,5 +1,6 @@
 """The arrangement for search contains each weight of the model once."""
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,9 +9,12 @@ from scipy.sparse import csr_matrix
 
 from tests.linear.cases import chains, random_chain, random_model
 from xmc_tf.data import as_features
-from xmc_tf.linear.kernels.bits import LINE, checksum
-from xmc_tf.linear.kernels.layout import blocks_of, child_bytes, entry_of, padded, row_count, row_words, table_at
+from xmc_tf.linear.kernels import bits, layout
+from xmc_tf.linear.kernels.bits import LINE
+from xmc_tf.linear.kernels.layout import blocks_of, child_bytes, padded, row_count, row_words, table_at
 from xmc_tf.linear.layout.chunks import build_chunks
+
+checksum, entry_of = numba.njit(bits.checksum), numba.njit(layout.entry_of)
 
 
 def weights_of(chunks, t, level, nr_sparse, nr_dense):

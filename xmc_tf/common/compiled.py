@@ -11,13 +11,14 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numba
 from numba.core import event
+from numba.extending import register_jitable
 
 _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).parents[1]
@@ -25,25 +26,51 @@ _NUMBA = numba.__version__
 _decorating = Lock()
 
 
-def njit(**options: Any) -> Callable[[Callable], Any]:
-    """Return ``numba.njit(**options)``, whose cache is in a folder for exactly this code.
+def kernel(function: Callable | None = None, **options: Any) -> Any:
+    """Compile a function that Python calls, and cache its machine code in a folder for exactly this code.
+
+    It runs without the interpreter's lock. It is compiled once for each combination of argument types, including all
+    :func:`inner` functions that it calls, which takes 0.1 to 10 seconds: use few combinations.
 
     Example:
-        >>> @njit(cache=True, nogil=True)
+        >>> @kernel
         ... def total(values):
-        ...     return values.sum()
+        ...     return doubled(values.sum())
+
+    Args:
+        function: the function.
+        **options: further options of ``numba.njit``, such as ``fastmath``.
     """
+    if function is None:
+        return partial(kernel, **options)
+    # Numba reads the setting when it decorates a function. Kernels of other packages keep their own folder.
+    with _decorating:
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(kernel_folder())
+        try:
+            return numba.njit(cache=True, nogil=True, **options)(function)
+        finally:
+            numba.config.CACHE_DIR = before
 
-    def decorate(function: Callable) -> Any:
-        # Numba reads the setting when it decorates a function. Kernels of other packages keep their own folder.
-        with _decorating:
-            before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(kernel_folder())
-            try:
-                return numba.njit(**options)(function)
-            finally:
-                numba.config.CACHE_DIR = before
 
-    return decorate
+def inner(function: Callable | None = None, **options: Any) -> Any:
+    """Let kernels call a function; called from Python, it runs as Python.
+
+    It is part of the machine code of each kernel that calls it. A function that both call is an ``inner`` one, and
+    ``kernel(function)`` is what Python calls. As no ``kernel``, it has no files in the cache, and no code that converts
+    arguments from Python, which can take longer to compile than the function itself.
+
+    Example:
+        >>> @inner
+        ... def doubled(value):
+        ...     return 2 * value
+
+    Args:
+        function: the function.
+        **options: further options of ``numba.njit``, such as ``fastmath``.
+    """
+    if function is None:
+        return partial(inner, **options)
+    return register_jitable(no_cfunc_wrapper=True, **options)(function)
 
 
 @cache  # one listener for each process
@@ -86,7 +113,7 @@ def source_digest(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         source = path.read_bytes()
-        if b"njit" in source or b"@intrinsic" in source:
+        if b"common.compiled import" in source or b"@intrinsic" in source:
             digest.update(f"{path.relative_to(folder)}\0".encode())
             digest.update(source)
     return digest.hexdigest()[:16]

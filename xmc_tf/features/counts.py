@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.common.errors import InputError
 
 # All data of an n-gram are accessed together, so they share half a cache line.
@@ -112,7 +112,7 @@ class NgramCounter:
             _rehash(self._slots, self._entries, self._used)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _slot(key: int, slots: np.ndarray, entries: np.ndarray) -> int:
     """Return the slot of a key: the one that contains it or, if none does, the empty one for it."""
     mask = len(slots) - 1
@@ -123,7 +123,7 @@ def _slot(key: int, slots: np.ndarray, entries: np.ndarray) -> int:
     return slot
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count(
     keys: np.ndarray,
     row_splits: np.ndarray,
@@ -171,7 +171,7 @@ def _count(
     return used, new[:nr_new]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rehash(slots: np.ndarray, entries: np.ndarray, used: int) -> None:
     """Enter all entries into empty slots."""
     for entry in range(used):

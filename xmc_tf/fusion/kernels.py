@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mean_squares(features):
     """Return the mean square of each column."""
     out = np.zeros(features.shape[1])
@@ -17,7 +17,7 @@ def mean_squares(features):
     return out / max(features.shape[0], 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def derivatives(features, right, weights):
     """Return the loss, its gradient and its second derivatives."""
     width = features.shape[1]

@@ -8,7 +8,7 @@ words, each pair of neighbouring characters counts as a word.
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.label_names.characters import UNSPACED
 
 PREFIX = 6
@@ -19,7 +19,7 @@ PARTIAL, INFLECTED, EXACT = 0, 1, 2  # grades of matches
 NR_GRADES = 3
 
 
-@njit(cache=True, nogil=True)
+@inner
 def decode(data, start, stop, table, out):
     """Write the characters of UTF-8 text as the table maps them, without skipped ones, and return their number.
 
@@ -53,7 +53,7 @@ def decode(data, start, stop, table, out):
     return count
 
 
-@njit(cache=True, nogil=True)
+@inner
 def hash_words(characters, count, keys, exact):
     """Write two hashes of each word, and return the number of words."""
     words = 0
@@ -87,7 +87,7 @@ def hash_words(characters, count, keys, exact):
     return words
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_texts(data, offsets, table):
     """Return both hashes of all words, and the number of words of each text."""
     size = data.shape[0]
@@ -102,7 +102,7 @@ def hash_texts(data, offsets, table):
     return keys[:total].copy(), exact[:total].copy(), counts
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _known(hashes, count, words, out):
     """Write the distinct hashes that are among the words, as places in the words, ascending; return their number."""
     found = 0
@@ -120,7 +120,7 @@ def _known(hashes, count, words, out):
     return distinct
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_words(data, offsets, table, words):
     """Return the number of texts with each word."""
     longest = 1
@@ -138,7 +138,7 @@ def count_words(data, offsets, table, words):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def match_names(
     data, offsets, table, words, exact_words, labels, splits, name_words, name_exact, weights, lists, listed, places
 ):  # fmt: skip

@@ -51,8 +51,8 @@ def contributions(ranker: XLinear, X: Features, label: int) -> list[NodeContribu
         code = post_processor_code(level.pred_params.post_processor)
         features, weights, values, dense, bias = _parts(level, node, X)
         raw = float(weights @ values) + dense + bias
-        parent = found[-1].score if found else float(neutral.py_func(code))
-        score = float(chain.py_func(code, squash.py_func(code, raw), parent))
+        parent = found[-1].score if found else float(neutral(code))
+        score = float(chain(code, squash(code, raw), parent))
         found.append(NodeContributions(number, node, raw, score, features, weights, values, dense, bias))
     return found
 

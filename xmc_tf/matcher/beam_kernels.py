@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import kernel
 from xmc_tf.linear.kernels.postprocess import chain, squash
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_children(starts: np.ndarray, parents: np.ndarray, splits: np.ndarray) -> np.ndarray:
     """Return the position of each document's first candidate; its candidates are the children of its parents."""
     begins = np.zeros(len(starts), np.int64)
@@ -18,7 +18,7 @@ def count_children(starts: np.ndarray, parents: np.ndarray, splits: np.ndarray) 
     return begins
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_children(
     starts: np.ndarray,
     parents: np.ndarray,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import scipy.sparse as smat
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import kernel
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.measures import check_shapes
 
@@ -115,7 +115,7 @@ def _sorted(prediction: smat.csr_matrix) -> smat.csr_matrix:
     return smat.csr_matrix((data, indices, rows.indptr), shape=rows.shape)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sort_rows(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
     """Sort each row by descending score in place; the sort is stable, so that ties keep their ascending labels."""
     for row in range(len(indptr) - 1):

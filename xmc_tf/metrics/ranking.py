@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as smat
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import kernel
 from xmc_tf.common.errors import InputError
 
 NO_LABEL = -1
@@ -124,7 +124,7 @@ def _arrays(matrix: smat.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _select(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
     """Keep the best of each row by insertion; rows are in label order, so that ties keep the lower id."""
     k = out.shape[1]
@@ -146,7 +146,7 @@ def _select(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, out: np.n
                 held += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mark(indptr: np.ndarray, indices: np.ndarray, top: np.ndarray, hits: np.ndarray) -> None:
     for row in range(top.shape[0]):
         for rank in range(top.shape[1]):

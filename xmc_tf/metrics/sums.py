@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as smat
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import kernel
 
 _HITS, _RECALL, _NDCG, _GAIN, _BEST_GAIN, _PSNDCG, _BEST_PSNDCG, _PREDICTED = range(8)
 
@@ -84,7 +84,7 @@ def sum_over_documents(
     ]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _accumulate(
     indptr: np.ndarray,
     indices: np.ndarray,

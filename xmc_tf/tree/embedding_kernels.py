@@ -5,7 +5,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import kernel
 
 
 @intrinsic
@@ -18,7 +18,7 @@ def _lowest_bit(typing, word):
     return types.uint64(types.uint64), codegen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sum_sparse(
     first, last, nr_features, label_start, label_rows, label_weights, begin, indices, values, ends, out_indices,
     out_values, squares
@@ -82,7 +82,7 @@ def sum_sparse(
         squares[label] += square
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sum_dense(first, last, label_start, label_rows, label_weights, values, out, squares):
     """Sum the dense features of the documents of each label and add the squared norms of the sums to ``squares``."""
     for label in range(first, last):
@@ -96,7 +96,7 @@ def sum_dense(first, last, label_start, label_rows, label_weights, values, out, 
         squares[label] += square
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scale_rows(first, last, begin, values, factors):
     """Multiply the values of each row by its factor."""
     for row in range(first, last):

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner
+from xmc_tf.common.ordering import kth_largest
 
 # Allow sums to be reassociated so that they vectorize; NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract", "nsz"}
@@ -84,7 +85,7 @@ class Halving(NamedTuple):
     block_turns: np.ndarray
 
 
-@njit(cache=True, nogil=True)
+@inner
 def next_random(state: np.ndarray) -> np.uint64:
     """Return the next number of SplitMix64; ``state`` is an array of one uint64."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -94,7 +95,7 @@ def next_random(state: np.ndarray) -> np.uint64:
     return z ^ (z >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def begin_halving(first: int, count: int, members: int, width: int, state: np.ndarray) -> Halving:
     """Choose the members among ``count`` places from ``first`` on, and two of them for the first direction."""
     rows = np.empty(members, np.int64)
@@ -127,7 +128,7 @@ def begin_halving(first: int, count: int, members: int, width: int, state: np.nd
     )
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _first_at_least(indices: np.ndarray, low: int, high: int, bound: int) -> int:
     while low < high:
         middle = (low + high) >> 1
@@ -138,7 +139,7 @@ def _first_at_least(indices: np.ndarray, low: int, high: int, bound: int) -> int
     return low
 
 
-@njit(cache=True, nogil=True)
+@inner
 def add_rows(entries: Entries, halving: Halving, low: int, high: int) -> None:
     """Add the members to the sums as ``to_left`` and ``to_right`` say, for the features in ``[low, high)``."""
     width = halving.direction.size
@@ -163,7 +164,7 @@ def add_rows(entries: Entries, halving: Halving, low: int, high: int) -> None:
                 sums[j] += weight * entries.dense[label, j - nr_sparse]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@inner(fastmath=_FAST)
 def measure_blocks(halving: Halving, first: int, last: int) -> None:
     """Compute the squared norms of the sums, block by block."""
     left_sums, right_sums = halving.left_sums, halving.right_sums
@@ -176,7 +177,7 @@ def measure_blocks(halving: Halving, first: int, last: int) -> None:
         halving.block_norms[1, block] = right
 
 
-@njit(cache=True, nogil=True)
+@inner
 def centroid_weights(entries: Entries, halving: Halving, spherical: bool) -> tuple[float, float]:
     """Return the factors that turn the two sums into centroids: 1 / norm if spherical, else 1 / number of labels."""
     left = right = 0.0
@@ -195,7 +196,7 @@ def centroid_weights(entries: Entries, halving: Halving, spherical: bool) -> tup
     return 1.0 / np.sqrt(left) if left > 0.0 else 0.0, 1.0 / np.sqrt(right) if right > 0.0 else 0.0
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@inner(fastmath=_FAST)
 def turn_blocks(halving: Halving, by_left: float, by_right: float, first: int, last: int) -> None:
     """Point the direction to the new left centroid and record how far it moved, block by block."""
     left_sums, right_sums, direction = halving.left_sums, halving.right_sums, halving.direction
@@ -209,7 +210,7 @@ def turn_blocks(halving: Halving, by_left: float, by_right: float, first: int, l
         halving.block_turns[block] = distance
 
 
-@njit(cache=True, nogil=True)
+@inner
 def turn_private(entries: Entries, halving: Halving, by_left: float, by_right: float) -> float:
     """Update the direction along the private features; return how far the direction moved in all."""
     distance = 0.0
@@ -222,7 +223,7 @@ def turn_private(entries: Entries, halving: Halving, by_left: float, by_right: f
     return np.sqrt(distance)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _sparse_dot(first: int, last: int, indices: np.ndarray, values: np.ndarray, vector: np.ndarray) -> np.float32:
     """Return a dot product, in four partial sums: LLVM would vectorize with gathers, twice as slow as four loads."""
     a = b = c = d = np.float32(0.0)
@@ -239,7 +240,7 @@ def _sparse_dot(first: int, last: int, indices: np.ndarray, values: np.ndarray, 
     return (a + b) + (c + d)
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@inner(fastmath=_FAST)
 def _dense_dot(dense: np.ndarray, label: int, vector: np.ndarray) -> np.float32:
     total = np.float32(0.0)
     first = vector.size - dense.shape[1]
@@ -248,7 +249,7 @@ def _dense_dot(dense: np.ndarray, label: int, vector: np.ndarray) -> np.float32:
     return total
 
 
-@njit(cache=True, nogil=True)
+@inner
 def score(entries: Entries, halving: Halving, low: int, high: int) -> None:
     """Score the members ``todo[low:high]``: their positions along the direction to the left centroid."""
     for n in range(low, high):
@@ -260,33 +261,7 @@ def score(entries: Entries, halving: Halving, low: int, high: int) -> None:
         halving.scores[i] = total + entries.private[row] * halving.own[i]
 
 
-@njit(cache=True, nogil=True)
-def _kth_largest(numbers: np.ndarray, k: int) -> np.float32:
-    """Return the ``k``-th largest number by Hoare's selection, which reorders the numbers."""
-    low, high, place = 0, numbers.size - 1, numbers.size - k
-    while low < high:
-        a, b, c = numbers[low], numbers[(low + high) >> 1], numbers[high]
-        pivot = max(min(a, b), min(max(a, b), c))
-        i, j = low, high
-        while i <= j:
-            while numbers[i] < pivot:
-                i += 1
-            while numbers[j] > pivot:
-                j -= 1
-            if i <= j:
-                numbers[i], numbers[j] = numbers[j], numbers[i]
-                i += 1
-                j -= 1
-        if place <= j:
-            high = j
-        elif place >= i:
-            low = i
-        else:
-            break
-    return numbers[place]
-
-
-@njit(cache=True, nogil=True)
+@inner
 def pick_doubtful(entries: Entries, halving: Halving, turned: float, take: int) -> tuple[int, int]:
     """Find the members whose side is uncertain given the bounds of their scores; set ``goes`` for the others.
 
@@ -307,10 +282,10 @@ def pick_doubtful(entries: Entries, halving: Halving, turned: float, take: int) 
         distance = 1.0001 * (turned - halving.known[i]) + 1e-6
         slack[i] = entries.norms[halving.rows[i]] * distance
         bounds[i] = scores[i] - slack[i]
-    lowest = _kth_largest(bounds, take)
+    lowest = kth_largest(bounds, take)
     for i in range(count):
         bounds[i] = scores[i] + slack[i]
-    highest = _kth_largest(bounds, take)
+    highest = kth_largest(bounds, take)
     doubtful = 0
     for i in range(count):
         goes[i] = scores[i] - slack[i] > highest
@@ -322,7 +297,7 @@ def pick_doubtful(entries: Entries, halving: Halving, turned: float, take: int) 
     return doubtful, take
 
 
-@njit(cache=True, nogil=True)
+@inner
 def settle(halving: Halving, doubtful: int, take: int, turned: float) -> None:
     """Send the ``take`` best of the scored doubtful members left; ties go to the first ones."""
     if doubtful == 0:
@@ -332,7 +307,7 @@ def settle(halving: Halving, doubtful: int, take: int, turned: float) -> None:
     for n in range(doubtful):
         numbers[n] = scores[todo[n]]
         halving.known[todo[n]] = turned
-    bound = _kth_largest(numbers, take) if take > 0 else np.float32(np.inf)
+    bound = kth_largest(numbers, take) if take > 0 else np.float32(np.inf)
     for n in range(doubtful):
         if scores[todo[n]] > bound:
             take -= 1
@@ -344,7 +319,7 @@ def settle(halving: Halving, doubtful: int, take: int, turned: float) -> None:
             take -= 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def change_sides(halving: Halving) -> int:
     """Move the members to their sides, set what is added to the sums, and return how many changed sides."""
     changed = 0

@@ -5,7 +5,7 @@ These kernels contain those of `kmeans_kernels`; `xmc_tf.common.compiled` notice
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.tree.kmeans_kernels import (
     Entries,
     Halving,
@@ -22,7 +22,7 @@ from xmc_tf.tree.kmeans_kernels import (
 )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split_nodes(
     first: int,
     last: int,
@@ -63,13 +63,13 @@ def split_nodes(
         settle_all(entries, halving, starts[node], filled, take, result)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def half_of(take: int, members: int, filled: int) -> int:
     """Return how many members go left if ``take`` of the ``filled`` labels do."""
     return max(1, take * members // filled)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple[int, int]:
     """Send half of a node's labels left, and half of those without features.
 
@@ -85,7 +85,7 @@ def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple
     return filled, take
 
 
-@njit(cache=True, nogil=True)
+@inner
 def halve(entries: Entries, halving: Halving, half: int, spherical: bool, rounds: int) -> None:
     """Run 2-means on one node in one thread; `kmeans_wide` takes the same steps in many."""
     width, blocks = halving.direction.size, halving.block_turns.size
@@ -107,7 +107,7 @@ def halve(entries: Entries, halving: Halving, half: int, spherical: bool, rounds
             break
 
 
-@njit(cache=True, nogil=True)
+@inner
 def first_direction(halving: Halving) -> None:
     """Point the direction from one chosen member to the other, and clear the sums."""
     for f in range(halving.direction.size):
@@ -118,7 +118,7 @@ def first_direction(halving: Halving) -> None:
         halving.own[i] = halving.to_left[i] - halving.to_right[i]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def first_sides(halving: Halving, half: int) -> None:
     """Assign every member to a side and to that side's sums."""
     settle(halving, halving.rows.size, half, -np.inf)
@@ -128,7 +128,7 @@ def first_sides(halving: Halving, half: int) -> None:
         halving.to_right[i] = not halving.goes[i]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def settle_all(entries: Entries, halving: Halving, start: int, filled: int, take: int, result: np.ndarray) -> None:
     """Store the sides; if the members are a sample, split all labels by the direction found on the sample."""
     members = halving.rows.size
@@ -148,7 +148,7 @@ def settle_all(entries: Entries, halving: Halving, start: int, filled: int, take
         result[start + i] = everyone.goes[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def keep_shared(
     first: int,
     last: int,
@@ -200,7 +200,7 @@ def keep_shared(
             entries.end[row] = write
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@kernel(fastmath={"reassoc", "contract", "nsz"})
 def row_squares(
     low: int, high: int, indptr: np.ndarray, values: np.ndarray, dense: np.ndarray, squares: np.ndarray
 ) -> None:

@@ -10,21 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.tree.kmeans_kernels import (
-    Entries,
-    Halving,
-    add_rows,
-    begin_halving,
-    centroid_weights,
-    change_sides,
-    measure_blocks,
-    pick_doubtful,
-    score,
-    settle,
-    turn_blocks,
-    turn_private,
-)
-from xmc_tf.tree.kmeans_nodes import first_direction, first_sides, half_of, place_evenly
+from xmc_tf.common.compiled import kernel
+from xmc_tf.tree import kmeans_kernels, kmeans_nodes
+from xmc_tf.tree.kmeans_kernels import Entries, Halving
+from xmc_tf.tree.kmeans_nodes import half_of
 from xmc_tf.tree.threads import ThreadPool, even_cuts
 
 # Smaller tasks are done before another thread wakes up. Task sizes do not change the result.
@@ -33,6 +22,14 @@ _BLOCKS_OF_A_TASK = 64
 # Cost of communication: number of entries processed in the time in which one number is sent, and in the time until the
 # first number arrives.
 _ENTRIES_A_NUMBER, _ENTRIES_A_MESSAGE = 8, 200_000
+
+_add_rows, _begin_halving = kernel(kmeans_kernels.add_rows), kernel(kmeans_kernels.begin_halving)
+_centroid_weights, _change_sides = kernel(kmeans_kernels.centroid_weights), kernel(kmeans_kernels.change_sides)
+_measure_blocks, _pick_doubtful = kernel(kmeans_kernels.measure_blocks), kernel(kmeans_kernels.pick_doubtful)
+_score, _settle = kernel(kmeans_kernels.score), kernel(kmeans_kernels.settle)
+_turn_blocks, _turn_private = kernel(kmeans_kernels.turn_blocks), kernel(kmeans_kernels.turn_private)
+_first_direction, _first_sides = kernel(kmeans_nodes.first_direction), kernel(kmeans_nodes.first_sides)
+_place_evenly = kernel(kmeans_nodes.place_evenly)
 
 Course = Generator[np.ndarray, Sequence[np.ndarray], None]
 
@@ -86,19 +83,19 @@ def split_course(
         left: receives the result, at the places of the node's labels.
         seat: of this rank; all ranks that share the node compute all results.
     """
-    filled, take = place_evenly(node.start, node.stop, node.empty, left)
+    filled, take = _place_evenly(node.start, node.stop, node.empty, left)
     if filled < 2:
         return
     width = node.width + entries.dense.shape[1]
-    halving = begin_halving(node.start, filled, node.share, width, node.seed.copy())
+    halving = _begin_halving(node.start, filled, node.share, width, node.seed.copy())
     steps = _Steps(entries, halving, pool, seat)
     yield from _halve(steps, half_of(take, node.share, filled), spherical, rounds)
     if node.share < filled:  # the direction found on the sample decides for the other labels
-        everyone = begin_halving(node.start, filled, filled, width, np.zeros(1, np.uint64))
+        everyone = _begin_halving(node.start, filled, filled, width, np.zeros(1, np.uint64))
         everyone.direction[:] = halving.direction
         everyone.own[halving.rows - node.start] = halving.own
         yield from _Steps(entries, everyone, pool, seat).score(filled)
-        settle(everyone, filled, take, 0.0)
+        _settle(everyone, filled, take, 0.0)
         left[node.start : node.start + filled] = everyone.goes
     else:
         left[node.start : node.start + filled] = halving.left
@@ -115,17 +112,17 @@ def _halve(steps: "_Steps", half: int, spherical: bool, rounds: int) -> Course:
     halving = steps.halving
     members = halving.rows.size
     yield from steps.add(2)
-    first_direction(halving)
+    _first_direction(halving)
     yield from steps.score(members)
-    first_sides(halving, half)
+    _first_sides(halving, half)
     turned, moved = 0.0, members
     for _ in range(rounds):
         yield from steps.add(moved)
         turned += steps.turn(spherical)
-        doubtful, wanted = pick_doubtful(steps.entries, halving, turned, half)
+        doubtful, wanted = _pick_doubtful(steps.entries, halving, turned, half)
         yield from steps.score(doubtful)
-        settle(halving, doubtful, wanted, turned)
-        moved = change_sides(halving)
+        _settle(halving, doubtful, wanted, turned)
+        moved = _change_sides(halving)
         if moved == 0:
             break
 
@@ -154,7 +151,7 @@ class _Steps:
         width, sums = self.halving.direction.size, (self.halving.left_sums, self.halving.right_sums)
 
         def add(low: int, high: int) -> None:
-            add_rows(self.entries, self.halving, low, high)
+            _add_rows(self.entries, self.halving, low, high)
 
         if moved <= _LABELS_OF_A_TASK:
             add(0, width)
@@ -171,17 +168,17 @@ class _Steps:
     def turn(self, spherical: bool) -> float:
         """Point the direction to the current left centroid; return how far it moved."""
         entries, halving, run = self.entries, self.halving, self._pool.run
-        run(lambda first, last: measure_blocks(halving, first, last), self._block_cuts)
-        by_left, by_right = centroid_weights(entries, halving, spherical)
-        run(lambda first, last: turn_blocks(halving, by_left, by_right, first, last), self._block_cuts)
-        return turn_private(entries, halving, by_left, by_right)
+        run(lambda first, last: _measure_blocks(halving, first, last), self._block_cuts)
+        by_left, by_right = _centroid_weights(entries, halving, spherical)
+        run(lambda first, last: _turn_blocks(halving, by_left, by_right, first, last), self._block_cuts)
+        return _turn_private(entries, halving, by_left, by_right)
 
     def score(self, count: int) -> Course:
         """Score the first ``count`` of the members to score, each rank some of them."""
         scores, todo = self.halving.scores, self.halving.todo
 
         def rate(low: int, high: int) -> None:
-            score(self.entries, self.halving, low, high)
+            _score(self.entries, self.halving, low, high)
 
         work = np.concatenate(([0], np.cumsum(self._lengths[todo[:count]])))
         tasks = min(2 * self._pool.threads, 1 + count // _LABELS_OF_A_TASK)

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import kernel
 
 
 # Hashes are evenly distributed, so their lowest bits are the place. The highest bits choose the rank.
-@njit(cache=True, nogil=True)
+@kernel
 def put(places, hashes):
     """Write the number of each entry into the first free place from its hash on."""
     mask = len(places) - 1
@@ -17,7 +17,7 @@ def put(places, hashes):
         places[place] = entry
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find(places, hashes, entry_rows, wanted, rows):
     """Find the rows of hashes; 0 for those without one."""
     mask = len(places) - 1
@@ -32,7 +32,7 @@ def find(places, hashes, entry_rows, wanted, rows):
             place = (place + 1) & mask
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def see(places, hashes, counts, last, entry_rows, wanted, step, admit_after, free, counters, rows, new):
     """Find the rows of hashes that are seen in a step, adding entries and rows.
 
@@ -64,7 +64,7 @@ def see(places, hashes, counts, last, entry_rows, wanted, step, admit_after, fre
         rows[number] = entry_rows[entry]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_digits(keys, prefix, shift, counted):
     """Count the digits at ``shift`` of the keys whose higher digits are ``prefix``."""
     mask = len(counted) - 1
@@ -74,7 +74,7 @@ def count_digits(keys, prefix, shift, counted):
             counted[upper & mask] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw(hashes, seed, drawn):
     """Fill ``drawn`` with numbers between 0 and 1, both excluded, by SplitMix64."""
     for row in range(drawn.shape[0]):

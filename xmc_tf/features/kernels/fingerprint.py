@@ -6,14 +6,14 @@ for all time. All arithmetic is modulo 2^64.
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner
 
 _K0 = np.uint64(0xC3A5C85C97CB3127)
 _K1 = np.uint64(0xB492B66FBE98F273)
 _K2 = np.uint64(0x9AE16A3B2F90404F)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def fetch(data, at, size):
     """Return ``size`` bytes as a number, the lowest byte first."""
     value = np.uint64(0)
@@ -22,7 +22,7 @@ def fetch(data, at, size):
     return value
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _fetch64(data, at):
     value = np.uint64(0)
     for i in range(8):
@@ -30,23 +30,23 @@ def _fetch64(data, at):
     return value
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _rotate(value, by):
     return (value >> np.uint64(by)) | (value << np.uint64(64 - by))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _shift_mix(value):
     return value ^ (value >> np.uint64(47))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _mix(u, v, mul):
     a = _shift_mix((u ^ v) * mul)
     return _shift_mix((v ^ a) * mul) * mul
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _up_to_16(data, at, size):
     length = np.uint64(size)
     mul = _K2 + length * np.uint64(2)
@@ -65,7 +65,7 @@ def _up_to_16(data, at, size):
     return _K2
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _up_to_32(data, at, size):
     mul = _K2 + np.uint64(size) * np.uint64(2)
     a = _fetch64(data, at) * _K1
@@ -75,7 +75,7 @@ def _up_to_32(data, at, size):
     return _mix(_rotate(a + b, 43) + _rotate(c, 30) + d, a + _rotate(b + _K2, 18) + c, mul)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _up_to_64(data, at, size):
     mul = _K2 + np.uint64(size) * np.uint64(2)
     a = _fetch64(data, at) * _K2
@@ -91,7 +91,7 @@ def _up_to_64(data, at, size):
     return _mix(_rotate(e + f, 43) + _rotate(g, 30) + h, e + _rotate(f + a, 18) + g, mul)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _weak_hash(data, at, a, b):
     """Return two numbers that depend on 32 bytes and two seeds."""
     last = _fetch64(data, at + 24)
@@ -103,7 +103,7 @@ def _weak_hash(data, at, a, b):
     return a + last, b + c
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _longer(data, at, size):
     seed = np.uint64(81)
     y = seed * _K1 + np.uint64(113)
@@ -139,7 +139,7 @@ def _longer(data, at, size):
     return _mix(_mix(v0, w0, mul) + _shift_mix(y) * _K0 + z, _mix(v1, w1, mul) + x, mul)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def fingerprint(data, at, size):
     """Return the uint64 fingerprint of ``size`` bytes that begin at ``at``."""
     if size <= 16:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner, kernel
+from xmc_tf.common.ordering import sort_ascending
 from xmc_tf.features.kernels.words import SPREAD, split_text, word_key
 
 NORMS = ("none", "l1", "l2")
@@ -18,7 +19,7 @@ _Q1, _Q2, _Q3 = np.float32(1.4999999999999927), np.float32(0.59923249590823520),
 _ONE = np.float32(1)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def logarithm(count):
     """Return the natural logarithm of a number from 1 to 2^24 in float32, rounded as Eigen's vectorized function does.
 
@@ -39,7 +40,7 @@ def logarithm(count):
     return exponent * _LN2 + p / q
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def logarithms(counts):
     """Return the logarithm of each number."""
     out = np.empty(counts.shape[0], np.float32)
@@ -48,7 +49,7 @@ def logarithms(counts):
     return out
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _find(key, keys, buckets, shift):
     """Return the place of a key, or -1; the keys are ascending, and buckets tell where each prefix begins."""
     prefix = (key >> shift) + (np.int64(1) << (63 - shift))
@@ -64,7 +65,7 @@ def _find(key, keys, buckets, shift):
     return np.int64(-1)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _weigh(ids, idf, sublinear, norm, out_ids, out_weights, at):
     """Append the sorted features of a text and their weights to the output, and return where it ends.
 
@@ -96,7 +97,7 @@ def _weigh(ids, idf, sublinear, norm, out_ids, out_weights, at):
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def weigh_texts(data, offsets, table, min_length, ngram_max, keys, columns, buckets, shift, idf, sublinear, norm):
     """Return the features of texts: where each text's end, the features (ascending within a text), the weights."""
     rows = offsets.shape[0] - 1
@@ -107,6 +108,7 @@ def weigh_texts(data, offsets, table, min_length, ngram_max, keys, columns, buck
     ends = np.empty(longest // 2 + 2, np.int64)
     words_keys = np.empty(longest // 2 + 2, np.int64)
     found_ids = np.empty((longest // 2 + 2) * ngram_max, np.int32)
+    spare = np.empty(len(found_ids), np.int32)
     capacity = 64 + (offsets[rows] - offsets[0]) // 4
     out_ids, out_weights = np.empty(capacity, np.int32), np.empty(capacity, np.float32)
     splits = np.zeros(rows + 1, np.int64)
@@ -129,11 +131,11 @@ def weigh_texts(data, offsets, table, min_length, ngram_max, keys, columns, buck
         if at + found > out_ids.shape[0]:
             larger = max(at + found, 2 * out_ids.shape[0])
             more_ids, more_weights = np.empty(larger, np.int32), np.empty(larger, np.float32)
-            more_ids[:at] = out_ids[:at]
-            more_weights[:at] = out_weights[:at]
+            for i in range(at):  # Numba takes a second to compile the assignment of a slice
+                more_ids[i], more_weights[i] = out_ids[i], out_weights[i]
             out_ids, out_weights = more_ids, more_weights
         ids = found_ids[:found]
-        ids.sort()
+        sort_ascending(ids, spare)
         at = _weigh(ids, idf, sublinear, norm, out_ids, out_weights, at)
         splits[row + 1] = at
     return splits, out_ids[:at].copy(), out_weights[:at].copy()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.features.characters import CAPITAL_SIGMA, CASED, CODE, FINAL_SIGMA, IGNORABLE, IN_WORD, SPECIAL
 from xmc_tf.features.kernels.fingerprint import fingerprint
 
@@ -12,7 +12,7 @@ BUCKETS = np.uint64(2**63 - 1)
 _REPLACEMENT = np.int64(0xFFFD)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def next_character(data, at, stop):
     """Return the character of UTF-8 text at a byte that is not ASCII, and the place after it.
 
@@ -36,7 +36,7 @@ def next_character(data, at, stop):
     return code, at + length
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _cased_follows(data, at, stop, table):
     """Return whether the next character that counts is a letter with case."""
     while at < stop:
@@ -49,7 +49,7 @@ def _cased_follows(data, at, stop, table):
     return False
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _write(code, letters, at):
     """Write a character beyond ASCII as UTF-8 and return the place after it."""
     if code < 0x80:
@@ -70,7 +70,7 @@ def _write(code, letters, at):
     return at + 2
 
 
-@njit(cache=True, nogil=True)
+@inner
 def split_text(data, start, stop, table, min_length, letters, ends, words, used):
     """Append the words of a text to the words before.
 
@@ -131,13 +131,13 @@ def split_text(data, start, stop, table, min_length, letters, ends, words, used)
     return words, used
 
 
-@njit(cache=True, nogil=True)
+@inner
 def word_key(letters, begin, end):
     """Return the key of a word."""
     return np.int64(fingerprint(letters, begin, end - begin) % BUCKETS)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split_texts(data, offsets, table, min_length, ngram_max):
     """Return the words of texts and the keys of their n-grams.
 

@@ -12,14 +12,14 @@ as far as it would in a training. It is solved in the dual, as in a training, by
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.linear.kernels.emit import Columns
 from xmc_tf.linear.kernels.gather import count_features
 
 _MOST_EARLIER = 500  # about the number of earlier documents that are read
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _number_features(indptr, indices, rows, slot):
     """Return the features of ``rows``, ascending; ``slot`` then contains 1 + each one's place among them."""
     names = np.sort(count_features(indptr, indices, rows, slot))
@@ -28,7 +28,7 @@ def _number_features(indptr, indices, rows, slot):
     return names
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def adjust_labels(
     indptr, indices, data, earlier, rows, labels, positives, weight_indptr, weight_indices, weight_data, slot, settings,
     squared,
@@ -120,7 +120,7 @@ def adjust_labels(
     return columns
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _compact(indptr, indices, data, rows, slot, held, bias):
     """Return some documents as CSR by the places of their features, and how far each of them moves its weights.
 
@@ -144,7 +144,7 @@ def _compact(indptr, indices, data, rows, slot, held, bias):
     return starts, places, values, pulls, square
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _margin(starts, places, values, w, bias, i):
     """Return the score of a document."""
     margin = bias * w[len(w) - 1]
@@ -153,7 +153,7 @@ def _margin(starts, places, values, w, bias, i):
     return margin
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _is_optimal(starts, places, values, w, sign, bias, eps):
     """Return whether no document has a loss by more than ``eps`` of margin."""
     lowest = np.inf
@@ -164,7 +164,7 @@ def _is_optimal(starts, places, values, w, sign, bias, eps):
     return lowest >= 1.0 - eps
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _signs(positives, label, rows, sign):
     """Set the sign of each row: +1 if it is a positive of the label, else -1."""
     p, end = positives.indptr[label], positives.indptr[label + 1]
@@ -174,7 +174,7 @@ def _signs(positives, label, rows, sign):
         sign[i] = 1.0 if p < end and positives.documents[p] == rows[i] else -1.0
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _emit(features, weights, names, w, old_features, old_weights, slot, threshold, max_nonzeros):
     """Write a column, ascending: adjusted weights, and present ones of other features; return its length."""
     bias_row, found, j = len(slot), 0, 0
@@ -201,7 +201,7 @@ def _emit(features, weights, names, w, old_features, old_weights, slot, threshol
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def copy_columns(labels, indptr, features, weights, out_indptr, out_features, out_weights):
     """Copy columns to the places of their labels in a CSC matrix.
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numba.extending import intrinsic
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner
 
 LINE = 8  # 64-bit numbers of a checksum that are read at a time
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -20,14 +20,14 @@ def popcount(typing, value):
     return value(value), codegen
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _mixed(state, number):
     """Return a state that differs if either the state before or the number differs."""
     state = (state ^ number) * _FACTOR
     return state ^ (state >> _HALF)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def checksum(numbers, first, last):
     """Return the checksum of a range of uint64 whose length is a multiple of ``LINE``.
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.linear.kernels.emit import emit_column, new_columns
 from xmc_tf.linear.kernels.lanes import (
     WIDTH,
@@ -43,7 +43,7 @@ _NEAR_BYTES = 1 << 20
 _AHEAD_OWN, _AHEAD_ENTRIES = 6, 3
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _shuffle(order, state):
     """Shuffle by Fisher-Yates with a splitmix64 generator; return the generator's next state."""
     for i in range(len(order) - 1, 0, -1):
@@ -57,7 +57,7 @@ def _shuffle(order, state):
     return state
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _logistic_root(start, square, margin, upper, tolerance):
     """Minimize z log z + (C-z) log(C-z) + a/2 (z-start)² + margin (z-start) over 0 < z < C by Newton's method.
 
@@ -100,7 +100,7 @@ class DualScratch(NamedTuple):
     cost: np.ndarray
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def solve_dual(
     problem, in_match, nr_sparse_columns, dense, labels, positives, scratch, loss, settings, seed
 ):  # fmt: skip
@@ -124,13 +124,19 @@ def solve_dual(
         passes of each.
     """
     w, alpha, signs, cost = scratch
+    # Numba compiles the use of an array faster than that of a tuple's field.
+    rows, indptr, features, values = problem.rows, problem.indptr, problem.features, problem.values
+    own, square = problem.own, problem.square
     cp, cn, bias, eps, max_iter, threshold, max_nonzeros = settings
-    n, nr_sparse, nr_dense = len(problem.rows), len(problem.names), dense.shape[1]
+    n, nr_sparse, nr_dense = len(rows), len(problem.names), dense.shape[1]
     bias_row, dense_row = nr_sparse, nr_sparse + 1
-    far = (len(problem.values) * 8 + (nr_sparse + 2 * n) * WIDTH * 4 + n * nr_dense * 4) > _NEAR_BYTES
-    lane_label = np.full(WIDTH, -1, np.int64)
-    lane_passes = np.zeros(WIDTH, np.int64)
-    order = np.arange(n)
+    far = (len(values) * 8 + (nr_sparse + 2 * n) * WIDTH * 4 + n * nr_dense * 4) > _NEAR_BYTES
+    lane_label, lane_passes = np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)
+    for lane in range(WIDTH):
+        lane_label[lane], lane_passes[lane] = -1, 0
+    order = np.empty(n, np.int64)
+    for i in range(n):
+        order[i] = i
     state = np.uint64(seed)
     ranges = np.zeros((1, WIDTH), np.float32)
     scratch = np.zeros((3, WIDTH), np.float32)
@@ -140,7 +146,7 @@ def solve_dual(
     for lane in range(WIDTH):
         if queued < len(labels):
             lane_label[lane] = labels[queued]
-            open_lane(lane, labels[queued], positives, problem.rows, in_match, signs, cost)
+            open_lane(lane, labels[queued], positives, rows, in_match, signs, cost)
             queued += 1
 
     zero, minus_one = splat(0.0), splat(-1.0)
@@ -162,28 +168,28 @@ def solve_dual(
                     i = order[s + _AHEAD_OWN]
                     prefetch(alpha, i)
                     prefetch_at(signs, i * WIDTH)
-                    prefetch_at(problem.indptr, i)
-                    prefetch_at(problem.rows, i)
-                    prefetch_at(problem.own, i)
-                    prefetch_at(problem.square, i)
+                    prefetch_at(indptr, i)
+                    prefetch_at(rows, i)
+                    prefetch_at(own, i)
+                    prefetch_at(square, i)
                 if s + _AHEAD_ENTRIES < n:
                     i = order[s + _AHEAD_ENTRIES]
-                    for p in range(problem.indptr[i], problem.indptr[i + 1] + 15, 16):
-                        prefetch_at(problem.features, p)
-                        prefetch_at(problem.values, p)
-                    first = np.int64(problem.rows[i]) * nr_dense
+                    for p in range(indptr[i], indptr[i + 1] + 15, 16):
+                        prefetch_at(features, p)
+                        prefetch_at(values, p)
+                    first = np.int64(rows[i]) * nr_dense
                     for j in range(0, nr_dense, 16):
                         prefetch_at(dense, first + j)
                 if s + 1 < n:
                     i = order[s + 1]
-                    for p in range(problem.indptr[i], problem.indptr[i + 1]):
-                        prefetch(w, at(problem.features, p))
+                    for p in range(indptr[i], indptr[i + 1]):
+                        prefetch(w, at(features, p))
             i = order[s]
-            start, stop = problem.indptr[i], problem.indptr[i + 1]
+            start, stop = indptr[i], indptr[i + 1]
             margin, margin_2 = zero, zero
             for p in range(start, stop):
-                margin = fma(splat(at(problem.values, p)), load(w, at(problem.features, p)), margin)
-            first = np.int64(problem.rows[i]) * nr_dense
+                margin = fma(splat(at(values, p)), load(w, at(features, p)), margin)
+            first = np.int64(rows[i]) * nr_dense
             if nr_dense > 0:
                 margin_3, margin_4 = zero, zero  # four chains of additions hide each other's latency
                 whole = nr_dense - nr_dense % 4
@@ -203,13 +209,13 @@ def solve_dual(
             if len(cost) > 1:
                 c = c * load(cost, i)
             if loss == LOGISTIC:
-                store(scratch, 0, fma(sign, margin, splat(problem.own[i]) * old))
+                store(scratch, 0, fma(sign, margin, splat(own[i]) * old))
                 store(scratch, 1, old)
                 store(scratch, 2, c)
                 for lane in range(WIDTH):
                     if signs[i, lane] != 0:
                         scratch[1, lane], scratch[0, lane] = _logistic_root(
-                            scratch[1, lane], problem.square[i], scratch[0, lane], scratch[2, lane], 0.1 * eps
+                            scratch[1, lane], square[i], scratch[0, lane], scratch[2, lane], 0.1 * eps
                         )
                     else:
                         scratch[0, lane] = 0.0
@@ -218,8 +224,8 @@ def solve_dual(
             else:
                 diagonal = half / c
                 upper = unbounded if loss == SQUARED_HINGE else c
-                gradient = fma(sign, margin, fma(old, diagonal + splat(problem.own[i]), minus_one))
-                new = minimum(maximum(old - gradient / (splat(problem.square[i]) + diagonal), zero), upper)
+                gradient = fma(sign, margin, fma(old, diagonal + splat(own[i]), minus_one))
+                new = minimum(maximum(old - gradient / (splat(square[i]) + diagonal), zero), upper)
                 # Projected gradient: at a bound, only the part that points inwards counts.
                 gradient = where_positive(old, gradient, minimum(gradient, zero))
                 gradient = where_positive(upper - old, gradient, maximum(gradient, zero))
@@ -229,8 +235,8 @@ def solve_dual(
             step = (new - old) * sign
             bias_weight = fma(bias_lanes, step, bias_weight)
             for p in range(start, stop):
-                feature = at(problem.features, p)
-                store(w, feature, fma(splat(at(problem.values, p)), step, load(w, feature)))
+                feature = at(features, p)
+                store(w, feature, fma(splat(at(values, p)), step, load(w, feature)))
             for j in range(nr_dense):
                 store(w, dense_row + j, fma(splat(at(dense, first + j)), step, load(w, dense_row + j)))
         store(w, bias_row, bias_weight)
@@ -254,7 +260,7 @@ def solve_dual(
                 alpha[i, lane] = 0.0
             if queued < len(labels):
                 lane_label[lane] = labels[queued]
-                open_lane(lane, labels[queued], positives, problem.rows, in_match, signs, cost)
+                open_lane(lane, labels[queued], positives, rows, in_match, signs, cost)
                 queued += 1
             else:
                 for i in range(n):

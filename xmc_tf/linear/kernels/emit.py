@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner
+from xmc_tf.common.ordering import kth_largest, sort_ascending
 
 
 class Columns(NamedTuple):
@@ -25,7 +26,7 @@ class Columns(NamedTuple):
     filled: np.ndarray
 
 
-@njit(cache=True, nogil=True)
+@inner
 def new_columns(capacity):
     """Return empty columns, with room for ``capacity`` of them."""
     return Columns(
@@ -37,7 +38,7 @@ def new_columns(capacity):
     )
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _with_room(columns, more):
     """Return the same columns with room for ``more`` further weights."""
     used = columns.indptr[columns.filled[0]]
@@ -45,11 +46,43 @@ def _with_room(columns, more):
         return columns
     size = max(used + more, 2 * len(columns.weights))
     features, weights = np.empty(size, np.int32), np.empty(size, np.float32)
-    features[:used], weights[:used] = columns.features[:used], columns.weights[:used]
+    for i in range(used):  # Numba takes a second to compile the assignment of a slice
+        features[i], weights[i] = columns.features[i], columns.weights[i]
     return Columns(columns.labels, columns.indptr, features, weights, columns.filled)
 
 
-@njit(cache=True, nogil=True)
+@inner
+def _keep_heaviest(names, values, count, most):
+    """Move the ``most`` weights of ``count`` that are furthest from 0 to the front; of equal ones, the first."""
+    sizes = np.empty(count, np.float32)
+    for i in range(count):
+        sizes[i] = abs(values[i])
+    least = kth_largest(sizes, most)
+    equal = most
+    for i in range(count):
+        equal -= abs(values[i]) > least
+    kept = 0
+    for i in range(count):
+        size = abs(values[i])
+        if size > least or (size == least and equal > 0):
+            equal -= size == least
+            names[kept], values[kept] = names[i], values[i]
+            kept += 1
+
+
+@inner
+def _sort_by_name(names, values, count):
+    """Sort the first names, and their values with them."""
+    keys, spare, before = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.float32)
+    for i in range(count):
+        keys[i] = np.int64(names[i]) << 32 | i
+        before[i] = values[i]
+    sort_ascending(keys, spare)
+    for i in range(count):
+        names[i], values[i] = keys[i] >> 32, before[keys[i] & 0xFFFFFFFF]
+
+
+@inner
 def emit_column(columns, label, lane, problem, nr_sparse, nr_dense, w, alpha, signs, has_bias, threshold, max_nonzeros):
     """Append one lane's weights as a column and zero them in ``w``; return the columns, whose arrays may be new.
 
@@ -85,13 +118,9 @@ def emit_column(columns, label, lane, problem, nr_sparse, nr_dense, w, alpha, si
             names[found], values[found] = nr_sparse + j, value
             found += 1
     if 0 < max_nonzeros < found:
-        heaviest = np.argsort(-np.abs(values[:found]), kind="mergesort")[:max_nonzeros]
-        kept_names, kept_values = names[:found][heaviest], values[:found][heaviest]
+        _keep_heaviest(names, values, found, max_nonzeros)
         found = max_nonzeros
-        names[:found], values[:found] = kept_names, kept_values
-    by_name = np.argsort(names[:found], kind="mergesort")
-    sorted_names, sorted_values = names[:found][by_name], values[:found][by_name]
-    names[:found], values[:found] = sorted_names, sorted_values
+    _sort_by_name(names, values, found)
     columns.labels[columns.filled[0]] = label
     columns.filled[0] += 1
     columns.indptr[columns.filled[0]] = begin + found

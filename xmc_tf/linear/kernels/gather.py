@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner, kernel
 
 
 class ClusterProblem(NamedTuple):
@@ -44,7 +44,7 @@ class ClusterProblem(NamedTuple):
     private_values: np.ndarray
 
 
-@njit(cache=True, nogil=True)
+@inner
 def count_features(indptr, indices, rows, slot):
     """Return the features of ``rows``, each once, in the order in which they occur.
 
@@ -65,7 +65,7 @@ def count_features(indptr, indices, rows, slot):
     return seen[:found].copy()
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _rank_features(indptr, indices, rows, slot, rarest):
     """Number the features of ``rows`` by descending frequency; those below ``rarest`` get no number (-1).
 
@@ -94,7 +94,7 @@ def _rank_features(indptr, indices, rows, slot, rarest):
     return names, seen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather(indptr, indices, data, rows, slot, fold_private, square, bias):
     """Copy ``rows`` of a CSR matrix into a :class:`ClusterProblem`.
 

@@ -5,7 +5,7 @@ solver uses registers of ``WIDTH`` float32 directly: a Numba type for LLVM's ``<
 AVX-512 register), loaded from and stored to row ``r`` of a contiguous (rows, 16) array.
 
 Example:
-    >>> @njit
+    >>> @kernel
     ... def axpy(w, row, v, step):
     ...     store(w, row, fma(splat(v), step, load(w, row)))
 
@@ -19,9 +19,9 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, models, overload, register_model
+from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner
 
 WIDTH = 16
 _ALIGNMENT = 64
@@ -52,7 +52,7 @@ def aligned_zeros(rows: int) -> np.ndarray:
     return raw[start : start + rows * WIDTH * 4].view(np.float32).reshape(rows, WIDTH)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def aligned_in_kernel(rows):
     """Return the same array as :func:`aligned_zeros`, inside a kernel."""
     raw = np.zeros((rows + 1) * WIDTH, np.float32)
@@ -240,21 +240,24 @@ def _binary(emit: Callable) -> Callable:
 maximum = _binary(lambda builder, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
 minimum = _binary(lambda builder, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b))
 
-_OPERATIONS = {
-    operator.add: _binary(lambda builder, a, b: builder.fadd(a, b)),
-    operator.sub: _binary(lambda builder, a, b: builder.fsub(a, b)),
-    operator.mul: _binary(lambda builder, a, b: builder.fmul(a, b)),
-    operator.truediv: _binary(lambda builder, a, b: builder.fdiv(a, b)),
+# Lowered directly: Numba would type each use of an overload once more, and inline it before it compiles.
+_INSTRUCTIONS = {
+    operator.add: ir.IRBuilder.fadd,
+    operator.sub: ir.IRBuilder.fsub,
+    operator.mul: ir.IRBuilder.fmul,
+    operator.truediv: ir.IRBuilder.fdiv,
 }
 
 
-def _overload_operator(python_operator: Callable, operation: Callable) -> None:
-    @overload(python_operator, inline="always")
-    def _(a, b):
-        if isinstance(a, LanesType) and isinstance(b, LanesType):
-            return lambda a, b: operation(a, b)
-        return None
+def _define_operator(python_operator: Callable, instruction: Callable) -> None:
+    @type_callable(python_operator)
+    def _(context):
+        return lambda a, b: lanes if isinstance(a, LanesType) and isinstance(b, LanesType) else None
+
+    @lower_builtin(python_operator, LanesType, LanesType)
+    def _(context, builder, signature, args):
+        return instruction(builder, *args)
 
 
-for _operator, _operation in _OPERATIONS.items():
-    _overload_operator(_operator, _operation)
+for _operator, _instruction in _INSTRUCTIONS.items():
+    _define_operator(_operator, _instruction)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.linear.kernels.bits import LINE, checksum, popcount
 from xmc_tf.linear.kernels.lanes import WIDTH
 
@@ -69,19 +69,19 @@ class Chunks(NamedTuple):
     widest: int
 
 
-@njit(cache=True, nogil=True)
+@inner
 def padded(width):
     """Return the number of siblings, rounded up to whole registers."""
     return (width + WIDTH - 1) // WIDTH * WIDTH
 
 
-@njit(cache=True, nogil=True)
+@inner
 def child_bytes(width):
     """Return the number of bytes of a position among so many siblings."""
     return 1 if width <= 1 << 8 else (2 if width <= 1 << 16 else 4)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def row_words(count, width):
     """Return the length of a row of so many weights; it is ``padded(width)`` only if it has one for every sibling."""
     if 3 * count >= padded(width):
@@ -89,7 +89,7 @@ def row_words(count, width):
     return count + (count * child_bytes(width) + 3) // 4
 
 
-@njit(cache=True, nogil=True)
+@inner
 def row_count(words, size):
     """Return the number of weights of a row that has not one for every sibling.
 
@@ -100,25 +100,25 @@ def row_count(words, size):
     return 4 * words // (4 + size)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def blocks_of(rows):
     """Return the number of blocks of the hash table; at least one slot is free."""
     return _SLOTS * rows // 32 + 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def table_at(width, nr_dense):
     """Return the position of the hash table in a chunk."""
     return width * (1 + nr_dense)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def first_slot(feature, slots):
     """Return the slot at which the search for a feature begins."""
     return np.int64((((np.uint64(feature) * _HASH) >> _HALF) * np.uint64(slots)) >> _HALF)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def entry_of(words, table, slots, entries, feature):
     """Return the position of a feature's entry; -1 if the chunk does not have the feature.
 
@@ -142,7 +142,7 @@ def entry_of(words, table, slots, entries, feature):
         slot = slot + 1 if slot + 1 < slots else 0
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _count_features(indptr, indices, children, nr_sparse, state, seen):
     """Count the weights of each sparse feature into its state; return the number of features in ``seen``."""
     found = 0
@@ -157,7 +157,7 @@ def _count_features(indptr, indices, children, nr_sparse, state, seen):
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def measure(indptr, indices, child_indptr, children, nr_sparse, nr_dense, first, last, rows, lengths):
     """Write the number of rows of chunks ``first`` to ``last``, and the lengths of the chunks in words."""
     state, seen = np.zeros((nr_sparse, 1), np.int32), np.empty(nr_sparse + 1, np.int32)
@@ -172,7 +172,7 @@ def measure(indptr, indices, child_indptr, children, nr_sparse, nr_dense, first,
         rows[chunk], lengths[chunk] = found, (words + LINE_WORDS - 1) // LINE_WORDS * LINE_WORDS
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _fill_table(seen, state, width, words, table, slots, entries):
     """Write blocks and entries of a chunk, and the position of each feature's row to its state."""
     for feature in seen:
@@ -198,7 +198,7 @@ def _fill_table(seen, state, width, words, table, slots, entries):
     words[stream - 2], words[stream - 1] = -1, at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill(
     indptr, indices, data, child_indptr, children, nr_sparse, nr_dense, first, last, bias,
     start, words, weights, all_bytes, lines, checksums,

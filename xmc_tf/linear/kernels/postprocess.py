@@ -8,12 +8,12 @@ import math
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner
 
 NOOP, SIGMOID, LOG_SIGMOID, HINGE, LOG_HINGE = 0, 10, 20, 30, 40
 
 
-@njit(cache=True, nogil=True)
+@inner
 def squash(code, raw):
     """Return the score of a node without its parent's."""
     if code == NOOP:
@@ -32,7 +32,7 @@ def squash(code, raw):
     return math.exp(-loss) if code < LOG_HINGE else -loss
 
 
-@njit(cache=True, nogil=True)
+@inner
 def least_raw(code, worst, parent):
     """Return a raw score below which a node's combined score is below ``worst``, so that most nodes are dropped early.
 
@@ -61,13 +61,13 @@ def least_raw(code, worst, parent):
     return raw - 1e-4 * (1.0 + abs(raw))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def additive(code):
     """Return whether scores are added along the path, as logarithms are."""
     return code == LOG_SIGMOID or code >= LOG_HINGE
 
 
-@njit(cache=True, nogil=True)
+@inner
 def chain(code, own, parent):
     """Return the score of a node, combined with its parent's."""
     if code == NOOP:
@@ -77,7 +77,7 @@ def chain(code, own, parent):
     return own * parent
 
 
-@njit(cache=True, nogil=True)
+@inner
 def neutral(code):
     """Return the root's score, with which :func:`chain` does not change the children's."""
     return 0.0 if additive(code) else 1.0

@@ -9,7 +9,7 @@ Reference:
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.linear.kernels.emit import emit_column, new_columns
 from xmc_tf.linear.kernels.lanes import (
     WIDTH,
@@ -29,7 +29,7 @@ _CG_MOST = 50
 _SUFFICIENT = 0.01  # share of the predicted decrease that a step must reach
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _forward(problem, dense, bias, v, out):
     """Set out = X v, for all lanes."""
     shared, nr_dense = len(problem.names), dense.shape[1]
@@ -42,7 +42,7 @@ def _forward(problem, dense, bias, v, out):
         store(out, i, total)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _backward(problem, dense, bias, z, out):
     """Add X' z to ``out``, for all lanes."""
     shared, nr_dense = len(problem.names), dense.shape[1]
@@ -57,7 +57,7 @@ def _backward(problem, dense, bias, z, out):
         store(out, shared, fma(splat(bias), step, load(out, shared)))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _dot(a, b, out):
     """Set ``out[0]`` to the scalar product of each lane's columns of ``a`` and ``b``."""
     total = splat(0.0)
@@ -66,7 +66,7 @@ def _dot(a, b, out):
     store(out, 0, total)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _loss(problem, signs, margins, move, length, penalty, out):
     """Set ``out[0]`` to each lane's sum of C max(0, 1 - y (margin + length * move))²."""
     total, zero, one = splat(0.0), splat(0.0), splat(1.0)
@@ -77,7 +77,7 @@ def _loss(problem, signs, margins, move, length, penalty, out):
     store(out, 0, total)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def solve_primal(
     problem, in_match, nr_sparse_columns, dense, labels, positives, signs, cost, settings
 ):  # fmt: skip

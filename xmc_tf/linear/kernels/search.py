@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.linear.kernels.bits import checksum, popcount
 from xmc_tf.linear.kernels.lanes import WIDTH, fma, load_at, prefetch_at, splat, store_at
 from xmc_tf.linear.kernels.layout import blocks_of, child_bytes, entry_of, first_slot, padded, row_count, table_at
@@ -11,7 +11,7 @@ from xmc_tf.linear.kernels.postprocess import NOOP, additive, chain, least_raw, 
 TOGETHER = 32  # features that are looked up at the same time
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@inner(fastmath=True)
 def _dot(a, b):
     """Return the scalar product, summed in any order, so that it can be vectorized."""
     total = np.float32(0.0)
@@ -20,7 +20,7 @@ def _dot(a, b):
     return total
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _is_intact(chunks, chunk):
     """Return whether a chunk has its checksum; note it in ``damaged`` if not."""
     if checksum(chunks.lines, chunks.start[chunk] // 2, chunks.start[chunk + 1] // 2) != chunks.checksums[chunk]:
@@ -30,7 +30,7 @@ def _is_intact(chunks, chunk):
     return True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _add_some(weights, positions, begin, length, size, value, scores):
     """Add a row of some siblings' weights, times a value, to their scores."""
     count = row_count(length, size)
@@ -46,7 +46,7 @@ def _add_some(weights, positions, begin, length, size, value, scores):
         scores[child] += value * weights[begin + e]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores, places, found):
     """Write the raw scores of all children of one chunk for one query.
 
@@ -56,7 +56,8 @@ def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores, pla
     begin = chunks.start[chunk]
     width = chunks.child_start[chunk + 1] - chunks.child_start[chunk]
     if not chunks.verified[chunk] and not _is_intact(chunks, chunk):
-        scores[:width] = 0.0
+        for c in range(width):
+            scores[c] = 0.0
         return
     words, weights = chunks.words, chunks.weights
     nr_dense, blocks, size = len(x_dense), blocks_of(chunks.rows[chunk]), child_bytes(width)
@@ -104,13 +105,13 @@ def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores, pla
             scores[c] += _dot(x_dense, weights[at : at + nr_dense])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _worse(score_a, node_a, score_b, node_b):
     """Return whether a ranks after b: its score is lower, or equal and its number is higher."""
     return score_a < score_b or (score_a == score_b and node_a > node_b)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _sift_down(nodes, scores, at, size):
     """Restore a heap whose root is the worst node, below position ``at``."""
     while True:
@@ -126,7 +127,7 @@ def _sift_down(nodes, scores, at, size):
         at = child
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _offer(nodes, scores, size, most, node, score):
     """Insert a node into the best ``most``, if it belongs there; return their number."""
     if size == most:
@@ -146,7 +147,7 @@ def _offer(nodes, scores, size, most, node, score):
     return size + 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _sort_best_first(nodes, scores, size):
     """Sort a heap whose root is the worst node: best first."""
     for end in range(size - 1, 0, -1):
@@ -155,13 +156,14 @@ def _sort_best_first(nodes, scores, size):
         _sift_down(nodes, scores, 0, end)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _start_beams(codes_indptr, codes_indices, codes_data, nr_parents, root_score, first, nodes, scores, sizes):
     """Fill the beams of a block of queries with the parents of the first level."""
     for q in range(len(sizes)):
         if len(codes_indptr) > 0:
             begin, end = codes_indptr[first + q], codes_indptr[first + q + 1]
-            nodes[q, : end - begin], scores[q, : end - begin] = codes_indices[begin:end], codes_data[begin:end]
+            for p in range(begin, end):  # Numba takes a second to compile the assignment of a slice
+                nodes[q, p - begin], scores[q, p - begin] = codes_indices[p], codes_data[p]
             sizes[q] = end - begin
         else:
             for parent in range(nr_parents):
@@ -169,10 +171,12 @@ def _start_beams(codes_indptr, codes_indices, codes_data, nr_parents, root_score
             sizes[q] = nr_parents
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _by_chunk(nodes, sizes, nr_parents):
     """Return the (query, position in its beam) pairs of a block, sorted by node (a counting sort)."""
-    total = sizes.sum()
+    total = 0
+    for q in range(len(sizes)):
+        total += sizes[q]
     queries, places = np.empty(total, np.int32), np.empty(total, np.int32)
     begin = np.zeros(nr_parents + 1 if len(sizes) > 1 else 1, np.int64)
     if len(sizes) > 1:
@@ -189,7 +193,7 @@ def _by_chunk(nodes, sizes, nr_parents):
     return queries, places
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search(
     chunks, indptr, indices, data, dense, codes_indptr, codes_indices, codes_data, beams, posts, first, last, block,
     out_nodes, out_scores, out_counts,
@@ -211,7 +215,9 @@ def search(
         out_nodes, out_scores, out_counts: receive labels and scores, best first, and their numbers.
     """
     nr_parents = chunks.level_start[1]
-    widest = max(beams.max(), nr_parents)
+    widest = nr_parents
+    for t in range(len(beams)):
+        widest = max(widest, beams[t])
     raw = np.empty(chunks.widest, np.float32)
     asked, entries = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.int64)
     for start in range(first, last, block):
@@ -225,7 +231,8 @@ def search(
         for t in range(len(beams)):
             post, most = posts[t], beams[t]
             queries, places = _by_chunk(nodes, sizes, chunks.level_start[t + 1] - chunks.level_start[t])
-            found[:] = 0
+            for q in range(count):
+                found[q] = 0
             for pair in range(len(queries)):
                 q, b = queries[pair], places[pair]
                 parent = scores[q, b]
@@ -254,13 +261,12 @@ def search(
             scores, best_scores = best_scores, scores
             sizes, found = found, sizes
         for q in range(count):
-            size = sizes[q]
-            out_nodes[start + q, :size] = nodes[q, :size]
-            out_scores[start + q, :size] = scores[q, :size]
-            out_counts[start + q] = size
+            out_counts[start + q] = sizes[q]
+            for b in range(sizes[q]):
+                out_nodes[start + q, b], out_scores[start + q, b] = nodes[q, b], scores[q, b]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def score_paths(chunks, indptr, indices, data, dense, path_indptr, path_chunk, path_child, path_parent, posts, out):
     """Score selected nodes of each query, level by level.
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner
 
 _TINY = np.float32(1e-8)  # smallest cost of a positive
 
@@ -45,7 +45,7 @@ class SolverSettings(NamedTuple):
     max_nonzeros: int
 
 
-@njit(cache=True, nogil=True)
+@inner
 def open_lane(lane, label, positives, rows, in_match, signs, cost):
     """Set the signs of a label in one lane: +1 for positives, -1 for the other matched documents, 0 elsewhere.
 

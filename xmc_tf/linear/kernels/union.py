@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unite(nodes, counts, first, last, out_labels, out_counts):
     """Write the labels that any tree has found for some documents, ascending and each once.
 
@@ -31,7 +31,7 @@ def unite(nodes, counts, first, last, out_labels, out_counts):
         out_counts[row] = size
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_scores(nodes, scores, counts, indptr, indices, first, last, out):
     """Write the score of each label in each tree that has found it; the other places stay as they are.
 
@@ -50,7 +50,7 @@ def place_scores(nodes, scores, counts, indptr, indices, first, last, out):
                 out[at, tree] = scores[tree, row, place]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_by_mean(indptr, indices, scores, first, last, nodes, means, counts):
     """Write the best labels of documents by their mean score over the trees, the best first.
 

@@ -5,7 +5,7 @@ The solver in ``linear/wide/solver.py`` needs only these sums, so the parts may 
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.linear.kernels.lanes import (
     WIDTH,
     fma,
@@ -22,7 +22,7 @@ from xmc_tf.linear.kernels.task import open_lane
 _BLOCK = 256  # sums of this many numbers are in single precision; they are added in double precision
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def open_lanes(problem, in_match, labels, positives, signs, cost, cp, cn, penalty):
     """Set signs and penalties of up to sixteen labels; ``cost`` has a single row if all costs are 1."""
     signs[:] = 0
@@ -34,7 +34,7 @@ def open_lanes(problem, in_match, labels, positives, signs, cost, cp, cn, penalt
         store(penalty, i, c * load(cost, i) if len(cost) > 1 else c)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _margin(problem, dense, bias_lanes, i, w):
     """Return x · w of one document, for all lanes."""
     shared = len(problem.names)
@@ -46,7 +46,7 @@ def _margin(problem, dense, bias_lanes, i, w):
     return total
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _add(problem, dense, bias_lanes, i, step, out):
     """Add step * x to ``out``, for all lanes."""
     shared = len(problem.names)
@@ -59,7 +59,7 @@ def _add(problem, dense, bias_lanes, i, step, out):
     store(out, shared, fma(bias_lanes, step, load(out, shared)))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _prefetch_document(problem, i, w, out):
     """Prefetch the rows that document ``i`` will need."""
     if i < len(problem.rows):
@@ -68,7 +68,7 @@ def _prefetch_document(problem, i, w, out):
             prefetch(out, problem.features[p])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gradient(problem, dense, bias, signs, penalty, w, out, inside, margins, total):
     """Add the loss's gradient at ``w`` to ``out``.
 
@@ -102,7 +102,7 @@ def gradient(problem, dense, bias, signs, penalty, w, out, inside, margins, tota
     total[0] += part[0]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def curve(problem, dense, bias, inside, every, first, v, out):
     """Add (second derivative of the loss) v to ``out``, from every ``every``-th document, multiplied by ``every``."""
     bias_lanes, two = splat(bias), splat(2.0 * every)
@@ -112,7 +112,7 @@ def curve(problem, dense, bias, inside, every, first, v, out):
         _add(problem, dense, bias_lanes, i, step, out)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def along(problem, dense, bias, signs, penalty, margins, direction, lengths, totals):
     """Set ``totals[k]`` to the loss at margins + lengths[k] * (x · direction)."""
     bias_lanes, one, zero = splat(bias), splat(1.0), splat(0.0)
@@ -130,7 +130,7 @@ def along(problem, dense, bias, signs, penalty, margins, direction, lengths, tot
     totals += part
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def squares(problem, dense, out):
     """Add the sum of squares of each sparse and dense column to ``out``."""
     shared = len(problem.names)
@@ -141,7 +141,7 @@ def squares(problem, dense, out):
             out[shared + 1 + j] += dense[problem.rows[i], j] * dense[problem.rows[i], j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def products(a, b):
     """Return the scalar product of each lane's columns, in double precision."""
     out, part = np.zeros(WIDTH), np.zeros((1, WIDTH), np.float32)
@@ -153,7 +153,7 @@ def products(a, b):
     return out + part[0]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def combine(a, x, y, out):
     """Set out = a x + y, with a factor per lane."""
     factor = np.zeros((1, WIDTH), np.float32)
@@ -163,7 +163,7 @@ def combine(a, x, y, out):
         store(out, r, fma(lanes, load(x, r), load(y, r)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def precondition(r, diagonal, share, out):
     """Set out = r / (1 + share * diagonal), with a share per lane."""
     factor = np.zeros((1, WIDTH), np.float32)

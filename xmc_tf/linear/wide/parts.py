@@ -6,7 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from xmc_tf.linear.kernels.emit import Columns, emit_column, new_columns
+from xmc_tf.common.compiled import kernel
+from xmc_tf.linear.kernels import emit
+from xmc_tf.linear.kernels.emit import Columns
 from xmc_tf.linear.kernels.gather import ClusterProblem, gather
 from xmc_tf.linear.kernels.lanes import WIDTH, aligned_zeros
 from xmc_tf.linear.problems import LevelProblem
@@ -18,6 +20,8 @@ from xmc_tf.linear.wide.team import Team
 _MOST_FEATURES = 0.25  # with more than this share of all features, a part uses the task's tables
 DEAL = 256  # this many neighbouring documents stay together, so that a part reads whole pages of the features
 _TOLERANCE = 0.03  # times eps: as close to the minimum as the dual solver with that eps
+
+_new_columns, _emit_column = kernel(emit.new_columns), kernel(emit.emit_column)
 
 
 def solve_wide(
@@ -37,7 +41,7 @@ def solve_wide(
     sums = PartSums(instances, problem, cluster, labels, team)
     dual = params.solver_type.endswith("_DUAL")
     tolerance = _TOLERANCE * (params.eps if dual else params.newton_eps)
-    columns = new_columns(len(labels))
+    columns = _new_columns(len(labels))
     nothing = sums.whole_table()
     for begin in range(0, len(labels), WIDTH):
         here = labels[begin : begin + WIDTH]
@@ -47,7 +51,7 @@ def solve_wide(
         team.resume(state_name, state)
         w = minimize(sums, state, len(here), tolerance, partial(team.keep, state_name)).copy()
         for lane, label in enumerate(here):
-            columns = emit_column(
+            columns = _emit_column(
                 columns, label, lane, nothing, instances.nr_sparse, instances.dense.shape[1], w,
                 aligned_zeros(0), np.zeros((0, WIDTH), np.int8), sums.bias > 0, params.threshold,
                 params.nonzeros_limit or 0,

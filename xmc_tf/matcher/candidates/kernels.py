@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from xmc_tf.common.compiled import njit
+from xmc_tf.common.compiled import inner, kernel
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _mix(z: np.uint64) -> np.uint64:
     """Return splitmix64's finalizer of a number: each bit of the result depends on every bit of the argument."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -13,13 +13,13 @@ def _mix(z: np.uint64) -> np.uint64:
     return z ^ (z >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _drawn(state: np.uint64, wanted: int, left: int) -> bool:
     """Return whether the next of ``left`` items is among the ``wanted`` items that remain to be drawn."""
     return (_mix(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0) * left < wanted
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_candidates(
     documents: np.ndarray,
     splits: np.ndarray,
@@ -46,7 +46,7 @@ def count_candidates(
     return totals
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def choose_candidates(
     documents: np.ndarray,
     splits: np.ndarray,
