@@ -90,7 +90,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names in _LAZY
     from xmc_tf.serving.export import ExportSettings
     from xmc_tf.tables.columns import ColumnOptions
     from xmc_tf.tables.preparation import PrepareOptions, prepare
-    from xmc_tf.tables.reading.sources import SourceOptions
+    from xmc_tf.tables.reading.options import SourceOptions
     from xmc_tf.tables.splits import SplitOptions
     from xmc_tf.tables.store import TableStore
     from xmc_tf.tree.label_tree import LabelTree
@@ -119,7 +119,7 @@ _LAZY = {
     "RankerParams": "xmc_tf.params.linear",
     "RankerPredParams": "xmc_tf.params.linear",
     "ReportInputs": "xmc_tf.report.inputs",
-    "SourceOptions": "xmc_tf.tables.reading.sources",
+    "SourceOptions": "xmc_tf.tables.reading.options",
     "SplitOptions": "xmc_tf.tables.splits",
     "TableStore": "xmc_tf.tables.store",
     "TextFile": "xmc_tf.data.text",

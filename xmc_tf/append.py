@@ -15,7 +15,7 @@ from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_model, add_texts, add_threads, add_verbosity
 from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.reading.sources import open_source
-from xmc_tf.tables.table_flags import add_reading_options, source_options, text_columns
+from xmc_tf.tables.reading_flags import add_reading_options, source_options, text_columns
 
 _SHOWN = 3
 _DESCRIPTION = """Append documents to a linear model without training it again: the clusters of their labels change.

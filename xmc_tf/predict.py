@@ -15,7 +15,8 @@ from xmc_tf.data import (
     load_label_choice,
     prediction_path,
 )
-from xmc_tf.jobs.predict import add_table_prediction, table_prediction
+from xmc_tf.jobs.predict import table_prediction
+from xmc_tf.jobs.predict_flags import add_table_prediction
 from xmc_tf.models.over_ranks import predict_over_ranks
 from xmc_tf.models.prediction import PredictionOptions
 from xmc_tf.models.results import give_result, load_true_labels

@@ -18,7 +18,8 @@ from xmc_tf.data import TextFile, as_features
 from xmc_tf.features import Tfidf
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.tree import build_tree, label_embedding
+from xmc_tf.tree.kmeans import build_tree
+from xmc_tf.tree.label_embeddings import label_embedding
 
 _PEER = """
 import json, sys

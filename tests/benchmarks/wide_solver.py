@@ -40,7 +40,8 @@ from xmc_tf.linear.wide.parts import solve_wide
 from xmc_tf.linear.wide.solver import State
 from xmc_tf.linear.wide.team import Alone
 from xmc_tf.params import HierarchicalKMeansParams, LinearLevelParams
-from xmc_tf.tree import build_tree, label_embedding
+from xmc_tf.tree.kmeans import build_tree
+from xmc_tf.tree.label_embeddings import label_embedding
 
 
 def main() -> None:

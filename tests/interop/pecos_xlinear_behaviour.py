@@ -24,7 +24,9 @@ from xmc_tf.linear import Level, XLinear, evaluate, predict, train
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.metrics import format_table
 from xmc_tf.params import POST_PROCESSORS, HierarchicalKMeansParams, RankerParams
-from xmc_tf.tree import build_tree, label_embedding, save_chain
+from xmc_tf.tree import save_chain
+from xmc_tf.tree.kmeans import build_tree
+from xmc_tf.tree.label_embeddings import label_embedding
 
 DOCUMENTS, FEATURES, LABELS = 60, 25, 12
 BEHAVIOURS: list[tuple[str, str, Callable[[Path], None]]] = []

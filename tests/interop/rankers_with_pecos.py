@@ -26,7 +26,9 @@ from xmc_tf.data import TextFile, as_features, save_matrix
 from xmc_tf.linear import XLinear
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.params import POST_PROCESSORS
-from xmc_tf.tree import build_tree, label_embedding, save_chain
+from xmc_tf.tree import save_chain
+from xmc_tf.tree.kmeans import build_tree
+from xmc_tf.tree.label_embeddings import label_embedding
 
 _ROOT = Path(__file__).parents[2]
 _TOLERANCE = 1e-5

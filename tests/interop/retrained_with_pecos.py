@@ -24,7 +24,9 @@ from xmc_tf.data import as_features, save_matrix
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.metrics import format_table
 from xmc_tf.params import RankerParams
-from xmc_tf.tree import build_tree, label_embedding, save_chain
+from xmc_tf.tree import save_chain
+from xmc_tf.tree.kmeans import build_tree
+from xmc_tf.tree.label_embeddings import label_embedding
 
 SOLVERS = ("L2R_L2LOSS_SVC_DUAL", "L2R_L1LOSS_SVC_DUAL", "L2R_LR_DUAL", "L2R_L2LOSS_SVC_PRIMAL")
 PROGRAM = """

@@ -84,7 +84,9 @@ def cohesion(embeddings: sp.csr_matrix, leaves: sp.csc_matrix) -> float:
 def compare(peer: str, features: Path | None, label_path: Path | None) -> dict[str, object]:
     """Run both sides and print what agrees."""
     from xmc_tf.params import HierarchicalKMeansParams
-    from xmc_tf.tree import build_tree, label_embedding, load_chain, save_chain
+    from xmc_tf.tree import load_chain, save_chain
+    from xmc_tf.tree.kmeans import build_tree
+    from xmc_tf.tree.label_embeddings import label_embedding
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -117,7 +119,7 @@ def compare(peer: str, features: Path | None, label_path: Path | None) -> dict[s
 def _same_shapes(answers: list[list[list[int]] | None]) -> str | bool:
     """Compare the shapes of all levels wherever PECOS has an answer."""
     from xmc_tf.params import HierarchicalKMeansParams
-    from xmc_tf.tree import build_tree
+    from xmc_tf.tree.kmeans import build_tree
 
     for (labels, nr_splits, leaf, min_codes), theirs in zip(SHAPES, answers, strict=True):
         params = HierarchicalKMeansParams(
@@ -132,7 +134,9 @@ def _same_shapes(answers: list[list[list[int]] | None]) -> str | bool:
 
 def _cohesions(features: Path, label_path: Path) -> dict[str, object]:
     from xmc_tf.params import HierarchicalKMeansParams
-    from xmc_tf.tree import build_tree, label_embedding, load_chain
+    from xmc_tf.tree import load_chain
+    from xmc_tf.tree.kmeans import build_tree
+    from xmc_tf.tree.label_embeddings import label_embedding
 
     Y = sp.load_npz(label_path).tocsr()
     Z = label_embedding("pifa", sp.load_npz(features / "X.trn.npz").tocsr(), Y)

@@ -8,7 +8,8 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.linear.ensemble import TreeEnsemble, rankers_of, trees_of
 from xmc_tf.linear.fit import train_rankers
 from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.tree import build_tree, label_embedding
+from xmc_tf.tree.kmeans import build_tree
+from xmc_tf.tree.label_embeddings import label_embedding
 
 DOCUMENTS, LABELS = 60, 40
 

@@ -13,7 +13,7 @@ from xmc_tf.data import Features, TextFile, load_matrix, load_names
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import HierarchicalKMeansParams, LinearChainParams, LinearLevelParams, RankerParams, XRLinearParams
-from xmc_tf.tree import build_tree
+from xmc_tf.tree.kmeans import build_tree
 
 PARAMS = XRLinearParams(
     RankerParams(nr_splits=4, hlm_args=LinearChainParams(model_chain=LinearLevelParams(threads=1))),

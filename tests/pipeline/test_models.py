@@ -36,7 +36,9 @@ from xmc_tf.params import (
 )
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.ranks.solo import Solo
-from xmc_tf.tree import build_tree, label_embedding, load_chain
+from xmc_tf.tree import load_chain
+from xmc_tf.tree.kmeans import build_tree
+from xmc_tf.tree.label_embeddings import label_embedding
 
 
 def rows_of(predicted):

@@ -10,7 +10,8 @@ from tests.linear.cases import features, label_matrix
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.pipeline.trees import cluster_labels, read_tree
 from xmc_tf.ranks.solo import Solo
-from xmc_tf.tree import distributed_kmeans, label_embedding
+from xmc_tf.tree import distributed_kmeans
+from xmc_tf.tree.label_embeddings import label_embedding
 
 ROWS, LABELS = 120, 150
 Y = label_matrix(ROWS, LABELS)

@@ -14,7 +14,7 @@ from xmc_tf.plan import __main__ as command
 from xmc_tf.plan.fine_tuning import FineTuningOptions, fine_tuning, trained_nodes
 from xmc_tf.plan.ranker_tasks import RankerSizes, synthetic_tasks
 from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, EncoderSize, Machines, encoder_size, parse_hosts
-from xmc_tf.tree import build_tree
+from xmc_tf.tree.kmeans import build_tree
 
 MINILM = ENCODERS["all-minilm-l6-v2"]
 

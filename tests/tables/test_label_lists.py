@@ -8,7 +8,7 @@ import pytest
 from xmc_tf.common.errors import InputError
 from xmc_tf.prepare import main
 from xmc_tf.tables.preparation import PrepareOptions, prepare
-from xmc_tf.tables.reading.sources import SourceOptions
+from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.splits import SplitOptions
 from xmc_tf.tables.store import TableStore
 

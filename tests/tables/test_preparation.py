@@ -11,7 +11,8 @@ from xmc_tf.prepare import main
 from xmc_tf.tables import preparation, writing
 from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.preparation import PrepareOptions, prepare
-from xmc_tf.tables.reading.sources import SourceOptions, open_source
+from xmc_tf.tables.reading.options import SourceOptions
+from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.splits import SplitOptions
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.summary import summary_of

@@ -11,7 +11,8 @@ from hypothesis import given
 from tests.tree.cases import sparse, trees
 from xmc_tf.common.errors import InputError
 from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.tree import LabelTree, build_tree, load_chain, save_chain
+from xmc_tf.tree import LabelTree, load_chain, save_chain
+from xmc_tf.tree.kmeans import build_tree
 
 TREE = build_tree(sparse(60), HierarchicalKMeansParams(nr_splits=2, max_leaf_size=16, threads=1))
 

@@ -12,16 +12,11 @@ from tests.tree.cases import embeddings
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.tree import (
-    build_tree,
-    distributed_embeddings,
-    distributed_kmeans,
-    kmeans_wide,
-    label_documents,
-    label_embedding,
-)
+from xmc_tf.tree import distributed_embeddings, distributed_kmeans, kmeans_wide, label_documents
 from xmc_tf.tree.distributed_embeddings import label_embeddings_over_ranks
 from xmc_tf.tree.distributed_kmeans import any_shared, build_tree_over_ranks, share_of
+from xmc_tf.tree.kmeans import build_tree
+from xmc_tf.tree.label_embeddings import label_embedding
 
 
 def params(**given):

@@ -10,8 +10,8 @@ from tests.tree.cases import dense, embeddings, sparse
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features, as_features
 from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.tree import build_tree, kmeans
-from xmc_tf.tree.kmeans import sample_rate
+from xmc_tf.tree import kmeans
+from xmc_tf.tree.kmeans import build_tree, sample_rate
 
 KINDS = ["sparse", "dense", "both"]
 

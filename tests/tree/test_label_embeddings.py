@@ -9,7 +9,8 @@ from scipy.sparse import csr_matrix, issparse
 from tests.tree.cases import dense, sparse
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features
-from xmc_tf.tree import label_embedding, label_embeddings
+from xmc_tf.tree import label_embeddings
+from xmc_tf.tree.label_embeddings import label_embedding
 
 
 def unit_rows(matrix):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from scipy.sparse import csr_matrix
 
@@ -15,10 +14,11 @@ from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.progress import Progress
 from xmc_tf.tables.columns import ColumnOptions, choose_columns
 from xmc_tf.tables.reading.label_files import LabelFile
+from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import BadRow, Record, Source
-from xmc_tf.tables.reading.sources import SourceOptions, open_source
+from xmc_tf.tables.reading.sources import open_source
+from xmc_tf.tables.reading_flags import source_options, text_columns
 from xmc_tf.tables.store import TableStore
-from xmc_tf.tables.table_flags import add_reading_options, source_options, text_columns
 
 _LOG = logging.getLogger(__name__)
 _ROWS, _LETTERS = 8192, 1 << 25  # of a piece
@@ -111,20 +111,6 @@ class TablePrediction:
                 fix="--keep NAME,… or --keep all",
             )
         return [source.columns.index(name) for name in self.keep]
-
-
-def add_table_prediction(parser: argparse.ArgumentParser, source: Any) -> None:
-    """Add the table, and how it is read.
-
-    Args:
-        parser: the parser of a command that predicts.
-        source: its group of texts, of which one must be given.
-    """
-    source.add_argument("table", nargs="?", metavar="TABLE", help="table with a column of texts, such as a CSV file")
-    group = add_reading_options(parser)
-    group.add_argument(
-        "--keep", metavar="NAME,…", help="columns to copy to the output, or all (default: a column named id)"
-    )
 
 
 def table_prediction(arguments: argparse.Namespace, output: str | None) -> TablePrediction:

@@ -20,7 +20,7 @@ from xmc_tf.data import (
     load_matrix,
     prediction_path,
 )
-from xmc_tf.jobs.predict import add_table_prediction, table_prediction
+from xmc_tf.jobs.predict_flags import add_table_prediction
 from xmc_tf.models.results import give_result, load_true_labels
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (
@@ -111,6 +111,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _predict_table(arguments: argparse.Namespace) -> None:
     """Write the labels of the rows of a table."""
+    from xmc_tf.jobs.predict import table_prediction  # it loads the readers of tables, which a query does not need
+
     job = table_prediction(arguments, arguments.save_pred_path)
     model = XRLinear.load(arguments.model_folder)
     if not model.reads_text:

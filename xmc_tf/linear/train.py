@@ -60,7 +60,7 @@ from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.shared_scan import SharedScan
 from xmc_tf.ranks.solo import Solo
-from xmc_tf.tree import label_embedding
+from xmc_tf.tree.label_embeddings import label_embedding
 
 _LOG = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import check_pair, check_validation_input, load_matrix, save_matrix
-from xmc_tf.metrics import precision_and_recall
 
 _LOG = logging.getLogger(__name__)
 
@@ -97,6 +96,8 @@ def give_result(predicted: csr_matrix, names: Names, path: str | None, Y: csr_ma
             lines = [f"{score:9.4f}  {printable(name)}" for name, score in labels]
             print("\n".join(lines) or "      (no label)", end="\n\n")
     if Y is not None:
+        from xmc_tf.metrics import precision_and_recall  # a query measures nothing
+
         print(precision_and_recall(predicted, Y, layout))
 
 

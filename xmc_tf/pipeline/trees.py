@@ -12,9 +12,11 @@ from xmc_tf.linear.distributed.training import threads_of_rank
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
-from xmc_tf.tree import LabelTree, build_tree, label_embedding, load_chain, save_chain
+from xmc_tf.tree import LabelTree, load_chain, save_chain
 from xmc_tf.tree.distributed_embeddings import forget_label_embeddings, label_embeddings_over_ranks
 from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks
+from xmc_tf.tree.kmeans import build_tree
+from xmc_tf.tree.label_embeddings import label_embedding
 
 
 def write_tree(folder: Path, tree: LabelTree) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from xmc_tf.params import add_verbosity, truth
 from xmc_tf.sequences.data.folder import Prepared
 from xmc_tf.sequences.data.interactions import InteractionColumns
 from xmc_tf.sequences.data.preparation import PrepareOptions, prepare
-from xmc_tf.tables.reading.sources import SourceOptions
+from xmc_tf.tables.reading.options import SourceOptions
 
 _LOG = logging.getLogger(__name__)
 _KINDS = ("csv", "tsv", "jsonl", "parquet", "sqlite")

@@ -13,8 +13,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.resuming import finished, resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.tables.columns import ColumnOptions, Columns, choose_columns
+from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import Record, Source
-from xmc_tf.tables.reading.sources import SourceOptions, open_source
+from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.reading.two_tables import TwoTables
 from xmc_tf.tables.splits import SPLITS, SplitOptions, split_documents
 from xmc_tf.tables.store import TableStore

@@ -4,24 +4,10 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from xmc_tf.params import truth
 from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.preparation import PrepareOptions
-from xmc_tf.tables.reading.sources import KINDS, SourceOptions
+from xmc_tf.tables.reading_flags import add_reading_options, source_options, text_columns
 from xmc_tf.tables.splits import SplitOptions
-
-
-def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add the options of how the cells of a table are read; return their group, for more."""
-    group = parser.add_argument_group("table")
-    add = group.add_argument
-    add("--format", choices=KINDS, help="format of the table (default: by its content)")
-    add("--encoding", metavar="NAME", help="encoding of a text file (default: by its content)")
-    add("--separator", metavar="CHARACTER", help="between cells: one character, or tab")
-    add("--header", type=truth, metavar="true/false", help="the first row holds the names of the columns")
-    add("--table", dest="sqlite_table", metavar="NAME", help="table of an SQLite database")
-    add("--text-column", "--column", metavar="NAME,…", help="columns of texts, joined (default: text, or guessed)")
-    return group
 
 
 def add_table_options(parser: argparse.ArgumentParser) -> None:
@@ -43,18 +29,6 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     add("--validation", type=float, default=0.1, metavar="SHARE", help="share of documents to choose settings on")
     add("--test", type=float, default=0.1, metavar="SHARE", help="share of documents to measure the model on")
     add("--split-seed", type=int, default=0, metavar="INT", help="another seed gives another split")
-
-
-def source_options(arguments: argparse.Namespace) -> SourceOptions:
-    """Return how the cells are read, from the flags of :func:`add_reading_options`."""
-    return SourceOptions(
-        arguments.format, arguments.encoding, arguments.separator, arguments.header, arguments.sqlite_table
-    )
-
-
-def text_columns(arguments: argparse.Namespace) -> list[str] | None:
-    """Return the names of the columns of texts; None: guessed."""
-    return None if arguments.text_column is None else arguments.text_column.split(",")
 
 
 def table_options(arguments: argparse.Namespace) -> PrepareOptions:

@@ -21,7 +21,8 @@ from xmc_tf.models.linear.model import LinearModel
 from xmc_tf.models.metadata import ADDED
 from xmc_tf.params import RankerParams
 from xmc_tf.params.values import nearest
-from xmc_tf.tree import LabelTree, label_embedding
+from xmc_tf.tree import LabelTree
+from xmc_tf.tree.label_embeddings import label_embedding
 
 _Model = TypeVar("_Model", bound=LinearModel)
 APPENDED = "nr_appended_documents"

@@ -25,7 +25,9 @@ from xmc_tf.params import (
     XRLinearParams,
 )
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_scorer
-from xmc_tf.tree import LabelTree, build_tree, label_embedding
+from xmc_tf.tree import LabelTree
+from xmc_tf.tree.kmeans import build_tree
+from xmc_tf.tree.label_embeddings import label_embedding
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf

@@ -13,8 +13,9 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.reading.delimited import DelimitedFile
+from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import BadRow, Source
-from xmc_tf.tables.reading.sources import SourceOptions, open_source
+from xmc_tf.tables.reading.sources import open_source
 
 CHUNK_ROWS = 1 << 18
 LONGEST_NAME = 255  # bytes; longer names of users and items make a row unusable

@@ -18,7 +18,7 @@ from xmc_tf.data.npz.writing import write_npz
 from xmc_tf.sequences.data.buckets import Buckets
 from xmc_tf.sequences.data.folder import COUNTS, ITEMS, PREPARED, Prepared, write_header, write_names
 from xmc_tf.sequences.data.interactions import InteractionColumns, InteractionTable
-from xmc_tf.tables.reading.sources import SourceOptions
+from xmc_tf.tables.reading.options import SourceOptions
 
 _LOG = logging.getLogger(__name__)
 _BUCKET_BYTES = 16 << 20  # of the inputs

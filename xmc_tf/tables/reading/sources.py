@@ -1,7 +1,6 @@
 """Open a table of any kind: the kind is recognised by the beginning of the file, then by its name."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,11 @@ from xmc_tf.tables.reading.annif import AnnifFolder, AnnifTsv
 from xmc_tf.tables.reading.benchmark_files import PecosFolder, PecosLines, SparseFeatures
 from xmc_tf.tables.reading.delimited import SEPARATORS, DelimitedFile
 from xmc_tf.tables.reading.label_lists import TextsAndLabelLists
+from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.packed import opened
 from xmc_tf.tables.reading.records import Source
 from xmc_tf.tables.reading.structured import Frame, JsonLines, ParquetFile, SqliteTable, is_frame
 
-KINDS = (
-    "csv", "tsv", "jsonl", "parquet", "sqlite", "annif-tsv", "annif-folder", "sparse-features", "pecos-lines",
-    "pecos-folder",
-)  # fmt: skip
 _SUFFIXES = {
     ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
     ".parquet": "parquet", ".pq": "parquet", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".db": "sqlite",
@@ -28,27 +24,6 @@ _OF_ONE_FORM: dict[str, Callable[[Path], Source]] = {
     "annif-folder": AnnifFolder,
 }  # fmt: skip
 _NAMES = {"comma": ",", "tab": "\t", "\\t": "\t", "semicolon": ";", "bar": "|", "pipe": "|"}
-
-
-@dataclass(frozen=True)
-class SourceOptions:
-    """Options for reading a table; None: found from the file.
-
-    Args:
-        kind: one of ``KINDS``.
-        encoding: of text files.
-        separator: between the cells of CSV and TSV.
-        header: whether the first row of CSV and TSV holds the names of the columns.
-        table: name of the table in an SQLite database.
-        label_lists: file with the labels of each text, line by line; then the table is a file of texts, one per line.
-    """
-
-    kind: str | None = None
-    encoding: str | None = None
-    separator: str | None = None
-    header: bool | None = None
-    table: str | None = None
-    label_lists: str | Path | None = None
 
 
 def open_source(table: Any, options: SourceOptions | None = None) -> Source:

@@ -1,0 +1,30 @@
+"""The options of how a table is read, apart from the readers: a command line has the flags, but seldom a table."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+KINDS = (
+    "csv", "tsv", "jsonl", "parquet", "sqlite", "annif-tsv", "annif-folder", "sparse-features", "pecos-lines",
+    "pecos-folder",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Options for reading a table; None: found from the file.
+
+    Args:
+        kind: one of ``KINDS``.
+        encoding: of text files.
+        separator: between the cells of CSV and TSV.
+        header: whether the first row of CSV and TSV holds the names of the columns.
+        table: name of the table in an SQLite database.
+        label_lists: file with the labels of each text, line by line; then the table is a file of texts, one per line.
+    """
+
+    kind: str | None = None
+    encoding: str | None = None
+    separator: str | None = None
+    header: bool | None = None
+    table: str | None = None
+    label_lists: str | Path | None = None

@@ -1,0 +1,31 @@
+"""The flags of how the cells of a table are read."""
+
+import argparse
+
+from xmc_tf.params import truth
+from xmc_tf.tables.reading.options import KINDS, SourceOptions
+
+
+def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add the options of how the cells of a table are read; return their group, for more."""
+    group = parser.add_argument_group("table")
+    add = group.add_argument
+    add("--format", choices=KINDS, help="format of the table (default: by its content)")
+    add("--encoding", metavar="NAME", help="encoding of a text file (default: by its content)")
+    add("--separator", metavar="CHARACTER", help="between cells: one character, or tab")
+    add("--header", type=truth, metavar="true/false", help="the first row holds the names of the columns")
+    add("--table", dest="sqlite_table", metavar="NAME", help="table of an SQLite database")
+    add("--text-column", "--column", metavar="NAME,…", help="columns of texts, joined (default: text, or guessed)")
+    return group
+
+
+def source_options(arguments: argparse.Namespace) -> SourceOptions:
+    """Return how the cells are read, from the flags of :func:`add_reading_options`."""
+    return SourceOptions(
+        arguments.format, arguments.encoding, arguments.separator, arguments.header, arguments.sqlite_table
+    )
+
+
+def text_columns(arguments: argparse.Namespace) -> list[str] | None:
+    """Return the names of the columns of texts; None: guessed."""
+    return None if arguments.text_column is None else arguments.text_column.split(",")
