@@ -27,6 +27,7 @@ def main() -> None:
         "tfidf": [f"{a.data}/X.trn.txt"] if a.data else None,
         "cold_start": [],
         "instant_start": [],
+        "first_compile": [],
         "load_verification": ["--data", a.data] if a.data else [],
         "serving_latency": ["--model", a.model, "--texts", f"{a.data}/X.tst.txt"] if a.model and a.data else None,
         "serving_memory": ["--model", a.model, "--texts", f"{a.data}/X.tst.txt"] if a.model and a.data else None,
