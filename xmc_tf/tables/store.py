@@ -343,13 +343,13 @@ class StoredTexts(Sequence[str]):
 
 def _write_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
     """Return what a person can act on, for an error of writing."""
-    name = getattr(error, "sqlite_errorname", "")
-    if name == "SQLITE_FULL" or "disk I/O" in str(error):
+    # Python 3.10 has the messages only, not the names of errors.
+    if any(what in str(error) for what in ("disk is full", "disk I/O")):
         return OSError(
             errno.ENOSPC, f"the disk is full or failing ({error}); complete rows are kept: free some space and rerun",
             str(path),
         )  # fmt: skip
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CONSTRAINT")):
+    if "is locked" in str(error) or isinstance(error, sqlite3.IntegrityError):
         return InputError(
             f"{path} is in use: another command is writing to it ({error})",
             expected="one command at a time that writes to a data set",
