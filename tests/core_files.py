@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from xmc_tf.common.errors import InputError
+
 # That a Python lacks these is a fault, not a choice.
 _NEVER_MISSING = {"xmc_tf", "tests", "tools", "numpy", "scipy", "numba", "llvmlite", "tomllib"}
 
@@ -44,8 +46,9 @@ def missing_package(path: Path) -> str | None:
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         try:
             _import(node)
-        except ModuleNotFoundError as error:
-            package = (error.name or "").split(".")[0]
+        except (ModuleNotFoundError, InputError) as error:
+            missing = error.__context__ if isinstance(error, InputError) else error  # xmc_tf.sklearn says it at once
+            package = str(getattr(missing, "name", "xmc_tf")).split(".")[0]
             if package in _NEVER_MISSING:
                 raise
             return package

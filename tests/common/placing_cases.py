@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 from pathlib import Path
 
 from xmc_tf.common.folders import placing, renames
@@ -74,6 +75,10 @@ def _die_at(step: int) -> None:
 
         return call
 
+    accessor = getattr(pathlib, "_normal_accessor", None)  # Python 3.10: pathlib calls functions of its own
     for name in _STEPS:
-        setattr(os, name, counted(getattr(os, name)))
+        whole = counted(getattr(os, name))
+        setattr(os, name, whole)
+        if accessor is not None:
+            setattr(accessor, name, whole)
     renames._RENAMEAT2 = counted(renames._RENAMEAT2)

@@ -1,7 +1,7 @@
-"""The light installation in an empty environment: its size, the time to the first prediction, and the model's bytes.
+"""The light installation in an empty environment: its size, the first prediction, the model's bytes, and its tests.
 
-The newest CPython from 3.10 to 3.13 on this machine that is not the current one is tried, or all of them. Those that
-the machine lacks are named.
+The oldest CPython from 3.10 to 3.13 on this machine that is not the current one is tried, because it lacks most; or all
+of them. Those that the machine lacks are named.
 """
 
 import json
@@ -16,6 +16,14 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[2]
 _MINORS = (10, 11, 12, 13)
 _AIM_MB, _AIM_S = 250, 40
+# What the tests import: no TensorFlow. The cheap ones load every module that needs none, and compile little.
+_TEST_TOOLS = ("hypothesis", "psutil", "pytest", "pytest-xdist", "scikit-learn", "rdflib")
+_CHEAP = (
+    "tests/test_layers.py::test_parts_without_tensorflow_do_not_load_it",
+    "tests/label_names/test_characters.py",
+    "tests/data/test_text.py",
+    "tests/tables",
+)
 _PROGRAM = _ROOT / "tests/installation/first_linear.py"
 
 
@@ -25,10 +33,11 @@ def attempt_core(run: Callable[..., str], wheel: Path, every: bool) -> bool:
     Args:
         run: runs a command and returns its output; raises CalledProcessError.
         wheel: the package.
-        every: whether to try all Pythons, this one too; else the newest other one. Each compiles for a minute.
+        every: whether to try all Pythons, this one too, with all tests; else the oldest other one, with a few. Each
+            compiles for a minute.
 
     Returns:
-        Whether all installations worked, and wrote the model that this environment writes.
+        Whether all installations worked, passed the tests, and wrote the model that this environment writes.
     """
     good = True
     with tempfile.TemporaryDirectory(prefix="xmc-tf-core-") as name:
@@ -39,7 +48,7 @@ def attempt_core(run: Callable[..., str], wheel: Path, every: bool) -> bool:
             python = find_python(minor)
             assert python is not None
             try:
-                result = _attempt(run, python, wheel, folder / f"3.{minor}")
+                result = _attempt(run, python, wheel, folder / f"3.{minor}", every)
             except subprocess.CalledProcessError as error:
                 print(f"installation, core, Python 3.{minor}: FAILED\n{error.stdout[-8000:]}", flush=True)
                 good = False
@@ -56,7 +65,7 @@ def _chosen(every: bool) -> list[int]:
     there = [minor for minor in _MINORS if find_python(minor)]
     for minor in set(_MINORS) - set(there):
         print(f"installation, core: this machine has no Python 3.{minor}; not tried", flush=True)
-    return there if every else [minor for minor in there if minor != sys.version_info[1]][-1:] or there
+    return there if every else [minor for minor in there if minor != sys.version_info[1]][:1] or there
 
 
 def find_python(minor: int) -> str | None:
@@ -71,24 +80,33 @@ def find_python(minor: int) -> str | None:
     return None
 
 
-def _attempt(run: Callable[..., str], python: str, wheel: Path, folder: Path) -> dict:
+def _attempt(run: Callable[..., str], python: str, wheel: Path, folder: Path, every: bool) -> dict:
     folder.mkdir()
     start = time.monotonic()
     run(python, "-m", "venv", folder / "venv")
     own = folder / "venv/bin/python"
+    pip = (own, "-m", "pip", "--disable-pip-version-check", "install", "-q")
     before = _megabytes(folder / "venv")
-    run(own, "-m", "pip", "--disable-pip-version-check", "install", "-q", wheel)
+    run(*pip, wheel)
     installed = time.monotonic()
     files = _files(run(own, _PROGRAM, cwd=folder, env={"XMC_TF_CACHE": str(folder / "cache")}))
     done = time.monotonic()
+    megabytes = round(_megabytes(folder / "venv") - before)
     packages = json.loads(run(own, "-m", "pip", "--disable-pip-version-check", "list", "--format=json"))
+    run(*pip, *_TEST_TOOLS)
+    chosen = ("-n", 2, "--dist", "loadfile", "tests") if every else _CHEAP
+    pytest = (own, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--core", "-m", "not distributed")
+    places = {"PYTHONPATH": str(_ROOT), "PYTHONDONTWRITEBYTECODE": "1", "XMC_TF_CACHE": str(folder / "cache")}
+    tested = run(*pytest, *chosen, cwd=_ROOT, env=places).splitlines()
     return {
         "packages": {one["name"]: one["version"] for one in packages if one["name"] not in ("pip", "setuptools")},
-        "megabytes": round(_megabytes(folder / "venv") - before),
+        "megabytes": megabytes,
         "aim_megabytes": _AIM_MB,
         "install_s": round(installed - start, 1),
         "first_prediction_s": round(done - start, 1),
         "aim_s": _AIM_S,
+        "tests": tested[-1],
+        "tests_left_out": next(line for line in tested if line.startswith("left out: ")),
         "files": files,
     }
 

@@ -156,7 +156,8 @@ class LabelNames:
             "worth": self.worth, "characters": self.characters[:last], "priors": self.priors
         }  # fmt: skip
         with (folder / _FILE).open("wb") as file:
-            np.savez(file, nr_labels=np.int64(self.nr_labels), allow_pickle=False, **arrays)
+            # Without allow_pickle, which numpy before 2.1 stores as another array.
+            np.savez(file, nr_labels=np.int64(self.nr_labels), **arrays)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
