@@ -1,6 +1,8 @@
 """Compiled kernels are kept on disk, and never for other code than the one that they were compiled from."""
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from xmc_tf.common.compiled import source_digest
+from xmc_tf.common.compiled import _PART_OF_KERNELS, source_digest
 
 PACKAGE = Path(__file__).parents[2] / "xmc_tf"
 ASK = "from pack.outer import outer; print(outer(1))"
@@ -82,6 +84,21 @@ def test_the_digest_follows_compiled_code_alone(tmp_path):
     assert source_digest(tmp_path) == before
     (tmp_path / "kernel.py").write_text(f"{head}@kernel\ndef g(): ...")
     assert source_digest(tmp_path) != before
+
+
+def test_the_digest_covers_all_constants_of_kernels():
+    sources = {path: path.read_text() for path in PACKAGE.rglob("*.py")}
+    covered = {path for path, source in sources.items() if any(mark.decode() in source for mark in _PART_OF_KERNELS)}
+    imported = {
+        PACKAGE.parent.joinpath(*node.module.split(".")).with_suffix(".py")
+        for source in sources.values()
+        if re.search(r"^@(kernel|inner|intrinsic)\b", source, re.MULTILINE)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("xmc_tf.")
+        if any(one.name.isupper() for one in node.names)
+    }
+    assert PACKAGE / "features/characters.py" in imported
+    assert imported <= covered
 
 
 COMPILES = """

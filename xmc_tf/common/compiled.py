@@ -24,6 +24,8 @@ _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).parents[1]
 _NUMBA = numba.__version__
 _decorating = Lock()
+# What a file contains that is part of kernels. Files of constants alone say it in a comment.
+_PART_OF_KERNELS = (b"common.compiled import", b"@intrinsic", b"# Compiled into kernels")
 
 
 def kernel(function: Callable | None = None, **options: Any) -> Any:
@@ -109,11 +111,11 @@ def kernel_folder() -> Path:
 
 
 def source_digest(folder: Path) -> str:
-    """A short digest of the Python files below a folder that hold compiled code, names included."""
+    """Return a short digest of the Python files below a folder that are part of kernels, names included."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         source = path.read_bytes()
-        if b"common.compiled import" in source or b"@intrinsic" in source:
+        if any(mark in source for mark in _PART_OF_KERNELS):
             digest.update(f"{path.relative_to(folder)}\0".encode())
             digest.update(source)
     return digest.hexdigest()[:16]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 NR_CHARACTERS = 0x110000
-# An entry of the table: the lower case of the character (21 bits), and these bits.
+# Compiled into kernels. An entry of the table: the lower case of the character (21 bits), and these bits.
 IN_WORD = 1 << 24  # a letter, a digit or an underscore
 CASED = 1 << 25  # a letter with case, by which a final sigma is recognized
 IGNORABLE = 1 << 26  # skipped when a final sigma is recognized: apostrophes, accents

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+# Compiled into kernels.
 SEPARATOR, SKIPPED = 0, -1
 UNSPACED = 1 << 24  # a bit of characters of scripts that write without spaces between words
 NR_CHARACTERS = 0x110000
