@@ -1,5 +1,6 @@
 """The parts of training over ranks: cuts, claims, joined files, threads, the table."""
 
+import contextlib
 import os
 import resource
 import threading
@@ -246,9 +247,12 @@ def test_more_blocks_than_files_may_be_open(tmp_path):
         write_block(path, [columns_of(W, [label])])
     save_matrix(tmp_path / "expected.npz", W)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, before[1]))
-    try:
-        joining.join_blocks(Solo(), paths, W.shape, tmp_path / "W.npz")
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    with contextlib.ExitStack() as files:
+        for _ in range(200):  # of the program that trains
+            files.enter_context(paths[0].open("rb"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, before[1]))
+        try:
+            joining.join_blocks(Solo(), paths, W.shape, tmp_path / "W.npz")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert (tmp_path / "W.npz").read_bytes() == (tmp_path / "expected.npz").read_bytes()

@@ -1,5 +1,7 @@
 """Joining blocks of columns into one level's W: each rank writes a part of the file, piece by piece."""
 
+import math
+import os
 import resource
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
@@ -23,8 +25,7 @@ class _Columns:
     """The positions of the labels' columns in the blocks."""
 
     def __init__(self, blocks: Sequence[Block], nr_labels: int) -> None:
-        may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        mapped = _MOST_MAPPED if may_open < 0 else min(_MOST_MAPPED, max(1, may_open // 4))
+        mapped = int(min(_MOST_MAPPED, max(1, _files_left() // 2)))
         self._columns = lru_cache(mapped)(lambda number: blocks[number].columns())
         self._piece = _piece_entries(len(blocks))
         self.block = np.full(nr_labels, -1, np.int32)
@@ -61,6 +62,12 @@ class _Columns:
         at = np.concatenate(([0], np.flatnonzero(~follows) + 1))
         runs = np.stack([block[at], start[at], low[at], np.append(low[at[1:]], end)], axis=1)
         yield from runs[np.argsort(runs[:, 0], kind="stable")].tolist()
+
+
+def _files_left() -> float:
+    """Return how many more files this process may open."""
+    may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return math.inf if may_open < 0 else may_open - len(os.listdir("/proc/self/fd"))
 
 
 def _piece_entries(nr_blocks: int) -> int:
