@@ -48,6 +48,17 @@ min_df=1
 effort=fast
 allow_learn=True
 
+[stems]
+name=Stems
+language=en
+backend=xmc_tf
+analyzer=snowball(english)
+vocab=v
+min_df=1
+effort=fast
+label_names=false
+allow_learn=True
+
 [words]
 name=Words
 language=en
@@ -153,6 +164,19 @@ def test_rest_interface_ensemble_and_no_tensorflow(annif):
     assert "tensorflow" not in answers["loaded"]
 
 
+def test_an_analyzer_normalizes_texts_and_names(annif):
+    annif("annif", "train", "stems", "train.tsv")
+    # No word of this text is in a training document, and its names are no evidence here.
+    assert _first(annif("annif", "suggest", "stems", text="Gardener"))[0] == "gardens"
+    names = (annif.folder / "data/projects/stems/xmc_tf-model/labels.txt").read_text().split("\n")
+    assert {"garden", "sauc"} < set(names)
+    before = annif("annif", "suggest", "stems", text="kitten")
+    (annif.folder / "kittens.tsv").write_text("Kittens\t<http://example.org/music>\n" * 9)
+    annif("annif", "learn", "stems", "kittens.tsv")
+    assert _first(before)[0] == "cats"
+    assert _first(annif("annif", "suggest", "stems", text="kitten"))[0] == "music"
+
+
 def test_excluded_subjects_are_not_suggested(annif):
     annif("annif", "train", "without-cats", "train.tsv")
     found = annif("annif", "suggest", "without-cats", text="a kitten and a song")
@@ -199,7 +223,7 @@ def test_the_web_page_shows_the_suggestions(annif, tmp_path):
     name, score = _first(annif("annif", "suggest", "ours", text="my thyme and a basil"))
     with _server(annif, tmp_path) as address, browser.page(tmp_path / "chromium") as page:
         page.open(address)
-        page.until("document.querySelectorAll('#project option').length === 6")
+        page.until("document.querySelectorAll('#project option').length === 7")
         page.js(
             "const chosen = document.querySelector('#project'); chosen.value = 'ours';"
             "chosen.dispatchEvent(new Event('input'))"

@@ -11,6 +11,7 @@ from annif.suggestion import SuggestionBatch
 from annif.util import boolean
 from scipy.sparse import csr_array
 
+from xmc_tf.annif.analysis import analysis_of
 from xmc_tf.annif.subject_names import subject_names
 from xmc_tf.annif.training_files import read_training_files, write_training_files
 from xmc_tf.common.errors import InputError
@@ -23,6 +24,8 @@ _MODEL = "xmc_tf-model"
 
 class XmcBackend(backend.AnnifLearningBackend):
     """Annif's ``backend=xmc_tf``.
+
+    With ``analyzer=`` in projects.cfg, words of texts and of names are normalized first.
 
     Parameters in projects.cfg:
         effort: fast, balanced (default) or best: number and shapes of the label trees.
@@ -85,7 +88,9 @@ class XmcBackend(backend.AnnifLearningBackend):
             if corpus.is_empty():
                 raise NotSupportedException(f"Cannot train {self.name} project with no documents")
             self.info("creating training files")
-            if not write_training_files(corpus.documents, folder, len(self.project.vocab.subjects)):
+            if not write_training_files(
+                corpus.documents, folder, len(self.project.vocab.subjects), analysis_of(self.project)
+            ):
                 raise NotSupportedException(
                     f"Cannot train {self.name} project: no document has both text and subjects of the vocabulary"
                 )
@@ -119,7 +124,7 @@ class XmcBackend(backend.AnnifLearningBackend):
         model = XRLinear.load(folder / _MODEL)
         names = subject_names(self.project)
         with TemporaryDirectory(dir=folder) as place:
-            if not write_training_files(corpus.documents, Path(place), len(names)):
+            if not write_training_files(corpus.documents, Path(place), len(names), analysis_of(self.project)):
                 self.warning("no document has both text and subjects of the vocabulary: nothing was learned")
                 return
             found = read_training_files(Path(place))
@@ -136,8 +141,9 @@ class XmcBackend(backend.AnnifLearningBackend):
     def _suggest_batch(self, documents: list[Any], params: dict[str, Any]) -> SuggestionBatch:
         assert self._model is not None
         beam_size = params["beam_size"]
+        analyzed = analysis_of(self.project)
         found = self._model.predict(
-            [document.text for document in documents],
+            [analyzed(document.text) for document in documents],
             beam_size=None if beam_size in (None, "") else int(beam_size),
             only_topk=int(params["limit"]),
             # Annif parallelizes over documents in processes.

@@ -6,6 +6,8 @@ from annif.exception import AnnifException
 from rdflib import URIRef
 from rdflib.namespace import SKOS
 
+from xmc_tf.annif.analysis import analysis_of
+
 # Hidden labels are those that texts have and people should not see, such as misspellings.
 _ALTERNATIVE = (SKOS.altLabel, SKOS.hiddenLabel)
 
@@ -13,18 +15,19 @@ _ALTERNATIVE = (SKOS.altLabel, SKOS.hiddenLabel)
 def subject_names(project: Any) -> list[str]:
     r"""Return a line for each subject: its preferred name, then alternative names after tabs.
 
-    A subject without a name in the language, such as a removed one, has its URI.
+    The project's analyzer, if it has one, normalizes their words. A subject without a name in the language, such as a
+    removed one, has its URI.
 
     Args:
         project: Annif's project.
     """
-    language, subjects = project.vocab_lang, project.vocab.subjects
+    language, subjects, analyzed = project.vocab_lang, project.vocab.subjects, analysis_of(project)
     alternatives = _alternatives(project)
     lines = [""] * len(subjects)
     for number, subject in subjects.active:
         name = (subject.labels or {}).get(language) or subject.uri
-        names = dict.fromkeys([name, *alternatives(subject.uri, language)])
-        lines[number] = "\t".join(" ".join(one.split()) for one in names)
+        found = (analyzed(" ".join(one.split())) for one in (name, *alternatives(subject.uri, language)))
+        lines[number] = "\t".join(dict.fromkeys(filter(None, found)))
     return [line or f"subject {number}" for number, line in enumerate(lines)]
 
 

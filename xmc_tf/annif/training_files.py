@@ -1,6 +1,6 @@
 """The training documents of a project as files, which Annif's ``train --cached`` reads again."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -20,18 +20,21 @@ class _Document(Protocol):
     subject_set: Iterable[int]
 
 
-def write_training_files(documents: Iterable[_Document], folder: Path, nr_subjects: int) -> int:
+def write_training_files(
+    documents: Iterable[_Document], folder: Path, nr_subjects: int, analyzed: Callable[[str], str]
+) -> int:
     """Write texts and subjects of the documents that have both; return their number.
 
     Args:
         documents: the corpus; it is read once and never held in memory.
         folder: folder of the project.
         nr_subjects: number of subjects of the vocabulary.
+        analyzed: normalizes the words of a text.
     """
     columns, indptr = [np.zeros(0, np.int32)], [0]
     with (folder / _TEXTS).open("w", encoding="utf-8") as file:
         for document in documents:
-            text = " ".join(document.text.split())
+            text = analyzed(" ".join(document.text.split()))
             subjects = np.unique(np.fromiter(document.subject_set, np.int32))
             if not text or not len(subjects):
                 continue
