@@ -14,7 +14,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import run_records
 from xmc_tf.launch import __main__ as launch
 from xmc_tf.launch import messages
-from xmc_tf.launch.command import ranks_command
+from xmc_tf.launch.command import check_installed, ranks_command
 from xmc_tf.launch.cores import divide, thread_settings
 from xmc_tf.launch.hosts.hosts import Host, Hosts
 from xmc_tf.launch.outcome import RankState, first_failure
@@ -120,10 +120,23 @@ def test_a_launcher_among_ranks_is_refused(monkeypatch):
         launch.main(["--np", "2", "-m", "x"])
 
 
-def test_a_missing_horovod_is_named(monkeypatch):
+@pytest.mark.parametrize(
+    ("controller", "missing", "fix"),
+    [
+        ("gloo", "Horovod", "for linear models, pip install 'xmc_tf[mpi]' and add --controller mpi"),
+        ("mpi", "mpiexec with mpi4py", "pip install 'xmc_tf[mpi]'"),
+    ],
+)
+def test_what_starts_the_ranks_is_named_if_it_is_missing(controller, missing, fix, monkeypatch):
     monkeypatch.setattr("xmc_tf.launch.command.find_spec", lambda name: None)
-    with pytest.raises(InputError, match="Horovod, which is not installed"):
-        launch.main(["--np", "2", "-m", "x"])
+    with pytest.raises(InputError, match=f"{missing}, which is not installed") as error:
+        launch.main(["--np", "2", "--controller", controller, "-m", "x"])
+    assert fix in str(error.value)
+
+
+def test_mpiexec_needs_no_horovod(monkeypatch):
+    monkeypatch.setattr("xmc_tf.launch.command.find_spec", lambda name: None if name == "horovod" else True)
+    check_installed("mpi")
 
 
 def test_help_needs_no_horovod_and_shows_an_example():

@@ -13,18 +13,24 @@ Controller = Literal["gloo", "mpi"]
 
 
 def check_installed(controller: Controller) -> None:
-    """Check that Horovod and, for MPI, mpi4py are installed.
+    """Check that the package that starts the ranks is installed: Horovod, or mpi4py beside ``mpiexec``.
 
     Raises:
-        InputError: a package is missing.
+        InputError: it is missing.
     """
-    needed = {"horovod": "Horovod"} | ({"mpi4py": "mpi4py"} if controller == "mpi" else {})
-    for package, name in needed.items():
-        if find_spec(package) is None:
-            raise InputError(
-                f"several processes are started by {name}, which is not installed for {sys.executable}",
-                fix="install xmc_tf with its extra 'distributed'",
-            )
+    package, name, fix = {
+        "gloo": (
+            "horovod",
+            "Horovod",
+            "for linear models, pip install 'xmc_tf[mpi]' and add --controller mpi; for encoders, install the extra "
+            "'distributed' (make setup)",
+        ),
+        "mpi": ("mpi4py", "mpiexec with mpi4py", "pip install 'xmc_tf[mpi]'"),
+    }[controller]
+    if find_spec(package) is None:
+        raise InputError(
+            f"several processes are started by {name}, which is not installed for {sys.executable}", fix=fix
+        )
 
 
 def ranks_command(

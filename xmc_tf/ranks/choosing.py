@@ -90,7 +90,7 @@ def _horovod(reason: str) -> Communicator:
 
         return HorovodCommunicator()
     except ImportError as error:
-        raise _cannot_communicate(reason, "Horovod with its TensorFlow part", error) from error
+        raise _cannot_communicate(reason, "Horovod with its TensorFlow part", "distributed", error) from error
 
 
 def _mpi(reason: str) -> Communicator:
@@ -99,16 +99,16 @@ def _mpi(reason: str) -> Communicator:
 
         return MpiCommunicator()
     except ImportError as error:
-        raise _cannot_communicate(reason, "mpi4py", error) from error
+        raise _cannot_communicate(reason, "mpi4py", "mpi", error) from error
 
 
-def _cannot_communicate(reason: str, package: str, error: ImportError) -> InputError:
+def _cannot_communicate(reason: str, package: str, extra: str, error: ImportError) -> InputError:
     # As single processes, all ranks would train the whole model and overwrite each other's files.
     return InputError(
         f"this is one of several processes ({reason}), but they cannot communicate",
         expected=f"{package}, installed for {sys.executable}",
         received=f"{type(error).__name__}: {error}",
-        fix="install xmc_tf with its extra 'distributed', or start one process without horovodrun or mpiexec",
+        fix=f"install xmc_tf with its extra '{extra}', or start one process without horovodrun or mpiexec",
     )
 
 
