@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.distributed.launch import REPOSITORY
 
 MEASURE = """
@@ -40,6 +42,7 @@ print(json.dumps([at - before for at in life(folder / "large", 400_000)]))
 
 
 def test_a_table_is_in_memory_once(tmp_path):
+    pytest.importorskip("tensorflow")
     result = subprocess.run(
         [sys.executable, "-c", MEASURE, str(tmp_path)],
         cwd=REPOSITORY,

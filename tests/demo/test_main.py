@@ -23,6 +23,7 @@ def small(tmp_path, monkeypatch):
 
 
 def test_from_raw_texts_to_label_names(small, capsys, monkeypatch):
+    pytest.importorskip("tensorflow")
     monkeypatch.setattr(demo, "pretrained_folder", lambda: None)
     # The commands run in this process, which has loaded TensorFlow already.
     monkeypatch.setattr(demo, "_call", lambda module, arguments: importlib.import_module(module).main(arguments))

@@ -98,16 +98,20 @@ def test_one_model_answers_alike_everywhere(trained, tmp_path, capsys):
     assert name in shown
     assert f"{probability:.4f}"[:5] in shown
 
-    export(["-m", str(folder), "-o", str(tmp_path / "served" / "1"), "-k", "3", "--verbose-level", "0"])
-    model = XRLinear.load(folder)
-    served, own = LocalModel(tmp_path / "served" / "1").predict(texts), model.predict(texts, only_topk=3)
-    assert np.array_equal(served.indices, own.indices)
-    np.testing.assert_allclose(served.data, own.data, atol=1e-5)
-
     report([str(trained / "table.sqlite"), "-m", str(folder), "-o", str(tmp_path / "report"), "--verbose-level", "0"])
     (system,) = json.loads((tmp_path / "report" / "report.json").read_text())["evaluation"]["systems"]
     (run,) = runs_of(TableStore.open(trained / "table.sqlite"))
     assert system["P@1"] == pytest.approx(run.metrics["P@1"])
+
+
+def test_the_export_answers_as_the_model(trained, tmp_path):
+    pytest.importorskip("tensorflow")
+    folder, texts = trained / "model", [text for text, _ in rows(30, seed=2)]
+    export(["-m", str(folder), "-o", str(tmp_path / "served" / "1"), "-k", "3", "--verbose-level", "0"])
+    served = LocalModel(tmp_path / "served" / "1").predict(texts)
+    own = XRLinear.load(folder).predict(texts, only_topk=3)
+    assert np.array_equal(served.indices, own.indices)
+    np.testing.assert_allclose(served.data, own.data, atol=1e-5)
 
 
 def test_the_user_can_decide_otherwise(trained, tmp_path):

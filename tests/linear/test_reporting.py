@@ -10,6 +10,8 @@ from xmc_tf.common.progress import WATCHERS, Progress
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.distributed.reporting import reported
 
+pytest.importorskip("tensorboard")
+
 
 def test_each_rank_has_its_figures_and_rank_0_how_far_it_is(tmp_path, monkeypatch):
     monkeypatch.setattr("xmc_tf.common.progress._STABLE_S", 0.05)  # what takes so short has no estimate otherwise

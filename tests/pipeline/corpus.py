@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from scipy.sparse import csr_matrix
 
 from tests.params import published
@@ -60,6 +61,7 @@ def _with_other_topics(text, confused, rng):
 
 def write_encoder(folder: Path, width=16, layers=2):
     """A BERT of a few thousand random weights, with a tokenizer that knows the corpus's words."""
+    pytest.importorskip("transformers")
     from transformers import BertConfig, BertTokenizerFast
 
     from xmc_tf.encoder import Encoder

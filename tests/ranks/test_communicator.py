@@ -39,8 +39,11 @@ def test_an_unknown_communicator_is_refused():
         how_started({"XMC_TF_COMMUNICATOR": "nccl"})
 
 
-@pytest.mark.parametrize(("variable", "package"), [("HOROVOD", "horovod.tensorflow"), ("OMPI_COMM_WORLD", "mpi4py")])
-def test_a_rank_without_its_backend_fails_instead_of_running_alone(monkeypatch, variable, package):
+@pytest.mark.parametrize(
+    ("variable", "package", "extra"),
+    [("HOROVOD", "horovod.tensorflow", "distributed"), ("OMPI_COMM_WORLD", "mpi4py", "mpi")],
+)
+def test_a_rank_without_its_backend_fails_instead_of_running_alone(monkeypatch, variable, package, extra):
     monkeypatch.setenv(f"{variable}_RANK", "1")
     monkeypatch.setenv(f"{variable}_SIZE", "2")
     monkeypatch.setitem(sys.modules, package, None)  # an import of it fails
@@ -50,7 +53,7 @@ def test_a_rank_without_its_backend_fails_instead_of_running_alone(monkeypatch, 
         choose_communicator.__wrapped__()
     assert f"{variable}_RANK=1, {variable}_SIZE=2" in str(error.value)
     assert f"import of {package}" in str(error.value)  # from Python's message
-    assert "distributed" in error.value.fix
+    assert f"extra '{extra}'" in error.value.fix
 
 
 def test_a_single_process_receives_its_own_values():

@@ -116,17 +116,16 @@ def test_other_inputs_start_again(tmp_path, monkeypatch):
 
 
 def test_formats_give_the_same(tmp_path, capsys):
-    import pyarrow
-    import pyarrow.parquet
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 
     rows = [("ann", 3, 5), ("bob", 3, 1), ("ann", 4, 2), ("ann", 9, 9), ("bob", 4, 0), ("bob", 7, 3)]
     csv = write(tmp_path / "i.csv", rows)
     lines = tmp_path / "i.jsonl"
     lines.write_text("".join(json.dumps({"user": u, "item": i, "time": t}) + "\n" for u, i, t in rows))
-    parquet = tmp_path / "i.parquet"
+    columns = tmp_path / "i.parquet"
     table = {name: list(column) for name, column in zip(("user", "item", "time"), zip(*rows, strict=True), strict=True)}
-    pyarrow.parquet.write_table(pyarrow.table(table), parquet)
-    found = [histories_of(prepare([path], tmp_path / path.suffix[1:])) for path in (csv, lines, parquet)]
+    parquet.write_table(pyarrow.table(table), columns)
+    found = [histories_of(prepare([path], tmp_path / path.suffix[1:])) for path in (csv, lines, columns)]
     assert found == [{"ann": ["4", "3", "9"], "bob": ["4", "3", "7"]}] * 3
     main([str(tmp_path / "i.*l*"), str(csv), "-o", str(tmp_path / "both"), "--min-item-count", "2"])
     assert "12 interactions of 2 users with 4 items, 6.0 per user" in capsys.readouterr().out

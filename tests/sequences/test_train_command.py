@@ -13,6 +13,8 @@ from xmc_tf.sequences import train
 from xmc_tf.sequences.data.preparation import prepare
 from xmc_tf.sequences.train import main
 
+pytest.importorskip("tensorflow")  # which the commands load when they start to train
+
 SURE = 0.8
 
 

@@ -15,6 +15,8 @@ from xmc_tf.sequences.data.folder import Prepared
 from xmc_tf.sequences.data.preparation import prepare
 from xmc_tf.sequences.train import main
 
+pytest.importorskip("tensorflow")  # which the commands load when they start to train
+
 # Plain TensorFlow, without this package.
 ASK = """
 import json, sys

@@ -22,6 +22,8 @@ from xmc_tf.linear.layout import stored
 from xmc_tf.models.loading import load
 from xmc_tf.serving.client import Client, ServerError, predict_from_server
 
+pytest.importorskip("uvicorn")
+
 PREDICT = "/v1/models/xmc:predict"
 TEXTS = [*HARD, *(text.encode() for text in documents(20, seed=21)[0])]
 

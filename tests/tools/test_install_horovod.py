@@ -98,6 +98,7 @@ def test_the_build_sees_this_environment_first_and_no_make_above_it(folder, comp
 
 
 def test_the_key_names_what_the_library_depends_on(monkeypatch):
+    pytest.importorskip("tensorflow")
     before = tool.wheel_key()
     assert f"cpython3.{sys.version_info.minor}" in before
     monkeypatch.setattr(tool, "version", lambda package: "9.9.9" if package == "tensorflow" else "1.0")
@@ -119,6 +120,7 @@ def test_progress_is_the_last_percentage_of_the_log(tmp_path):
 
 
 def test_settings_for_gpus_reach_the_build_and_name_another_wheel(folder, compiled, monkeypatch):
+    pytest.importorskip("tensorflow")
     plain = tool.wheel_key()
     assert "gpu" not in plain
     monkeypatch.setenv("HOROVOD_GPU_OPERATIONS", "NCCL")

@@ -363,7 +363,10 @@ def _write_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that weak references can refer to."""
+    """A connection that weak references can refer to, and that is closed with the last reference to it."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 _OPEN: "weakref.WeakSet[sqlite3.Connection]" = weakref.WeakSet()
