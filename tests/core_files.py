@@ -9,6 +9,7 @@ import ast
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ class CoreFiles:
     """Collects the test files whose imports are installed."""
 
     def __init__(self) -> None:
-        self._left_out: dict[Path, str] = {}
+        self._left_out: dict[str, str] = {}
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """Leave out a file, or a folder for its settings, that needs a package which is not installed."""
@@ -32,8 +33,18 @@ class CoreFiles:
         package = missing_package(path)
         if package is None:
             return None
-        self._left_out[collection_path] = package
+        self._left_out[str(collection_path)] = package
         return True
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Send what was left out from a process of pytest-xdist, which collects, to the one that prints."""
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["left_out"] = self._left_out
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Receive what a process of pytest-xdist has left out."""
+        self._left_out |= getattr(node, "workeroutput", {}).get("left_out", {})
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print how many files and folders need each package."""
