@@ -41,7 +41,6 @@ def main() -> None:
         "pairs_memory": [],
         "table_memory": [],
         "label_head_steps": [],
-        "ranker_planner": [],
         "sequences_prepare": [],
         "sequences_ceiling": [],
         "sequences_many_items": [],

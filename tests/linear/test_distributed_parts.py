@@ -47,7 +47,7 @@ def test_every_task_is_in_one_sub_problem_and_the_largest_come_first(works, leas
 
 
 def test_wide_clusters_become_several_tasks():
-    tasks = cut_clusters(np.array([3, 0, 130]), np.array([10, 99, 7]), np.ones(3))
+    tasks = cut_clusters(np.array([3, 0, 130]), np.array([10, 99, 7]))
     assert tasks.cluster.tolist() == [0, 2, 2, 2]
     assert list(zip(tasks.begin.tolist(), tasks.end.tolist(), strict=True)) == [(0, 3), (0, 64), (64, 128), (128, 130)]
     assert tasks.work.tolist() == [10 * 2, 7 * 5, 7 * 5, 7 * 2]

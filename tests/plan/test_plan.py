@@ -8,11 +8,14 @@ from scipy.sparse import csr_matrix
 from transformers import AutoConfig
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features
+from xmc_tf.linear.levels import Levels
+from xmc_tf.linear.tasks import Instances, level_tasks
 from xmc_tf.matcher.levels import deepest_level
-from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.params import HierarchicalKMeansParams, RankerParams
 from xmc_tf.plan import __main__ as command
 from xmc_tf.plan.fine_tuning import FineTuningOptions, fine_tuning, trained_nodes
-from xmc_tf.plan.ranker_tasks import RankerSizes, synthetic_tasks
+from xmc_tf.plan.rankers import ranker_work, rankers
 from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, EncoderSize, Machines, encoder_size, parse_hosts
 from xmc_tf.tree.kmeans import build_tree
 
@@ -50,20 +53,30 @@ def test_the_level_is_the_one_that_training_chooses(labels, most):
         assert trained_nodes(labels, options) == sizes[deepest_level(tree, most)]
 
 
-def test_synthetic_tasks_match_as_many_documents_as_random_labels_do():
+def test_work_of_rankers_is_that_of_the_tasks_of_a_training():
     rng = np.random.default_rng(0)
-    labels, documents, per_document = 2048, 20_000, 4.0
+    labels, documents, per_document, entries = 2048, 10_000, 4.0, 6
     frequency = (16481 * rng.random(labels) + 2080.0) ** -1.092
     rate = per_document * frequency / frequency.sum()
     Y = csr_matrix((rng.random((documents, labels)) < rate).astype(np.float32))
-    # A tree of 2,048 labels: 32 leaves of 64 labels, below 2 nodes of 16 leaves, below the root.
-    expected = documents
-    for width in (64, 16 * 64):
-        clusters = csr_matrix((np.ones(labels), (np.arange(labels), np.arange(labels) // width)))
-        expected += (Y @ clusters).nnz
-    found = synthetic_tasks(RankerSizes(labels, documents, per_document, 30, 1e5), np.random.default_rng(1))
-    assert found.matched == pytest.approx(expected, rel=0.03)
-    assert sorted(found.levels) == [0, 1, 2]
+    features = csr_matrix(
+        (np.ones(documents * entries, np.float32), rng.integers(0, 50, documents * entries),
+         np.arange(0, documents * entries + 1, entries))
+    )  # fmt: skip
+    tree = build_tree(csr_matrix(rng.random((labels, 4), np.float32)), HierarchicalKMeansParams())
+    levels = Levels(Y, tree.to_chain(), None, RankerParams(), None)
+    tasks = [level_tasks(Instances(Features(features)), levels.problem(t)) for t in range(levels.depth)]
+    found = ranker_work(DataSizes(labels, documents, per_document, entries), entries)
+    assert len(tasks) == 3
+    assert found.total == pytest.approx(sum(one.work.sum() for one in tasks), rel=0.02)
+    assert found.longest == tasks[0].work.max()
+
+
+def test_more_cores_than_the_roots_task_allows_save_no_time():
+    data = DataSizes(10_000_000, 93_000_000, labels_per_document=4.9, entries=30)
+    seconds = [rankers(data, 0, Machines(ranks, 1, 1)).seconds for ranks in (1, 16, 32, 64, 512)]
+    assert seconds[0] / seconds[1] == pytest.approx(16)
+    assert seconds[2] > seconds[3] == seconds[4]
 
 
 def test_the_head_is_divided_and_the_encoder_is_not():

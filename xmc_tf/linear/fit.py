@@ -2,8 +2,8 @@
 
 Levels whose negatives come from the labels alone do not wait for each other: their clusters share one queue, the
 longest task first, so that a top level with a single cluster does not leave the other threads idle. A level that learns
-from its parent's mistakes ("man") starts a new queue. A cluster that is too wide for one thread is solved by all
-threads before the queue begins (``wide/``). A task's result does not depend on the thread, nor on other tasks.
+from its parent's mistakes ("man") starts a new queue. A task's result does not depend on the thread, nor on other
+tasks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,6 @@ from xmc_tf.linear.level import Level
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.problems import LevelProblem
 from xmc_tf.linear.tasks import Instances, level_tasks, solve_task, task_labels
-from xmc_tf.linear.wide.threads import solve_by_threads
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.params import LinearLevelPredParams, RankerParams, RankerPredParams, per_level
 
@@ -132,22 +131,15 @@ def _solve(
     plans = [level_tasks(instances, problem) for problem in problems]
     tasks = [(t, i) for t, plan in enumerate(plans) for i in range(len(plan.work))]
     tasks.sort(key=lambda task: -plans[task[0]].work[task[1]])
-    wide = [(t, i) for t, i in tasks if plans[t].parts[i]]
-    tasks = [(t, i) for t, i in tasks if not plans[t].parts[i]]
     done: list[list[Columns]] = [[] for _ in problems]
     total = sum(int((plan.end - plan.begin).sum()) for plan in plans)
 
     def solve(t: int, i: int) -> Columns:
-        cluster, begin, end = (int(column[i]) for column in plans[t][:3])
+        cluster, begin, end, _ = (int(column[i]) for column in plans[t])
         labels = task_labels(problems[t], cluster, begin, end)
         return solve_task(instances, problems[t], cluster, labels, seed)
 
     with Progress(title, total=total, unit="labels") as progress, ThreadPoolExecutor(thread_count(threads)) as pool:
-        for t, i in wide:
-            cluster, begin, end = (int(column[i]) for column in plans[t][:3])
-            labels, parts = task_labels(problems[t], cluster, begin, end), int(plans[t].parts[i])
-            done[t].append(solve_by_threads(instances, problems[t], cluster, labels, parts, threads))
-            progress.add(len(labels))
         futures = [(t, pool.submit(solve, t, i)) for t, i in tasks]
         try:
             for t, future in futures:

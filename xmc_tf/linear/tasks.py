@@ -20,12 +20,6 @@ from xmc_tf.linear.kernels.primal import solve_primal
 from xmc_tf.linear.kernels.task import SolverSettings
 from xmc_tf.linear.problems import LevelProblem
 
-# A cluster with more than WIDE_ENTRIES entries (a minute of one thread) is solved by the team's method, its documents
-# split into parts of about PART_ENTRIES; but only with at least so many documents per feature: with fewer, the team's
-# method costs several times the work (docs/explanation/rankers-over-ranks.md, "How far it goes"). The choice depends on
-# the problem alone, never on the number of threads or ranks, because the weights of the two methods differ slightly.
-WIDE_ENTRIES, PART_ENTRIES, MOST_PARTS = 200_000_000, 100_000_000, 64
-WIDE_DOCUMENTS_A_FEATURE = 12
 LABELS_PER_TASK = 64  # enough to use gathered documents and lanes well, few enough to distribute
 _LOSSES = {"L2R_L2LOSS_SVC_DUAL": SQUARED_HINGE, "L2R_L1LOSS_SVC_DUAL": HINGE, "L2R_LR_DUAL": LOGISTIC}
 _NOTHING = np.zeros(0, np.float32)
@@ -39,14 +33,12 @@ class LevelTasks(NamedTuple):
         begin: position of its first label within the cluster, the most frequent label first.
         end: position after its last label.
         work: number of feature entries that one pass over all its labels reads.
-        parts: number of parts of its documents, for a team (see ``wide/``); 0: one thread solves it.
     """
 
     cluster: np.ndarray
     begin: np.ndarray
     end: np.ndarray
     work: np.ndarray
-    parts: np.ndarray
 
 
 class Instances:
@@ -83,25 +75,15 @@ class Instances:
 
 def level_tasks(instances: Instances, problem: LevelProblem) -> LevelTasks:
     """Return the tasks of a level: its clusters, those with many labels in several tasks."""
-    smooth = problem.params.solver_type.startswith("L2R_L2LOSS")
-    documents = np.full(problem.clusters.shape[1], instances.nr_rows)
-    if problem.matched is not None:
-        documents = np.diff(problem.matched.indptr)
-    features = instances.nr_sparse + instances.dense.shape[1]
-    children = np.diff(problem.clusters.indptr)
-    return cut_clusters(children, _matched_entries(instances, problem), documents / max(features, 1), smooth)
+    return cut_clusters(np.diff(problem.clusters.indptr), _matched_entries(instances, problem))
 
 
-def cut_clusters(
-    children: np.ndarray, entries: np.ndarray, documents_a_feature: np.ndarray, smooth: bool = True
-) -> LevelTasks:
+def cut_clusters(children: np.ndarray, entries: np.ndarray) -> LevelTasks:
     """Return the tasks of clusters.
 
     Args:
         children: number of labels of each cluster.
         entries: number of values of the documents matched to it.
-        documents_a_feature: number of these documents, divided by the number of all features.
-        smooth: whether a team can minimize the loss.
     """
     children = children.astype(np.int64)
     pieces = -(-children // LABELS_PER_TASK)
@@ -110,14 +92,7 @@ def cut_clusters(
     end = np.minimum(begin + LABELS_PER_TASK, children[cluster])
     # One pass gathers the documents, then there is one for each register of labels.
     work = entries[cluster].astype(np.int64) * (1 + -(-(end - begin) // WIDTH))
-    wide = (entries > WIDE_ENTRIES) & (documents_a_feature >= WIDE_DOCUMENTS_A_FEATURE) & smooth
-    parts = np.where(wide, _power_of_two(entries / PART_ENTRIES), 0)
-    return LevelTasks(cluster, begin, end, work, parts[cluster])
-
-
-def _power_of_two(wanted: np.ndarray) -> np.ndarray:
-    """Return the next power of two, from 2 to MOST_PARTS, so that teams of any size get nearly even shares."""
-    return (1 << np.ceil(np.log2(np.clip(wanted, 2, MOST_PARTS))).astype(np.int64)).astype(np.int64)
+    return LevelTasks(cluster, begin, end, work)
 
 
 def task_labels(problem: LevelProblem, cluster: int, begin: int, end: int) -> np.ndarray:

@@ -1,18 +1,24 @@
 """Estimates for the features, the label tree and the linear rankers."""
 
+from typing import NamedTuple
+
 import numpy as np
 
-from xmc_tf.plan.ranker_schedule import DENSE_ENTRY, simulate
-from xmc_tf.plan.ranker_tasks import RankerSizes, synthetic_tasks
+from xmc_tf.linear.kernels.lanes import WIDTH
+from xmc_tf.linear.tasks import cut_clusters
 from xmc_tf.plan.sizes import DataSizes, Machines
 from xmc_tf.plan.stage import StageEstimate, size
-from xmc_tf.tree.grouping import binary_depth
+from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
 
 # Seconds of one core, measured on 7,534 and on 153,161 library records.
 _A_FEATURE_ENTRY = 1e-6
 _A_TREE_ENTRY = 2e-8
 # Of the feature entries of a label's documents, those that are different.
 _DIFFERENT = 0.75
+# Of the solvers: units of work per second of one core, and the cost of a dense entry relative to a sparse one: with 384
+# dense columns beside 41 sparse entries, training took 2.4 times as long.
+_UNITS_A_SECOND = 7e6
+_DENSE_ENTRY = 0.15
 
 
 def features(data: DataSizes, machines: Machines) -> StageEstimate:
@@ -44,33 +50,70 @@ def tree(data: DataSizes, machines: Machines, max_leaf_size: int = 100) -> Stage
     )
 
 
+class RankerWork(NamedTuple):
+    """The work of training the rankers of one tree, in feature entries that one pass over all labels reads.
+
+    Attributes:
+        total: of all tasks.
+        longest: of the root's task, which one core solves from beginning to end.
+        entries: feature entries that the root's task gathers, which are those of all documents.
+        other: feature entries that the largest other task gathers.
+    """
+
+    total: float
+    longest: float
+    entries: float
+    other: float
+
+
+def ranker_work(data: DataSizes, entries: float, *, nr_splits: int = 16, max_leaf_size: int = 100) -> RankerWork:
+    """Estimate the work of the rankers of one tree.
+
+    A document is matched to a cluster if it has a label of it. Labels are taken as independent and clusters as equally
+    frequent: a cluster contains many labels, so their different frequencies hardly matter.
+
+    Args:
+        data: sizes of the data.
+        entries: feature entries of a document; a dense one counts less than a sparse one.
+        nr_splits: number of children of a node.
+        max_leaf_size: maximum number of labels of a leaf.
+    """
+    leaves = half_bounds(data.labels, binary_depth(data.labels, max_leaf_size))
+    works: list[np.ndarray] = []
+    gathered: list[float] = []
+    for splits in [*upper_splits(leaves.size - 1, nr_splits, None), leaves]:
+        clusters = splits.size - 1
+        share = -np.expm1(-data.labels_per_document / clusters) if works else 1.0  # of the documents, for one cluster
+        gathered.append(data.documents * share * (entries + 1))
+        works.append(cut_clusters(np.diff(splits), np.full(clusters, gathered[-1])).work)
+    total = float(sum(work.sum() for work in works))
+    return RankerWork(total, float(works[0].max()), gathered[0], max(gathered[1:], default=gathered[0]))
+
+
 def rankers(
     data: DataSizes, width: int, machines: Machines, *, trees: int = 1, nr_splits: int = 16, max_leaf_size: int = 100
 ) -> StageEstimate:
-    """Estimate the linear rankers by simulating the plan of their sub-problems.
+    """Estimate the linear rankers: an even share of their work, but at least the root's task.
 
     Args:
         data: sizes of the data.
         width: dimension of the embeddings beside the features; 0: none.
-        machines: the machines; each core solves one sub-problem at a time.
+        machines: the machines; each core solves one task at a time.
         trees: number of trees.
         nr_splits: number of children of a node.
         max_leaf_size: maximum number of labels of a leaf.
     """
-    entries = data.entries + DENSE_ENTRY * width
-    sizes = RankerSizes(
-        data.labels, data.documents, data.labels_per_document, entries, data.features, nr_splits, max_leaf_size
-    )
-    tasks = synthetic_tasks(sizes, np.random.default_rng(0))
-    threads = machines.ranks * machines.cores_per_rank
-    found = simulate(tasks, sizes, threads, network=machines.network_per_rank / machines.cores_per_rank)
+    work = ranker_work(data, data.entries + _DENSE_ENTRY * width, nr_splits=nr_splits, max_leaf_size=max_leaf_size)
+    cores = machines.ranks * machines.cores_per_rank
+    # Pointers of features and labels; of a task, its entries, and of each document the state of a register of labels.
+    a_document = WIDTH * 4 + WIDTH + 24
+    root, other = (8 * one + one / (data.entries + 1) * a_document for one in (work.entries, work.other))
     mapped = data.documents * (data.entries * 8 + width * 4)
-    largest = max(found["root_rank_gb"], found["other_rank_gb"]) * 1e9
     return StageEstimate(
         "rankers",
-        memory=largest * machines.cores_per_rank,
+        memory=8.0 * (data.documents + data.labels) + root + (machines.cores_per_rank - 1) * other,
         on_device=False,
-        sent=found["sent_a_team_gb"] * 1e9,
-        seconds=found["makespan_s"] * trees,
-        detail=f"{found['sub_problems']:,} sub-problems on {threads:,} cores; {size(mapped)} of features mapped",
+        sent=0.0,
+        seconds=max(work.total / cores, work.longest) / _UNITS_A_SECOND * trees,
+        detail=f"the root's task: {work.longest / work.total:.1%} of the work; {size(mapped)} of features mapped",
     )

@@ -1,6 +1,6 @@
 """The division of a training into sub-problems, which does not depend on the number of ranks or threads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -11,9 +11,6 @@ from xmc_tf.common.wire.format import register
 MOST_SUB_PROBLEMS = 8192
 # About a tenth of a second: less is not worth a file.
 LEAST_WORK = 1_000_000
-# In a team, no thread gets more than this part of an even share (smaller parts cost more sums than they save), nor more
-# work than this: half of it are entries in its memory, some 30 GB.
-_TEAM_SHARE, _MEMBER_WORK = 0.5, 4_000_000_000
 
 
 @register
@@ -61,29 +58,3 @@ def cut_into_sub_problems(
         for first, last in zip(starts, [*starts[1:], len(work)], strict=True):
             found.append(SubProblem(int(level), int(first), int(last), int(before[last] - before[first])))
     return sorted(found, key=lambda one: (-one.work, one.level, one.first))
-
-
-def teams(works: Sequence[int], parts: Sequence[int], total: int, threads: int) -> list[range]:
-    """Return the team of each wide sub-problem: as few threads as make it small compared with an even share, in turn.
-
-    Example:
-        >>> teams([40, 20, 9], [8, 8, 8], 200, 10)
-        [range(0, 4), range(4, 6), range(6, 7)]
-
-    Args:
-        works: work of each wide sub-problem, in the order of the plan.
-        parts: number of parts of each, the maximum size of its team.
-        total: work of all sub-problems.
-        threads: number of threads of all ranks.
-
-    Returns:
-        Ranges of threads, modulo the number of threads; the size of each is a power of two.
-    """
-    found, start, most_work = [], 0, min(_TEAM_SHARE * total / threads, _MEMBER_WORK)
-    for work, most in zip(works, parts, strict=True):
-        members = 1
-        while 2 * members <= min(most, threads) and work > most_work * members:
-            members *= 2
-        found.append(range(start, start + members))
-        start = (start + members) % threads
-    return found

@@ -28,7 +28,6 @@ from xmc_tf.linear.level import Level
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.problems import LevelProblem
 from xmc_tf.linear.tasks import Instances, level_tasks, matched_rows, solve_task, task_labels
-from xmc_tf.linear.wide.threads import solve_by_threads
 from xmc_tf.linear.xlinear import XLinear
 
 _ADJUSTABLE = {"L2R_L2LOSS_SVC_DUAL": True, "L2R_L2LOSS_SVC_PRIMAL": True, "L2R_L1LOSS_SVC_DUAL": False}
@@ -114,7 +113,7 @@ def solved_again(growths: Sequence[Growth], instances: Instances, threads: int =
         del growth, t
         return [solve_task(instances, problem, cluster, labels, seed)]
 
-    return _grown(growths, instances, solve, True, threads)
+    return _grown(growths, instances, solve, threads)
 
 
 def adjusted(growths: Sequence[Growth], instances: Instances, threads: int = -1, seed: int = 0) -> list[XLinear]:
@@ -139,7 +138,7 @@ def adjusted(growths: Sequence[Growth], instances: Instances, threads: int = -1,
         found = [solve_task(instances, problem, cluster, new, seed)] if len(new) else []
         return [_adjusted(growth, instances, problem, t, cluster, known), *found] if len(known) else found
 
-    return _grown(growths, instances, adjust, False, threads)
+    return _grown(growths, instances, adjust, threads)
 
 
 def _adjusted(
@@ -160,25 +159,21 @@ def _adjusted(
     )  # fmt: skip
 
 
-_Task = tuple[int, int, int, int, np.ndarray, int]  # work, tree, level, cluster, labels, parts
+_Task = tuple[int, int, int, int, np.ndarray]  # work, tree, level, cluster, labels
 _Solve = Callable[[Growth, LevelProblem, int, int, np.ndarray], list[Columns]]
 
 
-def _grown(
-    growths: Sequence[Growth], instances: Instances, solve: _Solve, by_teams: bool, threads: int
-) -> list[XLinear]:
+def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threads: int) -> list[XLinear]:
     """Return rankers with the columns of changed clusters from ``solve``, and the others as they are.
 
     Args:
         growths: what changes in each tree.
         instances: the features of all documents.
         solve: computes the columns of a task's labels.
-        by_teams: whether teams of threads solve the clusters that a training gives them.
         threads: number of threads.
     """
     problems = [[growth.levels.problem(t) for t in range(growth.levels.depth)] for growth in growths]
     parts: list[list[list[Columns]]] = [[[] for _ in levels] for levels in problems]
-    wide: list[_Task] = []
     tasks: list[_Task] = []
     for g, growth in enumerate(growths):
         for t, problem in enumerate(problems[g]):
@@ -186,20 +181,15 @@ def _grown(
             for i in np.flatnonzero(growth.changed[t][plan.cluster]):
                 cluster = int(plan.cluster[i])
                 labels = task_labels(problem, cluster, int(plan.begin[i]), int(plan.end[i]))
-                task = (int(plan.work[i]), g, t, cluster, labels, int(plan.parts[i]))
-                (wide if by_teams and plan.parts[i] else tasks).append(task)
+                tasks.append((int(plan.work[i]), g, t, cluster, labels))
     tasks.sort(key=lambda task: -task[0])
-    total = len(wide) + len(tasks)
     with (
-        Progress("rankers that change", total=total, unit="tasks") as progress,
+        Progress("rankers that change", total=len(tasks), unit="tasks") as progress,
         ThreadPoolExecutor(thread_count(threads)) as pool,
     ):
-        for _, g, t, cluster, labels, count in wide:
-            parts[g][t].append(solve_by_threads(instances, problems[g][t], cluster, labels, count, threads))
-            progress.add(1)
         futures = [
             (g, t, pool.submit(solve, growths[g], problems[g][t], t, cluster, labels))
-            for _, g, t, cluster, labels, _ in tasks
+            for _, g, t, cluster, labels in tasks
         ]
         try:
             for g, t, future in futures:

@@ -1,1 +1,1 @@
-"""Authenticated TCP connections between the processes of a run: for the launcher, the stall watch and wide teams."""
+"""Authenticated TCP connections between the processes of a run: for the launcher and the stall watch."""
