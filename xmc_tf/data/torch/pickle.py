@@ -1,20 +1,24 @@
 """Reading of the pickle in a PyTorch file, without executing anything in it.
 
-A pickle is a program. This module runs only the instructions that build numbers, strings, lists, dictionaries, tensors
-and objects of a few known classes. Tensors become descriptions of the location of their numbers, and objects plain
-attribute holders. All other instructions and names are rejected. Nothing is imported, and no code in the file is run.
+A pickle is a program. Python's own reader runs here with a list of the instructions that build numbers, strings, lists,
+dictionaries, tensors and objects of a few known classes. Tensors become descriptions of the location of their numbers,
+and objects plain attribute holders. All other instructions and names are rejected. Nothing is imported, and no code in
+the file is run.
+
+The reader is the one written in Python (``pickle._Unpickler``). The one in C takes no list of instructions: it sets
+attributes of whatever it has built, ends the process when a key is nested too deeply to be hashed, and allocates as
+much memory as the number of an object asks for.
 """
 
-import pickletools
+import pickle
 from dataclasses import dataclass, field
 from typing import Any
 
 from xmc_tf.common.errors import InputError
 
-_MOST_INSTRUCTIONS = 5_000_000  # a model of 1,000 tensors has about 50,000
+_MOST_READS = 10_000_000  # a model of 1,000 tensors takes about 100,000
 _MOST_DIMENSIONS = 8
 _SHOWN = 80  # maximum number of characters of a name in messages
-_MARK = object()
 
 # PyTorch's names for the types of numbers; numpy has no bfloat16.
 _NUMBERS = {
@@ -71,11 +75,12 @@ class Holder:
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Name:
-    """A name to which the file refers."""
+class _RefusedError(Exception):
+    """A part of a pickle that is not among the known ones."""
 
-    name: str
+
+class _Name(str):
+    """A name to which the file refers, in place of the class or function."""
 
 
 def read_pickle(stream: Any, file: str) -> Any:
@@ -88,224 +93,164 @@ def read_pickle(stream: Any, file: str) -> Any:
     Raises:
         InputError: the pickle is damaged, or contains anything but tensors and plain values.
     """
-    machine = _Machine(file)
     try:
-        for count, (instruction, argument, _) in enumerate(pickletools.genops(stream)):
-            if count >= _MOST_INSTRUCTIONS:
-                raise machine.damaged(f"more than {_MOST_INSTRUCTIONS:,} instructions")
-            machine.run(instruction.name, argument)
-    except (ValueError, IndexError, OverflowError, UnicodeError, TypeError, KeyError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise machine.damaged(type(error).__name__) from None
-    return machine.result()
-
-
-class _Machine:
-    """The stack and the memo of one pickle."""
-
-    def __init__(self, file: str) -> None:
-        self._file = file
-        self._stack: list[Any] = []
-        self._memory: dict[int, Any] = {}
-
-    def damaged(self, received: str) -> InputError:
-        return InputError(
-            f"{self._file} is damaged or not a PyTorch file",
-            expected="tensors as torch.save writes them",
-            received=received[:_SHOWN],
-            fix="copy the file again",
-        )
-
-    def refused(self, what: str) -> InputError:
-        shown = "".join(letter if letter.isprintable() else "?" for letter in what[:_SHOWN])
-        return InputError(
-            f"{self._file} contains something other than tensors and is not loaded",
+        return _Reader(_Limited(stream), encoding="latin-1").load()
+    except _RefusedError as error:
+        what = "".join(letter if letter.isprintable() else "?" for letter in str(error)[:_SHOWN])
+        raise InputError(
+            f"{file} contains something other than tensors and is not loaded",
             expected="tensors and plain values only; code in a file is never executed",
-            received=shown,
+            received=what,
             fix="use a file from a source you trust, or save the weights as model.safetensors",
-        )
+        ) from None
+    except (
+        pickle.UnpicklingError,
+        ValueError,
+        LookupError,
+        ArithmeticError,
+        TypeError,
+        AttributeError,
+        EOFError,
+    ) as error:
+        raise InputError(
+            f"{file} is damaged or not a PyTorch file",
+            expected="tensors as torch.save writes them",
+            received=(str(error) or type(error).__name__)[:_SHOWN],
+            fix="copy the file again",
+        ) from None
 
-    def result(self) -> Any:
-        if len(self._stack) != 1:
-            raise self.damaged(f"{len(self._stack)} objects at the end")
-        return self._stack[0]
 
-    def run(self, instruction: str, argument: Any) -> None:
-        if instruction in ("PROTO", "FRAME", "STOP"):
-            return
-        if instruction in _PLAIN:
-            self._stack.append(argument)
-        elif instruction in _CONSTANTS:
-            self._stack.append(_CONSTANTS[instruction]())
-        elif instruction in ("BINPUT", "LONG_BINPUT"):
-            self._memory[argument] = self._top()
-        elif instruction == "MEMOIZE":
-            self._memory[len(self._memory)] = self._top()
-        elif instruction in ("BINGET", "LONG_BINGET"):
-            self._stack.append(self._memory[argument])
-        elif (method := getattr(self, f"_{instruction.lower()}", None)) is not None and instruction in _COMPOSING:
-            method(argument)
-        else:
-            raise self.refused(f"the pickle instruction {instruction}")
+class _Limited:
+    """A stream from which only so often can be read; every instruction reads once or more."""
 
-    # Removing objects from the stack.
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._reads = stream, 0
 
-    def _top(self) -> Any:
-        if self._stack[-1] is _MARK:
-            raise self.damaged("a mark in place of an object")
-        return self._stack[-1]
+    def read(self, size: int) -> bytes:
+        self._count()
+        found: bytes = self._stream.read(size)
+        if len(found) != size:
+            raise EOFError("the end of the data within an instruction")
+        return found
 
-    def _pop(self) -> Any:
-        top = self._top()
-        self._stack.pop()
-        return top
+    def readline(self) -> bytes:
+        self._count()
+        found: bytes = self._stream.readline()
+        return found
 
-    def _pop_to_mark(self) -> list[Any]:
-        items: list[Any] = []
-        while (top := self._stack.pop()) is not _MARK:
-            items.append(top)
-        return items[::-1]
+    def _count(self) -> None:
+        self._reads += 1
+        if self._reads > _MOST_READS:
+            raise EOFError(f"more than {_MOST_READS:,} reads")
 
-    # Instructions that assemble objects.
 
-    def _tuple(self, _: Any) -> None:
-        self._stack.append(tuple(self._pop_to_mark()))
+class _Instructions(dict[int, Any]):
+    """The instructions that are run; all others are refused."""
 
-    def _tuple1(self, _: Any) -> None:
-        self._stack.append((self._pop(),))
+    def __missing__(self, code: int) -> Any:
+        raise _RefusedError(f"the pickle instruction {bytes([code])!r}")
 
-    def _tuple2(self, _: Any) -> None:
-        second, first = self._pop(), self._pop()
-        self._stack.append((first, second))
 
-    def _tuple3(self, _: Any) -> None:
-        third, second, first = self._pop(), self._pop(), self._pop()
-        self._stack.append((first, second, third))
+class _Reader(pickle._Unpickler):
+    """Python's reader with known instructions and names only."""
 
-    def _append(self, _: Any) -> None:
-        item = self._pop()
-        self._list().append(item)
+    stack: list[Any]
 
-    def _appends(self, _: Any) -> None:
-        items = self._pop_to_mark()
-        self._list().extend(items)
+    def find_class(self, module: str, name: str) -> _Name:
+        found = f"{module}.{name}"
+        if found not in _KNOWN:
+            raise _RefusedError(f"the name {found}")
+        return _Name(found)
 
-    _additems = _appends  # sets are read as lists, because their content is not used
-
-    def _setitem(self, _: Any) -> None:
-        value, key = self._pop(), self._pop()
-        self._put([key, value])
-
-    def _setitems(self, _: Any) -> None:
-        self._put(self._pop_to_mark())
-
-    def _list(self) -> list[Any]:
-        if not isinstance(self._top(), list):
-            raise self.damaged(f"items for a {type(self._top()).__name__}")
-        return self._stack[-1]
-
-    def _put(self, items: list[Any]) -> None:
-        target = self._top()
-        keys, values = items[::2], items[1::2]
-        # Keys of other types could be nested so deeply that hashing them would exhaust the stack.
-        if not isinstance(target, dict) or len(keys) != len(values) or any(type(key) not in (str, int) for key in keys):
-            raise self.damaged("a dictionary whose keys are not strings or numbers")
-        target.update(zip(keys, values, strict=True))
-
-    def _global(self, argument: str) -> None:
-        self._name(argument.replace(" ", ".", 1))
-
-    def _stack_global(self, _: Any) -> None:
-        name, module = self._pop(), self._pop()
-        if not (isinstance(name, str) and isinstance(module, str)):
-            raise self.damaged("a name that is not a string")
-        self._name(f"{module}.{name}")
-
-    def _name(self, name: str) -> None:
-        if name not in _KNOWN:
-            raise self.refused(f"the name {name}")
-        self._stack.append(_Name(name))
-
-    def _binpersid(self, _: Any) -> None:
-        reference = self._pop()
+    def persistent_load(self, reference: Any) -> Storage:
         # Old files have a sixth entry, for a view of another storage.
-        if (
-            not isinstance(reference, tuple)
-            or len(reference) not in (5, 6)
-            or reference[0] != "storage"
-            or reference[5:] not in ((), (None,))
-        ):
-            raise self.refused("a reference to something other than a storage")
-        kind, key, count = reference[1], reference[2], reference[4]
-        if not isinstance(kind, _Name) or kind.name not in _NUMBERS or not isinstance(key, str) or not _whole(count):
-            raise self.damaged("a storage that is not described")
-        self._stack.append(Storage(key, _NUMBERS[kind.name], count))
+        if type(reference) is not tuple or reference[:1] != ("storage",) or reference[5:] not in ((), (None,)):
+            raise _RefusedError("a reference to something other than a storage")
+        _, kind, key, _, count = reference[:5]
+        if type(kind) is not _Name or kind not in _NUMBERS or type(key) is not str or not _whole(count):
+            raise ValueError("a storage that is not described")
+        return Storage(key, _NUMBERS[kind], count)
 
-    def _reduce(self, _: Any) -> None:
-        arguments, function = self._pop(), self._pop()
-        if not isinstance(function, _Name) or not isinstance(arguments, tuple):
-            raise self.refused("a call of something that is not a known name")
-        if function.name in _TENSORS:
-            self._stack.append(self._tensor(arguments))
-        elif function.name == _PARAMETER and arguments and isinstance(arguments[0], Tensor):
-            self._stack.append(arguments[0])
-        elif function.name == _DICTIONARY and not arguments:
-            self._stack.append({})
-        elif function.name in _SETS and len(arguments) == 1 and isinstance(arguments[0], list):
-            self._stack.append(arguments[0])
+    def load_reduce(self) -> None:
+        arguments, function = self.stack.pop(), self.stack.pop()
+        if type(function) is not _Name or type(arguments) is not tuple:
+            raise _RefusedError("a call of something that is not a known name")
+        if function in _TENSORS:
+            self.stack.append(_tensor(*arguments[:4]))
+        elif function == _PARAMETER and arguments and isinstance(arguments[0], Tensor):
+            self.stack.append(arguments[0])
+        elif function == _DICTIONARY and not arguments:
+            self.stack.append({})
+        elif function in _SETS and len(arguments) == 1 and isinstance(arguments[0], list):
+            self.stack.append(arguments[0])  # sets are read as lists, because their content is not used
         else:
-            raise self.refused(f"a call of {function.name} with other arguments than PyTorch's")
+            raise _RefusedError(f"a call of {function} with other arguments than PyTorch's")
 
-    def _tensor(self, arguments: tuple[Any, ...]) -> Tensor:
-        if len(arguments) < 4:
-            raise self.damaged("a tensor that is not described")
-        storage, offset, shape, strides = arguments[:4]
-        if (
-            not isinstance(storage, Storage)
-            or not _whole(offset)
-            or not (isinstance(shape, tuple) and isinstance(strides, tuple) and len(shape) == len(strides))
-            or len(shape) > _MOST_DIMENSIONS
-            or not all(map(_whole, shape + strides))
-        ):
-            raise self.damaged("a tensor that is not described")
-        return Tensor(storage, offset, shape, strides)
+    def load_newobj(self) -> None:
+        arguments, kind = self.stack.pop(), self.stack.pop()
+        if type(kind) is not _Name or kind not in _HOLDERS or arguments != ():
+            raise _RefusedError("an object of an unknown class")
+        self.stack.append(Holder(str(kind)))
 
-    def _newobj(self, _: Any) -> None:
-        arguments, kind = self._pop(), self._pop()
-        if not isinstance(kind, _Name) or kind.name not in _HOLDERS or arguments != ():
-            raise self.refused("an object of an unknown class")
-        self._stack.append(Holder(kind.name))
-
-    def _build(self, _: Any) -> None:
-        state = self._pop()
-        target = self._top()
+    def load_build(self) -> None:
+        state, target = self.stack.pop(), self.stack[-1]
         if isinstance(target, Holder) and isinstance(state, dict):
             target.attributes = state  # not a copy, because a file could request many large copies
         elif not isinstance(target, dict):  # for a state dictionary, this is the version of its layers
-            raise self.refused(f"a state for a {type(target).__name__}")
+            raise _RefusedError(f"a state for a {type(target).__name__}")
+
+    def load_setitem(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self._set([key, value])
+
+    def load_setitems(self) -> None:
+        self._set(self.pop_mark())  # type: ignore[attr-defined]
+
+    def _set(self, items: list[Any]) -> None:
+        keys, target = items[::2], self.stack[-1]
+        # Keys of other types could be nested so deeply that hashing them would exhaust the stack.
+        if type(target) is not dict or len(items) % 2 or any(type(key) not in (str, int) for key in keys):
+            raise ValueError("a dictionary whose keys are not strings or numbers")
+        target.update(zip(keys, items[1::2], strict=True))
+
+    def load_frame(self) -> None:
+        self.read(8)  # type: ignore[attr-defined]  # its length: the instructions are read one by one
+
+    def load_stop(self) -> None:
+        if len(self.stack) != 1 or self.metastack:  # type: ignore[attr-defined]
+            raise ValueError(f"{len(self.stack)} objects at the end")
+        super().load_stop()  # type: ignore[misc]
+
+    dispatch = _Instructions(
+        {
+            getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]]
+            for name in (
+                "PROTO", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1",
+                "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINSTRING", "SHORT_BINSTRING", "BINPUT", "LONG_BINPUT",
+                "MEMOIZE", "BINGET", "LONG_BINGET", "EMPTY_TUPLE", "EMPTY_LIST", "EMPTY_DICT", "TUPLE", "TUPLE1",
+                "TUPLE2", "TUPLE3", "APPEND", "APPENDS", "GLOBAL", "STACK_GLOBAL", "BINPERSID",
+            )
+        }
+        | {
+            pickle.REDUCE[0]: load_reduce, pickle.NEWOBJ[0]: load_newobj, pickle.BUILD[0]: load_build,
+            pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems, pickle.FRAME[0]: load_frame,
+            pickle.STOP[0]: load_stop,
+        }
+    )  # fmt: skip
+
+
+def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> Tensor:
+    if (
+        type(storage) is not Storage
+        or not _whole(offset)
+        or not (type(shape) is type(strides) is tuple and len(shape) == len(strides))
+        or len(shape) > _MOST_DIMENSIONS
+        or not all(map(_whole, shape + strides))
+    ):
+        raise ValueError("a tensor that is not described")
+    return Tensor(storage, offset, shape, strides)
 
 
 def _whole(value: Any) -> bool:
     """Return whether a value is a whole number of at least 0 that fits an address."""
     return type(value) is int and 0 <= value < 1 << 62
-
-
-_PLAIN = {
-    "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINSTRING",
-    "SHORT_BINSTRING",
-}  # fmt: skip
-_CONSTANTS = {
-    "NONE": lambda: None,
-    "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-    "MARK": lambda: _MARK,
-    "EMPTY_TUPLE": tuple,
-    "EMPTY_LIST": list,
-    "EMPTY_SET": list,
-    "EMPTY_DICT": dict,
-}
-_COMPOSING = {
-    "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "APPEND", "APPENDS", "ADDITEMS", "SETITEM", "SETITEMS", "GLOBAL",
-    "STACK_GLOBAL", "BINPERSID", "REDUCE", "NEWOBJ", "BUILD",
-}  # fmt: skip
