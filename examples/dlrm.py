@@ -74,7 +74,7 @@ def main() -> None:
     options = parser.parse_args()
     strategy = CollectiveStrategy()
     model = make_model(strategy, options.rows)
-    data = strategy.prefetched(model, clicks(options.rows, options.steps, strategy.rank()))
+    data = clicks(options.rows, options.steps, strategy.rank())
     each = max(1, options.steps // 10)
     losses: list[float] = []
 

@@ -36,7 +36,6 @@ def main() -> None:
         "growing_table": [],
         "collective_steps": [],
         "dlrm": [],
-        "clocks_overhead": [],
         "checkpoint_speed": [],
         "pairs_memory": [],
         "table_memory": [],

@@ -1,11 +1,11 @@
-"""A step of a DLRM with many tables on two ranks, with and without joint exchanges and prefetching.
+"""A step of a DLRM with many tables on two ranks, with and without joint exchanges.
 
     python -m tests.benchmarks.dlrm [--tables 26] [--batch 1024] [--engine mpi]
 
-Prints one JSON line. The same model and data, in one run: one exchange for each table, one for all tables, and the
-latter with the ids, or ids and rows, of the next batch exchanged ahead. Rounds of all sides in turn, so that other load
-on the machine affects all of them; times are medians over rounds, and ratios are medians of the ratios of a round. The
-losses of all sides must be equal. ``--placements`` measures the placements instead.
+Prints one JSON line. The same model and data, in one run: one exchange for each table, and one for all tables. Rounds
+of both sides in turn, so that other load on the machine affects both; times are medians over rounds, and ratios are
+medians of the ratios of a round. The losses of both sides must be equal. ``--placements`` measures the placements
+instead.
 """
 
 import argparse
@@ -20,14 +20,9 @@ from typing import Any
 import numpy as np
 
 DIM, DENSE, WORLD = 16, 13, 2
-# Name, whether exchanges are joint, what is prefetched, and the placement.
-SIDES = [
-    ("one_by_one", False, None, "rows"),
-    ("joint", True, None, "rows"),
-    ("joint_ids_ahead", True, "ids", "rows"),
-    ("joint_rows_ahead", True, "rows", "rows"),
-]
-PLACEMENTS = [(f"joint_{place or 'planned'}", True, None, place) for place in ("rows", None, "replicated", "columns")]
+# Name, whether exchanges are joint, and the placement.
+SIDES = [("one_by_one", False, "rows"), ("joint", True, "rows")]
+PLACEMENTS = [(f"joint_{place or 'planned'}", True, place) for place in ("rows", None, "replicated", "columns")]
 
 
 def main() -> None:
@@ -84,7 +79,7 @@ def work(a: argparse.Namespace) -> None:
 class Side:
     """A model and its steps."""
 
-    def __init__(self, rows: list[int], batch: int, name: str, joint: bool, prefetch: Any, placement: Any) -> None:
+    def __init__(self, rows: list[int], batch: int, name: str, joint: bool, placement: Any) -> None:
         import tensorflow as tf
         import tf_keras
 
@@ -106,8 +101,6 @@ class Side:
             model.compile(tf_keras.optimizers.Adagrad(0.02), tf_keras.losses.BinaryCrossentropy(from_logits=True))
         data = tf.data.Dataset.from_tensor_slices(_examples(rows, batch, strategy.rank())).batch(batch)
         data = data.cache().repeat()
-        if prefetch is not None:
-            data = strategy.prefetched(model, data, prefetch)
         self._data: Iterator[Any] = iter(data.prefetch(2))
         self._step = tf.function(model.train_step, autograph=False)
         self._model, self._barrier = model, strategy.communicator.barrier

@@ -7,8 +7,7 @@ import tensorflow as tf
 from tests.collective.cases import STRIDE, as_dense, bags, draw_case, summed_gradient
 from xmc_tf.collective.meters.traffic import bytes_sent
 from xmc_tf.collective.tables import wire as wires
-from xmc_tf.collective.tables.lookup import fetch, flat_ids, lookup
-from xmc_tf.collective.tables.row_requests import request_rows
+from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.table import make_table
 
 CASES = 24
@@ -138,33 +137,6 @@ def check_ids_out_of_range(world):
             assert f"table words has rows 0 to 4; ids out of range on rank {guilty}: {named}" in said
             assert world.allgather(world.rank) == list(range(world.size))
         np.testing.assert_array_equal(call(table, tf.constant([4, 0], tf.int64)).shape, [2, 2])
-
-
-def check_requests_made_ahead(world):
-    """Exchanging the next batch's ids during a step does not change the training."""
-    case = draw_case(2, world.size, "matrix")
-    rng = np.random.default_rng(5)
-    batches = tf.constant(rng.integers(0, case.values.shape[0], (6, world.size, 4)))
-
-    def train(table, ahead):
-        @tf.function
-        def step(request, next_ids):
-            with tf.GradientTape() as tape:
-                rows = tf.gather(fetch(table, request), request.positions)
-                loss = tf.reduce_sum(tf.square(rows - 1.0))
-            gradient = tape.gradient(loss, table.variable)
-            following = request_rows(table, flat_ids(next_ids)) if ahead else request
-            table.variable.scatter_sub(tf.IndexedSlices(0.05 * gradient.values, gradient.indices))
-            return following
-
-        request = request_rows(table, batches[0, world.rank])
-        for number in range(6):
-            if not ahead:
-                request = request_rows(table, batches[number, world.rank])
-            request = step(request, batches[(number + 1) % 6, world.rank])
-        return table.variable.numpy()
-
-    np.testing.assert_allclose(train(case.table(world.rank), True), train(case.table(world.rank), False), atol=1e-6)
 
 
 def check_constant_ids_in_a_graph(world):

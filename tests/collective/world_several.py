@@ -9,7 +9,6 @@ from tests.collective.cases import STRIDE
 from xmc_tf import CollectiveStrategy
 from xmc_tf.collective.meters.traffic import bytes_sent
 from xmc_tf.collective.several.embedding_table import EmbeddingTable
-from xmc_tf.collective.tables.row_access import get_rows
 
 STEPS, BATCH = 5, 5
 # Name, rows, dim, combiner, features.
@@ -157,69 +156,3 @@ def check_ids_out_of_range_name_their_table(world):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             layer(wrong, weights)
         assert layer(ids, weights)["shop"].shape == [BATCH, 2, 2]
-
-
-def keras_model(strategy, name):
-    """Return a compiled model with bags of several kinds and rows that many batches share."""
-    with strategy.scope():
-        tables = [
-            EmbeddingTable("users", 40, 4, ("user", "friend"), initializer=initial(40, 4), placement="rows"),
-            EmbeddingTable("words", 2000, 4, ("title",), "mean", initial(2000, 4), placement="columns"),
-            EmbeddingTable("tags", 3, 4, ("tag",), initializer=initial(3, 4), placement="replicated"),
-        ]
-        layer = strategy.embeddings(tables, name=name)
-        inputs = {
-            "user": tf_keras.Input([], dtype=tf.int64),
-            "friend": tf_keras.Input([3], dtype=tf.int64),
-            "title": tf_keras.Input([None], dtype=tf.int64, ragged=True),
-            "tag": tf_keras.Input([1], dtype=tf.int32),
-        }
-        found = layer(inputs)
-        whole = tf_keras.layers.Concatenate()([found[feature] for feature in inputs])
-        start = tf_keras.initializers.Constant(initial(16, 3) * 0.1)
-        model = tf_keras.Model(inputs, tf_keras.layers.Dense(3, kernel_initializer=start)(whole))
-        model.compile(tf_keras.optimizers.Adam(0.05), "mse")
-    return model, layer
-
-
-def keras_batches(rank, steps=5):
-    """Return batches in which some rows are in all batches and others in one."""
-    rng = np.random.default_rng(rank)
-    count = steps * BATCH
-    lengths = rng.integers(0, 9, count)
-    titles = np.where(
-        rng.random(lengths.sum()) < 0.5, rng.integers(0, 5, lengths.sum()), rng.integers(0, 2000, lengths.sum())
-    )
-    inputs = {
-        "user": rng.integers(0, 40, count),
-        "friend": rng.integers(0, 40, (count, 3)),
-        "title": tf.RaggedTensor.from_row_lengths(titles, lengths),
-        "tag": rng.integers(0, 3, (count, 1)).astype(np.int32),
-    }
-    return tf.data.Dataset.from_tensor_slices((inputs, rng.normal(size=(count, 3)))).batch(BATCH)
-
-
-def check_prefetching_changes_no_loss(world):
-    """Losses and tables are those without prefetching, also of rows that consecutive batches update."""
-    found, data = {}, keras_batches(world.rank)
-    for prefetch in (None, "rows", "ids")[: None if STRIDE == 1 else 2]:
-        strategy = CollectiveStrategy(world)
-        model, layer = keras_model(strategy, f"prefetch_{prefetch}")
-        losses = []
-        each = tf_keras.callbacks.LambdaCallback(on_train_batch_end=lambda _, logs, to=losses: to.append(logs["loss"]))
-        before = bytes_sent()
-        given = data if prefetch is None else strategy.prefetched(model, data, prefetch)
-        model.fit(given, epochs=2, callbacks=[each], verbose=0)
-        rows = [bytes_sent().get(kind, 0) - before.get(kind, 0) for kind in ("rows", "early rows")]
-        whole = {table.name: get_rows(table.variable, 0, table.local_rows).numpy() for table in layer.tables}
-        found[prefetch] = losses, whole, sum(world.allgather(rows[0])), sum(world.allgather(rows[1]))
-    plain = found.pop(None)
-    assert len(plain[0]) == 10
-    for prefetch, (losses, whole, now, early) in found.items():
-        np.testing.assert_allclose(losses, plain[0], rtol=2e-6, err_msg=prefetch)
-        for name, rows in plain[1].items():
-            np.testing.assert_allclose(whole[name], rows, rtol=1e-4, atol=1e-6, err_msg=f"{prefetch} {name}")
-        if world.size > 1:
-            assert (early > 0) == (prefetch == "rows")
-            if prefetch == "ids":
-                assert now == plain[2]

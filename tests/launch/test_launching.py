@@ -14,7 +14,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import run_records
 from xmc_tf.launch import __main__ as launch
 from xmc_tf.launch import messages
-from xmc_tf.launch.command import check_installed, ranks_command
+from xmc_tf.launch.command import check_installed, default_controller, ranks_command
 from xmc_tf.launch.cores import divide, thread_settings
 from xmc_tf.launch.hosts.hosts import Host, Hosts
 from xmc_tf.launch.outcome import RankState, first_failure
@@ -123,7 +123,7 @@ def test_a_launcher_among_ranks_is_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("controller", "missing", "fix"),
     [
-        ("gloo", "Horovod", "for linear models, pip install 'xmc_tf[mpi]' and add --controller mpi"),
+        ("gloo", "Horovod", "pip install 'xmc_tf[mpi]' and use --controller mpi"),
         ("mpi", "mpiexec with mpi4py", "pip install 'xmc_tf[mpi]'"),
     ],
 )
@@ -137,6 +137,11 @@ def test_what_starts_the_ranks_is_named_if_it_is_missing(controller, missing, fi
 def test_mpiexec_needs_no_horovod(monkeypatch):
     monkeypatch.setattr("xmc_tf.launch.command.find_spec", lambda name: None if name == "horovod" else True)
     check_installed("mpi")
+    assert default_controller() == "mpi"
+    monkeypatch.setattr("xmc_tf.launch.command.find_spec", lambda name: True)
+    assert default_controller() == "gloo"
+    monkeypatch.setattr("xmc_tf.launch.command.find_spec", lambda name: None)
+    assert default_controller() == "gloo"  # whose error names both ways
 
 
 def test_help_needs_no_horovod_and_shows_an_example():

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.collective.threads import on_ranks, results_of
-from xmc_tf.collective.meters.graph_marks import marked
+from xmc_tf.collective.engines.graph_marks import marked
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.channels.handshake import new_secret
 from xmc_tf.ranks.stalls import watch

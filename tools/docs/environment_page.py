@@ -9,8 +9,8 @@ VARIABLES: dict[str, dict[str, str]] = {
         "code, so others must not be able to write there",
         "XMC_TF_CHATTER": "any value: show the start-up messages of TensorFlow, transformers and the hub's client, "
         "which are hidden by default",
-        "XMC_TF_COMMUNICATOR": "how ranks communicate: solo, horovod or mpi (default: chosen by the launcher's "
-        "variables below)",
+        "XMC_TF_COMMUNICATOR": "how ranks communicate, in training steps too: solo, horovod or mpi (default: horovod "
+        "under horovodrun over Gloo, mpi under mpiexec, srun and horovodrun over MPI)",
         "XMC_TF_STALL_TIMEOUT": "maximum seconds without progress in one collective, after which the run is aborted; "
         "overrides --stall-timeout and the argument of CollectiveStrategy; 0: no watch, no report",
     },

@@ -196,7 +196,8 @@ def _traced(name: str, signature: Signature) -> tf.types.experimental.ConcreteFu
     definition = concrete.graph.as_graph_def()
     operations = {node.op for node in definition.node}
     operations |= {node.op for function in definition.library.function for node in function.node_def}
-    if foreign := sorted(operation for operation in operations if operation.startswith("Horovod")):
+    # Those of Horovod, and those of mpi4py, which is called from Python.
+    if foreign := sorted(name for name in operations if name.startswith("Horovod") or "PyFunc" in name):
         raise InputError(
             f"signature {name!r} communicates with other ranks",
             expected="a function that one process can run",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import tensorflow as tf
 import tf_keras
 
-from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.engines import operations
+from xmc_tf.collective.engines.choosing import start_engine
 from xmc_tf.collective.optimizers.gradients import Reduction
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.optimizers.loss_scale import LossScale
@@ -18,7 +19,6 @@ from xmc_tf.collective.table_creation import TableCreation
 from xmc_tf.collective.tables.keras_embedding import replace_compiled_optimizer
 from xmc_tf.collective.tables.table import replicated_here
 from xmc_tf.collective.tables.wire import WireFormat
-from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.stalls.settings import watch_for_stalls
@@ -26,7 +26,6 @@ from xmc_tf.ranks.stalls.settings import watch_for_stalls
 if TYPE_CHECKING:
     from xmc_tf.collective.estimator import Estimator
     from xmc_tf.collective.saved_model import Signature
-    from xmc_tf.collective.several.pipeline import Prefetch
 
 
 class CollectiveStrategy(TableCreation):
@@ -68,7 +67,7 @@ class CollectiveStrategy(TableCreation):
     ) -> None:
         super().__init__(choose_communicator() if communicator is None else communicator, seed, shard_above, wire)
         if self.communicator.size > 1:
-            _check_horovod(self.communicator)
+            start_engine(self.communicator)
             watch_for_stalls(self.communicator, stall_timeout)
 
     def local_rank(self) -> int:
@@ -83,29 +82,11 @@ class CollectiveStrategy(TableCreation):
             variable = next_creator(**kwargs)
             # While a graph is traced, variables have no values yet; the optimizer broadcasts them later.
             if self.world_size() > 1 and tf.executing_eagerly() and replicated_here() and _is_broadcastable(variable):
-                horovod_ops.broadcast_variables([variable])
+                operations.broadcast_variables([variable])
             return variable
 
         with tf.variable_creator_scope(same_everywhere), replace_compiled_optimizer(self._optimizer_of):
             yield self
-
-    def prefetched(
-        self, model: tf_keras.Model, data: tf.data.Dataset, prefetch: "Prefetch" = "rows"
-    ) -> tf.data.Dataset:
-        """Return ``data`` for ``model.fit``, which then exchanges each batch while the one before it computes.
-
-        Write ``model.fit(strategy.prefetched(model, data))``. The losses are those of ``model.fit(data)``, which still
-        trains without prefetching.
-
-        Args:
-            model: a compiled Keras model with one layer of ``embeddings``, whose inputs are a dictionary with the ids
-                of all features.
-            data: this rank's batches; all ranks have the same number of them.
-            prefetch: "rows": ids, and the rows that the step before does not update; "ids": only ids.
-        """
-        from xmc_tf.collective.several.pipeline import TrainPipeline
-
-        return TrainPipeline.of(model, prefetch).batches(data)
 
     def optimizer(
         self,
@@ -196,15 +177,3 @@ class CollectiveStrategy(TableCreation):
 def _is_broadcastable(variable: tf.Variable) -> bool:
     """Return whether the variable has numbers and a fixed shape."""
     return (variable.dtype.is_floating or variable.dtype.is_integer) and variable.shape.is_fully_defined()
-
-
-def _check_horovod(communicator: Communicator) -> None:
-    """Start Horovod, and check that its ranks are those of the communicator."""
-    hvd = horovod_ops.horovod()
-    if (hvd.rank(), hvd.size()) != (communicator.rank, communicator.size):
-        raise InputError(
-            "Horovod and the communicator have different ranks",
-            expected=f"rank {communicator.rank} of {communicator.size}",
-            received=f"rank {hvd.rank()} of {hvd.size()}",
-            fix="start all ranks with one horovodrun or one mpiexec",
-        )

@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.launch import by_hand
 from xmc_tf.launch.choosing import choose_gpus, choose_hosts, choose_program, inputs_of, shared_folder_of
-from xmc_tf.launch.command import check_installed
+from xmc_tf.launch.command import check_installed, default_controller
 from xmc_tf.launch.hosts.gpus import Gpu, visible_gpus
 from xmc_tf.launch.hosts.hosts import Hosts
 from xmc_tf.launch.job import Checks, Job
@@ -29,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     program = choose_program(args)
     check_numbers(args)
     _refuse_ranks()
+    args.controller = args.controller or default_controller()
     gpus = visible_gpus(os.environ)
     by_hand_wanted = is_by_hand(args)
     if by_hand_wanted:

@@ -12,6 +12,11 @@ from xmc_tf.launch.hosts.hosts import Hosts
 Controller = Literal["gloo", "mpi"]
 
 
+def default_controller() -> Controller:
+    """Return ``mpi`` where Horovod is not installed but mpi4py is, otherwise ``gloo``."""
+    return "mpi" if find_spec("horovod") is None and find_spec("mpi4py") is not None else "gloo"
+
+
 def check_installed(controller: Controller) -> None:
     """Check that the package that starts the ranks is installed: Horovod, or mpi4py beside ``mpiexec``.
 
@@ -22,8 +27,7 @@ def check_installed(controller: Controller) -> None:
         "gloo": (
             "horovod",
             "Horovod",
-            "for linear models, pip install 'xmc_tf[mpi]' and add --controller mpi; for encoders, install the extra "
-            "'distributed' (make setup)",
+            "pip install 'xmc_tf[mpi]' and use --controller mpi; or install the extra 'distributed' (make setup)",
         ),
         "mpi": ("mpi4py", "mpiexec with mpi4py", "pip install 'xmc_tf[mpi]'"),
     }[controller]
@@ -53,7 +57,7 @@ def ranks_command(
 
     Args:
         hosts: the hosts, in the order of the ranks.
-        controller: how Horovod coordinates the ranks.
+        controller: gloo for Horovod, mpi for mpi4py.
         program: the command that each rank runs.
         start_timeout: the maximum seconds until all ranks have started.
         agent: options of the agent.

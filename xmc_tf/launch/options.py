@@ -88,8 +88,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add(
         "--controller",
         choices=["gloo", "mpi"],
-        default="gloo",
-        help="how ranks coordinate; with mpi, programs that use mpi4py work too, also without TensorFlow",
+        help="how ranks communicate: gloo starts horovodrun, and ranks use Horovod; mpi starts mpiexec, and ranks use "
+        "mpi4py, which needs no compiler (default: gloo, or mpi where Horovod is not installed)",
     )
     add("--threads", type=whole, metavar="N", help="number of threads of each rank (default: one per core of the rank)")
     add("--no-pin", action="store_true", help="do not pin ranks to cores")

@@ -19,7 +19,7 @@ class LaunchPlan:
 
     Args:
         hosts: the hosts, in the order of the ranks.
-        controller: how Horovod coordinates the ranks.
+        controller: gloo for Horovod, mpi for mpi4py.
         program: the command of each rank.
         timeout_s: the maximum seconds until all ranks have started, and until a host that is lost is noticed.
         gpus: the GPUs of each host that its ranks use, in the order of the local ranks; empty for CPUs.

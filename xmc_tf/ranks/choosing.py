@@ -51,8 +51,9 @@ def rank_and_size(environment: Mapping[str, str]) -> tuple[int, int]:
 def choose_communicator() -> Communicator:
     """Return this process's communicator, the same object on every call.
 
-    Processes started by ``horovodrun --gloo`` use Horovod; by ``mpiexec`` or ``horovodrun --mpi``, they use MPI.
-    All others run alone. ``XMC_TF_COMMUNICATOR`` (solo, horovod, mpi) overrides this. The first call is collective.
+    Processes that ``horovodrun`` has started over Gloo use Horovod; those that MPI has started (``mpiexec``, ``srun``,
+    ``horovodrun --mpi``) use mpi4py. All others run alone. ``XMC_TF_COMMUNICATOR`` (solo, horovod, mpi) overrides this.
+    The training steps of a strategy use the same (``collective/engines``). The first call is collective.
 
     If ``XMC_TF_STALL_TIMEOUT`` (seconds) is set, a rank that waits longer than that in a collective ends the run.
 

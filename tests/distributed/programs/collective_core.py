@@ -2,12 +2,8 @@
 
 import importlib
 import json
-import os
 import sys
 import time
-
-if "OMPI_COMM_WORLD_RANK" in os.environ:
-    from mpi4py import MPI  # noqa: F401  before Horovod
 
 from xmc_tf.ranks.choosing import choose_communicator
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.engines import operations
 from xmc_tf.collective.growing import kernels
 from xmc_tf.collective.growing.index import NO_ROW, Entries, IdIndex
 from xmc_tf.common.errors import InputError
@@ -114,7 +114,7 @@ def limit_of(index: IdIndex, admitted: bool, most: int, size: int, name: str) ->
 
     def summed(here: tf.Tensor, shape: list[int], what: str) -> tf.Tensor:
         here = tf.ensure_shape(here, shape)
-        return here if size == 1 else horovod_ops.allreduce_sum(here, f"{name}/{what}")
+        return here if size == 1 else operations.allreduce_sum(here, f"{name}/{what}")
 
     def choose_digit(digit: tf.Tensor, prefix: tf.Tensor, left: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         here = tf.numpy_function(counted_here, [prefix, digit], tf.int64)

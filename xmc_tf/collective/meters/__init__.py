@@ -1,1 +1,1 @@
-"""Bytes and seconds spent in collectives."""
+"""The bytes that ranks send."""

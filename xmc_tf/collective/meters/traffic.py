@@ -1,14 +1,9 @@
-"""The bytes that this process sends to other ranks, by kind: counted in the graph, shown in TensorBoard.
-
-``time_spent.py`` measures the time.
-"""
+"""The bytes that this process sends to other ranks, by kind: counted in the graph, shown in TensorBoard."""
 
 from contextlib import AbstractContextManager, nullcontext
 
 import tensorflow as tf
 import tf_keras
-
-from xmc_tf.collective.meters.time_spent import seconds_in_collectives
 
 _COUNTERS: dict[str, tf.Variable] = {}
 
@@ -48,7 +43,7 @@ def bytes_sent() -> dict[str, int]:
 
 
 class TrafficSummaries(tf_keras.callbacks.Callback):
-    """A callback that writes each epoch's bytes sent and time in collectives to TensorBoard.
+    """A callback that writes each epoch's bytes sent to TensorBoard.
 
     Example:
         >>> model.fit(data, callbacks=[TrafficSummaries(logdir)])
@@ -62,11 +57,10 @@ class TrafficSummaries(tf_keras.callbacks.Callback):
         self._writer = tf.summary.create_file_writer(str(logdir))
         self._steps = 0
         self._before: dict[str, int] = {}
-        self._spent_before = 0.0
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Remember the counters."""
-        self._steps, self._before, self._spent_before = 0, bytes_sent(), seconds_in_collectives()
+        self._steps, self._before = 0, bytes_sent()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Count the steps."""
@@ -79,8 +73,6 @@ class TrafficSummaries(tf_keras.callbacks.Callback):
                 new = sent - self._before.get(kind, 0)
                 tf.summary.scalar(f"bytes sent/{kind}", new, step=epoch)
                 tf.summary.scalar(f"bytes sent per step/{kind}", new / max(self._steps, 1), step=epoch)
-            spent = 1000 * (seconds_in_collectives() - self._spent_before)
-            tf.summary.scalar("milliseconds in collectives per step", spent / max(self._steps, 1), step=epoch)
         self._writer.flush()
 
 

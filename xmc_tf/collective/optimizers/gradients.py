@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_bytes
 from xmc_tf.collective.tables.table import ShardedTable
 
@@ -62,7 +62,7 @@ def sum_replicated(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]
     with after(
         count_bytes("gradients of replicated", 2 * (size - 1) * whole // size)
     ):  # the traffic of a ring all-reduce
-        sums = horovod_ops.grouped_sum(wide, "xmc_tf/gradients")
+        sums = operations.grouped_sum(wide, "xmc_tf/gradients")
     return [tf.cast(total, one.dtype) for total, one in zip(sums, gradients, strict=True)]
 
 
@@ -87,10 +87,10 @@ def is_replicated(table: ShardedTable, size: int) -> bool:
 def _summed_rows(gradient: RowGradient, table: ShardedTable) -> RowGradient:
     name = f"{table.name}/replicated"
     if gradient.of_all:
-        return RowGradient(gradient.rows, horovod_ops.allreduce_sum(gradient.values, name), of_all=True)
+        return RowGradient(gradient.rows, operations.allreduce_sum(gradient.values, name), of_all=True)
     # In the order of the ranks, so that the sums are the same on all of them.
-    rows = horovod_ops.allgather(gradient.rows, f"{name}/rows")
-    values = horovod_ops.allgather(gradient.values, f"{name}/values")
+    rows = operations.allgather(gradient.rows, f"{name}/rows")
+    values = operations.allgather(gradient.values, f"{name}/values")
     with after(count_bytes("gradients of replicated", tf.size(gradient.values, tf.int64) * 4)):
         return merge_rows(RowGradient(tf.identity(rows), values))
 
@@ -102,7 +102,7 @@ def norm_and_finiteness(
     shards = [one.values for one in row_gradients]
     local = tf.stack([_squares(shards), tf.cast(tf.logical_not(_all_finite(shards)), tf.float32)])
     if size > 1 and shards:
-        local = horovod_ops.allreduce_sum(local, "xmc_tf/norm")
+        local = operations.allreduce_sum(local, "xmc_tf/norm")
     norm = tf.sqrt(local[0] + _squares(replicated))
     return norm, tf.equal(local[1], 0.0) & _all_finite(replicated)
 

@@ -6,8 +6,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from xmc_tf.collective import horovod_ops
-from xmc_tf.collective.meters import time_spent
+from xmc_tf.collective.engines import operations
 from xmc_tf.collective.optimizers.accumulation import Accumulator
 from xmc_tf.collective.optimizers.gradients import (
     Gradient,
@@ -146,7 +145,7 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         variables = list(var_list)
         replicated = [variable for variable in variables if table_of(variable) is None]
         if self._size > 1:
-            horovod_ops.broadcast_variables(replicated)
+            operations.broadcast_variables(replicated)
         if replicated:
             self.inner.build(replicated)
         tables = [table for variable in variables if (table := table_of(variable)) is not None]
@@ -173,7 +172,6 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
                 self._step(replicated, dense, tables, rows)
             else:
                 self._accumulate(replicated, dense, tables, rows)
-            time_spent.add_to_total()
         return self.iterations
 
     def _accumulate(

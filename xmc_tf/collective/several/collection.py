@@ -1,7 +1,6 @@
 """A Keras layer that looks up many features in many tables, with one exchange for all tables of the same width."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -72,7 +71,6 @@ class EmbeddingCollection(tf_keras.layers.Layer):
         ]
         self._features = features
         self.embeddings = [stack.table.variable for stack in self.stacks]  # tracked by Keras
-        self._given: tuple[list[Request], Sequence[tf.Tensor | None]] | None = None
         self.built = True
 
     @property
@@ -95,34 +93,9 @@ class EmbeddingCollection(tf_keras.layers.Layer):
         features = self._bags(inputs, weights)
         if any(serving_or_sharded(table) is not table for table in self.tables):
             return self._served(features)
-        given, self._given = self._given, None
-        requests, rows = (self._requests_of(features), [None] * len(self.stacks)) if given is None else given
-        whole = [
-            fetch(stack.table, request, self.wire) if row is None else row
-            for stack, request, row in zip(self.stacks, requests, rows, strict=True)
-        ]
-        return self._found(features, whole, requests)
-
-    @tf.autograph.experimental.do_not_convert
-    def requests(self, inputs: Features) -> list[Request]:
-        """Return the requests for the rows of a batch, one for each stack; collective. They do not need the rows."""
-        return self._requests_of(self._bags(inputs, {}))
-
-    @contextmanager
-    def using(self, requests: list[Request], rows: Sequence[tf.Tensor | None]) -> Iterator[None]:
-        """Make the call in the block use requests that were made before, and the rows that have arrived.
-
-        Args:
-            requests: the requests, one for each stack.
-            rows: the different rows of each stack, or None for rows that are still to be fetched.
-        """
-        self._given = requests, rows
-        try:
-            yield
-            if self._given is not None:
-                raise InputError(f"{self.name} was not called", expected="one call with the prefetched features")
-        finally:
-            self._given = None
+        requests = self._requests_of(features)
+        rows = [fetch(stack.table, request, self.wire) for stack, request in zip(self.stacks, requests, strict=True)]
+        return self._found(features, rows, requests)
 
     def _found(
         self, features: Mapping[str, Bags], rows: Sequence[tf.Tensor], requests: Sequence[Request]

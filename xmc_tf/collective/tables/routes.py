@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.engines import operations
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.collective.tables.wire import WireFormat, row_bytes
 
@@ -57,7 +57,7 @@ def choose_route(
         mine[0] = rows_bytes(rows, table.dim, id_bytes, wire)
         mine[1] = features_bytes(groups, pairs, table.dim, id_bytes, wire)
     with tf.init_scope():
-        total = horovod_ops.allreduce_sum(tf.constant(mine), f"{table.name}/route").numpy()
+        total = operations.allreduce_sum(tf.constant(mine), f"{table.name}/route").numpy()
     if total[2]:
         return Choice(
             "features",

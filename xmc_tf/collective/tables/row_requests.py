@@ -1,14 +1,11 @@
-"""Requests for rows: one exchange of ids, after which each rank knows which rows to send and to expect.
-
-A request does not depend on the table's values, so that of the next batch can be made while the current step runs.
-"""
+"""Requests for rows: one exchange of ids, after which each rank knows which rows to send and to expect."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
 from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
@@ -88,7 +85,7 @@ def check_ids_of_all_ranks(tables: Sequence[ShardedTable], ids: Sequence[tf.Tens
     own = tf.concat([_header(table, of_table) for table, of_table in zip(tables, ids, strict=True)], axis=0)
     counts = tf.fill([size], len(tables) * HEADER)
     with after(count_sent("ids", counts, 0, own.dtype.size)):  # the counts are equal, so any rank will do
-        received, _ = horovod_ops.alltoall(tf.tile(own, [size]), counts, name)
+        received, _ = operations.alltoall(tf.tile(own, [size]), counts, name)
     headers = tf.reshape(received, [size, len(tables), HEADER])
     return tf.reduce_all(tf.stack([_assert_in_range(table, headers[:, at]) for at, table in enumerate(tables)]))
 
@@ -129,7 +126,7 @@ def exchange_ids(
         [tf.size(ids) + HEADER * table.size],
     )
     with after(count_sent("ids", counts + HEADER, table.rank, number.size)):
-        received, splits = horovod_ops.alltoall(message, counts + HEADER, name)
+        received, splits = operations.alltoall(message, counts + HEADER, name)
 
     begins = tf.cumsum(splits, exclusive=True)
     headers = tf.gather(received, begins[:, None] + tf.range(HEADER))

@@ -4,7 +4,7 @@ from typing import Literal
 
 import tensorflow as tf
 
-from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
 from xmc_tf.common.errors import InputError
 
@@ -99,7 +99,7 @@ def _move(rows: tf.Tensor, send: tf.Tensor, rank: int, name: str, wire: WireForm
     """Exchange rows in the given format."""
     width = rows.shape[1] if rows.shape.rank == 2 else 1
     with after(count_sent(kind, send, rank, row_bytes(width, wire))):
-        return _decoded(horovod_ops.alltoall(_encoded(rows, wire), send, name)[0], wire)
+        return _decoded(operations.alltoall(_encoded(rows, wire), send, name)[0], wire)
 
 
 def _encoded(rows: tf.Tensor, wire: WireFormat) -> tf.Tensor:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.meters.time_spent import seconds_in_collectives
 from xmc_tf.collective.meters.traffic import bytes_sent
 from xmc_tf.params import MatcherParams
 from xmc_tf.ranks.communicator import Communicator
@@ -23,8 +22,6 @@ class Course(NamedTuple):
         tokens_per_second: tokens per second, without padding.
         padding_share: share of padding in the encoder's inputs.
         wire_bytes: bytes per step that the ranks sent to each other.
-        communication_ms: milliseconds per step in collectives, including the wait for slower ranks; the mean of the
-            ranks.
         step_ms: milliseconds per step.
     """
 
@@ -33,7 +30,6 @@ class Course(NamedTuple):
     tokens_per_second: float
     padding_share: float
     wire_bytes: float
-    communication_ms: float
     step_ms: float
 
     def line(self, learning_rate: float, gradient_norm: float) -> str:
@@ -48,8 +44,7 @@ class Course(NamedTuple):
             f"padding {self.padding_share:.1%}",
         ]
         if self.wire_bytes:
-            parts.append(f"{self.wire_bytes / 2**20:.2f} MiB sent a step")
-            parts.append(f"{self.communication_ms:.1f} of {self.step_ms:.1f} ms a step in communication")
+            parts.append(f"{self.wire_bytes / 2**20:.2f} MiB sent a step, {self.step_ms:.1f} ms a step")
         return ", ".join(parts)
 
 
@@ -63,7 +58,7 @@ class StepMeter:
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator
         self._counts: list[tf.Tensor] = []
-        self._since, self._sent, self._spent = time.monotonic(), _sent(), seconds_in_collectives()
+        self._since, self._sent = time.monotonic(), _sent()
         self._tokens = self._cells = 0.0
 
     def add(self, counts: tf.Tensor) -> None:
@@ -74,12 +69,12 @@ class StepMeter:
         """Return the figures since the last call."""
         counts = np.array([one.numpy() for one in self._counts], np.float64).reshape(-1, 4)
         self._counts.clear()
-        now, sent, spent = time.monotonic(), _sent(), seconds_in_collectives()
-        own = np.concatenate([counts[:, 0], counts[:, 1:].sum(axis=0), [sent - self._sent, spent - self._spent]])
+        now, sent = time.monotonic(), _sent()
+        own = np.concatenate([counts[:, 0], counts[:, 1:].sum(axis=0), [sent - self._sent]])
         sums = self._communicator.allreduce_array(own)
-        losses, (documents, tokens, cells, wire, waited) = sums[:-5], sums[-5:]
+        losses, (documents, tokens, cells, wire) = sums[:-4], sums[-4:]
         seconds = max(now - self._since, 1e-9)
-        self._since, self._sent, self._spent = now, sent, spent
+        self._since, self._sent = now, sent
         self._tokens, self._cells = self._tokens + tokens, self._cells + cells
         steps = losses.reshape(-1, batches_per_step).mean(axis=1) if len(losses) else losses
         return Course(
@@ -88,13 +83,12 @@ class StepMeter:
             tokens / seconds,
             1.0 - tokens / cells if cells else 0.0,
             wire / max(len(steps), 1),
-            1000 * waited / self._communicator.size / max(len(steps), 1),
             1000 * seconds / max(len(steps), 1),
         )
 
     def restart_clock(self) -> None:
         """Exclude the time since the last call of ``take``, which a validation or a checkpoint has taken."""
-        self._since, self._sent, self._spent = time.monotonic(), _sent(), seconds_in_collectives()
+        self._since, self._sent = time.monotonic(), _sent()
 
     @property
     def padding_share(self) -> float:
@@ -127,7 +121,6 @@ class LevelSummaries:
         self._scalar("tokens_per_second", course.tokens_per_second, step)
         self._scalar("padding_share", course.padding_share, step)
         self._scalar("wire_bytes_per_step", course.wire_bytes, step)
-        self._scalar("communication_ms_per_step", course.communication_ms, step)
         self._scalar("step_ms", course.step_ms, step)
         self._writer.flush()
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.engines import operations
 from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.collective.tables.wire import exchange
@@ -60,7 +60,7 @@ def ranks_of(table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor) -> tf.
 
     score = _over_chunks(table, everyone, target_scores, tf.zeros([positions]))
     if table.size > 1:
-        score = horovod_ops.allreduce_sum(score, f"{table.name}/target_scores")
+        score = operations.allreduce_sum(score, f"{table.name}/target_scores")
 
     # Items with smaller numbers also come first if they have the same score.
     equal_too = tf.where(score == 0.0, -_TINY, tf.math.nextafter(score, tf.constant(-np.inf)))
@@ -78,7 +78,7 @@ def ranks_of(table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor) -> tf.
     ahead = _over_chunks(table, everyone, before, tf.zeros([positions], tf.int64))
     if table.size == 1:
         return ahead + 1
-    ahead = horovod_ops.allreduce_sum(ahead, f"{table.name}/ahead")
+    ahead = operations.allreduce_sum(ahead, f"{table.name}/ahead")
     first = tf.reduce_sum(counts[: table.rank])
     return ahead[first : first + counts[table.rank]] + 1
 
@@ -109,7 +109,7 @@ def best_items(table: ShardedTable, vectors: tf.Tensor, k: int) -> Best:
         return Best(items, scores)
     sent = tf.fill([table.size], tf.shape(vectors)[0])
     # A number of less than 2^53 in two float32 would lose digits: the items are sent as integers.
-    moved, _ = horovod_ops.alltoall(items, counts, f"{table.name}/best_items")
+    moved, _ = operations.alltoall(items, counts, f"{table.name}/best_items")
     back = exchange(scores, counts, sent, rank=table.rank, name=f"{table.name}/best_scores", kind="scores")
     shape = [table.size, tf.shape(vectors)[0], k]
     scores = tf.reshape(tf.transpose(tf.reshape(back, shape), [1, 0, 2]), [-1, table.size * k])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from xmc_tf.collective import horovod_ops
+from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
 from xmc_tf.collective.tables.lookup import fetch
 from xmc_tf.collective.tables.pair_dots import pair_dots
@@ -124,7 +124,7 @@ def _gathered(table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor, wire:
     if table.size == 1:
         return _Gathered(vectors, targets, sent, sent)
     with after(count_sent("ids", sent, table.rank, 8)):
-        everyone, received = horovod_ops.alltoall(
+        everyone, received = operations.alltoall(
             tf.tile(targets, [table.size]), sent, f"{table.name}/targets"
         )  # fmt: skip
     moved = exchange(

@@ -44,10 +44,7 @@ class Report:
         loss = float(np.mean(course.losses)) if course.losses else float("nan")
         sent = ""
         if course.wire_bytes:
-            sent = (
-                f", {course.wire_bytes / 2**20:.2f} MiB sent a step, {course.communication_ms:.1f} of "
-                f"{course.step_ms:.1f} ms a step in communication"
-            )
+            sent = f", {course.wire_bytes / 2**20:.2f} MiB sent a step, {course.step_ms:.1f} ms a step"
         logger.info(
             "step %d of %d: loss %.5f, lr %.2e, gradient norm %.3f, %s sequences/s%s",
             step, self._total, loss, rate, norm, f"{course.documents_per_second:,.0f}", sent,
@@ -61,7 +58,6 @@ class Report:
                 "items_per_second": course.tokens_per_second,
                 "padding_share": course.padding_share,
                 "wire_bytes_per_step": course.wire_bytes,
-                "communication_ms_per_step": course.communication_ms,
                 "step_ms": course.step_ms,
             },
         )

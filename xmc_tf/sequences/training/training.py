@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from xmc_tf.collective import horovod_ops
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training
+from xmc_tf.collective.engines import operations
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.optimizers.row_wise import RowAdam
 from xmc_tf.common.errors import InputError
@@ -149,7 +149,7 @@ def make_train_step(model: Recommender, optimizer: CollectiveOptimizer) -> Calla
     def train_step(inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         count = tf.reduce_sum(tf.cast(targets >= 0, tf.float32))
         if size > 1:
-            count = horovod_ops.allreduce_sum(count, "sequences/targets")
+            count = operations.allreduce_sum(count, "sequences/targets")
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(model.losses(inputs, targets, seed)) / tf.maximum(count, 1.0)
         gradients = tape.gradient(loss, model.trained)

@@ -1,11 +1,10 @@
-"""Marks in graphs: two counters and two clock readings around each collective, which take a few microseconds."""
+"""Marks in graphs for the stall watch: a counter before each collective, and one after it."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
 
-from xmc_tf.collective.meters.local_variable import local_variable
-from xmc_tf.collective.meters.time_spent import clock_for, timed
 from xmc_tf.ranks.stalls.marks import MARKS, Counts
 
 _COUNTERS: dict[str, tuple[tf.Variable, tf.Variable]] = {}
@@ -22,34 +21,41 @@ def marked(
         collective: adds the collective to the graph, or runs it outside of graphs.
     """
     if tf.executing_eagerly():
-        with MARKS.waiting_in(name), timed():
+        with MARKS.waiting_in(name):
             return collective()
-    counters, clock = _counters(name) if MARKS.kept else None, clock_for(name)
-    if counters is None and clock is None:
+    if not MARKS.kept:
         return collective()
-
-    def mark(which: int) -> list[tf.Tensor | tf.Operation]:
-        with tf.device("/cpu:0"):
-            counted = [] if counters is None else [counters[which].assign_add(1, read_value=False)]
-            return counted if clock is None else [*counted, (clock.begin, clock.end)[which]()]
-
+    begun, ended = _counters(name)
     with tf.control_dependencies(inputs):
-        begins = mark(0)
-    with tf.control_dependencies(begins):
+        begins = _counted(begun)
+    with tf.control_dependencies([begins]):
         results = collective()
     with tf.control_dependencies(results):
-        ends = mark(1)
+        ends = _counted(ended)
     # In the gradient of a function, nothing else would run the second mark.
-    with tf.control_dependencies(ends):
+    with tf.control_dependencies([ends]):
         return [tf.identity(result) for result in results]
+
+
+def _counted(counter: tf.Variable) -> tf.Operation:
+    with tf.device("/cpu:0"):
+        return counter.assign_add(1, read_value=False)
 
 
 def _counters(name: str) -> tuple[tf.Variable, tf.Variable]:
     if name not in _COUNTERS:
         if not _COUNTERS:
             MARKS.add_source(_counts)
-        _COUNTERS[name] = local_variable(tf.int64), local_variable(tf.int64)
+        # In a new thread, nothing is traced: a function that makes variables during tracing, even outside of its graph,
+        # is traced a second time.
+        with ThreadPoolExecutor(1) as thread:
+            _COUNTERS[name] = thread.submit(_new_counter).result(), thread.submit(_new_counter).result()
     return _COUNTERS[name]
+
+
+def _new_counter() -> tf.Variable:
+    with tf.device("/cpu:0"):
+        return tf.Variable(0, dtype=tf.int64, trainable=False)
 
 
 def _counts() -> Counts:

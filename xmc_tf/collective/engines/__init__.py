@@ -1,0 +1,1 @@
+"""The collective operations of training steps, over Horovod or MPI."""

@@ -1,0 +1,119 @@
+"""The engine over MPI: mpi4py inside the graph, without a compiler and without a thread of its own.
+
+A step calls mpi4py through ``tf.numpy_function``. Its operations are stateful, and TensorFlow runs those of a graph in
+the program's order. So all ranks make the same calls in the same order, which is how MPI matches them.
+"""
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from mpi4py import MPI
+
+from xmc_tf.ranks.stalls.marks import MARKS
+
+log = logging.getLogger(__name__)
+
+# MPI counts in 32 bits. The unit of all-to-all and all-gather is a row, that of the others is a piece of this many
+# numbers. Tests lower it.
+CHUNK = 1 << 28
+# Smaller tensors are summed together in one message.
+_SMALL_BYTES = 1 << 16
+# TensorFlow takes over arrays at such addresses without a copy.
+_ALIGNMENT = 64
+
+
+class MpiEngine:
+    """The collective operations of MPI, on a communicator of their own."""
+
+    def __init__(self) -> None:
+        self._world = MPI.COMM_WORLD.Dup()
+        self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
+        self._rows: dict[int, MPI.Datatype] = {}
+        if self.rank == 0 and tf.config.list_physical_devices("GPU"):
+            log.warning(
+                "training steps exchange through main memory (%s); GPUs exchange faster through Horovod with NCCL: use "
+                "horovodrun, or set XMC_TF_COMMUNICATOR=horovod",
+                self,
+            )
+
+    def __str__(self) -> str:
+        return f"mpi4py over {MPI.get_vendor()[0]} {'.'.join(map(str, MPI.get_vendor()[1]))}"
+
+    def alltoall(self, tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
+        """Send rows to each rank; see ``Engine``."""
+
+        @MARKS.as_wait(name)
+        def exchange(rows: np.ndarray, splits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            received = np.empty_like(splits)
+            self._world.Alltoall(splits, received)
+            out = _empty((int(received.sum(dtype=np.int64)), *rows.shape[1:]), rows.dtype)
+            unit = self._row(rows)
+            self._world.Alltoallv([rows, splits, unit], [out, received, unit])
+            return out, received
+
+        moved, received = tf.numpy_function(exchange, [tensor, splits], [tensor.dtype, tf.int32])
+        return moved, tf.ensure_shape(received, [self.size])
+
+    def sums(self, tensors: Sequence[tf.Tensor], name: str) -> Sequence[tf.Tensor]:
+        """Return the sums over the ranks; see ``Engine``."""
+
+        @MARKS.as_wait(name)
+        def summed(*arrays: np.ndarray) -> list[np.ndarray]:
+            small = [array.reshape(-1) for array in arrays if array.nbytes < _SMALL_BYTES]
+            together = self._sum(np.concatenate(small)) if small else np.zeros(0)
+            results, at = [], 0
+            for array in arrays:
+                if array.nbytes < _SMALL_BYTES:
+                    results.append(together[at : at + array.size].reshape(array.shape))
+                    at += array.size
+                else:
+                    results.append(self._sum(array.reshape(-1)).reshape(array.shape))
+            return results
+
+        # Outside of graphs, a single result comes without a list.
+        return tf.nest.flatten(tf.numpy_function(summed, list(tensors), [tensor.dtype for tensor in tensors]))
+
+    def allgather(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
+        """Return the rows of all ranks; see ``Engine``."""
+
+        @MARKS.as_wait(name)
+        def gathered(rows: np.ndarray) -> np.ndarray:
+            counts = np.empty(self.size, np.int32)
+            self._world.Allgather(np.array([len(rows)], np.int32), counts)
+            out = _empty((int(counts.sum(dtype=np.int64)), *rows.shape[1:]), rows.dtype)
+            unit = self._row(rows)
+            self._world.Allgatherv([rows, len(rows), unit], [out, counts, unit])
+            return out
+
+        return tf.numpy_function(gathered, [tensor], tensor.dtype)
+
+    def broadcast(self, tensor: tf.Tensor, root: int, name: str) -> tf.Tensor:
+        """Return the tensor of a rank; see ``Engine``."""
+        array = np.array(tensor)
+        flat = array.reshape(-1).view(np.uint8)
+        for at in range(0, len(flat), CHUNK):
+            self._world.Bcast(flat[at : at + CHUNK], root)
+        return tf.constant(array)
+
+    def _sum(self, flat: np.ndarray) -> np.ndarray:
+        out = _empty(flat.shape, flat.dtype)
+        for at in range(0, len(flat), CHUNK):
+            self._world.Allreduce(flat[at : at + CHUNK], out[at : at + CHUNK])
+        return out
+
+    def _row(self, rows: np.ndarray) -> MPI.Datatype:
+        """Return the MPI type of a row, in which counts stay small; MPI itself has no half precision."""
+        size = rows.dtype.itemsize * int(np.prod(rows.shape[1:], dtype=np.int64))
+        if size not in self._rows:
+            self._rows[size] = MPI.BYTE.Create_contiguous(size).Commit()
+        return self._rows[size]
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return an uninitialized array that TensorFlow need not copy."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)

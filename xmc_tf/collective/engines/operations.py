@@ -1,0 +1,64 @@
+"""The collective operations of training steps, over the engine of this process."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from xmc_tf.collective.engines.choosing import engine
+from xmc_tf.ranks.stalls.marks import MARKS
+
+# Types that engines cannot send, and types of the same width that they can.
+_SENT_AS = {tf.bfloat16: tf.uint16, tf.bool: tf.uint8}
+# Types that are summed in another one, because MPI has no sums of them.
+_SUMMED_AS = {tf.bfloat16: tf.float32, tf.float16: tf.float32}
+
+
+def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
+    """Send ``splits[r]`` rows to rank r; return the rows received, by rank, and their number from each rank."""
+    moved, received = engine().alltoall(_sendable(tensor), tf.cast(splits, tf.int32), name)
+    return tf.ensure_shape(_restored(moved, tensor.dtype), [None, *tensor.shape[1:]]), received
+
+
+def allreduce_sum(tensor: tf.Tensor, name: str) -> tf.Tensor:
+    """Return the sum over the ranks."""
+    (total,) = engine().sums([tf.cast(tensor, _SUMMED_AS.get(tensor.dtype, tensor.dtype))], name)
+    return tf.cast(tf.ensure_shape(total, tensor.shape), tensor.dtype)
+
+
+def grouped_sum(tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
+    """Return the sums over the ranks, bitwise equal on all of them. Tensors of one type share a message."""
+    wide = [tf.cast(tensor, _SUMMED_AS.get(tensor.dtype, tensor.dtype)) for tensor in tensors]
+    sums: dict[int, tf.Tensor] = {}
+    for dtype in sorted({tensor.dtype.name for tensor in wide}):
+        at = [index for index, tensor in enumerate(wide) if tensor.dtype.name == dtype]
+        sums.update(zip(at, engine().sums([wide[index] for index in at], f"{name}/{dtype}"), strict=True))
+    return [tf.cast(tf.ensure_shape(sums[index], tensor.shape), tensor.dtype) for index, tensor in enumerate(tensors)]
+
+
+def allgather(tensor: tf.Tensor, name: str) -> tf.Tensor:
+    """Return the rows of all ranks, in rank order; ranks may have different numbers of rows."""
+    gathered = engine().allgather(_sendable(tensor), name)
+    return tf.ensure_shape(_restored(gathered, tensor.dtype), [None, *tensor.shape[1:]])
+
+
+def broadcast_variables(variables: Sequence[tf.Variable], root: int = 0) -> None:
+    """Set variables on all ranks to their values on rank ``root``; only outside of graphs."""
+    for number, variable in enumerate(variables):
+        mine = variable.read_value()
+        # Not by their names, which may differ: Keras numbers layers, and a rank may have made others before.
+        with MARKS.waiting_in(f"xmc_tf/broadcast of {variable.name}"):
+            theirs = engine().broadcast(_sendable(mine), root, f"xmc_tf/broadcast/{number}")
+        variable.assign(_restored(theirs, mine.dtype))
+
+
+def _sendable(tensor: tf.Tensor) -> tf.Tensor:
+    other = _SENT_AS.get(tensor.dtype)
+    if other is None:
+        return tensor
+    return tf.cast(tensor, other) if tensor.dtype == tf.bool else tf.bitcast(tensor, other)
+
+
+def _restored(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    if tensor.dtype == dtype:
+        return tensor
+    return tf.cast(tensor, dtype) if dtype == tf.bool else tf.bitcast(tensor, dtype)
