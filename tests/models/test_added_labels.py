@@ -1,5 +1,8 @@
 """Labels added to a trained model: predictions, export, explanation, and names that are not new."""
 
+import asyncio
+import json
+
 import numpy as np
 import pytest
 
@@ -8,6 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.labels.add import main as add_command
 from xmc_tf.models.evidence.added_labels import add_labels
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.playground.explained import ExplainedAnswers
 from xmc_tf.serving.export import ExportSettings
 from xmc_tf.serving.local import LocalModel
 
@@ -39,6 +43,27 @@ def test_new_labels_are_found_by_all_of_their_names_and_others_stay(folders):
     assert second.shape == (len(texts), 42)
     assert np.array_equal(first.toarray(), second.toarray()[:, :40])
     assert more.predict(texts, scores="ranker").shape == (len(texts), 42)
+
+
+def test_server_and_page_count_the_new_labels(folders):
+    pytest.importorskip("uvicorn")
+    from xmc_tf.server.app import Application, ServerOptions
+    from xmc_tf.server.versions import ServedModel
+
+    sent = []
+
+    async def ask(path):
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "path": path, "method": "GET", "headers": []}
+        await Application(ServedModel(folders / "more"), ServerOptions())(scope, None, send)
+
+    asyncio.run(ask("/v1/models/xmc/metadata"))
+    assert json.loads(sent[1]["body"])["metadata"]["numbers"] == {"nr_labels": 42, "k": 10, "most": 42}
+    page = ExplainedAnswers(folders / "more")
+    assert (page.about()["labels"], page.about()["k"]) == (42, 42)
+    assert page.ask("advances in quantum chemistry", 42)["labels"][0]["name"] == "Quantum Chemistry"
 
 
 def test_files_that_do_not_change_are_linked(folders):
