@@ -46,7 +46,7 @@ test: setup lint  ## install, lint, run all tests
 	@echo "unit tests, $(TEST_JOBS) at a time"
 	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile -m "not distributed"
 	@echo "distributed tests, 2 files at a time"
-	@$(PY) -m pytest -q -n 2 --dist loadfile -m distributed
+	@$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m distributed
 	@echo "installation by pip alone, at both ends of the ranges in setup.cfg"
 	@$(PY) -m tests.installation
 

@@ -31,6 +31,16 @@ settings.register_profile("explore", settings.get_profile("same"), derandomize=F
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
+# By minutes; with pytest-xdist's --no-loadscope-reorder, files start in this order.
+LONGEST_FILES = ("test_train_killed.py", "test_matcher.py", "test_collective_core.py", "test_linear_train.py")
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the longest distributed files, so that no process works alone at the end."""
+    longest = {name: place for place, name in enumerate(LONGEST_FILES)}
+    items.sort(key=lambda item: longest.get(item.path.name, len(longest)) if "distributed" in item.keywords else 99)
+
+
 def pytest_addoption(parser):
     parser.addoption("--core", action="store_true", help="leave out test files that need packages of extras")
 

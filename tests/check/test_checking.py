@@ -1,10 +1,12 @@
 """Tests of the check of ranks: stages, places, shared folders, and collectives on a single rank."""
 
 import os
+import re
 import time
 
 import pytest
 
+from xmc_tf.check import __main__ as command
 from xmc_tf.check import exchanges, places
 from xmc_tf.check.places import Place, place_of_rank, ranges, warnings
 from xmc_tf.check.shared_folder import ranks_without
@@ -135,3 +137,28 @@ def test_rank_and_size_come_from_the_launcher():
     assert rank_and_size({}) == (0, 1)
     assert rank_and_size({"HOROVOD_RANK": "2", "HOROVOD_SIZE": "3"}) == (2, 3)
     assert rank_and_size({"PMI_RANK": "1", "PMI_SIZE": "4"}) == (1, 4)
+
+
+@pytest.fixture
+def without_watchdog(monkeypatch):
+    """Stay in this process; the watchdog is tested over ranks."""
+    monkeypatch.setattr(command, "start_watchdog", lambda status, timeout: None)
+
+
+@pytest.mark.usefixtures("without_watchdog")
+def test_tables_of_a_single_process_are_printed(capsys, tmp_path):
+    command.main(["--megabytes", "0.5", "--rendezvous", str(tmp_path)])
+    shown = capsys.readouterr().out
+    assert "1 rank: a single process" in shown
+    assert re.search(r"^rank +host +local +pid +threads +cores$", shown, re.MULTILINE)
+    assert re.search(r"^all-to-all +right +[\d.]+ ms +[\d.]+ ms +[\d,]+ MB/s$", shown, re.MULTILINE)
+    assert shown.rstrip().endswith("all checks passed")
+
+
+@pytest.mark.usefixtures("without_watchdog")
+def test_invalid_options_are_refused(tmp_path):
+    for flag in ("--timeout", "--megabytes"):
+        with pytest.raises(InputError, match="numbers above 0"):
+            command.main([flag, "0"])
+    with pytest.raises(InputError, match="rank 0 cannot write to the shared folder"):
+        command.main(["--megabytes", "0.5", "--rendezvous", str(tmp_path), "--shared-workdir", str(tmp_path / "none")])

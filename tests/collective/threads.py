@@ -44,7 +44,7 @@ class ThreadCommunicator:
 class ThreadWorld:
     """The state that ``size`` ranks share."""
 
-    def __init__(self, size, timeout=60):
+    def __init__(self, size, timeout=240):
         self.size, self.board, self.meet = size, [None] * size, threading.Barrier(size, timeout=timeout)
 
 

@@ -28,6 +28,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 BIN = Path(sys.executable).parent
 MARK = "XMC_TF_TEST_RUN"  # set in all processes of a run, so that orphans are found
 TAIL = 25
+PATIENCE = 4  # time limits are those of an idle machine, times this
 
 ENVIRONMENT = {
     # Open MPI: allow root (containers) and more ranks than cores, no binding to cores, only the loopback interface.
@@ -153,7 +154,7 @@ def launch(
         launcher: the command that starts the ranks.
         program: a script in ``programs/``, a path, or ``module:package.name``.
         arguments: the program's arguments.
-        timeout: seconds after which all processes are stopped.
+        timeout: seconds on an idle machine after which all processes are stopped.
         env: variables in addition to this process's and ``ENVIRONMENT``.
         check: raise ``LaunchError`` unless the run exits with 0 in time.
         during: called with the folder of the ranks' files (``<rank>.pid``, ``<rank>.out``) while they run, for tests
@@ -182,7 +183,7 @@ def launch(
         try:
             if during is not None:
                 during(folder)
-            returncode = process.wait(timeout=max(0.0, timeout - (time.monotonic() - started)))
+            returncode = process.wait(timeout=max(0.0, PATIENCE * timeout - (time.monotonic() - started)))
         except subprocess.TimeoutExpired:
             pass
         finally:
@@ -199,11 +200,11 @@ def launch(
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str = "the condition") -> None:
-    """Wait until ``condition()`` is true."""
-    end = time.monotonic() + seconds
+    """Wait until ``condition()`` is true; it should become true in so many seconds on an idle machine."""
+    end = time.monotonic() + PATIENCE * seconds
     while not condition():
         if time.monotonic() > end:
-            raise AssertionError(f"{what} did not come true in {seconds:.0f} s")
+            raise AssertionError(f"{what} did not come true in {PATIENCE * seconds:.0f} s")
         time.sleep(0.05)
 
 
@@ -239,7 +240,7 @@ def _stop(process: subprocess.Popen[bytes], folder: Path) -> int:
         except subprocess.TimeoutExpired:
             _signal_group(process.pid, signal.SIGKILL)
             process.wait()
-    end = time.monotonic() + 3
+    end = time.monotonic() + 3 * PATIENCE
     while (left := _processes_of(folder)) and time.monotonic() < end:
         time.sleep(0.05)
     for one in left:

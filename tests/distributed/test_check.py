@@ -1,12 +1,10 @@
 """Tests of ``xmc_tf.check``: places of ranks, timings, and ranks that hang."""
 
-import itertools
-import json
 import re
 
 import pytest
 
-from tests.distributed.launch import horovodrun, mpiexec, python
+from tests.distributed.launch import horovodrun, mpiexec
 
 pytestmark = pytest.mark.distributed
 
@@ -42,31 +40,22 @@ def test_a_successful_check(engine, world, communicator, tmp_path):
     assert all(rank.output == "" for rank in run.ranks[1:])
 
 
-def test_tables_are_printed():
-    run = python("module:xmc_tf.check", "--megabytes", "0.5")
-    said = run.ranks[0].output
-    assert "1 rank: a single process" in said
-    assert re.search(r"^rank +host +local +pid +threads +cores$", said, re.MULTILINE)
-    assert re.search(r"^all-to-all +right +[\d.]+ ms +[\d.]+ ms +\d+ MB/s$", said, re.MULTILINE)
-    assert said.rstrip().endswith("all checks passed")
-
-
-@pytest.mark.parametrize("engine", ["gloo", "mpiexec"])
-def test_a_rank_that_hangs_is_named(engine, tmp_path):
-    run = checked("hang", "--timeout", "8", "--rendezvous", str(tmp_path), engine=engine)
+def test_ranks_that_hang_and_that_are_stopped_are_named(tmp_path):
+    run = checked("hang", "--timeout", "15", "--rendezvous", str(tmp_path), engine="mpiexec", world=3)
     assert run.returncode == 1, run.describe()
-    assert run.seconds < 45
     assert run.leftovers == 0
-    said = run.ranks[0].output
-    assert "failed: no answer within 8 s in 'all-reduce of 4,096 bytes, 1 of 5'\n" in said
-    behind = re.findall(r"^  (rank \d+) \(pid \d+ on \S+\) was last heard of in '([^']+)'$", said, re.MULTILINE)
-    assert behind == [("rank 1", "broadcast of 500,000 bytes, 5 of 5")]
+    said = "".join(rank.output for rank in run.ranks)
+    assert "failed: no answer within 15 s in 'all-reduce of 4,096 bytes, 1 of 5'\n" in said
+    behind = dict(re.findall(r"^  (rank \d) \(pid \d+ on \S+\) (.*)$", said, re.MULTILINE))
+    assert behind == {
+        "rank 1": "was last heard of in 'broadcast of 500,000 bytes, 5 of 5'",
+        "rank 2": "is stopped, in 'broadcast of 500,000 bytes, 5 of 5'",
+    }
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("engine", ["gloo", "mpiexec"])
-def test_a_rank_that_never_starts_is_named(engine, tmp_path):
-    run = checked("late", "--timeout", "10", "--rendezvous", str(tmp_path), engine=engine)
+def test_a_rank_that_never_starts_is_named(tmp_path):
+    run = checked("late", "--timeout", "10", "--rendezvous", str(tmp_path))
     assert run.returncode == 1, run.describe()
     assert run.leftovers == 0
     assert "failed: no answer within 10 s in 'start'\n  rank 1 has not reported" in run.ranks[0].output
@@ -78,54 +67,23 @@ def test_several_hosts_have_a_matrix_of_links_and_a_slow_one_is_named():
     shown = run.ranks[0].output
     assert re.search(r"^MB/s between +host-0 +host-1 +host-2 +host-3$", shown, re.MULTILINE)
     assert re.search(r"^host-2 +[\d,]+ +[\d,]+ +– +[\d,]+$", shown, re.MULTILINE)
-    slow = re.findall(r"slow link: (host-\d) – (host-\d):", shown)
-    assert slow
-    assert "host-1" in slow[0]  # the slowest; on a busy machine others may be slow too
-    assert re.search(r"^slowest: .*host-1.* MB/s, [\d.]+ ms \(median [\d,]+ MB/s\)$", shown, re.MULTILINE)
+    slow = re.findall(r"slow link: (host-\d – host-\d):", shown)
+    assert sorted(slow) == ["host-0 – host-1", "host-1 – host-2", "host-1 – host-3"]
+    assert re.search(r"^slowest: .*host-1.*: 100 MB/s, [\d.]+ ms \(median [\d,]+ MB/s\)$", shown, re.MULTILINE)
 
 
 def test_a_rank_that_hangs_on_another_host_is_named_without_a_shared_folder():
-    run = checked("apart-hang", "--timeout", "12", engine="mpiexec", world=3)
+    run = checked("apart-hang", "--timeout", "15", engine="mpiexec", world=3)
     assert run.returncode == 1, run.describe()
-    assert run.seconds < 60
     assert run.leftovers == 0
     shown = "".join(rank.output for rank in run.ranks)
     assert "without progress (--timeout)" in shown
     assert re.search(r"rank 1 \(pid \d+ on host-1\)", shown)
 
 
-def test_a_stopped_rank_is_called_stopped(tmp_path):
-    run = checked("stop", "--timeout", "8", "--rendezvous", str(tmp_path), engine="mpiexec", world=3)
-    assert run.returncode == 1, run.describe()
-    assert run.leftovers == 0
-    said = "".join(rank.output for rank in run.ranks)
-    assert re.search(r"rank 1 \(pid \d+ on \S+\) is stopped, in 'broadcast ", said)
-    assert not re.search(r"^  rank [02]", said, re.MULTILINE)
-
-
-def test_a_wrong_result_and_an_unshared_folder_name_the_rank(tmp_path):
-    run = checked("wrong", engine="mpiexec", world=3)
+def test_a_wrong_result_and_an_unshared_folder_name_the_rank():
+    run = checked("wrong", "--shared-workdir", engine="mpiexec", world=3)
     assert run.returncode == 1
     assert re.search(r"^all-reduce +WRONG", run.ranks[0].output, re.MULTILINE)
     assert "failed: all-reduce: wrong result on rank 1\n" in run.ranks[0].output
-    run = checked("elsewhere", "--shared-workdir", engine="mpiexec", world=3)
-    assert run.returncode == 1
     assert re.search(r"failed: \S+ is not shared: rank 1 \(\S+\) sees another folder", run.ranks[0].output)
-
-
-def test_invalid_options_are_refused(tmp_path):
-    run = checked("none", "--shared-workdir", str(tmp_path / "nowhere"), engine="mpiexec")
-    assert run.returncode == 2
-    assert "error: rank 0 cannot write to the shared folder" in run.ranks[0].output
-    for arguments in itertools.product(["--timeout", "--megabytes"], ["0"]):
-        run = python("module:xmc_tf.check", *arguments, check=False)
-        assert run.returncode == 2
-        assert "numbers above 0" in run.ranks[0].output
-
-
-def test_the_launcher_returns_its_status(tmp_path):
-    program = "tests.distributed.programs.check_trouble"
-    command = ["--np", "2", "-m", program, "none", "--megabytes", "0.5"]
-    run = python("module:xmc_tf.launch", *command, "--json")
-    report = json.loads(re.search(r"^\[0\] (\{.*\})$", run.ranks[0].output, re.MULTILINE)[1])
-    assert report["problems"] == []

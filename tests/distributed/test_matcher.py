@@ -1,7 +1,6 @@
 """Tests that fine-tuning on one, two and four ranks has the same losses, head and predictions."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,39 +14,33 @@ pytestmark = pytest.mark.distributed
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Return the results of each rank, for one, two and four ranks."""
-    said = {}
-    for size in (1, 2, 4):
-        folder = str(tmp_path_factory.getbasetemp() / f"world_{size}")
-        Path(folder).mkdir()
-        run = (
-            python("matcher_training.py", "levels", folder, timeout=240)
-            if size == 1
-            else horovodrun("matcher_training.py", "levels", folder, world=size, timeout=240)
-        )
+    """Return the results of each rank, for two, one and four ranks; the first begin what the others resume."""
+    begun, said = tmp_path_factory.mktemp("begun"), {}
+    for size, tasks in ((2, ["levels", "begin"]), (1, ["levels", "go on"]), (4, ["go on"])):
+        folder = tmp_path_factory.getbasetemp() / f"world_{size}"
+        folder.mkdir() if size == 2 else shutil.copytree(begun / "2", folder)
+        command = ["matcher_training.py", str(folder), *tasks]
+        run = python(*command, timeout=240) if size == 1 else horovodrun(*command, world=size, timeout=240)
+        if size == 2:
+            for name in ("stopped", "tokens"):
+                shutil.copytree(folder / name, begun / "2" / name)
         said[size] = [rank.result for rank in run.ranks]
     return said
 
 
-@pytest.mark.parametrize(
-    ("size", "kind"),
-    [
-        *((2, kind) for kind in ("rows", "features", "accumulated", "budget", "bert")),
-        *((4, kind) for kind in ("rows", "features", "budget")),
-    ],
-)
-def test_losses_are_those_of_one_rank(runs, kind, size):
+@pytest.mark.parametrize("kind", ["rows", "features", "accumulated", "budget", "bert"])
+def test_losses_are_those_of_one_rank(runs, kind):
     (alone,) = runs[1]
     assert len(alone[kind]["losses"]) >= 2
-    for rank in runs[size]:
+    for rank in runs[2]:
         np.testing.assert_allclose(rank[kind]["losses"], alone[kind]["losses"], rtol=1e-5)
         np.testing.assert_allclose(rank[kind]["head"], alone[kind]["head"], rtol=1e-3, atol=2e-5)
         np.testing.assert_allclose(rank[kind]["vectors"], alone[kind]["vectors"], rtol=1e-3, atol=2e-5)
 
 
 def test_both_routes_give_the_same_and_a_real_batch_decides(runs):
-    for ranks in runs.values():
-        for rank in ranks:
+    for size in (1, 2):
+        for rank in runs[size]:
             np.testing.assert_allclose(rank["rows"]["losses"], rank["features"]["losses"], rtol=1e-5)
     assert runs[2][0]["accumulated"]["route"] == runs[2][1]["accumulated"]["route"] != "auto"
     assert runs[1][0]["sent"] == {} or not any(runs[1][0]["sent"].values())
@@ -86,19 +79,11 @@ def test_tensorboard_shows_what_communication_costs(runs, tmp_path_factory, size
         assert min(sent) > 0 if size > 1 else sent == [0.0] * 4
 
 
-def test_a_training_of_two_ranks_resumes_on_other_numbers(runs, tmp_path):
-    """One rank and then four resume from a checkpoint in an epoch, like the uninterrupted run of one rank."""
+def test_a_training_of_two_ranks_resumes_on_other_numbers(runs):
+    """One rank and four resume from a checkpoint in an epoch, like the uninterrupted run of one rank."""
     (alone,) = runs[1]
-    (tmp_path / "begun").mkdir()
-    begun = horovodrun("matcher_training.py", "begin", str(tmp_path / "begun"), world=2)
-    assert all(rank.result is True for rank in begun.ranks)
+    assert all(rank["begin"] is True for rank in runs[2])
     for size in (1, 4):
-        folder = str(shutil.copytree(tmp_path / "begun", tmp_path / f"for {size}"))
-        run = (
-            python("matcher_training.py", "go on", folder)
-            if size == 1
-            else horovodrun("matcher_training.py", "go on", folder, world=size)
-        )
-        for rank in run.ranks:
-            np.testing.assert_allclose(rank.result["losses"], alone["features"]["losses"][8:], rtol=1e-5)
-            np.testing.assert_allclose(rank.result["head"], alone["features"]["head"], rtol=1e-3, atol=2e-5)
+        for rank in runs[size]:
+            np.testing.assert_allclose(rank["go on"]["losses"], alone["features"]["losses"][8:], rtol=1e-5)
+            np.testing.assert_allclose(rank["go on"]["head"], alone["features"]["head"], rtol=1e-3, atol=2e-5)

@@ -68,7 +68,7 @@ def item_table(folder):
     return load_model(folder, CollectiveStrategy(Solo()))[0].table.variable.numpy()
 
 
-def test_the_command_under_both_launchers_trains_the_model_of_one_process(alone, tmp_path, capsys):
+def test_the_command_under_the_launcher_trains_the_model_of_one_process(alone, tmp_path, capsys):
     folder = alone[0]
 
     def settings(name, ranks):
@@ -84,9 +84,6 @@ def test_the_command_under_both_launchers_trains_the_model_of_one_process(alone,
     launcher = ["--np", "2", "--controller", "gloo", "-m", "xmc_tf.sequences.train"]
     run = python("module:xmc_tf.launch", *launcher, *settings("launched", 2), timeout=TIMEOUT)
     assert run.ranks[0].output.count("test Recall@10") == 1  # only rank 0 prints
-    horovodrun("module:xmc_tf.sequences.train", *settings("horovod", 2), engine="mpi", timeout=TIMEOUT)
     expected = item_table(tmp_path / "one")
     assert np.abs(expected[:, -1]).max() > 0.01  # the biases, which are 0 before the training
-    for name in ("launched", "horovod"):
-        found = item_table(tmp_path / name)
-        np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=name)
+    np.testing.assert_allclose(item_table(tmp_path / "launched"), expected, atol=1e-4)

@@ -29,7 +29,7 @@ STAGES = ["features", "encoder", "first-tree", "tokens", "level_1", "level_2", "
 # Chains of each kind; the first is killed in the first fifth of each stage, and so on.
 RUNS = int(os.environ.get("XMC_TF_KILLS", "0"))
 CHAINS = [(whom, number) for whom in ("one", "all") for number in range(RUNS)] or [("any", 0)]
-TAKEN_OVER = [("level_2", 1), ("embeddings", 3), ("level_1", 3), ("rankers", 1)]
+TAKEN_OVER = [("embeddings", 3), ("level_2", 1), ("level_1", 3), ("rankers", 1)]
 SEED = os.environ.get("XMC_TF_TEST_SEED", "0")
 GLOBAL_BATCH = 24
 
@@ -143,7 +143,7 @@ def test_a_training_killed_in_each_stage_resumes(warmly, folder, uninterrupted, 
     assert not [path for path in folder.glob(f".{model}*") if path.suffix != ".lock"]
 
 
-@pytest.mark.parametrize(("stage", "world"), TAKEN_OVER if RUNS else TAKEN_OVER[:2])
+@pytest.mark.parametrize(("stage", "world"), TAKEN_OVER if RUNS else TAKEN_OVER[:1])
 def test_a_training_of_two_ranks_resumes_on_one_or_three(warmly, folder, uninterrupted, stage, world):
     """With the same command, including the batch size per rank."""
     model = f"{stage}-{world}"
@@ -155,18 +155,14 @@ def test_a_training_of_two_ranks_resumes_on_one_or_three(warmly, folder, uninter
     assert precisions(found, folder)[0] == pytest.approx(precisions(uninterrupted, folder)[0], abs=0.5)
 
 
-def test_precision_is_the_same_on_any_number_of_ranks(warmly, folder, uninterrupted):
-    """With the same global batch size; the model must be better than chance."""
-    models = {2: uninterrupted}
-    for world in (1, 4):
-        train(warmly, folder, f"by-{world}", world=world)
-        models[world] = XTransformer.load(folder / f"by-{world}")
+def test_precision_is_the_same_on_more_ranks(warmly, folder, uninterrupted):
+    """With the same global batch size; the model must be better than chance. For one rank see ``test_train.py``."""
+    train(warmly, folder, "by-4", world=4)
     # The tiny encoder's head alone is not much better than chance.
-    found = {world: precisions(model, folder)[:3] for world, model in models.items()}
-    print(found)
-    for world in (1, 4):
-        np.testing.assert_allclose(found[world], found[2], atol=0.5)
-    assert 50 < found[2][0] < 95
+    two, four = (precisions(model, folder)[:3] for model in (uninterrupted, XTransformer.load(folder / "by-4")))
+    print(two, four)
+    np.testing.assert_allclose(four, two, atol=0.5)
+    assert 50 < two[0] < 95
 
 
 def test_a_full_disk_is_reported_and_finished_stages_are_kept(warmly, folder):

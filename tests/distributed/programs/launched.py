@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 how = sys.argv[1]
 rank = int(os.environ.get("HOROVOD_RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
@@ -21,10 +22,16 @@ elif how == "raise" and rank == 1:
 elif how == "exit" and rank == 1:
     sys.exit(7)
 elif how == "both":
-    # The rank that reports its error first is the cause, even if it ends later.
-    time.sleep(0 if rank == 1 else 0.4)
+    # The rank that reports its error first is the cause, even if it ends later. Ranks may start far apart.
+    complained = [Path(sys.argv[2], str(number)) for number in range(2)]
+    while rank == 0 and not complained[1].exists():
+        time.sleep(0.05)
+    time.sleep(0.4 * (rank == 0))
     print(f"rank {rank} complains", file=sys.stderr)
-    time.sleep(0.8 if rank == 1 else 0)
+    complained[rank].touch()
+    while rank == 1 and not complained[0].exists():
+        time.sleep(0.05)
+    time.sleep(0.2 * (rank == 1))
     os._exit(5 + rank)
 else:
     if how == "deaf":

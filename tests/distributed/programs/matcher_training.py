@@ -1,4 +1,4 @@
-"""Fine-tune a tiny matcher: ``matcher_training.py TASK FOLDER``.
+"""Fine-tune a tiny matcher: ``matcher_training.py FOLDER TASK …``.
 
 ``levels``: one level by each route, with accumulation, by a token budget, with a tiny BERT; all levels and predictions.
 ``begin``: one level up to a checkpoint in the middle of an epoch, on which it is stopped.
@@ -29,7 +29,7 @@ from xmc_tf.matcher.levels import levels_of
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.params import MatcherParams, MatcherPredParams
 
-TASK, FOLDER = sys.argv[1], Path(sys.argv[2])
+FOLDER, TASKS = Path(sys.argv[1]), sys.argv[2:]
 N, GLOBAL_BATCH = 61, 12  # the last batch of an epoch has one document, so some of several ranks have none
 
 strategy = CollectiveStrategy(seed=3)
@@ -96,12 +96,8 @@ def levels():
         "accumulated": changed(gradient_accumulation_steps=2, loss_function="cross-entropy", max_steps=8),
         "budget": changed(token_budget=48 // world.size, max_steps=8, normalize_vectors=True, logit_scale=3.0),
     }
-    if world.size > 2:  # starts are slow, so only test what the number of ranks may change
-        kinds = {kind: kinds[kind] for kind in ("rows", "features", "budget")}
     found = {kind: one_level(FOLDER / f"{kind} {world.size}", params) for kind, params in kinds.items()}
     found["sent"] = bytes_sent()
-    if world.size > 2:
-        return found
     config = BertConfig(
         vocab_size=WORDS, hidden_size=DIM, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
         max_position_embeddings=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
@@ -156,7 +152,16 @@ def begin():
     try:
         one_level(FOLDER / "stopped", changed(batch_size=12 // world.size))
     except StoppedError:
-        return True
+        return {"begin": True}
+    finally:
+        fine_tune.save_training = real
 
 
-print(json.dumps({"levels": levels, "begin": begin, "go on": lambda: one_level(FOLDER / "stopped", PARAMS)}[TASK]()))
+def go_on():
+    return {"go on": one_level(FOLDER / "stopped", PARAMS)}
+
+
+found = {}
+for task in TASKS:
+    found |= {"levels": levels, "begin": begin, "go on": go_on}[task]()
+print(json.dumps(found))

@@ -36,7 +36,7 @@ def turn_aside():
 
 for _ in range(3):
     step(True)
-print(f"at {time.time()} trained", flush=True)
+print("trained", flush=True)
 turn_aside()
 step(how != "skip" or strategy.rank() != 1)
 print("went on", flush=True)
