@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.crc import crc_of_all
 from xmc_tf.data.npz import shared as npz_shared
-from xmc_tf.data.npz.crc import crc_of_all
 from xmc_tf.data.npz.reading import read_npz
 from xmc_tf.data.npz.shared import Later, SharedNpz
 from xmc_tf.data.npz.writing import write_npz

@@ -224,7 +224,7 @@ def test_ranks_that_see_one_file_share_its_checksum(tmp_path_factory, size, rank
         one.host = host
         return inputs.fingerprints(one, [path])
 
-    crc, inputs._crc = inputs._crc, noted
+    crc, inputs.crc_of_range = inputs.crc_of_range, noted
     try:
         expected = (size, zlib.crc32(content))
         for found in results_of(on_ranks(ranks, lambda one: prints(one, shared))):
@@ -236,7 +236,7 @@ def test_ranks_that_see_one_file_share_its_checksum(tmp_path_factory, size, rank
         results_of(on_ranks(ranks, lambda one: prints(one, shared, f"host{one.rank}")))  # so does each host
         assert sum(length for _, length in read) == size + 2 * ranks * size
     finally:
-        inputs._crc = crc
+        inputs.crc_of_range = crc
 
 
 def test_more_blocks_than_files_may_be_open(tmp_path):

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.crc import crc_of_range
 from xmc_tf.common.files.headers import read_header
 from xmc_tf.common.folders.kinds import FolderKind
 
@@ -221,13 +222,8 @@ def _read_counts(folder: Path, name: str, header: dict[str, Any]) -> np.ndarray:
 def _map_ids(folder: Path, header: dict[str, Any], verify: bool) -> np.ndarray:
     path = folder / "ids.bin"
     entry = _check_size(path, header)
-    if verify:
-        crc = 0
-        with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                crc = zlib.crc32(piece, crc)
-        if crc != entry["crc32"]:
-            raise _changed(path)
+    if verify and crc_of_range(path)[0] != entry["crc32"]:
+        raise _changed(path)
     dtype = np.dtype(header["dtype"]).newbyteorder("<")
     if entry["bytes"] % dtype.itemsize:
         raise _unexpected(path, f"whole numbers of {dtype.itemsize} bytes")

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.crc import crc_of_stream
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _PIECE = 1 << 20
@@ -79,12 +80,9 @@ def _crc_of_stored(file: FileIO, info: zipfile.ZipInfo, stop: Event | None) -> i
         raise zipfile.BadZipFile(f"the header of {info.filename} is not where the archive's directory says")
     *_, name_length, extra_length = _LOCAL_HEADER.unpack(head)
     file.seek(info.header_offset + _LOCAL_HEADER.size + name_length + extra_length)
-    left, crc, view = info.file_size, 0, memoryview(bytearray(_PIECE))
-    while left and not (stop and stop.is_set()):
-        length = file.readinto(view[: min(left, _PIECE)])
-        if not length:
-            raise EOFError(f"{info.filename} ends {left:,} bytes too early")
-        crc, left = zlib.crc32(view[:length], crc), left - length
+    crc, read = crc_of_stream(file, info.file_size, stop)
+    if read < info.file_size and not (stop and stop.is_set()):
+        raise EOFError(f"{info.filename} ends {info.file_size - read:,} bytes too early")
     return crc
 
 

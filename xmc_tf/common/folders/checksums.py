@@ -21,13 +21,13 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.archives import archive_problem
+from xmc_tf.common.files.crc import crc_of_range
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.threads import thread_count
 
 MODEL_HEADER = "params.json"
 MODEL_FORMAT = "xmc_tf.model"
 
-_PIECE = 1 << 20
 _MAPPED_PIECE = 1 << 26
 _CHECKED_FIRST = 4 << 20  # files up to this length are compared before they are used
 _FIX_MODEL = "copy the model again from where it is intact, or train it again"
@@ -37,11 +37,7 @@ _RECORD = re.compile(r"[0-9a-f]{8}")
 
 def crc_of_file(path: Path) -> str:
     """Return the CRC-32 of a file's bytes as 8 hex digits."""
-    crc, view = 0, memoryview(bytearray(_PIECE))
-    with path.open("rb", buffering=0) as file:
-        while length := file.readinto(view):
-            crc = zlib.crc32(view[:length], crc)
-    return f"{crc:08x}"
+    return f"{crc_of_range(path)[0]:08x}"
 
 
 def _crc_of_mapped(path: Path, stop: Event) -> str:

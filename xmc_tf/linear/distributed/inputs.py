@@ -2,20 +2,17 @@
 
 import hashlib
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from xmc_tf.common.compiled import kernel_folder
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.crc import crc_of_all, crc_of_range
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.wire.format import register
-from xmc_tf.data.npz.crc import crc_of_all
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
-
-_PIECE = 1 << 18  # stays in the processor's cache between its copy and its checksum
 
 
 @register
@@ -45,7 +42,7 @@ def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fing
     def read() -> list[tuple[int, int]]:
         sizes = [path.stat().st_size for path in paths]
         spans = [(size * place // count, size * (place + 1) // count) for size in sizes]
-        return [_crc(path, *span) for path, span in zip(paths, spans, strict=True)]
+        return [crc_of_range(path, *span) for path, span in zip(paths, spans, strict=True)]
 
     checksums = communicator.allgather(run_on_all_ranks(communicator, read))
     parts = [checksums[rank] for rank in here]
@@ -59,16 +56,6 @@ def _identity(path: Path) -> tuple[int, int, int, int]:
     """Return values that two names of one file on one host have in common."""
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _crc(path: Path, begin: int, end: int) -> tuple[int, int]:
-    """Return the CRC-32 of a range of a file, and the number of bytes read."""
-    checksum, length, room = 0, 0, memoryview(bytearray(_PIECE))
-    with path.open("rb", buffering=0) as file:
-        file.seek(begin)
-        while read := file.readinto(room[: min(_PIECE, end - begin - length)]):
-            checksum, length = zlib.crc32(room[:read], checksum), length + read
-    return checksum, length
 
 
 def check_same_inputs(

@@ -1,13 +1,42 @@
-"""The CRC-32 of bytes from the CRC-32 of their parts.
+"""The CRC-32 of files, read in pieces, and of bytes from the CRC-32 of their parts.
 
 A CRC is the remainder of a division of polynomials over bits. Bytes that follow shift it by a power of x per bit, and
 powers of x can be multiplied quickly.
 """
 
+import zlib
 from collections.abc import Iterable
+from io import FileIO
+from pathlib import Path
+from threading import Event
 
+_PIECE = 1 << 18  # stays in the processor's cache between its copy and its checksum
 _POLYNOMIAL = 0xEDB88320  # of zip archives, with the highest power in the lowest bit
 _ONE = 1 << 31
+
+
+def crc_of_stream(file: FileIO, length: int | None = None, stop: Event | None = None) -> tuple[int, int]:
+    """Return the CRC-32 of the bytes that follow in an unbuffered file, and their number.
+
+    Args:
+        file: the file.
+        length: maximum number of bytes to read; None: to the end of the file.
+        stop: ends the reading early once it is set.
+    """
+    crc, done, view = 0, 0, memoryview(bytearray(_PIECE))
+    while not (stop and stop.is_set()):
+        read = file.readinto(view if length is None else view[: min(_PIECE, length - done)])
+        if not read:
+            break
+        crc, done = zlib.crc32(view[:read], crc), done + read
+    return crc, done
+
+
+def crc_of_range(path: Path, begin: int = 0, end: int | None = None) -> tuple[int, int]:
+    """Return the CRC-32 of a range of a file, and the number of bytes read."""
+    with path.open("rb", buffering=0) as file:
+        file.seek(begin)
+        return crc_of_stream(file, None if end is None else end - begin)
 
 
 def crc_of_all(parts: Iterable[tuple[int, int]]) -> int:
