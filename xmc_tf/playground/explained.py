@@ -59,11 +59,11 @@ class ExplainedAnswers:
         post, levels = _search(model)
         return {
             "folder": str(self.folder),
-            "k": min(_MOST_LABELS, model.nr_labels),
-            "shown": min(_LABELS, model.nr_labels),
+            "k": min(_MOST_LABELS, model.metadata.nr_labels),
+            "shown": min(_LABELS, model.metadata.nr_labels),
             "examples": self._examples,
             "meaning": meaning_of(post),
-            "labels": model.nr_labels,
+            "labels": model.metadata.nr_labels,
             "levels": levels,
             "scale": scale_of(post),
         }
@@ -76,7 +76,7 @@ class ExplainedAnswers:
             k: number of labels; None: 5.
         """
         model = self.model()
-        most = min(_MOST_LABELS, model.nr_labels)
+        most = min(_MOST_LABELS, model.metadata.nr_labels)
         if k is not None and not 1 <= k <= most:
             raise InputError("k is out of range", expected=f"a whole number from 1 to {most}", received=str(k))
         began = time.perf_counter()

@@ -189,7 +189,7 @@ class Application:
         return max(question.ks)
 
     def _numbers(self, version: Version) -> dict[str, int]:
-        nr_labels = version.model.nr_labels
+        nr_labels = version.model.metadata.nr_labels
         most = min(self._options.most, nr_labels)
         return {"nr_labels": nr_labels, "k": min(self._options.k, most), "most": most}
 
