@@ -17,7 +17,7 @@ PACKAGE = "xmc_tf"
 LAYERS = [
     ["common"],
     ["params", "data"],
-    ["metrics", "ranks", "tables"],
+    ["metrics", "ranks", "tables", "words"],
     ["features", "encoder", "tree", "collective", "label_names"],
     ["fusion"],
     ["linear"],
@@ -68,6 +68,7 @@ WITHOUT_TENSORFLOW = [
     "metrics",
     "ranks",
     "tables",
+    "words",
     "features",
     "tree",
     "label_names",

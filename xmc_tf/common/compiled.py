@@ -9,7 +9,6 @@ each installation.
 
 import hashlib
 import logging
-import os
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -19,6 +18,8 @@ from typing import Any
 import numba
 from numba.core import event
 from numba.extending import register_jitable
+
+from xmc_tf.common.process.cache_folder import cache_folder
 
 _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).parents[1]
@@ -106,8 +107,7 @@ class _Announcement(event.Listener):
 @cache
 def kernel_folder() -> Path:
     """Where this version's compiled kernels are kept."""
-    home = os.environ.get("XMC_TF_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "xmc_tf")
-    return Path(home, "kernels", f"{source_digest(_PACKAGE)}-numba-{_NUMBA}")
+    return cache_folder() / "kernels" / f"{source_digest(_PACKAGE)}-numba-{_NUMBA}"
 
 
 def source_digest(folder: Path) -> str:

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
+from xmc_tf.words.scripts import UNSPACED_RANGES
+
 NR_CHARACTERS = 0x110000
 # Compiled into kernels. An entry of the table: the lower case of the character (21 bits), and these bits.
 IN_WORD = 1 << 24  # a letter, a digit or an underscore
 CASED = 1 << 25  # a letter with case, by which a final sigma is recognized
 IGNORABLE = 1 << 26  # skipped when a final sigma is recognized: apostrophes, accents
 SPECIAL = 1 << 27  # the lower case depends on the context, or has two characters
+UNSPACED = 1 << 28  # of a script that writes without spaces: the character is a word
 CODE = (1 << 21) - 1
 
 CAPITAL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C2
@@ -25,11 +28,12 @@ RUNS_FILE = Path(__file__).with_name("characters.npy")
 
 
 @cache
-def character_table(lowercase: bool) -> np.ndarray:
+def character_table(lowercase: bool, unspaced: bool = False) -> np.ndarray:
     """Return int32 [NR_CHARACTERS]: the lower case of each character and its kind.
 
     Args:
         lowercase: whether to convert letters to lower case; otherwise each character is its own lower case.
+        unspaced: whether each character of a script that writes without spaces is a word.
     """
     starts, delta, kind = np.load(RUNS_FILE, allow_pickle=False)
     lengths = np.diff(starts, append=np.int32(NR_CHARACTERS))
@@ -38,6 +42,10 @@ def character_table(lowercase: bool) -> np.ndarray:
     if lowercase:
         table += np.repeat(delta, lengths)
         table[[CAPITAL_SIGMA, DOTTED_CAPITAL_I]] |= SPECIAL
+    if unspaced:
+        for first, last in UNSPACED_RANGES:
+            part = table[first : last + 1]
+            part |= np.where(part & IN_WORD != 0, np.int32(UNSPACED), np.int32(0))
     return table
 
 

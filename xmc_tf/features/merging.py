@@ -15,7 +15,8 @@ import numpy as np
 
 from xmc_tf.common.wire.format import register
 from xmc_tf.features.counts import Counted
-from xmc_tf.features.vocabulary import Vocabulary, best, lines_of, no_features_error, vocabulary_of
+from xmc_tf.features.tfidf import Counts
+from xmc_tf.features.vocabulary import Block, Vocabulary, best, lines_of, no_features_error, vocabulary_of
 from xmc_tf.params import TfidfParams
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
@@ -37,13 +38,13 @@ class Sums(NamedTuple):
 
 
 def choose_over_ranks(
-    communicator: Communicator, counted: Counted, nr_documents: int, params: TfidfParams
+    communicator: Communicator, counts: Counts, nr_documents: int, params: TfidfParams
 ) -> Vocabulary | None:
-    """Return ``choose`` for the documents of all ranks; all ranks call it.
+    """Return the vocabulary of the documents of all ranks; all ranks call it.
 
     Args:
         communicator: the ranks.
-        counted: the n-grams of this rank's documents.
+        counts: the n-grams and pieces of this rank's documents.
         nr_documents: number of documents of all ranks.
         params: how to choose.
 
@@ -53,6 +54,23 @@ def choose_over_ranks(
     Raises:
         InputError: on all ranks, if no n-gram occurs in enough documents.
     """
+    blocks = [_choose(communicator, counts.ngrams, nr_documents, params, required=True)]
+    if params.pieces:
+        blocks.append(_choose(communicator, counts.pieces, nr_documents, params, params.piece_weight or 0.0))
+    chosen = [block for block in blocks if block is not None]
+    return vocabulary_of(chosen, nr_documents) if communicator.rank == 0 else None
+
+
+def _choose(
+    communicator: Communicator,
+    counted: Counted,
+    nr_documents: int,
+    params: TfidfParams,
+    weight: float = 1.0,
+    *,
+    required: bool = False,
+) -> Block | None:
+    """Return ``choose_block`` for the documents of all ranks, on rank 0; all ranks call it."""
     first = communicator.rank == 0
     sums = add_up(communicator.alltoall(_by_owner(counted, communicator.size)))
     seen = communicator.gather((len(sums.keys), int(sums.documents.max(initial=0))))
@@ -64,7 +82,7 @@ def choose_over_ranks(
             return None
         found = Sums(*(np.concatenate(columns) for columns in zip(*candidates, strict=True)))
         chosen = found.at(best(found.keys, found.total, found.documents, params))
-        if not len(chosen.keys):
+        if required and not len(chosen.keys):
             raise no_features_error(sum(n for n, _ in seen), max(most for _, most in seen), nr_documents, params)
         return chosen
 
@@ -74,7 +92,7 @@ def choose_over_ranks(
     if chosen is None:
         return None
     lines = _names_in_order(named, chosen.first)
-    return vocabulary_of(chosen.keys, chosen.documents, nr_documents, lambda: lines)
+    return Block(chosen.keys, chosen.documents, weight, lambda: lines)
 
 
 def add_up(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Sums:

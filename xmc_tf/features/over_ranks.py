@@ -14,7 +14,7 @@ from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.features import store
 from xmc_tf.features.batches import text_range
 from xmc_tf.features.merging import choose_over_ranks
-from xmc_tf.features.tfidf import Tfidf, count_ngrams
+from xmc_tf.features.tfidf import Tfidf, count_terms, resolved, weighted
 from xmc_tf.params import TfidfParams
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.joint_files import remove_from_all_ranks
@@ -78,13 +78,18 @@ def _fit(
 ) -> None:
     first = communicator.rank == 0
     mine = text_range(texts, *bounds)
+    # Rank 0 finds the language, and prepares its dictionary if that has not been done.
+    found = run_on_all_ranks(communicator, lambda: resolved(params, texts)[0] if first else None)
+    params = TfidfParams.from_json(communicator.broadcast(None if found is None else found.to_json()))
+    lexicon = run_on_all_ranks(communicator, lambda: resolved(params, texts)[1])
     with Progress("TF-IDF: counting words", len(mine), "documents", 2.0 if first else float("inf")) as progress:
-        counter = run_on_all_ranks(communicator, lambda: count_ngrams(mine, params, threads, progress))
-    vocabulary = choose_over_ranks(communicator, counter.counted(), len(texts), params)
+        counts = run_on_all_ranks(communicator, lambda: count_terms(mine, params, lexicon, threads, progress))
+    params = weighted(params, sum(communicator.allgather(counts.nr_words)), len(texts))
+    vocabulary = choose_over_ranks(communicator, counts, len(texts), params)
 
     def save() -> None:
         if vocabulary is not None:
-            store.save(folder, params, vocabulary, len(texts))
+            store.save(folder, params, vocabulary, len(texts), lexicon.reduced(vocabulary.keys))
 
     run_on_all_ranks(communicator, save)
 

@@ -1,11 +1,13 @@
 """The folder of a fitted TF-IDF: parameters as JSON, arrays without pickles, the vocabulary as readable text.
 
 ``params.json`` contains the sizes and checksums of the other files, so that loading an incomplete or mixed folder
-raises an error instead of giving poor predictions.
+raises an error instead of giving poor predictions. Arrays are mapped. The lexicon (forms, lemma_of, …) is there if the
+texts' words are replaced by their lemmas. Version 1 has words as they are written, and no pieces.
 """
 
 import io
 import json
+import mmap
 import zlib
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,13 @@ from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
+from xmc_tf.params.tfidf import AS_WRITTEN
+from xmc_tf.words.lexicon import FIELDS, NO_LEXICON, Lexicon
 
 _FORMAT = "xmc_tf.features.Tfidf"
-_VERSION = 1
+_VERSION = 2
 _FIX = "copy the whole folder again, or fit again"
-TFIDF_FILES = r"params\.json|vocabulary\.txt|(keys|columns|idf)\.npy"
+TFIDF_FILES = rf"params\.json|vocabulary\.txt|(keys|columns|idf|{'|'.join(FIELDS)})\.npy"
 _KIND = FolderKind(
     "a fitted TF-IDF",
     header="params.json",
@@ -33,12 +37,13 @@ _KIND = FolderKind(
 _ARRAYS = {"keys": np.int64, "columns": np.int32, "idf": np.float32}
 
 
-def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_documents: int) -> None:
+def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_documents: int, lexicon: Lexicon) -> None:
     """Write the folder; it replaces an older TF-IDF atomically, other files stay."""
     contents = {"vocabulary.txt": vocabulary.lines()}
-    for name in _ARRAYS:
+    arrays = {name: getattr(vocabulary, name) for name in _ARRAYS} | (lexicon.to_arrays() if len(lexicon) else {})
+    for name, array in arrays.items():
         buffer = io.BytesIO()
-        np.save(buffer, getattr(vocabulary, name), allow_pickle=False)
+        np.save(buffer, array, allow_pickle=False)
         contents[f"{name}.npy"] = buffer.getvalue()
     header = {
         "format": _FORMAT,
@@ -54,11 +59,11 @@ def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_doc
         (part / "params.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
 
 
-def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int]:
+def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
     """Read and check a folder that `save` wrote.
 
     Returns:
-        The parameters, the vocabulary, and the number of documents it was fitted to.
+        The parameters, the vocabulary, the number of documents it was fitted to, and the lexicon.
 
     Raises:
         InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
@@ -68,9 +73,10 @@ def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int]:
         return _load(folder)
 
 
-def _load(folder: Path) -> tuple[TfidfParams, Vocabulary, int]:
+def _load(folder: Path) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
     header = _header(folder)
-    arrays = {name: _read_array(folder, f"{name}.npy", dtype, header) for name, dtype in _ARRAYS.items()}
+    count = header["nr_features"]
+    arrays = {name: _read_array(folder, f"{name}.npy", dtype, header, count) for name, dtype in _ARRAYS.items()}
     keys, columns, idf = arrays["keys"], arrays["columns"], arrays["idf"]
     if not (keys[1:] > keys[:-1]).all():
         raise _unexpected(folder / "keys.npy", "keys in ascending order, none twice")
@@ -81,22 +87,42 @@ def _load(folder: Path) -> tuple[TfidfParams, Vocabulary, int]:
     if not (np.isfinite(idf) & (idf > 0)).all():
         raise _unexpected(folder / "idf.npy", "finite numbers above 0")
     lines = _read(folder, "vocabulary.txt", header)
-    if lines.count(b"\n") != header["nr_features"]:
+    if bytes(lines).count(b"\n") != header["nr_features"]:
         raise _unexpected(folder / "vocabulary.txt", f"{header['nr_features']} lines, one per feature")
-    return header["params"], Vocabulary(keys, columns, idf, lambda: lines), header["nr_documents"]
+    vocabulary = Vocabulary(keys, columns, idf, lambda: bytes(lines))
+    return header["params"], vocabulary, header["nr_documents"], _lexicon(folder, header)
+
+
+def _lexicon(folder: Path, header: dict[str, Any]) -> Lexicon:
+    if "forms.npy" not in header["files"]:
+        return NO_LEXICON
+    arrays = {name: _read_array(folder, f"{name}.npy", dtype, header) for name, dtype in FIELDS.items()}
+    forms, lemma_of, ends = arrays["forms"], arrays["lemma_of"], arrays["added_ends"]
+    if not (forms[1:] > forms[:-1]).all():
+        raise _unexpected(folder / "forms.npy", "keys in ascending order, none twice")
+    if len(lemma_of) != len(forms) or lemma_of.min() < 0 or lemma_of.max() >= len(arrays["lemma_keys"]):
+        raise _unexpected(folder / "lemma_of.npy", f"for each of {len(forms):,} forms a lemma of lemma_keys.npy")
+    if not len(arrays["endings"]) == len(arrays["cuts"]) == len(ends) or (ends[1:] < ends[:-1]).any():
+        raise _unexpected(folder / "endings.npy", "as many endings as cuts and ends, the ends ascending")
+    if len(ends) and (ends[0] < 0 or ends[-1] != len(arrays["added"]) or arrays["cuts"].min() < 0):
+        raise _unexpected(folder / "added_ends.npy", "the ends of the parts of added.npy")
+    return Lexicon.from_arrays(arrays)
 
 
 def _header(folder: Path) -> dict[str, Any]:
     path = folder / "params.json"
-    header = read_header(path, _FORMAT, _VERSION, of="a fitted TF-IDF", fix=_FIX)
+    header = read_header(path, _FORMAT, 1, _VERSION, of="a fitted TF-IDF", fix=_FIX)
     files = header.get("files")
     if not isinstance(files, dict) or not all(_is_stamp(stamp) for stamp in files.values()):
         raise _unexpected(path, '"files" with the bytes and the crc32 of each file')
     for name, least in (("nr_documents", 0), ("nr_features", 1)):
         if type(header.get(name)) is not int or header[name] < least:
             raise _unexpected(path, f'"{name}", a number from {least} on')
+    given = header.get("params", {})
+    if header["version"] == 1 and isinstance(given, dict):
+        given = {"language": AS_WRITTEN, "pieces": 0, **given}
     try:
-        header["params"] = TfidfParams.from_json(header.get("params", {}))
+        header["params"] = TfidfParams.from_json(given)
     except InputError as error:
         raise InputError(
             f"{path}: {error.problem}", expected=error.expected, received=error.received, fix=error.fix
@@ -108,21 +134,26 @@ def _is_stamp(stamp: Any) -> bool:
     return isinstance(stamp, dict) and all(type(stamp.get(name)) is int for name in ("bytes", "crc32"))
 
 
-def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes:
+def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes | mmap.mmap:
+    """Return the content of a file, mapped and compared with its checksum."""
     path = folder / name
     stamp = header["files"].get(name)
     if stamp is None:
         raise _unexpected(folder / "params.json", f'"{name}" among its "files"')
     if not path.is_file():
         raise InputError(f"{path} does not exist", fix=_FIX)
-    content = path.read_bytes()
-    if len(content) != stamp["bytes"]:
+    size = path.stat().st_size
+    if size != stamp["bytes"]:
         raise InputError(
-            f"{path} was cut short" if len(content) < stamp["bytes"] else f"{path} is too long",
+            f"{path} was cut short" if size < stamp["bytes"] else f"{path} is too long",
             expected=f"{stamp['bytes']:,} bytes",
-            received=f"{len(content):,} bytes",
+            received=f"{size:,} bytes",
             fix=_FIX,
         )
+    content: bytes | mmap.mmap = b""
+    if size:
+        with path.open("rb") as file:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if zlib.crc32(content) != stamp["crc32"]:
         raise InputError(
             f"{path} has changed since it was saved with this params.json",
@@ -133,15 +164,17 @@ def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes:
     return content
 
 
-def _read_array(folder: Path, name: str, dtype: type, header: dict[str, Any]) -> np.ndarray:
-    expected = f"{header['nr_features']} numbers of type {np.dtype(dtype)}"
+def _read_array(
+    folder: Path, name: str, dtype: type, header: dict[str, Any], count: int | None = None
+) -> np.ndarray:  # fmt: skip
+    """Return an array, mapped; ``count``: its required length."""
+    expected = f"{'' if count is None else f'{count} '}numbers of type {np.dtype(dtype)}"
+    _read(folder, name, header)
     try:
-        array = np.load(io.BytesIO(_read(folder, name, header)), allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        if isinstance(error, InputError):
-            raise
+        array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError):
         raise _unexpected(folder / name, expected) from None
-    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != (header["nr_features"],):
+    if array.dtype != dtype or array.ndim != 1 or (count is not None and len(array) != count):
         raise _unexpected(folder / name, expected)
     return array
 

@@ -7,14 +7,17 @@ import numpy as np
 
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.features.characters import character_table
+from xmc_tf.features.kernels.pieces import BEGIN, END, cut_pieces
 from xmc_tf.features.kernels.weights import NORMS, weigh_texts
 from xmc_tf.features.kernels.words import split_texts
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
+from xmc_tf.words.kernels import key_table
+from xmc_tf.words.lexicon import Lexicon
 
 
 class SplitTexts(NamedTuple):
-    """The words of a batch of texts and the keys of their n-grams."""
+    """The words of a batch of texts, the keys of the n-grams of their lemmas, and the keys of their pieces."""
 
     letters: np.ndarray
     """uint8: the letters of all words."""
@@ -24,22 +27,50 @@ class SplitTexts(NamedTuple):
     """int64 [words, ngram_max]: the keys of the n-grams that begin at each word; valid within their text."""
     row_splits: np.ndarray
     """int64 [texts + 1]: where each text's words begin."""
+    sources: np.ndarray
+    """int64 [words]: where the lemma of each word is from."""
+    pieces: np.ndarray
+    """int64: the keys of the pieces."""
+    word_of_piece: np.ndarray
+    """int64: the word of each piece."""
+    piece_splits: np.ndarray
+    """int64 [texts + 1]: where each text's pieces begin."""
 
     def words(self, places: np.ndarray) -> list[bytes]:
-        """Return some words."""
+        """Return some words, as they are written but for the case."""
         letters = self.letters.tobytes()
         starts = np.where(places > 0, self.ends[places - 1], 0) if len(self.ends) else places
         return [
             letters[start:end] for start, end in zip(starts.tolist(), self.ends[places].tolist(), strict=True)
         ]  # fmt: skip
 
+    def lemmas(self, places: np.ndarray, lexicon: Lexicon) -> list[bytes]:
+        """Return the lemmas of some words."""
+        return [
+            lexicon.lemma(word, source)
+            for word, source in zip(self.words(places), self.sources[places].tolist(), strict=True)
+        ]
 
-def splitter(params: TfidfParams) -> Callable[[list[bytes]], SplitTexts]:
+    def piece_names(self, places: np.ndarray, length: int) -> list[bytes]:
+        """Return some pieces as names of features: "talv*" at the beginning of a word, "*talvi*" within it."""
+        words = self.word_of_piece[places]
+        first = np.searchsorted(self.word_of_piece, words)
+        names = []
+        for word, at in zip(self.words(words), (places - first).tolist(), strict=True):
+            piece = (chr(BEGIN) + word.decode("utf-8", "replace") + chr(END))[at : at + length]
+            before, after = ("" if at == 0 else "*"), ("" if piece[-1] == chr(END) else "*")
+            names.append((before + piece.strip(chr(BEGIN) + chr(END)) + after).encode())
+        return names
+
+
+def splitter(params: TfidfParams, lexicon: Lexicon) -> Callable[[list[bytes]], SplitTexts]:
     """Return the function from a batch of texts to words and keys."""
-    table = character_table(params.lowercase)
+    table = character_table(params.lowercase, params.splits_scripts)
+    arrays = lexicon.arrays
 
     def split(batch: list[bytes]) -> SplitTexts:
-        return SplitTexts(*split_texts(*_joined(batch), table, params.min_word_length, params.ngram_max))
+        words = split_texts(*_joined(batch), table, params.min_word_length, params.ngram_max, arrays)
+        return SplitTexts(*words, *cut_pieces(words[0], words[1], words[3], params.pieces))
 
     return split
 
@@ -50,26 +81,21 @@ class Weigher:
     Args:
         params: how to split and weigh words.
         vocabulary: the features.
+        lexicon: the lemmas of words.
     """
 
-    def __init__(self, params: TfidfParams, vocabulary: Vocabulary) -> None:
-        keys = kernel_view(vocabulary.keys, np.int64)
-        # Keys are hashes, so a prefix with as many values as there are keys leaves one or two to compare.
-        bits = max(1, len(keys).bit_length())
-        shift = 64 - bits
-        sizes = np.bincount((keys >> shift) + (1 << (bits - 1)), minlength=1 << bits)
-        buckets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    def __init__(self, params: TfidfParams, vocabulary: Vocabulary, lexicon: Lexicon) -> None:
         self._arguments = (
-            character_table(params.lowercase),
+            character_table(params.lowercase, params.splits_scripts),
             params.min_word_length,
             params.ngram_max,
-            keys,
+            params.pieces,
+            key_table(kernel_view(vocabulary.keys, np.int64)),
             kernel_view(vocabulary.columns, np.int32),
-            buckets,
-            shift,
             kernel_view(vocabulary.idf, np.float32),
             params.sublinear_tf,
             NORMS.index(params.norm),
+            lexicon.arrays,
         )
 
     def __call__(self, batch: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

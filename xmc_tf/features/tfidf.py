@@ -1,9 +1,10 @@
 """TF-IDF features of texts, fitted in one pass and computed by compiled kernels."""
 
+import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -11,10 +12,13 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import store
 from xmc_tf.features.batches import TextRange, map_in_order, text_batches
-from xmc_tf.features.counts import NgramCounter
+from xmc_tf.features.counts import Counted, NgramCounter
 from xmc_tf.features.texts import Weigher, splitter
-from xmc_tf.features.vocabulary import Vocabulary, choose_features
+from xmc_tf.features.vocabulary import Vocabulary, choose_block, no_features_error, vocabulary_of
 from xmc_tf.params import TfidfParams
+from xmc_tf.params.tfidf import AUTO
+from xmc_tf.words.languages import chosen_languages
+from xmc_tf.words.lexicon import NO_LEXICON, Lexicon
 
 if TYPE_CHECKING:
     from typing import Self
@@ -22,11 +26,13 @@ if TYPE_CHECKING:
     from xmc_tf.data import TextFile
     from xmc_tf.features.graph import TfidfGraph
 
+_WEIGHT, _WEIGHT_IN_LONG_TEXTS, _LONG_TEXT = 0.5, 0.3, 40  # words
+
 
 class Tfidf:
-    """TF-IDF weights of the words and word n-grams of texts.
+    """TF-IDF weights of the lemmas of texts, their n-grams, and pieces of long words.
 
-    By default a weight is (1 + log(count)) times the inverse document frequency, which is ln((1 + documents) /
+    A weight is (1 + log(count)) times the inverse document frequency, which is ln((1 + documents) /
     (1 + documents with it)) + 1, and each text's weights are scaled to length 1. Features are ordered by falling number
     of documents.
 
@@ -39,19 +45,23 @@ class Tfidf:
         params: how to split and weigh words.
         vocabulary: the features.
         nr_documents: number of documents it was fitted to.
+        lexicon: the lemmas of words.
     """
 
-    def __init__(self, params: TfidfParams, vocabulary: Vocabulary, nr_documents: int) -> None:
+    def __init__(
+        self, params: TfidfParams, vocabulary: Vocabulary, nr_documents: int, lexicon: Lexicon = NO_LEXICON
+    ) -> None:
         self.params = params
         self.nr_documents = nr_documents
         self._vocabulary = vocabulary
+        self._lexicon = lexicon
 
     def __repr__(self) -> str:
         return f"Tfidf({self.nr_features:,} features of {self.nr_documents:,} documents)"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the constructor's arguments; all else is rebuilt."""
-        return type(self), (self.params, self._vocabulary, self.nr_documents)
+        return type(self), (self.params, self._vocabulary, self.nr_documents, self._lexicon)
 
     @classmethod
     def fit(
@@ -70,10 +80,16 @@ class Tfidf:
         Raises:
             InputError: no n-gram occurs in ``min_df`` documents.
         """
-        params = params or TfidfParams()
+        params, lexicon = resolved(params or TfidfParams(), texts)
         with Progress("TF-IDF: counting words", len(texts), "documents") as progress:
-            counter = count_ngrams(texts, params, threads, progress)
-        return cls(params, choose_features(counter.counted(), counter.nr_rows, params), counter.nr_rows)
+            counts = count_terms(texts, params, lexicon, threads, progress)
+        params = weighted(params, counts.nr_words, counts.nr_documents)
+        blocks = [choose_block(counts.ngrams, params), choose_block(counts.pieces, params, params.piece_weight or 0.0)]
+        if not len(blocks[0].keys):
+            most = int(counts.ngrams.documents.max(initial=0))
+            raise no_features_error(len(counts.ngrams.keys), most, counts.nr_documents, params)
+        vocabulary = vocabulary_of(blocks if params.pieces else blocks[:1], counts.nr_documents)
+        return cls(params, vocabulary, counts.nr_documents, lexicon.reduced(vocabulary.keys))
 
     def transform(
         self, texts: "TextFile | TextRange | Sequence[bytes] | Sequence[str]", threads: int = -1, quiet: bool = False
@@ -106,11 +122,11 @@ class Tfidf:
     def _graph(self) -> "TfidfGraph":
         from xmc_tf.features.graph import TfidfGraph  # it loads TensorFlow
 
-        return TfidfGraph(self.params, self._vocabulary.keys, self._vocabulary.columns, self._vocabulary.idf)
+        return TfidfGraph(self.params, self._vocabulary, self._lexicon)
 
     @cached_property
     def _weigher(self) -> Weigher:
-        return Weigher(self.params, self._vocabulary)
+        return Weigher(self.params, self._vocabulary, self._lexicon)
 
     @property
     def nr_features(self) -> int:
@@ -128,7 +144,7 @@ class Tfidf:
         Args:
             folder: folder of the vectorizer; an older vectorizer there is replaced.
         """
-        store.save(folder, self.params, self._vocabulary, self.nr_documents)
+        store.save(folder, self.params, self._vocabulary, self.nr_documents, self._lexicon)
 
     @classmethod
     def load(cls, folder: str | Path) -> "Self":
@@ -143,25 +159,66 @@ class Tfidf:
         return cls(*store.load(folder))
 
 
-def count_ngrams(
+class Counts(NamedTuple):
+    """What is counted in texts.
+
+    Attributes:
+        ngrams: the n-grams of lemmas.
+        pieces: the pieces of long words.
+        nr_documents: number of texts.
+        nr_words: number of words.
+    """
+
+    ngrams: Counted
+    pieces: Counted
+    nr_documents: int
+    nr_words: int
+
+
+def resolved(
+    params: TfidfParams, texts: "TextFile | Sequence[bytes] | Sequence[str]"
+) -> tuple[TfidfParams, Lexicon]:  # fmt: skip
+    """Return the parameters with the language of the texts, and its lexicon."""
+    languages = chosen_languages(params.language, texts)
+    if params.language == AUTO:
+        # Without a known language, scripts without spaces are split all the same.
+        params = dataclasses.replace(params, language=",".join(languages) or AUTO)
+    return params, Lexicon.of(languages)
+
+
+def weighted(params: TfidfParams, nr_words: int, nr_documents: int) -> TfidfParams:
+    """Return the parameters with the weight of pieces: a long text has enough words that are clear without them."""
+    if params.piece_weight is not None or not params.pieces:
+        return params
+    long = nr_words > _LONG_TEXT * nr_documents
+    return dataclasses.replace(params, piece_weight=_WEIGHT_IN_LONG_TEXTS if long else _WEIGHT)
+
+
+def count_terms(
     texts: "TextFile | TextRange | Sequence[bytes] | Sequence[str]",
     params: TfidfParams,
+    lexicon: Lexicon,
     threads: int,
     progress: Progress,
-) -> NgramCounter:
-    """Count the n-grams of texts, the first half of fitting.
+) -> Counts:
+    """Count the n-grams and pieces of texts, the first half of fitting.
 
     Args:
         texts: the texts; bytes are UTF-8.
         params: how to split words.
+        lexicon: the lemmas of words.
         threads: number of threads; -1: one per core.
         progress: the progress display.
     """
-    counter = NgramCounter()
-    for batch, split in map_in_order(splitter(params), text_batches(texts), threads):
-        counter.add_words(split.words(counter.add(split.keys, split.row_splits)))
+    ngrams, pieces = NgramCounter(), NgramCounter()
+    nr_words = 0
+    for batch, split in map_in_order(splitter(params, lexicon), text_batches(texts), threads):
+        ngrams.add_words(split.lemmas(ngrams.add(split.keys, split.row_splits), lexicon))
+        new = pieces.add(split.pieces[:, np.newaxis], split.piece_splits)
+        pieces.add_words(split.piece_names(new, params.pieces))
+        nr_words += len(split.ends)
         progress.add(len(batch))
-    return counter
+    return Counts(ngrams.counted(), pieces.counted(), ngrams.nr_rows, nr_words)
 
 
 def _sparse(sizes: list[np.ndarray], ids: list[np.ndarray], weights: list[np.ndarray], nr_features: int) -> csr_matrix:

@@ -1,9 +1,9 @@
 """The n-grams chosen as features: their order, weights and names."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -43,21 +43,31 @@ class Vocabulary:
         return self.lines().decode("utf-8").splitlines()
 
 
-def choose_features(counted: "Counted", nr_documents: int, params: TfidfParams) -> Vocabulary:
-    """Choose the features among the n-grams that were counted.
+class Block(NamedTuple):
+    """The features of one kind, n-grams or pieces, in their order.
 
-    Of the n-grams that at least ``min_df`` documents hold, the ``max_features`` that occur most often; where
+    Attributes:
+        keys: int64.
+        documents: number of documents that contain each.
+        weight: the weight of this kind.
+        lines: returns the features' names, one per line.
+    """
+
+    keys: np.ndarray
+    documents: np.ndarray
+    weight: float
+    lines: Callable[[], bytes]
+
+
+def choose_block(counted: "Counted", params: TfidfParams, weight: float = 1.0) -> Block:
+    """Choose the features of one kind among the n-grams or pieces that were counted.
+
+    Of those that at least ``min_df`` documents hold, the ``max_features`` that occur most often; where
     the number is the same, those of more documents, then those of the smaller key. The features of the most
     documents come first: they are read most often, and so lie together in whatever a solver keeps a feature.
-
-    Raises:
-        InputError: when no n-gram is in enough documents.
     """
     kept = best(counted.keys, counted.total, counted.documents, params)
-    if not len(kept):
-        most = int(counted.documents.max(initial=0))
-        raise no_features_error(len(counted.keys), most, nr_documents, params)
-    return vocabulary_of(counted.keys[kept], counted.documents[kept], nr_documents, lines_of(counted, kept))
+    return Block(counted.keys[kept], counted.documents[kept].astype(np.int64), weight, lines_of(counted, kept))
 
 
 def best(keys: np.ndarray, total: np.ndarray, documents: np.ndarray, params: TfidfParams) -> np.ndarray:
@@ -76,17 +86,23 @@ def best(keys: np.ndarray, total: np.ndarray, documents: np.ndarray, params: Tfi
     return kept[np.lexsort((keys[kept], -documents[kept]))]
 
 
-def vocabulary_of(
-    keys: np.ndarray, documents: np.ndarray, nr_documents: int, lines: Callable[[], bytes]
-) -> Vocabulary:  # fmt: skip
-    """Return the vocabulary of the chosen n-grams, given in the order of the features."""
+def vocabulary_of(blocks: Sequence[Block], nr_documents: int) -> Vocabulary:
+    """Return the vocabulary of features of several kinds; the weight of a kind is part of its features' weights."""
+    keys = np.concatenate([block.keys for block in blocks])
+    documents = np.concatenate([block.documents for block in blocks])
+    weights = np.repeat([block.weight for block in blocks], [len(block.keys) for block in blocks])
+    order = np.lexsort((keys, -documents))
+    keys, documents = keys[order], documents[order]
     columns = np.argsort(keys)
-    return Vocabulary(
-        keys=keys[columns],
-        columns=columns.astype(np.int32),
-        idf=(np.log((1 + nr_documents) / (1 + documents)) + 1).astype(np.float32),
-        lines=lines,
-    )
+    idf = (np.log((1 + nr_documents) / (1 + documents)) + 1) * weights[order]
+
+    def lines() -> bytes:
+        if len(blocks) == 1:
+            return blocks[0].lines()
+        each = [line + b"\n" for block in blocks for line in block.lines().split(b"\n")[:-1]]
+        return b"".join(each[place] for place in order.tolist())
+
+    return Vocabulary(keys[columns], columns.astype(np.int32), idf.astype(np.float32), lines)
 
 
 def no_features_error(nr_ngrams: int, most: int, nr_documents: int, params: TfidfParams) -> InputError:

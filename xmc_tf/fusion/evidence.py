@@ -15,6 +15,7 @@ from xmc_tf.data import Texts
 from xmc_tf.fusion.embedded_names import Embed, EmbeddedNames
 from xmc_tf.fusion.fusion import Fusion
 from xmc_tf.label_names import LabelNames, label_vocabulary
+from xmc_tf.params.tfidf import AS_WRITTEN
 
 POOL = 30  # number of labels of the rankers that are candidates
 NAMES, FUSION = "label_names", "fusion"
@@ -50,6 +51,7 @@ class Evidence:
         threads: int = -1,
         embed: Embed | None = None,
         held_out_vectors: Callable[[], np.ndarray] | None = None,
+        language: str = AS_WRITTEN,
     ) -> Self:
         """Learn what names are worth, and how to combine them with the scores of rankers.
 
@@ -63,9 +65,10 @@ class Evidence:
             embed: the model's encoder; None: it has none.
             held_out_vectors: with an encoder, returns the embeddings of all held-out documents, of length 1, after
                 they have been scored.
+            language: language of the texts and names; see :class:`TfidfParams`.
         """
         Y = csr_matrix(Y)
-        label_names, evidence = LabelNames.learn(names, texts, Y, threads, folds=folds)
+        label_names, evidence = LabelNames.learn(names, texts, Y, threads, folds=folds, language=language)
         every = np.arange(Y.shape[0])
         found = [score(np.setdiff1d(every, held_out, assume_unique=True), held_out) for held_out in folds]
         if not found:

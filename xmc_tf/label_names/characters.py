@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from xmc_tf.words.scripts import UNSPACED_RANGES
+
 # Compiled into kernels.
 SEPARATOR, SKIPPED = 0, -1
 UNSPACED = 1 << 24  # a bit of characters of scripts that write without spaces between words
@@ -20,18 +22,6 @@ NR_CHARACTERS = 0x110000
 # Kinds: in no word, a letter, in a word beside letters, and dropped from it.
 APART, LETTER, BESIDE, DROPPED = range(4)
 RUNS_FILE = Path(__file__).with_name("characters.npy")
-
-# Scripts whose words are not separated by spaces: a pair of characters counts as a word.
-_UNSPACED_RANGES = (
-    (0x0E00, 0x0EFF),  # Thai, Lao
-    (0x1000, 0x109F),  # Myanmar
-    (0x1780, 0x17FF),  # Khmer
-    (0x3005, 0x30FF),  # iteration marks, Hiragana, Katakana
-    (0x31F0, 0x31FF),  # Katakana extensions
-    (0x3400, 0x9FFF),  # Han
-    (0xF900, 0xFAFF),  # Han, compatibility
-    (0x20000, 0x3FFFF),  # Han, extensions
-)
 
 
 @cache
@@ -42,7 +32,7 @@ def character_table() -> np.ndarray:
     table = np.repeat(delta, _lengths(starts)) + np.arange(NR_CHARACTERS, dtype=np.int32)
     table[kind == APART] = SEPARATOR
     table[kind == DROPPED] = SKIPPED
-    for first, last in _UNSPACED_RANGES:
+    for first, last in UNSPACED_RANGES:
         part = table[first : last + 1]
         part += np.where(part > 0, np.int32(UNSPACED), np.int32(0))
     return table

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmc_tf.label_names.kernels import hash_texts
+from xmc_tf.label_names.reading import Reading
 
 _WEIGHT_UNIT = 16  # weights are whole numbers, so that compiled code and graph add them up to the same sums
 
@@ -63,19 +64,19 @@ class NameWords(NamedTuple):
     name_exact: np.ndarray
 
 
-def words_of_names(names: Sequence[str], labels: np.ndarray, table: np.ndarray) -> NameWords:
+def words_of_names(names: Sequence[str], labels: np.ndarray, reading: Reading) -> NameWords:
     """Return the distinct words of each name; words with the same beginning count once.
 
     Args:
         names: the names; those without a word match nothing.
         labels: the label of each, ascending.
-        table: the character table.
+        reading: how words are read.
     """
     texts = [name.encode("utf-8", "replace") for name in names]
     sizes = np.array([len(text) for text in texts], np.int64)
     data = np.frombuffer(b"".join(texts) + b"\0", np.uint8)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    keys, exact, counts = hash_texts(data, offsets, table)
+    keys, exact, counts = hash_texts(data, offsets, reading.for_kernels())
     name_of = np.repeat(np.arange(len(names)), counts)
     # The first of the words of a name that begin alike.
     order = np.lexsort((np.arange(len(keys)), keys, name_of))

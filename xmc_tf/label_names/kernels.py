@@ -2,8 +2,9 @@
 
 A word is known by two hashes: of its beginning, by which names are found, and of the whole word. Words of one root
 mostly agree in their first letters, in any language that inflects at the end; so two words match if their first
-``PREFIX`` characters are the same. The worth of such a match is learned (``worth``). In scripts without spaces between
-words, each pair of neighbouring characters counts as a word.
+``PREFIX`` characters are the same. The worth of such a match is learned (``worth``). A word that is a form of the
+dictionary is replaced by its lemma. In languages with compounds, pieces of long words count as further words. In
+scripts without spaces between words, each pair of neighbouring characters counts as a word.
 """
 
 import numpy as np
@@ -13,6 +14,7 @@ from xmc_tf.label_names.characters import UNSPACED
 
 PREFIX = 6
 LONGEST = 64  # characters of a word that count
+LONG = 8  # characters of a word that has pieces
 SPREAD = np.int64(-7046029254386353131)  # odd: 2^64 divided by the golden ratio
 FULL = np.int64(4768777513237032717)  # another odd multiplier, for the whole word
 PARTIAL, INFLECTED, EXACT = 0, 1, 2  # grades of matches
@@ -54,8 +56,17 @@ def decode(data, start, stop, table, out):
 
 
 @inner
-def hash_words(characters, count, keys, exact):
-    """Write two hashes of each word, and return the number of words."""
+def _hash(characters, first, last, factor):
+    """Return the hash of some characters."""
+    value = np.int64(0)
+    for place in range(first, last):
+        value = (value + characters[place]) * factor
+    return value
+
+
+@inner
+def hash_words(characters, count, keys, exact, reading):
+    """Write two hashes of each word and piece, and return their number, which is at most twice that of characters."""
     words = 0
     at = 0
     while at < count:
@@ -74,30 +85,35 @@ def hash_words(characters, count, keys, exact):
         else:
             while end < count and characters[end] != 0 and not characters[end] & UNSPACED:
                 end += 1
-        key = np.int64(0)
-        whole = np.int64(0)
-        for place in range(at, min(end, at + LONGEST)):
-            if place - at < PREFIX:
-                key = (key + characters[place]) * SPREAD
-            whole = (whole + characters[place]) * FULL
+        key = _hash(characters, at, min(end, at + PREFIX), SPREAD)
+        whole = _hash(characters, at, min(end, at + LONGEST), FULL)
+        place = np.searchsorted(reading.forms, whole)
+        if place < reading.forms.shape[0] and reading.forms[place] == whole:
+            key = reading.lemma_keys[reading.lemma_of[place]]
+            whole = reading.lemma_exact[reading.lemma_of[place]]
         keys[words] = key
         exact[words] = whole
         words += 1
+        if reading.piece > 0 and end - at >= LONG and not characters[at] & UNSPACED:
+            for first in range(at, end - reading.piece + 1):
+                keys[words] = _hash(characters, first, first + reading.piece, SPREAD)
+                exact[words] = _hash(characters, first, first + reading.piece, FULL)
+                words += 1
         at = at + 1 if characters[at] & UNSPACED else end
     return words
 
 
 @kernel
-def hash_texts(data, offsets, table):
-    """Return both hashes of all words, and the number of words of each text."""
+def hash_texts(data, offsets, reading):
+    """Return both hashes of all words and pieces, and their number in each text."""
     size = data.shape[0]
-    keys, exact = np.empty(size, np.int64), np.empty(size, np.int64)
+    keys, exact = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
     counts = np.empty(offsets.shape[0] - 1, np.int64)
     characters = np.empty(size, np.int32)
     total = 0
     for i in range(counts.shape[0]):
-        count = decode(data, offsets[i], offsets[i + 1], table, characters)
-        counts[i] = hash_words(characters, count, keys[total:], exact[total:])
+        count = decode(data, offsets[i], offsets[i + 1], reading.characters, characters)
+        counts[i] = hash_words(characters, count, keys[total:], exact[total:], reading)
         total += counts[i]
     return keys[:total].copy(), exact[:total].copy(), counts
 
@@ -121,18 +137,18 @@ def _known(hashes, count, words, out):
 
 
 @kernel
-def count_words(data, offsets, table, words):
+def count_words(data, offsets, reading, words):
     """Return the number of texts with each word."""
     longest = 1
     for i in range(offsets.shape[0] - 1):
         longest = max(longest, offsets[i + 1] - offsets[i])
     characters = np.empty(longest, np.int32)
-    keys, exact = np.empty(longest, np.int64), np.empty(longest, np.int64)
-    here = np.empty(longest, np.int32)
+    keys, exact = np.empty(2 * longest, np.int64), np.empty(2 * longest, np.int64)
+    here = np.empty(2 * longest, np.int32)
     out = np.zeros(words.shape[0], np.int64)
     for i in range(offsets.shape[0] - 1):
-        count = decode(data, offsets[i], offsets[i + 1], table, characters)
-        count = hash_words(characters, count, keys, exact)
+        count = decode(data, offsets[i], offsets[i + 1], reading.characters, characters)
+        count = hash_words(characters, count, keys, exact, reading)
         for j in range(_known(keys, count, words, here)):
             out[here[j]] += 1
     return out
@@ -140,7 +156,7 @@ def count_words(data, offsets, table, words):
 
 @kernel
 def match_names(
-    data, offsets, table, words, exact_words, labels, splits, name_words, name_exact, weights, lists, listed, places
+    data, offsets, reading, words, exact_words, labels, splits, name_words, name_exact, weights, lists, listed, places
 ):  # fmt: skip
     """Return the number of matches of each text, their names and grades."""
     n = offsets.shape[0] - 1
@@ -148,8 +164,8 @@ def match_names(
     for i in range(n):
         longest = max(longest, offsets[i + 1] - offsets[i])
     characters = np.empty(longest, np.int32)
-    keys, exact = np.empty(longest, np.int64), np.empty(longest, np.int64)
-    here = np.empty(longest, np.int32)
+    keys, exact = np.empty(2 * longest, np.int64), np.empty(2 * longest, np.int64)
+    here = np.empty(2 * longest, np.int32)
     # The last text in which each word has been seen, counted from 1.
     seen, seen_exact = np.zeros(words.shape[0], np.int32), np.zeros(exact_words.shape[0], np.int32)
     counts = np.zeros(n, np.int64)
@@ -157,8 +173,8 @@ def match_names(
     total = 0
     for i in range(n):
         begin = total
-        count = decode(data, offsets[i], offsets[i + 1], table, characters)
-        count = hash_words(characters, count, keys, exact)
+        count = decode(data, offsets[i], offsets[i + 1], reading.characters, characters)
+        count = hash_words(characters, count, keys, exact, reading)
         for j in range(_known(exact, count, exact_words, here)):
             seen_exact[here[j]] = i + 1
         nr_here = _known(keys, count, words, here)

@@ -13,10 +13,11 @@ from scipy.sparse import csr_matrix, spmatrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.typing_names import Self
 from xmc_tf.data import Texts
-from xmc_tf.label_names.characters import SEPARATOR, character_table
+from xmc_tf.label_names.characters import SEPARATOR
 from xmc_tf.label_names.index import NameIndex, build_index, extend_index, reordered_index, words_of_names
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.matcher import count_documents, find_matches
+from xmc_tf.label_names.reading import Reading, as_written, reading_of
 from xmc_tf.label_names.vocabulary import label_vocabulary
 from xmc_tf.label_names.worth import (
     count_matches,
@@ -26,6 +27,8 @@ from xmc_tf.label_names.worth import (
     shown,
     worth_elsewhere,
 )
+from xmc_tf.params.tfidf import AS_WRITTEN
+from xmc_tf.words.languages import chosen_languages
 
 NAMES_FILES = r"names\.npz"
 _FILE = "names.npz"
@@ -55,7 +58,7 @@ class LabelNames:
     Args:
         index: the names and their words.
         worth: float32 [names, grades]: what a match is worth; 0: nothing.
-        characters: int32: the character table, without the separators at its end.
+        reading: how words are read.
         nr_labels: number of labels.
         priors: float64 [kinds, grades]: what a match of a name is worth whose label has no documents, by the kind of
             the name.
@@ -63,7 +66,7 @@ class LabelNames:
 
     index: NameIndex
     worth: np.ndarray
-    characters: np.ndarray
+    reading: Reading
     nr_labels: int
     priors: np.ndarray
 
@@ -79,6 +82,7 @@ class LabelNames:
         threads: int = -1,
         *,
         folds: Sequence[np.ndarray] = (),
+        language: str = AS_WRITTEN,
     ) -> "tuple[Self, TrainingEvidence]":
         """Learn what the names of labels are worth.
 
@@ -88,16 +92,19 @@ class LabelNames:
             Y: their labels, documents × labels.
             threads: number of threads; -1: one per core. The result does not depend on it.
             folds: documents that are held out in each of some trainings.
+            language: language of the texts and names, whose words are compared by their lemmas; see
+                :class:`TfidfParams`.
 
         Returns:
             The names, and the evidence in the documents of each fold, learned from all documents but those.
         """
         vocabulary = label_vocabulary(names)
-        table = character_table()
-        words = words_of_names(vocabulary.names, vocabulary.labels, table)
-        counts = count_documents(words.words, texts, table, threads)
+        reading = reading_of(chosen_languages(language, texts))
+        words = words_of_names(vocabulary.names, vocabulary.labels, reading)
+        reading = reading.reduced(words.words, words.exact)
+        counts = count_documents(words.words, texts, reading, threads)
         index = build_index(words, counts, len(texts))
-        found = find_matches(index, texts, table, threads)
+        found = find_matches(index, texts, reading, threads)
         Y = csr_matrix(Y)
         right = is_right(index, found, Y)
         counted = count_matches(index, found, right, np.bincount(Y.indices, minlength=len(names)))
@@ -105,7 +112,7 @@ class LabelNames:
             evidence_matrix(index, found, worth_elsewhere(index, found, right, Y, folds), len(names)),
             evidence_matrix(index, found, counted.worth_if_new(found), len(names)),
         )
-        return cls(index, counted.worth(), table, len(names), counted.priors()), evidence
+        return cls(index, counted.worth(), reading, len(names), counted.priors()), evidence
 
     def with_added(self, lines: Sequence[str]) -> Self:
         """Return the names with those of labels that are added after the training.
@@ -114,7 +121,7 @@ class LabelNames:
             lines: the name of each added label; alternative names follow after tabs.
         """
         added = label_vocabulary(lines)
-        words = words_of_names(added.names, added.labels + self.nr_labels, self.characters)
+        words = words_of_names(added.names, added.labels + self.nr_labels, self.reading)
         index = extend_index(self.index, words)
         prior = shown(self.priors[kinds_of_names(index)[len(self.worth) :]])
         worth = np.concatenate([self.worth, prior]).astype(np.float32)
@@ -140,7 +147,7 @@ class LabelNames:
             texts: the texts.
             threads: number of threads; -1: one per core.
         """
-        found = find_matches(self.index, texts, self.characters, threads)
+        found = find_matches(self.index, texts, self.reading, threads)
         return evidence_matrix(self.index, found, self.worth[found.names, found.grades], self.nr_labels)
 
     def save(self, folder: str | Path) -> None:
@@ -151,10 +158,14 @@ class LabelNames:
         """
         folder = Path(folder)
         folder.mkdir(parents=True)
-        last = int(np.flatnonzero(self.characters != SEPARATOR)[-1]) + 1
-        arrays = self.index._asdict() | {
-            "worth": self.worth, "characters": self.characters[:last], "priors": self.priors
-        }  # fmt: skip
+        reading = self.reading._asdict()
+        last = int(np.flatnonzero(self.reading.characters != SEPARATOR)[-1]) + 1
+        reading["characters"] = reading["characters"][:last]
+        if not len(self.reading.forms):  # the form of names that are read as they are written
+            reading = {"characters": reading["characters"]} | (
+                {"piece": self.reading.piece} if self.reading.piece else {}
+            )
+        arrays = self.index._asdict() | reading | {"worth": self.worth, "priors": self.priors}
         with (folder / _FILE).open("wb") as file:
             # Without allow_pickle, which numpy before 2.1 stores as another array.
             np.savez(file, nr_labels=np.int64(self.nr_labels), **arrays)
@@ -173,7 +184,9 @@ class LabelNames:
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
                 index = NameIndex(*(held[name] for name in NameIndex._fields))
-                names = cls(index, held["worth"], held["characters"], int(held["nr_labels"]), held["priors"])
+                reading = as_written()._replace(**{name: held[name] for name in Reading._fields if name in held})
+                reading = reading._replace(piece=int(reading.piece))
+                names = cls(index, held["worth"], reading, int(held["nr_labels"]), held["priors"])
         except (OSError, KeyError, ValueError, BadZipFile) as error:
             raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None
         if names.worth.shape != (len(index.labels), NR_GRADES) or len(index.splits) != len(index.labels) + 1:

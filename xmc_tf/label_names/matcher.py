@@ -12,6 +12,7 @@ from xmc_tf.common.threads import thread_count
 from xmc_tf.data import TextFile, Texts
 from xmc_tf.label_names.index import NameIndex
 from xmc_tf.label_names.kernels import count_words, match_names
+from xmc_tf.label_names.reading import Reading
 
 _BYTES = 1 << 20  # of text in a batch
 _Batch: TypeAlias = tuple[np.ndarray, np.ndarray]
@@ -33,20 +34,20 @@ class Matches(NamedTuple):
     grades: np.ndarray
 
 
-def find_matches(index: NameIndex, texts: Texts, table: np.ndarray, threads: int = -1) -> Matches:
+def find_matches(index: NameIndex, texts: Texts, reading: Reading, threads: int = -1) -> Matches:
     """Return the names that match each text.
 
     Args:
         index: the names.
         texts: the texts.
-        table: the character table.
+        reading: how words are read.
         threads: number of threads; -1: one per core. The result does not depend on it.
     """
     arrays = tuple(kernel_view(array, array.dtype) for array in index)
-    table = kernel_view(table, np.int32)
+    held = reading.for_kernels()
 
     def match(batch: _Batch) -> Any:
-        return match_names(*batch, table, *arrays)
+        return match_names(*batch, held, *arrays)
 
     parts = list(_mapped(match, texts, threads))
     counts = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
@@ -55,18 +56,18 @@ def find_matches(index: NameIndex, texts: Texts, table: np.ndarray, threads: int
     return Matches(splits, names, np.concatenate([np.zeros(0, np.int8), *(part[2] for part in parts)]))
 
 
-def count_documents(words: np.ndarray, texts: Texts, table: np.ndarray, threads: int = -1) -> np.ndarray:
+def count_documents(words: np.ndarray, texts: Texts, reading: Reading, threads: int = -1) -> np.ndarray:
     """Return the number of texts with each word of names.
 
     Args:
         words: hashes of the beginnings of words, ascending.
         texts: the texts.
-        table: the character table.
+        reading: how words are read.
         threads: number of threads; -1: one per core.
     """
-    words, table = kernel_view(words, np.int64), kernel_view(table, np.int32)
+    words, held = kernel_view(words, np.int64), reading.for_kernels()
     total = np.zeros(len(words), np.int64)
-    for counts in _mapped(lambda batch: count_words(*batch, table, words), texts, threads):
+    for counts in _mapped(lambda batch: count_words(*batch, held, words), texts, threads):
         total += counts
     return total
 

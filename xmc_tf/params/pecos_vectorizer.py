@@ -7,7 +7,7 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.params.tfidf import TfidfParams
+from xmc_tf.params.tfidf import AS_WRITTEN, TfidfParams
 
 _ALL = 2**31 - 1
 # Key → the only value that our TF-IDF supports. It is also PECOS's default, except for add_one_idf: our weights always
@@ -72,6 +72,8 @@ def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
         "min_df": max(1, count, math.ceil(share * nr_documents)),
         "max_features": kwargs.get("max_feature", 0) or _ALL,
         "sublinear_tf": kwargs.get("sublinear_tf", False),
+        "language": AS_WRITTEN,
+        "pieces": 0,
         "lowercase": False,
         "min_word_length": 1,
         "norm": norm,

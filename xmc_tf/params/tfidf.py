@@ -1,14 +1,28 @@
 """Parameters of the TF-IDF features."""
 
+import re
 from dataclasses import dataclass
+from typing import Any
 
 from xmc_tf.params.base import Params
 from xmc_tf.params.values import knob
 
+AUTO, AS_WRITTEN = "auto", "none"
+
+
+def _languages(text: str) -> str:
+    """Return codes of languages in their canonical form."""
+    codes = [code.strip().lower() for code in text.split(",")]
+    if not all(re.fullmatch("[a-z]{2,4}", code) for code in codes) or (
+        len(codes) > 1 and {AUTO, AS_WRITTEN} & {*codes}
+    ):
+        raise ValueError(f"{AUTO}, {AS_WRITTEN}, or codes of languages, such as fi or fi,sv")
+    return ",".join(dict.fromkeys(codes))
+
 
 @dataclass(frozen=True)
 class TfidfParams(Params):
-    """Options of TF-IDF: which words are features, and how they are weighted."""
+    """Options of TF-IDF: which words and pieces of words are features, and how they are weighted."""
 
     ngram_max: int = knob(2, low=1, high=8, help="maximum length of word n-grams")
     min_df: int = knob(2, low=1, help="minimum number of documents that contain a feature")
@@ -19,3 +33,37 @@ class TfidfParams(Params):
     lowercase: bool = knob(True, help="convert texts to lower case")
     min_word_length: int = knob(2, low=1, help="minimum number of characters in a word")
     norm: str = knob("l2", choices=("l2", "l1", "none"), help="normalization of each document")
+    language: str = knob(
+        AUTO,
+        parse=_languages,
+        help="language of the texts, whose words are replaced by their dictionary forms (lemmas): a code such as fi, "
+        "or several as fi,sv; auto: found in the texts; none: words are taken as written",
+    )
+    pieces: int = knob(
+        5,
+        low=3,
+        high=16,
+        also=(0,),
+        help="number of characters of the pieces of words of 6 characters or more, which match parts of compounds and "
+        "other forms of a word; 0: no pieces",
+    )
+    piece_weight: float | None = knob(
+        None,
+        above=0,
+        high=10,
+        help="weight of pieces in relation to words (default: 0.5, for texts of more than 40 words 0.3)",
+    )
+
+    @property
+    def splits_scripts(self) -> bool:
+        """Whether each character of a script that writes without spaces is a word."""
+        return self.language != AS_WRITTEN
+
+    @classmethod
+    def plain(cls, **changes: Any) -> "TfidfParams":
+        """Return parameters for words as they are written, without pieces.
+
+        Args:
+            **changes: further parameters.
+        """
+        return cls(**{"language": AS_WRITTEN, "pieces": 0, **changes})

@@ -7,13 +7,13 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 
 
-def read_header(path: Path, format: str, version: int, *, of: str, fix: str) -> dict[str, Any]:
+def read_header(path: Path, format: str, *versions: int, of: str, fix: str) -> dict[str, Any]:
     """Return the content of a header, after checking its format and version.
 
     Args:
         path: the JSON file.
         format: the required "format".
-        version: the required "version".
+        *versions: the allowed "version".
         of: what the folder holds, for the message.
         fix: what to do when the folder is damaged.
     """
@@ -27,10 +27,10 @@ def read_header(path: Path, format: str, version: int, *, of: str, fix: str) -> 
     header: dict[str, Any] = read_json(path, expected="the file as it was saved", fix=fix)
     if header.get("format") != format:
         raise InputError(f"{path} has unexpected content", expected=f'"format": "{format}"', fix=fix)
-    if header.get("version") != version:
+    if header.get("version") not in versions:
         raise InputError(
             f"{path} has an unknown version",
-            expected=str(version),
+            expected=" or ".join(map(str, versions)),
             received=repr(header.get("version")),
             fix=f"read it with the version of xmc_tf that wrote it, or {fix.rsplit(' or ', 1)[-1]}",
         )

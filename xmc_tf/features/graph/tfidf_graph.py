@@ -3,8 +3,12 @@
 import numpy as np
 import tensorflow as tf
 
+from xmc_tf.features.graph.lemmas import Lemmas
+from xmc_tf.features.graph.pieces import piece_keys
 from xmc_tf.features.graph.words import ngram_keys, split_words
+from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
+from xmc_tf.words.lexicon import Lexicon
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
 # At least the number of float32 values that a processor handles at once.
@@ -19,22 +23,22 @@ class TfidfGraph(tf.Module):
 
     Args:
         params: how to split and weigh words.
-        keys: the n-gram keys of the features, ascending.
-        columns: the feature of each key.
-        idf: the inverse document frequency of each feature.
+        vocabulary: the features.
+        lexicon: the lemmas of words.
     """
 
-    def __init__(self, params: TfidfParams, keys: np.ndarray, columns: np.ndarray, idf: np.ndarray) -> None:
+    def __init__(self, params: TfidfParams, vocabulary: Vocabulary, lexicon: Lexicon) -> None:
         super().__init__(name="tfidf")
         self._params = params
         # On the CPU: GPUs have no string kernels, and their sums are rounded differently than those of a server without
         # one.
         with tf.device("CPU:0"):
             # Variables, because a graph with more than 2 GB of constants cannot be saved.
-            self.keys = tf.Variable(keys, trainable=False, name="keys")
-            self.columns = tf.Variable(columns, trainable=False, name="columns")
-            self.idf = tf.Variable(idf, trainable=False, name="idf")
-        self._nr_features = len(keys)
+            self.keys = tf.Variable(np.asarray(vocabulary.keys), trainable=False, name="keys")
+            self.columns = tf.Variable(np.asarray(vocabulary.columns), trainable=False, name="columns")
+            self.idf = tf.Variable(np.asarray(vocabulary.idf), trainable=False, name="idf")
+        self._lemmas = Lemmas(lexicon)
+        self._nr_features = len(vocabulary)
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def __call__(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -48,10 +52,20 @@ class TfidfGraph(tf.Module):
             weights.
         """
         with tf.device("CPU:0"):
-            words, splits = split_words(text, self._params.lowercase, self._params.min_word_length)
-            keys, whole = ngram_keys(words, splits, self._params.ngram_max)
-            features = tf.where(whole, self._look_up(keys), self._nr_features)
-            rows, ids, counts = self._count(features, splits)
+            params = self._params
+            words, splits = split_words(text, params.lowercase, params.min_word_length, params.splits_scripts)
+            keys, whole = ngram_keys(self._lemmas(words), splits, params.ngram_max)
+            features = tf.reshape(tf.where(whole, self._look_up(keys), self._nr_features), [-1])
+            splits_of_features = splits * params.ngram_max
+            if params.pieces:
+                keys, splits = piece_keys(words, splits, params.pieces)
+                both = [
+                    tf.RaggedTensor.from_row_splits(features, splits_of_features, validate=False),
+                    tf.RaggedTensor.from_row_splits(self._look_up(keys), splits, validate=False),
+                ]
+                joined = tf.concat(both, axis=1)
+                features, splits_of_features = joined.values, joined.row_splits
+            rows, ids, counts = self._count(features, splits_of_features)
             weights = self._weigh(rows, ids, counts, tf.size(text, out_type=tf.int64))
             sizes = tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, tf.size(text, out_type=tf.int64))
             return tf.concat([[0], tf.cumsum(sizes)], axis=0), ids, weights
@@ -80,12 +94,12 @@ class TfidfGraph(tf.Module):
         return tf.reshape(tf.where(found, tf.gather(self.columns, place), self._nr_features), tf.shape(keys))
 
     def _count(self, features: tf.Tensor, splits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return row, feature and count of all known features, sorted."""
+        """Return row, feature and count of all known features, sorted; ``splits``: where each row begins."""
         # The op fails without rows, so an empty row is appended.
         splits = tf.concat([splits, splits[-1:]], axis=0)
         counted = tf.raw_ops.RaggedCountSparseOutput(
-            splits=splits * self._params.ngram_max,
-            values=tf.reshape(features, [-1]),
+            splits=splits,
+            values=features,
             weights=tf.zeros([0], tf.float32),
             maxlength=self._nr_features,
             binary_output=False,

@@ -7,7 +7,10 @@ computed from its words' keys, so that no n-gram is built as a string.
 import tensorflow as tf
 from tensorflow_text.python.ops.regex_split_ops import gen_regex_split_ops
 
+from xmc_tf.words.scripts import UNSPACED_RANGES
+
 _NOT_IN_WORDS = r"([^\pL\pN_]+)"
+_UNSPACED = "[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED_RANGES) + "]"
 # The maximum number of buckets: the hash becomes a fingerprint of 63 bits. Among a hundred million n-grams, two share a
 # key with a probability of about one in two thousand.
 _BUCKETS = 2**63 - 1
@@ -18,13 +21,16 @@ _SPREAD = -7046029254386353131
 _CAPITALS_OF_LOCALES = {"İ": "i̇", "Ì": "ì", "Í": "í", "Ĩ": "ĩ", "Į": "į"}
 
 
-def split_words(text: tf.Tensor, lowercase: bool, min_length: int) -> tuple[tf.Tensor, tf.Tensor]:
+def split_words(
+    text: tf.Tensor, lowercase: bool, min_length: int, unspaced: bool = False
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Split texts into words.
 
     Args:
         text: strings [n], UTF-8; invalid bytes separate words.
         lowercase: whether to convert letters to lower case first.
         min_length: minimum number of characters of a word.
+        unspaced: whether each character of a script that writes without spaces is a word, of any length.
 
     Returns:
         The words of all texts, and int64 [n + 1] row splits: where each text's words begin.
@@ -33,12 +39,16 @@ def split_words(text: tf.Tensor, lowercase: bool, min_length: int) -> tuple[tf.T
     text = tf.strings.regex_replace(text, r"\x00", " ")
     # Both ops replace bytes that are not UTF-8 by U+FFFD, which is in no word.
     text = lowered(text) if lowercase else tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
+    if unspaced:
+        text = tf.strings.regex_replace(text, _UNSPACED, r" \0 ")
     # The op behind `tensorflow_text.regex_split`, which would validate the output with further ops and branches: a
     # quarter of a second when the graph is built.
     words, _, _, row_splits = gen_regex_split_ops.regex_split_with_offsets(text, _NOT_IN_WORDS, "()")
     if min_length == 1:
         return words, row_splits
     long = tf.strings.length(words, unit="UTF8_CHAR") >= min_length
+    if unspaced:
+        long |= tf.strings.regex_full_match(words, _UNSPACED)
     before = tf.concat([[0], tf.cumsum(tf.cast(long, tf.int64))], axis=0)
     return tf.boolean_mask(words, long), tf.gather(before, row_splits)
 
@@ -51,11 +61,16 @@ def lowered(text: tf.Tensor) -> tf.Tensor:
     return tf.strings.lower(text, encoding="utf-8")
 
 
+def keys_of(words: tf.Tensor) -> tf.Tensor:
+    """Return the key of each word."""
+    return tf.strings.to_hash_bucket_fast(words, _BUCKETS)
+
+
 def ngram_keys(words: tf.Tensor, row_splits: tf.Tensor, ngram_max: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the keys of the n-grams of up to ``ngram_max`` words.
 
     Args:
-        words: the words of all texts.
+        words: the keys of the words of all texts.
         row_splits: where each text's words begin.
         ngram_max: maximum number of words of an n-gram.
 
@@ -63,7 +78,6 @@ def ngram_keys(words: tf.Tensor, row_splits: tf.Tensor, ngram_max: int) -> tuple
         int64 [words, ngram_max]: the keys of the n-grams of 1, 2, … words that begin at each word; and a mask of the
         same shape: whether the n-gram ends within its text. Keys outside the mask are meaningless.
     """
-    words = tf.strings.to_hash_bucket_fast(words, _BUCKETS)
     keys = [words]
     for n in range(1, ngram_max):
         keys.append(keys[-1] * tf.constant(_SPREAD, tf.int64) + tf.roll(words, -n, axis=0))

@@ -4,7 +4,9 @@ import numpy as np
 
 from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.common.ordering import sort_ascending
-from xmc_tf.features.kernels.words import SPREAD, split_text, word_key
+from xmc_tf.features.kernels.pieces import pieces_of_word
+from xmc_tf.features.kernels.words import SPREAD, split_text
+from xmc_tf.words.kernels import find_key, lemma_key
 
 NORMS = ("none", "l1", "l2")
 _NO_NORM, _L2 = 0, 2
@@ -50,22 +52,6 @@ def logarithms(counts):
 
 
 @inner
-def _find(key, keys, buckets, shift):
-    """Return the place of a key, or -1; the keys are ascending, and buckets tell where each prefix begins."""
-    prefix = (key >> shift) + (np.int64(1) << (63 - shift))
-    low, high = np.int64(buckets[prefix]), np.int64(buckets[prefix + 1])
-    while low < high:
-        middle = (low + high) >> 1
-        if keys[middle] < key:
-            low = middle + 1
-        else:
-            high = middle
-    if low < keys.shape[0] and keys[low] == key:
-        return low
-    return np.int64(-1)
-
-
-@inner
 def _weigh(ids, idf, sublinear, norm, out_ids, out_weights, at):
     """Append the sorted features of a text and their weights to the output, and return where it ends.
 
@@ -98,16 +84,18 @@ def _weigh(ids, idf, sublinear, norm, out_ids, out_weights, at):
 
 
 @kernel
-def weigh_texts(data, offsets, table, min_length, ngram_max, keys, columns, buckets, shift, idf, sublinear, norm):
+def weigh_texts(data, offsets, table, min_length, ngram_max, piece, features, columns, idf, sublinear, norm, lexicon):
     """Return the features of texts: where each text's end, the features (ascending within a text), the weights."""
     rows = offsets.shape[0] - 1
     longest = 0
     for row in range(rows):
         longest = max(longest, offsets[row + 1] - offsets[row])
     letters = np.empty(longest + longest // 2 + 2, np.uint8)
-    ends = np.empty(longest // 2 + 2, np.int64)
-    words_keys = np.empty(longest // 2 + 2, np.int64)
-    found_ids = np.empty((longest // 2 + 2) * ngram_max, np.int32)
+    ends = np.empty(longest + 2, np.int64)
+    words_keys = np.empty(longest + 2, np.int64)
+    marked, starts = np.empty(len(letters) + 2, np.uint8), np.empty(len(letters) + 3, np.int64)
+    piece_keys = np.empty(len(letters) + 2, np.int64)
+    found_ids = np.empty((longest + 2) * ngram_max + (len(letters) + 2 * len(ends) if piece > 0 else 0), np.int32)
     spare = np.empty(len(found_ids), np.int32)
     capacity = 64 + (offsets[rows] - offsets[0]) // 4
     out_ids, out_weights = np.empty(capacity, np.int32), np.empty(capacity, np.float32)
@@ -115,16 +103,21 @@ def weigh_texts(data, offsets, table, min_length, ngram_max, keys, columns, buck
     at = 0
     for row in range(rows):
         words, _ = split_text(data, offsets[row], offsets[row + 1], table, min_length, letters, ends, 0, 0)
-        begin = 0
-        for i in range(words):
-            words_keys[i] = word_key(letters, begin, ends[i])
-            begin = ends[i]
+        begin = np.int64(0)
         found = 0
+        for i in range(words):
+            words_keys[i], _ = lemma_key(letters, begin, ends[i], lexicon)
+            for j in range(pieces_of_word(letters, begin, ends[i], piece, marked, starts, piece_keys, 0)):
+                place = find_key(piece_keys[j], features)
+                if place >= 0:
+                    found_ids[found] = columns[place]
+                    found += 1
+            begin = ends[i]
         for i in range(words):
             key = np.int64(0)
             for n in range(min(ngram_max, words - i)):
                 key = key * SPREAD + words_keys[i + n]
-                place = _find(key, keys, buckets, shift)
+                place = find_key(key, features)
                 if place >= 0:
                     found_ids[found] = columns[place]
                     found += 1

@@ -3,12 +3,11 @@
 import numpy as np
 
 from xmc_tf.common.compiled import inner, kernel
-from xmc_tf.features.characters import CAPITAL_SIGMA, CASED, CODE, FINAL_SIGMA, IGNORABLE, IN_WORD, SPECIAL
-from xmc_tf.features.kernels.fingerprint import fingerprint
+from xmc_tf.features.characters import CAPITAL_SIGMA, CASED, CODE, FINAL_SIGMA, IGNORABLE, IN_WORD, SPECIAL, UNSPACED
+from xmc_tf.words.kernels import lemma_key
 
 # 2^64 divided by the golden ratio, as a signed integer: odd, so that multiplication by it is invertible.
 SPREAD = np.int64(-7046029254386353131)
-BUCKETS = np.uint64(2**63 - 1)
 _REPLACEMENT = np.int64(0xFFFD)
 
 
@@ -72,7 +71,7 @@ def _write(code, letters, at):
 
 @inner
 def split_text(data, start, stop, table, min_length, letters, ends, words, used):
-    """Append the words of a text to the words before.
+    """Append the words of a text to the words before. A character of an unspaced script is a word.
 
     Args:
         data: the bytes of texts.
@@ -81,7 +80,7 @@ def split_text(data, start, stop, table, min_length, letters, ends, words, used)
         table: the table of characters.
         min_length: minimum number of characters of a word.
         letters: the bytes of all words; room for 1.5 times the text's bytes, and 2 more.
-        ends: where each word ends in the letters; room for half the text's bytes, and 2 more.
+        ends: where each word ends in the letters; room for the text's bytes, and 2 more.
         words: number of words before.
         used: number of letters before.
 
@@ -93,6 +92,7 @@ def split_text(data, start, stop, table, min_length, letters, ends, words, used)
     cased = False  # whether the last character that was not ignorable is a letter with case
     at = start
     while at <= stop:
+        before = used
         entry = 0  # behind the text is a character that is in no word
         if at == stop:
             at += 1
@@ -118,47 +118,49 @@ def split_text(data, start, stop, table, min_length, letters, ends, words, used)
                 used = _write(entry & CODE, letters, used)
         if not entry & IGNORABLE:
             cased = entry & CASED != 0
-        if entry & IN_WORD:
+        if entry & IN_WORD and not entry & UNSPACED:
             length += 1
+            continue
+        last = before if entry & UNSPACED else used  # where the word before this character ends
+        if length >= min_length:
+            ends[words] = last
+            words += 1
         elif length > 0:
-            if length >= min_length:
-                ends[words] = used
-                words += 1
-                begin = used
-            else:
-                used = begin
-            length = 0
+            for place in range(last, used):
+                letters[begin + place - last] = letters[place]
+            used -= last - begin
+        if entry & UNSPACED:
+            ends[words] = used
+            words += 1
+        begin = used
+        length = 0
     return words, used
 
 
-@inner
-def word_key(letters, begin, end):
-    """Return the key of a word."""
-    return np.int64(fingerprint(letters, begin, end - begin) % BUCKETS)
-
-
 @kernel
-def split_texts(data, offsets, table, min_length, ngram_max):
-    """Return the words of texts and the keys of their n-grams.
+def split_texts(data, offsets, table, min_length, ngram_max, lexicon):
+    """Return the words of texts and the keys of the n-grams of their lemmas.
 
     Returns:
         The letters of all words; where each word ends in them; int64 [words, ngram_max], the keys of the n-grams that
-        begin at each word, which are only valid within their text; where each text's words begin.
+        begin at each word, which are only valid within their text; where each text's words begin; and where the lemma
+        of each word is from.
     """
     size = data.shape[0]
     letters = np.empty(size + size // 2 + 2, np.uint8)
-    ends = np.empty(size // 2 + 2, np.int64)
+    ends = np.empty(size + 2, np.int64)
     row_splits = np.zeros(offsets.shape[0], np.int64)
     words, used = 0, 0
     for row in range(offsets.shape[0] - 1):
         words, used = split_text(data, offsets[row], offsets[row + 1], table, min_length, letters, ends, words, used)
         row_splits[row + 1] = words
     keys = np.zeros((words, ngram_max), np.int64)
-    begin = 0
+    sources = np.empty(words, np.int64)
+    begin = np.int64(0)
     for i in range(words):
-        keys[i, 0] = word_key(letters, begin, ends[i])
+        keys[i, 0], sources[i] = lemma_key(letters, begin, ends[i], lexicon)
         begin = ends[i]
     for n in range(1, ngram_max):
         for i in range(words - n):
             keys[i, n] = keys[i, n - 1] * SPREAD + keys[i + n, 0]
-    return letters[:used].copy(), ends[:words].copy(), keys, row_splits
+    return letters[:used].copy(), ends[:words].copy(), keys, row_splits, sources

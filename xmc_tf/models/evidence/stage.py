@@ -11,12 +11,13 @@ from xmc_tf.models.folder import ENSEMBLE
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import PredictionOptions, embedded, for_fusion, scored
+from xmc_tf.params import TfidfParams
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 
-_VERSION = 2  # of what is learned; the results of others are not kept
+_VERSION = 3  # of what is learned; the results of others are not kept
 
 
 def evidence_stage(model: Parts, held_out: Stage, inputs: TrainingInputs, recipe: Recipe, stages: Stages) -> Stage:
@@ -51,13 +52,15 @@ def evidence_stage(model: Parts, held_out: Stage, inputs: TrainingInputs, recipe
         evidence = Evidence.learn(
             lines, documents.texts, documents.Y, score, folds=[rows], threads=recipe.threads,
             embed=lambda names: embedded(auxiliary, names),
-            held_out_vectors=lambda: rows_of_length(1.0, np.concatenate(vectors)),
+            held_out_vectors=lambda: rows_of_length(1.0, np.concatenate(vectors)), language=language,
         )  # fmt: skip
         evidence.save(folder)
         return {"said": f"{len(rows):,} held-out documents"}
 
+    language = (recipe.tfidf or TfidfParams()).language
     inputs_of = {
         "version": _VERSION,
+        "language": language,
         "names": list(lines),
         "ensemble_method": model.metadata.content.get("ensemble_method"),
     }

@@ -136,7 +136,10 @@ def learn_evidence(
         pred_params=[level_pred_params(params.ranker, params.prediction, tree.depth, overrides) for tree in trees],
         user_negatives=data.user_negatives, threads=threads, seed=seed,
     )  # fmt: skip
-    return Evidence.learn(names, texts, data.Y, score, folds=held_out_folds(data.Y.shape[0], seed), threads=threads)
+    return Evidence.learn(
+        names, texts, data.Y, score, folds=held_out_folds(data.Y.shape[0], seed), threads=threads,
+        language=params.tfidf.language,
+    )  # fmt: skip
 
 
 def fit_tfidf(

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from xmc_tf.label_names import LabelNames
 from xmc_tf.label_names.characters import SKIPPED, UNSPACED
-from xmc_tf.label_names.kernels import EXACT, FULL, INFLECTED, LONGEST, NR_GRADES, PARTIAL, PREFIX, SPREAD
+from xmc_tf.label_names.kernels import EXACT, FULL, INFLECTED, LONG, LONGEST, NR_GRADES, PARTIAL, PREFIX, SPREAD
 
 
 class NameMatches(tf.Module):
@@ -18,8 +18,12 @@ class NameMatches(tf.Module):
     def __init__(self, names: LabelNames) -> None:
         super().__init__(name="label_names")
         index = names.index
-        last = int(np.flatnonzero(names.characters)[-1]) + 1
-        held = index._asdict() | {"worth": names.worth.reshape(-1), "characters": names.characters[:last]}
+        reading = names.reading
+        last = int(np.flatnonzero(reading.characters)[-1]) + 1
+        held = index._asdict() | {"worth": names.worth.reshape(-1), "characters": reading.characters[:last]}
+        if len(reading.forms):
+            held |= {name: getattr(reading, name) for name in ("forms", "lemma_of", "lemma_keys", "lemma_exact")}
+        self._piece = reading.piece
         with tf.device("CPU:0"):
             # Never empty: a lookup in an empty variable fails, even if its result is not used.
             self.held = {
@@ -69,7 +73,28 @@ class NameMatches(tf.Module):
         key = self._hash(padded, start, tf.minimum(end, start + PREFIX), SPREAD)
         exact = self._hash(padded, start, tf.minimum(end, start + LONGEST), FULL)
         row = tf.gather(rows, start)
+        if "forms" in self.held:
+            key, exact = self._lemmas(key, exact)
+        if self._piece:
+            size = tf.where(tf.gather(unspaced, start), tf.zeros_like(start), end - start)
+            count = tf.where(size >= LONG, size - (self._piece - 1), tf.zeros_like(start))
+            word, first = _spread(start, start + count)
+            piece_ends = first + self._piece
+            key = tf.concat([key, self._hash(padded, first, piece_ends, SPREAD)], axis=0)
+            exact = tf.concat([exact, self._hash(padded, first, piece_ends, FULL)], axis=0)
+            row = tf.concat([row, tf.gather(row, word)], axis=0)
         return self._known(key, row, "words"), self._known(exact, row, "exact")
+
+    def _lemmas(self, key: tf.Tensor, exact: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the hashes of the lemmas of words."""
+        forms = self.held["forms"].value()
+        place = tf.minimum(tf.searchsorted(forms, exact), tf.size(forms) - 1)
+        lemma = tf.gather(self.held["lemma_of"], place)
+        known = tf.gather(forms, place) == exact
+        return (
+            tf.where(known, tf.gather(self.held["lemma_keys"], lemma), key),
+            tf.where(known, tf.gather(self.held["lemma_exact"], lemma), exact),
+        )
 
     def _characters(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the characters of all texts as the table maps them, and the text of each."""

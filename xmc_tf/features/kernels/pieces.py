@@ -1,0 +1,70 @@
+"""Compiled functions that cut long words into pieces: all runs of some characters.
+
+The beginning and the end of the word count as characters, "<" and ">". So "talvi" and "talven" share "<talv", and a
+compound shares pieces with each of its parts.
+"""
+
+import numpy as np
+
+from xmc_tf.common.compiled import inner, kernel
+from xmc_tf.words.kernels import word_key
+
+LEAST = 6  # characters of a word that is cut
+BEGIN, END = np.uint8(60), np.uint8(62)  # "<" and ">", which are in no word
+# So that no piece has the key of a word. Both are odd.
+FACTOR, OFFSET = np.int64(-4417276706812531889), np.int64(1609587929392839161)
+
+
+@inner
+def pieces_of_word(letters, begin, end, length, marked, starts, keys, first):
+    """Write the keys of the pieces of a word, and return where they end.
+
+    Args:
+        letters: the letters of words.
+        begin: where the word begins.
+        end: where it ends.
+        length: number of characters of a piece; 0: no pieces.
+        marked: room for the bytes of the word, and 2 more.
+        starts: room for one number more than that.
+        keys: the keys; room for as many.
+        first: number of keys that are there.
+    """
+    if length == 0 or end - begin < LEAST:
+        return first
+    marked[0] = BEGIN
+    starts[0] = 0
+    characters, at = 1, 1
+    for place in range(begin, end):
+        if letters[place] & 0xC0 != 0x80:
+            starts[characters] = at
+            characters += 1
+        marked[at] = letters[place]
+        at += 1
+    if characters - 1 < LEAST:
+        return first
+    marked[at] = END
+    starts[characters] = at
+    starts[characters + 1] = at + 1
+    for piece in range(characters + 2 - length):
+        keys[first] = word_key(marked, starts[piece], starts[piece + length]) * FACTOR + OFFSET
+        first += 1
+    return first
+
+
+@kernel
+def cut_pieces(letters, ends, row_splits, length):
+    """Return the keys of the pieces of words, the word of each, and where those of each text begin."""
+    room = letters.shape[0] + 2 * ends.shape[0]
+    keys, words = np.empty(room, np.int64), np.empty(room, np.int64)
+    marked, starts = np.empty(letters.shape[0] + 2, np.uint8), np.empty(letters.shape[0] + 3, np.int64)
+    splits = np.zeros(row_splits.shape[0], np.int64)
+    count, begin = 0, np.int64(0)
+    for row in range(row_splits.shape[0] - 1):
+        for word in range(row_splits[row], row_splits[row + 1]):
+            after = pieces_of_word(letters, begin, ends[word], length, marked, starts, keys, count)
+            for place in range(count, after):
+                words[place] = word
+            count = after
+            begin = ends[word]
+        splits[row + 1] = count
+    return keys[:count].copy(), words[:count].copy(), splits

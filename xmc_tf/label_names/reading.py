@@ -1,0 +1,106 @@
+"""How words of names and texts are read: characters, lemmas, and pieces of long words."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from xmc_tf.common.kernels import kernel_view
+from xmc_tf.label_names.characters import character_table
+from xmc_tf.label_names.kernels import hash_texts
+from xmc_tf.words.dictionaries import Strings, dictionary_languages, load_dictionary
+
+# Languages that write compounds as one word: pieces find their parts.
+_WITH_COMPOUNDS = frozenset({"da", "de", "et", "fi", "hu", "is", "lb", "nb", "nl", "nn", "se", "sv"})
+PIECE = 5  # characters
+_AT_ONCE = 100_000  # forms whose hashes are computed at once
+
+
+class Reading(NamedTuple):
+    """How words are read.
+
+    Attributes:
+        characters: int32: the character table.
+        forms: int64: hashes of forms of words, ascending.
+        lemma_of: int32: the lemma of each form.
+        lemma_keys: int64: the hash of the beginning of each lemma.
+        lemma_exact: int64: the hash of each whole lemma.
+        piece: number of characters of the pieces of long words, which count as further words; 0: no pieces.
+    """
+
+    characters: np.ndarray
+    forms: np.ndarray
+    lemma_of: np.ndarray
+    lemma_keys: np.ndarray
+    lemma_exact: np.ndarray
+    piece: int
+
+    def for_kernels(self) -> "Reading":
+        """Return arrays that kernels accept."""
+        return Reading(*(kernel_view(array, array.dtype) for array in self[:5]), self.piece)
+
+    def reduced(self, words: np.ndarray, exact: np.ndarray) -> "Reading":
+        """Return the part that matters for some names.
+
+        Args:
+            words: the hashes of the beginnings of the names' words.
+            exact: those of the whole words.
+        """
+        if not len(self.forms):
+            return self
+        known = np.isin(self.lemma_keys, words) | np.isin(self.lemma_exact, exact)
+        kept = np.flatnonzero(known[self.lemma_of] | np.isin(self.forms, exact))
+        used, lemma_of = np.unique(self.lemma_of[kept], return_inverse=True)
+        return self._replace(
+            forms=self.forms[kept], lemma_of=lemma_of.astype(np.int32), lemma_keys=self.lemma_keys[used],
+            lemma_exact=self.lemma_exact[used],
+        )  # fmt: skip
+
+
+def as_written() -> Reading:
+    """Return the reading of words as they are written."""
+    none = np.zeros(0, np.int64)
+    return Reading(character_table(), none, np.zeros(0, np.int32), none, none, 0)
+
+
+def reading_of(languages: Sequence[str]) -> Reading:
+    """Return the reading of words of some languages.
+
+    Args:
+        languages: their codes, the most frequent first: its lemma is that of forms that several have.
+    """
+    plain = as_written()
+    piece = PIECE if languages and languages[0] in _WITH_COMPOUNDS else 0
+    forms, numbers, keys, exact = [], [], [], []
+    for code in languages:
+        if code not in dictionary_languages():
+            continue
+        dictionary = load_dictionary(code)
+        _, whole, single = _hashed(dictionary.forms, plain)
+        lemma_key, lemma_exact, single_lemma = _hashed(dictionary.lemmas, plain)
+        kept = single & single_lemma[dictionary.lemma_of]
+        forms.append(whole[kept])
+        numbers.append(dictionary.lemma_of[kept] + sum(map(len, keys)))
+        keys.append(lemma_key)
+        exact.append(lemma_exact)
+    if not forms:
+        return plain._replace(piece=piece)
+    every, first = np.unique(np.concatenate(forms), return_index=True)
+    lemma_of = np.concatenate(numbers)[first].astype(np.int32)
+    return Reading(plain.characters, every, lemma_of, np.concatenate(keys), np.concatenate(exact), piece)
+
+
+def _hashed(strings: Strings, reading: Reading) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return both hashes of strings that are single words, and which of them are."""
+    keys, exact = np.zeros(len(strings.ends), np.int64), np.zeros(len(strings.ends), np.int64)
+    single = np.zeros(len(strings.ends), bool)
+    for first in range(0, len(strings.ends), _AT_ONCE):
+        ends = np.asarray(strings.ends[first : first + _AT_ONCE])
+        begin = int(strings.ends[first - 1]) if first else 0
+        data = np.concatenate([strings.letters[begin : ends[-1]], np.zeros(1, np.uint8)])
+        found = hash_texts(data, np.concatenate([[0], ends - begin]), reading.for_kernels())
+        one = found[2] == 1
+        at = (np.cumsum(found[2]) - 1)[one]
+        place = first + np.flatnonzero(one)
+        keys[place], exact[place], single[place] = found[0][at], found[1][at], True
+    return keys, exact, single

@@ -1,0 +1,172 @@
+"""The forms of words and their lemmas, of whole languages.
+
+The dictionaries are simplemma's. To load one takes up to ten seconds and 400 MB, so its content is written once as
+arrays, ``$XMC_TF_CACHE/dictionaries/<language>-<version>``, which are mapped. Only training reads them: a model
+contains the part that it needs.
+"""
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.process.cache_folder import cache_folder
+from xmc_tf.words.endings import Endings, learn_endings
+from xmc_tf.words.kernels import keys_of_words
+
+_LOG = logging.getLogger(__name__)
+_FORMAT = 1  # of the files; a change makes new ones
+
+
+class Strings(NamedTuple):
+    """Strings in UTF-8, one after the other.
+
+    Attributes:
+        letters: uint8: their bytes.
+        ends: int64: where each ends.
+    """
+
+    letters: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, strings: Sequence[bytes]) -> "Strings":
+        """Return the arrays of strings."""
+        ends = np.cumsum([len(one) for one in strings], dtype=np.int64)
+        return cls(np.frombuffer(b"".join(strings), np.uint8), ends)
+
+    def __getitem__(self, number: int) -> bytes:  # type: ignore[override]
+        begin = int(self.ends[number - 1]) if number else 0
+        return self.letters[begin : int(self.ends[number])].tobytes()
+
+    def keys(self) -> np.ndarray:
+        """Return the key of each string as a word: int64."""
+        return keys_of_words(kernel_view(self.letters, np.uint8), kernel_view(self.ends, np.int64))
+
+
+class Dictionary(NamedTuple):
+    """The words of a language.
+
+    Attributes:
+        forms: the forms of words in lower case, in the order of their keys; lemmas are among them.
+        keys: int64: the key of each form, ascending.
+        lemma_of: int32: the lemma of each form.
+        lemmas: the lemmas in lower case.
+        endings: a rule for words that are no form of the dictionary.
+    """
+
+    forms: Strings
+    keys: np.ndarray
+    lemma_of: np.ndarray
+    lemmas: Strings
+    endings: Endings
+
+
+@cache
+def dictionary_languages() -> frozenset[str]:
+    """Return the codes of the languages that have a dictionary."""
+    from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
+
+    return frozenset(SUPPORTED_LANGUAGES)
+
+
+@cache
+def load_dictionary(language: str) -> Dictionary:
+    """Return the dictionary of a language, mapped from the cache; its first use writes it there.
+
+    Args:
+        language: a code of :func:`dictionary_languages`.
+    """
+    folder = cache_folder() / "dictionaries" / f"{language}-{version('simplemma')}-{_FORMAT}"
+    if not (folder / "keys.npy").exists():
+        _LOG.info("preparing the dictionary of %r: up to half a minute, once (cache: %s)", language, folder.parent)
+        made = _made(language)
+        try:
+            _write(folder, made)
+        except OSError as error:
+            _LOG.warning("the dictionary of %r is not kept for the next training: %s", language, error)
+            return made
+    return _read(folder)
+
+
+def _made(language: str) -> Dictionary:
+    """Return the content of simplemma's dictionary."""
+    lemma_of_form: dict[str, str] = {}
+    for form, lemma in _entries(language):
+        low = form.lower()
+        # A form in lower case is preferred over one that only begins a sentence or is a noun of German.
+        if low not in lemma_of_form or low == form:
+            lemma_of_form[low] = lemma.lower()
+    for lemma in set(lemma_of_form.values()):
+        lemma_of_form.setdefault(lemma, lemma)
+    lemmas = sorted(set(lemma_of_form.values()))
+    number = {lemma: place for place, lemma in enumerate(lemmas)}
+    endings = learn_endings(lemma_of_form)
+    forms = Strings.of([form.encode() for form in lemma_of_form])
+    numbers = np.array([number[lemma] for lemma in lemma_of_form.values()], np.int32)
+    keys = forms.keys()
+    order = np.argsort(keys)
+    begins = np.concatenate([[0], forms.ends[:-1]])
+    pieces = [forms.letters[begins[place] : forms.ends[place]] for place in order.tolist()]
+    ordered = Strings(np.concatenate(pieces), np.cumsum((forms.ends - begins)[order]))
+    return Dictionary(
+        ordered, keys[order], numbers[order], Strings.of([lemma.encode() for lemma in lemmas]), endings
+    )  # fmt: skip
+
+
+def _entries(language: str) -> Iterator[tuple[str, str]]:
+    """Yield the forms and lemmas that are single words."""
+    from simplemma.strategies.dictionaries.dictionary_factory import DefaultDictionaryFactory
+
+    for form, lemma in DefaultDictionaryFactory().get_dictionary(language).items():
+        if form.isalnum() and lemma.isalnum():
+            yield form, lemma
+
+
+def _arrays(dictionary: Dictionary) -> dict[str, np.ndarray]:
+    return {
+        "forms": dictionary.forms.letters,
+        "form_ends": dictionary.forms.ends,
+        "lemma_of": dictionary.lemma_of,
+        "lemmas": dictionary.lemmas.letters,
+        "lemma_ends": dictionary.lemmas.ends,
+        **dictionary.endings._asdict(),
+        "keys": dictionary.keys,
+    }
+
+
+def _write(folder: Path, dictionary: Dictionary) -> None:
+    """Write the files; another process may do the same at the same time."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        for name, array in _arrays(dictionary).items():
+            np.save(place / f"{name}.npy", array, allow_pickle=False)
+        try:
+            os.rename(place, folder)
+        except OSError:
+            if not (folder / "keys.npy").exists():
+                raise
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _read(folder: Path) -> Dictionary:
+    def mapped(name: str) -> np.ndarray:
+        return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+
+    return Dictionary(
+        Strings(mapped("forms"), mapped("form_ends")),
+        mapped("keys"),
+        mapped("lemma_of"),
+        Strings(mapped("lemmas"), mapped("lemma_ends")),
+        Endings(*(mapped(name) for name in Endings._fields)),
+    )

@@ -1,0 +1,83 @@
+"""A rule for words that are in no dictionary: their ending tells their lemma.
+
+The rule is learned from the dictionary of a language. For each ending of two to six letters it is counted what the
+lemmas of the forms with it are made of: how many letters are cut off, and what is added. Where nine tenths of the
+forms agree, the ending is a rule. The longest ending that a word has decides.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from xmc_tf.words.kernels import keys_of_words
+
+_SAMPLE = 200_000  # forms that are counted
+_SHORTEST, _LONGEST = 2, 6  # letters of an ending
+_LEAST_FORMS, _LEAST_SHARE = 20, 0.9
+
+
+class Endings(NamedTuple):
+    """Endings of words, and what becomes of them in the lemma.
+
+    Attributes:
+        endings: int64: keys of the endings, ascending.
+        cuts: int32: number of bytes to cut off.
+        added: uint8: the bytes to add, of all endings.
+        added_ends: int64: where those of each ending end.
+    """
+
+    endings: np.ndarray
+    cuts: np.ndarray
+    added: np.ndarray
+    added_ends: np.ndarray
+
+
+def no_endings() -> Endings:
+    """Return a rule that changes nothing."""
+    return Endings(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.int64))
+
+
+def learn_endings(lemma_of_form: Mapping[str, str]) -> Endings:
+    """Learn the rule of a language.
+
+    Args:
+        lemma_of_form: the lemmas of forms.
+    """
+    step = max(1, len(lemma_of_form) // _SAMPLE)
+    changes: dict[str, Counter[tuple[str, str] | None]] = defaultdict(Counter)
+    for number, (form, lemma) in enumerate(lemma_of_form.items()):
+        if number % step:
+            continue
+        same = 0
+        while same < min(len(form), len(lemma)) and form[same] == lemma[same]:
+            same += 1
+        for length in range(_SHORTEST, min(_LONGEST, len(form) - 2) + 1):
+            # A change that begins before the ending does not depend on the ending alone.
+            known = len(form) - same <= length
+            changes[form[-length:]][(form[same:], lemma[same:]) if known else None] += 1
+    rules: dict[str, tuple[str, str]] = {}
+    for ending in sorted(changes, key=len):
+        (change, count), total = changes[ending].most_common(1)[0], changes[ending].total()
+        if change is None or total < _LEAST_FORMS or count < _LEAST_SHARE * total:
+            continue
+        shorter = next((rules[ending[at:]] for at in range(1, len(ending) - 1) if ending[at:] in rules), ("", ""))
+        if change != shorter:
+            rules[ending] = change
+    return _arrays(rules)
+
+
+def _arrays(rules: Mapping[str, tuple[str, str]]) -> Endings:
+    endings = [ending.encode() for ending in rules]
+    ends = np.cumsum([len(ending) for ending in endings], dtype=np.int64)
+    keys = keys_of_words(np.frombuffer(b"".join(endings), np.uint8).copy(), ends)
+    order = np.argsort(keys)
+    changes = [(cut.encode(), added.encode()) for cut, added in rules.values()]
+    added = [changes[place][1] for place in order]
+    return Endings(
+        keys[order],
+        np.array([len(changes[place][0]) for place in order], np.int32),
+        np.frombuffer(b"".join(added), np.uint8),
+        np.cumsum([len(one) for one in added], dtype=np.int64),
+    )

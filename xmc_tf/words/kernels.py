@@ -1,0 +1,124 @@
+"""Compiled functions from words to keys, and from keys to lemmas."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from xmc_tf.common.compiled import inner, kernel
+from xmc_tf.words.fingerprint import fingerprint
+
+BUCKETS = np.uint64(2**63 - 1)
+# Bytes of an ending, and bytes of a word before it. Compiled into kernels.
+SHORTEST_ENDING, LONGEST_ENDING, LEAST_STEM = 2, 14, 2
+OWN = -1  # instead of the number of a lemma: the word itself
+
+
+class KeyTable(NamedTuple):
+    """Keys in ascending order, and where those with each first bits begin.
+
+    Attributes:
+        keys: int64, ascending.
+        buckets: int32.
+        shift: the number of the other bits.
+    """
+
+    keys: np.ndarray
+    buckets: np.ndarray
+    shift: int
+
+
+class LexiconArrays(NamedTuple):
+    """The arrays of a lexicon, for kernels; see :class:`xmc_tf.words.lexicon.Lexicon`.
+
+    Attributes:
+        forms: the keys of the forms.
+        lemma_of: int32: the lemma of each form.
+        lemma_keys: int64: the key of each lemma.
+        endings: int64: keys of endings, ascending; see :class:`xmc_tf.words.endings.Endings`, and so below.
+        cuts:
+        added:
+        added_ends:
+    """
+
+    forms: KeyTable
+    lemma_of: np.ndarray
+    lemma_keys: np.ndarray
+    endings: np.ndarray
+    cuts: np.ndarray
+    added: np.ndarray
+    added_ends: np.ndarray
+
+
+def key_table(keys: np.ndarray) -> KeyTable:
+    """Return the table of keys, which are ascending.
+
+    Keys are hashes, so first bits with as many values as there are keys leave one or two to compare.
+    """
+    bits = max(1, len(keys).bit_length())
+    shift = 64 - bits
+    sizes = np.bincount((keys >> shift) + (1 << (bits - 1)), minlength=1 << bits)
+    return KeyTable(keys, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32), shift)
+
+
+@inner
+def find_key(key, table):
+    """Return the place of a key in a table, or -1."""
+    prefix = (key >> table.shift) + (np.int64(1) << (63 - table.shift))
+    low, high = np.int64(table.buckets[prefix]), np.int64(table.buckets[prefix + 1])
+    while low < high:
+        middle = (low + high) >> 1
+        if table.keys[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    if low < table.keys.shape[0] and table.keys[low] == key:
+        return low
+    return np.int64(-1)
+
+
+@inner
+def word_key(letters, begin, end):
+    """Return the key of a word."""
+    return np.int64(fingerprint(letters, begin, end - begin) % BUCKETS)
+
+
+@kernel
+def keys_of_words(letters, ends):
+    """Return the key of each of some words, which lie one after the other."""
+    keys = np.empty(ends.shape[0], np.int64)
+    begin = np.int64(0)
+    for i in range(ends.shape[0]):
+        keys[i] = word_key(letters, begin, ends[i])
+        begin = ends[i]
+    return keys
+
+
+@inner
+def lemma_key(letters, begin, end, lexicon):
+    """Return the key of the lemma of a word, and where it is from.
+
+    Returns:
+        The key; and the number of the lemma, or ``OWN``, or, for an ending, its number subtracted from ``OWN - 1``.
+    """
+    key = word_key(letters, begin, end)
+    if lexicon.lemma_keys.shape[0] == 0:
+        return key, np.int64(OWN)
+    place = find_key(key, lexicon.forms)
+    if place >= 0:
+        lemma = np.int64(lexicon.lemma_of[place])
+        return lexicon.lemma_keys[lemma], lemma
+    if lexicon.endings.shape[0] > 0:
+        for size in range(min(LONGEST_ENDING, end - begin - LEAST_STEM), SHORTEST_ENDING - 1, -1):
+            ending = word_key(letters, end - size, end)
+            place = np.searchsorted(lexicon.endings, ending)
+            if place < lexicon.endings.shape[0] and lexicon.endings[place] == ending:
+                stem = end - begin - lexicon.cuts[place]
+                first = lexicon.added_ends[place - 1] if place > 0 else np.int64(0)
+                added = lexicon.added_ends[place] - first
+                lemma_letters = np.empty(stem + added, np.uint8)
+                for i in range(stem):
+                    lemma_letters[i] = letters[begin + i]
+                for i in range(added):
+                    lemma_letters[stem + i] = lexicon.added[first + i]
+                return word_key(lemma_letters, 0, stem + added), np.int64(OWN - 1 - place)
+    return key, np.int64(OWN)

@@ -1,0 +1,155 @@
+"""The languages of texts, found in a sample of them."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.params.tfidf import AS_WRITTEN, AUTO
+from xmc_tf.params.values import nearest
+
+if TYPE_CHECKING:
+    from xmc_tf.data import TextFile
+
+_LOG = logging.getLogger(__name__)
+
+_SAMPLE = 400  # texts
+_LONGEST = 1000  # characters of a text that are looked at
+_LEAST_TEXT = 500  # characters of the whole sample: the language of less is a guess
+_LEAST_SHARE = 0.1  # of the texts; a wrong guess for single short texts is common
+# Languages that share a dictionary with another, or are found under a more general name.
+_DICTIONARY_OF = {"no": "nb", "hr": "hbs", "sr": "hbs", "bs": "hbs", "sh": "hbs", "nds": "de"}
+
+
+def languages_of(texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[str, ...]:
+    """Return the codes of the languages of texts, that of most texts first; none if there is too little text to tell.
+
+    Example:
+        >>> languages_of(["Kirjastojen historia", ...])
+        ('fi',)
+
+    Args:
+        texts: the texts. A sample, evenly spread, is looked at.
+    """
+    rows = np.unique(np.linspace(0, len(texts) - 1, min(_SAMPLE, len(texts))).astype(np.int64)) if len(texts) else []
+    sample = [_shortened(texts[int(row)]) for row in rows]
+    if sum(map(len, sample)) < _LEAST_TEXT:
+        return ()
+    from py3langid import classify  # it takes a second to load
+
+    found = Counter(dictionary_code(classify(text)[0]) for text in sample if text)
+    total = sum(found.values())
+    return tuple(code for code, count in found.most_common() if count >= _LEAST_SHARE * total)
+
+
+def chosen_languages(setting: str, texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[str, ...]:
+    """Return the languages whose words are reduced to lemmas.
+
+    Args:
+        setting: codes of languages, separated by commas; or "auto" or "none".
+        texts: the texts, for "auto".
+
+    Raises:
+        InputError: a code is of no language.
+    """
+    if setting == AS_WRITTEN:
+        return ()
+    if setting != AUTO:
+        return tuple(dict.fromkeys(dictionary_code(_checked(code)) for code in setting.split(",")))
+    found = languages_of(texts)
+    if found:
+        _LOG.info("language: %s, found in the texts (--language sets it)", " and ".join(found))
+    else:
+        _LOG.info("language: unknown, because there is little text; words are taken as written (--language sets it)")
+    return found
+
+
+def dictionary_code(code: str) -> str:
+    """Return the code of the dictionary that has the words of a language."""
+    return _DICTIONARY_OF.get(code, code)
+
+
+def _shortened(text: str | bytes) -> str:
+    return (text if isinstance(text, str) else text[: 4 * _LONGEST].decode("utf-8", "replace"))[:_LONGEST]
+
+
+def _checked(code: str) -> str:
+    from xmc_tf.words.dictionaries import dictionary_languages
+
+    known = dictionary_languages() | WITHOUT_DICTIONARY | set(_DICTIONARY_OF)
+    if code in known:
+        return code
+    close = nearest(code, known)
+    raise InputError(
+        f"--language: {code!r} is no language that is known here",
+        expected=f"codes such as en, fi or fi,sv; with a dictionary: {', '.join(sorted(dictionary_languages()))}",
+        received=code,
+        fix=f"did you mean {close}?" if close else "use auto, or none to take words as they are written",
+    )
+
+
+# Languages that are found in texts but have no dictionary; their words are cut into pieces all the same.
+WITHOUT_DICTIONARY = frozenset(
+    [
+        "af",
+        "am",
+        "as",
+        "az",
+        "be",
+        "bn",
+        "br",
+        "bs",
+        "eu",
+        "fo",
+        "gu",
+        "ha",
+        "hr",
+        "ht",
+        "ig",
+        "ja",
+        "jv",
+        "kk",
+        "km",
+        "kn",
+        "ko",
+        "ku",
+        "ky",
+        "lo",
+        "mg",
+        "mn",
+        "mr",
+        "mt",
+        "my",
+        "nan",
+        "nds",
+        "ne",
+        "no",
+        "oc",
+        "or",
+        "pa",
+        "ps",
+        "rn",
+        "sa",
+        "sh",
+        "si",
+        "sr",
+        "ta",
+        "te",
+        "th",
+        "ti",
+        "ug",
+        "ur",
+        "vi",
+        "vo",
+        "wa",
+        "wuu",
+        "xh",
+        "yo",
+        "yue",
+        "zh",
+        "zu",
+    ]
+)

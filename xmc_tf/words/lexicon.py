@@ -1,0 +1,122 @@
+"""The lexicon of a model: from the keys of word forms to those of their lemmas."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from xmc_tf.common.kernels import kernel_view
+from xmc_tf.words.dictionaries import Strings, dictionary_languages, load_dictionary
+from xmc_tf.words.endings import Endings, no_endings
+from xmc_tf.words.kernels import OWN, LexiconArrays, key_table
+
+FIELDS = {
+    "forms": np.int64, "lemma_of": np.int32, "lemma_keys": np.int64,
+    "endings": np.int64, "cuts": np.int32, "added": np.uint8, "added_ends": np.int64,
+}  # fmt: skip
+"""The arrays of a lexicon, by which it is stored, and their types."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lexicon:
+    """The lemmas of words.
+
+    A word that is a form of the dictionary has the lemma of the form. Of other words, the ending may tell the lemma.
+    All others are their own lemma.
+
+    Args:
+        forms: int64: keys of forms, ascending.
+        lemma_of: int32: the lemma of each form.
+        lemma_keys: int64: the key of each lemma.
+        rule: the rule for words that are no form.
+        texts: the lemmas themselves, of several dictionaries; none in a model, which does not need them.
+    """
+
+    forms: np.ndarray
+    lemma_of: np.ndarray
+    lemma_keys: np.ndarray
+    rule: Endings
+    texts: tuple[Strings, ...] = ()
+
+    @classmethod
+    def of(cls, languages: Sequence[str]) -> "Lexicon":
+        """Return the lexicon of some languages.
+
+        Args:
+            languages: their codes, the most frequent first: its lemma is that of forms that several have. Languages
+                without a dictionary add nothing.
+        """
+        found = [load_dictionary(code) for code in languages if code in dictionary_languages()]
+        if not found:
+            return NO_LEXICON
+        texts = tuple(dictionary.lemmas for dictionary in found)
+        lemma_keys = np.concatenate([lemmas.keys() for lemmas in texts])
+        if len(found) == 1:
+            return cls(found[0].keys, found[0].lemma_of, lemma_keys, found[0].endings, texts)
+        before = np.cumsum([0, *(len(lemmas.ends) for lemmas in texts)])
+        keys = np.concatenate([dictionary.keys for dictionary in found])
+        lemma_of = np.concatenate(
+            [dictionary.lemma_of + first for dictionary, first in zip(found, before, strict=False)]
+        )
+        forms, first = np.unique(keys, return_index=True)
+        # An ending means different things in different languages.
+        return cls(forms, lemma_of[first].astype(np.int32), lemma_keys, no_endings(), texts)
+
+    def __len__(self) -> int:
+        return len(self.forms)
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Lexicon":
+        """Return the lexicon of arrays named as in ``FIELDS``."""
+        rule = Endings(*(arrays[name] for name in Endings._fields))
+        return cls(arrays["forms"], arrays["lemma_of"], arrays["lemma_keys"], rule)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays, named as in ``FIELDS``."""
+        own = {"forms": self.forms, "lemma_of": self.lemma_of, "lemma_keys": self.lemma_keys}
+        return {name: np.asarray(array, FIELDS[name]) for name, array in (own | self.rule._asdict()).items()}
+
+    @cached_property
+    def arrays(self) -> LexiconArrays:
+        """The arrays for kernels."""
+        held = {name: kernel_view(array, array.dtype) for name, array in self.to_arrays().items()}
+        return LexiconArrays(key_table(held.pop("forms")), **held)
+
+    def reduced(self, keys: np.ndarray) -> "Lexicon":
+        """Return the part that a model needs: the forms that are, or whose lemmas are, among some words.
+
+        Args:
+            keys: the keys of the words.
+        """
+        known = np.isin(self.lemma_keys, keys)
+        kept = np.flatnonzero(known[self.lemma_of] | np.isin(self.forms, keys))
+        used, lemma_of = np.unique(self.lemma_of[kept], return_inverse=True)
+        return dataclasses.replace(
+            self, forms=np.asarray(self.forms[kept]), lemma_of=lemma_of.astype(np.int32),
+            lemma_keys=self.lemma_keys[used], texts=(),
+        )  # fmt: skip
+
+    def lemma(self, word: bytes, source: int) -> bytes:
+        """Return the lemma of a word.
+
+        Args:
+            word: the word.
+            source: where its lemma is from, as ``lemma_key`` returns it.
+        """
+        if source == OWN:
+            return word
+        if source >= 0:
+            for lemmas in self.texts:
+                if source < len(lemmas.ends):
+                    return lemmas[source]
+                source -= len(lemmas.ends)
+        rule, place = self.rule, OWN - 1 - source
+        first = int(rule.added_ends[place - 1]) if place else 0
+        added = rule.added[first : int(rule.added_ends[place])].tobytes()
+        return word[: len(word) - int(rule.cuts[place])] + added
+
+
+NO_LEXICON = Lexicon(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), no_endings())
+"""The lexicon of words as they are written."""
