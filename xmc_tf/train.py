@@ -51,6 +51,7 @@ from xmc_tf.params import (
     warn_without_effect,
     xtransformer_skeleton,
 )
+from xmc_tf.params.tfidf import first_language
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.embeddings import copy_of_length_one
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
@@ -314,7 +315,7 @@ def _training_inputs(arguments: argparse.Namespace) -> TrainingInputs:
         tree = load_chain(a.code_path, nr_splits=a.nr_splits, min_codes=a.min_codes)
     elif a.label_feat_path:
         label_features = load_matrix(a.label_feat_path, name="label features")
-    lines = load_label_lines(a.labels, a.vocabulary, a.language)
+    lines = load_label_lines(a.labels, a.vocabulary, first_language(a.language))
     names = None if lines is None else label_vocabulary(lines).preferred
     return TrainingInputs(documents, tree, label_features, names, held_out, lines)
 

@@ -18,6 +18,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.label_names import have_letters
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import TfidfParams, XRLinearParams
+from xmc_tf.params.tfidf import AS_WRITTEN
 
 _MODEL = "xmc_tf-model"
 
@@ -25,7 +26,8 @@ _MODEL = "xmc_tf-model"
 class XmcBackend(backend.AnnifLearningBackend):
     """Annif's ``backend=xmc_tf``.
 
-    With ``analyzer=`` in projects.cfg, words of texts and of names are normalized first.
+    Words are compared by their lemmas in the project's language, and long words also by their pieces. With
+    ``analyzer=`` in projects.cfg, words of texts and of names are normalized by the analyzer instead.
 
     Parameters in projects.cfg:
         effort: fast, balanced (default) or best: number and shapes of the label trees.
@@ -33,6 +35,7 @@ class XmcBackend(backend.AnnifLearningBackend):
             calibrated probabilities.
         ngram: maximum number of words in a feature (default: 2).
         min_df: minimum number of documents of a feature (default: 2).
+        pieces: number of characters of the pieces of long words; 0: none (default: 5).
         beam_size: number of nodes kept at each level of a tree (default: as trained); larger is slower and more exact.
         seed: random seed of the training (default: 0).
         keep_training_data: whether the model keeps features and subjects of its documents, so that ``annif learn`` can
@@ -46,6 +49,7 @@ class XmcBackend(backend.AnnifLearningBackend):
         "label_names": True,
         "ngram": 2,
         "min_df": 2,
+        "pieces": 5,
         "beam_size": None,
         "seed": 0,
         "keep_training_data": True,
@@ -105,7 +109,7 @@ class XmcBackend(backend.AnnifLearningBackend):
                 texts,
                 labels,
                 names=names,
-                params=XRLinearParams(tfidf=TfidfParams(ngram_max=int(params["ngram"]), min_df=int(params["min_df"]))),
+                params=XRLinearParams(tfidf=self._tfidf_params(params)),
                 label_names=boolean(params["label_names"]) and have_letters(names),
                 threads=jobs or -1,
                 seed=int(params["seed"]),
@@ -116,6 +120,15 @@ class XmcBackend(backend.AnnifLearningBackend):
             raise ConfigurationException(str(error), backend_id=self.backend_id) from None
         model.save(folder / _MODEL)
         self._model = None  # loaded from the folder by the next use
+
+    def _tfidf_params(self, params: dict[str, Any]) -> TfidfParams:
+        """Return the parameters of features: with an analyzer, words are normalized already."""
+        return TfidfParams(
+            ngram_max=int(params["ngram"]),
+            min_df=int(params["min_df"]),
+            pieces=int(params["pieces"]),
+            language=AS_WRITTEN if self.project.analyzer_spec else str(self.project.language),
+        )
 
     def _learn(self, corpus: Any, params: dict[str, Any]) -> None:
         folder = Path(self.datadir)

@@ -80,7 +80,7 @@ def _fit(
     mine = text_range(texts, *bounds)
     # Rank 0 finds the language, and prepares its dictionary if that has not been done.
     found = run_on_all_ranks(communicator, lambda: resolved(params, texts)[0] if first else None)
-    params = TfidfParams.from_json(communicator.broadcast(None if found is None else found.to_json()))
+    params = TfidfParams.from_json(communicator.broadcast((found or params).to_json()))
     lexicon = run_on_all_ranks(communicator, lambda: resolved(params, texts)[1])
     with Progress("TF-IDF: counting words", len(mine), "documents", 2.0 if first else float("inf")) as progress:
         counts = run_on_all_ranks(communicator, lambda: count_terms(mine, params, lexicon, threads, progress))

@@ -21,7 +21,6 @@ from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
-from xmc_tf.params.tfidf import AS_WRITTEN
 from xmc_tf.words.lexicon import FIELDS, NO_LEXICON, Lexicon
 
 _FORMAT = "xmc_tf.features.Tfidf"
@@ -73,6 +72,12 @@ def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
         return _load(folder)
 
 
+def fitted_params(folder: str | Path) -> TfidfParams:
+    """Return the parameters of a folder that `save` wrote, which contain the language that was found."""
+    params: TfidfParams = _header(Path(folder))["params"]
+    return params
+
+
 def _load(folder: Path) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
     header = _header(folder)
     count = header["nr_features"]
@@ -118,11 +123,8 @@ def _header(folder: Path) -> dict[str, Any]:
     for name, least in (("nr_documents", 0), ("nr_features", 1)):
         if type(header.get(name)) is not int or header[name] < least:
             raise _unexpected(path, f'"{name}", a number from {least} on')
-    given = header.get("params", {})
-    if header["version"] == 1 and isinstance(given, dict):
-        given = {"language": AS_WRITTEN, "pieces": 0, **given}
     try:
-        header["params"] = TfidfParams.from_json(given)
+        header["params"] = TfidfParams.of_header(header)
     except InputError as error:
         raise InputError(
             f"{path}: {error.problem}", expected=error.expected, received=error.received, fix=error.fix

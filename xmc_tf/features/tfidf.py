@@ -138,6 +138,30 @@ class Tfidf:
         """The n-gram of each feature, its words separated by a space."""
         return self._vocabulary.names
 
+    def words_of_features(self, text: str) -> dict[int, str]:
+        """Return the words of a text, in lower case, that each of its features is from.
+
+        Example:
+            >>> tfidf.words_of_features("Historian tutkimus")
+            {17: 'historian', 420: 'historian tutkimus', …}
+
+        Args:
+            text: the text.
+        """
+        split = splitter(self.params, self._lexicon)([text.encode("utf-8", "replace")])
+        words = [word.decode("utf-8", "replace") for word in split.words(np.arange(len(split.ends)))]
+        named = [(split.pieces, [words[place] for place in split.word_of_piece.tolist()])]
+        for n in range(min(self.params.ngram_max, len(words))):
+            runs = [" ".join(words[first : first + n + 1]) for first in range(len(words) - n)]
+            named.append((split.keys[: len(runs), n], runs))
+        found: dict[int, str] = {}
+        for keys, names in named:
+            place = np.minimum(np.searchsorted(self._vocabulary.keys, keys), self.nr_features - 1)
+            known = np.flatnonzero(self._vocabulary.keys[place] == keys)
+            for at in known[::-1].tolist():  # the first of several words remains
+                found[int(self._vocabulary.columns[place[at]])] = names[at]
+        return found
+
     def save(self, folder: str | Path) -> None:
         """Write a folder; its ``vocabulary.txt`` lists the names of the features for reading.
 

@@ -97,7 +97,9 @@ class StoredFeatures:
             return None, self._given()
         key = self._key(params, "train+validation")
         if key not in self._known:
-            self._known[key] = self._stored(key) or self._compute(key, params)
+            found = self._stored(key) or self._compute(key, params)
+            # Also by the parameters that contain the language that was found.
+            self._known[key] = self._known[self._key(found[0].params, "train+validation")] = found
         return self._known[key]
 
     def of_test(self, params: TfidfParams) -> csr_matrix:

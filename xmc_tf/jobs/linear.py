@@ -99,6 +99,8 @@ class LinearTraining:
         params, trials = self._choose(settings)
         chosen = time.monotonic()
         tfidf, X = self.features.of(params.tfidf)
+        if tfidf is not None:
+            params = dataclasses.replace(params, tfidf=tfidf.params)  # with the language that was found
         Y = vstack([self.Y, self.Y_validation], format="csr")
         kept = TrainingData.of(as_features(X), Y, params.ranker) if self.keep_training_data else None
         model, data = self._train(params, as_features(X), Y, tfidf)

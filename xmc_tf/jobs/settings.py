@@ -173,13 +173,20 @@ def _description(params: XRLinearParams, labels: int) -> str:
 
 def _steps(params: XRLinearParams, labels: int, effort: str) -> list[Step]:
     """Return the changes that may pay, those that usually pay most first."""
+    of_pieces = ("pieces", "piece_weight")
+    no_pieces = Step("no pieces of long words", _pieces(0, None), 0.5, of_pieces)
+    light, heavy = (
+        Step(f"pieces of long words with weight {weight}", _pieces(params.tfidf.pieces, weight), 1.0, of_pieces)
+        for weight in (0.25, 0.7)
+    )
     single, triple = Step("single words only", _ngrams(1), 0.5, ("ngram_max",)), _ngrams(3)
     double, half, four = (_cost_step(params, factor) for factor in (2.0, 0.5, 4.0))
     mined = Step("negatives from the beam (tfn+man)", _negatives("tfn+man"), 4.0, ("negative_sampling",))
     in_tree = [mined] if labels > params.trees[0].max_leaf_size else []
     if effort == "balanced":
-        return [*in_tree, double, single]
-    return [*in_tree, double, half, single, four, Step("word triples", triple, 2.0, ("ngram_max",))]
+        return [*in_tree, light, heavy, double, single]
+    triples = Step("word triples", triple, 2.0, ("ngram_max",))
+    return [*in_tree, light, heavy, no_pieces, double, half, single, four, triples]
 
 
 def _affordable(
@@ -225,6 +232,13 @@ def _cost_step(params: XRLinearParams, factor: float) -> Step:
         return dataclasses.replace(params, ranker=dataclasses.replace(params.ranker, hlm_args=changed))
 
     return Step(f"Cp {Cp:g}", change, 1.0, ("Cp",))
+
+
+def _pieces(length: int, weight: float | None) -> Callable[[XRLinearParams], XRLinearParams]:
+    def change(params: XRLinearParams) -> XRLinearParams:
+        return dataclasses.replace(params, tfidf=dataclasses.replace(params.tfidf, pieces=length, piece_weight=weight))
+
+    return change
 
 
 def _ngrams(longest: int) -> Callable[[XRLinearParams], XRLinearParams]:

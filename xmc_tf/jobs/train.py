@@ -129,7 +129,8 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
             X, texts = features.of_test(chosen.params.tfidf), None if store.nr_features else store.texts("test")
             predicted = chosen.model.predict(X if texts is None else texts, X=X, threads=job.threads)
     results = results_of(store, predicted, about.single_label)
-    sentences = [*settings.reasons, *_account(training, chosen, about)]
+    words = [] if store.nr_features else [f"features: {chosen.params.tfidf.description}"]
+    sentences = [*settings.reasons, *words, *_account(training, chosen, about)]
     run = Run(
         began=began, seconds=timed.total, command=job.command, model=str(job.model), kind="XR-Linear",
         parameters=flat_parameters(chosen.params.to_json()), metrics=results.metrics() if results else {},

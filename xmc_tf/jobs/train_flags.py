@@ -26,7 +26,7 @@ _OF_JOBS = ("minutes", "preponly", "data_set", "report", "keep_training_data")
 _OF_FILES = {
     "trn_text_path": "-t", "trn_feat_path": "-x", "trn_label_path": "-y", "tst_text_path": "-tt",
     "tst_feat_path": "-xt", "tst_label_path": "-yt", "labels": "--labels", "vocabulary": "--vocabulary",
-    "language": "--language", "label_feat_path": "--label-feat-path",
+    "label_feat_path": "--label-feat-path",
 }  # fmt: skip
 _OF_ENCODERS = ("model_shortcut", "init_model_dir", "params_path", "train_params_path")
 _OF_BOTH = {

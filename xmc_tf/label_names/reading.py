@@ -37,7 +37,8 @@ class Reading(NamedTuple):
 
     def for_kernels(self) -> "Reading":
         """Return arrays that kernels accept."""
-        return Reading(*(kernel_view(array, array.dtype) for array in self[:5]), self.piece)
+        arrays = {name: kernel_view(array, array.dtype) for name, array in self._asdict().items() if name != "piece"}
+        return self._replace(**arrays)
 
     def reduced(self, words: np.ndarray, exact: np.ndarray) -> "Reading":
         """Return the part that matters for some names.
@@ -71,7 +72,10 @@ def reading_of(languages: Sequence[str]) -> Reading:
     """
     plain = as_written()
     piece = PIECE if languages and languages[0] in _WITH_COMPOUNDS else 0
-    forms, numbers, keys, exact = [], [], [], []
+    forms: list[np.ndarray] = []
+    numbers: list[np.ndarray] = []
+    keys: list[np.ndarray] = []
+    exact: list[np.ndarray] = []
     for code in languages:
         if code not in dictionary_languages():
             continue
@@ -80,7 +84,7 @@ def reading_of(languages: Sequence[str]) -> Reading:
         lemma_key, lemma_exact, single_lemma = _hashed(dictionary.lemmas, plain)
         kept = single & single_lemma[dictionary.lemma_of]
         forms.append(whole[kept])
-        numbers.append(dictionary.lemma_of[kept] + sum(map(len, keys)))
+        numbers.append(dictionary.lemma_of[kept] + sum(len(one) for one in keys))
         keys.append(lemma_key)
         exact.append(lemma_exact)
     if not forms:

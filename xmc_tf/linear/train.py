@@ -55,6 +55,7 @@ from xmc_tf.params import (
     several_trees,
     warn_without_effect,
 )
+from xmc_tf.params.tfidf import first_language
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
@@ -115,7 +116,7 @@ def _train(communicator: Communicator, folder: Path, settings: LinearSettings) -
 def _read_inputs(settings: LinearSettings, scan: Scan) -> LinearInputs:
     """Read and check the files."""
     arguments = settings.arguments
-    lines = load_label_lines(arguments.labels, arguments.vocabulary, arguments.language)
+    lines = load_label_lines(arguments.labels, arguments.vocabulary, first_language(arguments.language))
     names = None if lines is None else preferred_names(lines)
     Y = load_matrix(arguments.label_path, name="labels", scan=scan)
     texts = TextFile(arguments.text_path) if arguments.text_path else None
@@ -139,6 +140,7 @@ def _train_here(folder: Path, inputs: LinearInputs) -> None:
     R, negatives = relevance(inputs), user_negatives(inputs)
     if X is None:
         tfidf, X = vectorized(inputs)
+        inputs = inputs.with_tfidf(tfidf.params)
     features = X
     _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*Y.shape, X.nr_features)))
 

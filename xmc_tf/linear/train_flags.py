@@ -17,6 +17,7 @@ from xmc_tf.params import (
     add_verbosity,
     add_without_effect,
 )
+from xmc_tf.params.tfidf import TFIDF_FLAGS
 
 _DESCRIPTION = """Train XR-Linear: linear rankers over a label tree.
 
@@ -47,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
     _add_prediction_flags(out)
     _add_rank_flags(out)
     words = out.add_argument_group("TF-IDF (with -t)")
-    add_arguments(words, TfidfParams, "ngram_max", "min_df", "max_features", "sublinear_tf")
+    add_arguments(words, TfidfParams, *TFIDF_FLAGS)
     out.add_argument(
         "--logdir", metavar="DIR", help="folder for TensorBoard's log files: progress of each rank and estimated end"
     )

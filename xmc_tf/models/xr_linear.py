@@ -11,6 +11,7 @@ ensemble/     further trees and their rankers, where there are several: 1/tree, 
 training/     features and labels of the training documents, where the model keeps them to grow
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,6 +218,7 @@ class XRLinear(GrowingModel):
         if are_texts(texts):
             check_training_input(Y=Y, texts=texts, names=names)
             tfidf, X = fit_tfidf(texts, params.tfidf, threads)
+            params = dataclasses.replace(params, tfidf=tfidf.params)  # with the language that was found
         else:
             X = as_features(texts)
             check_training_input(Y=Y, X=X, names=names)

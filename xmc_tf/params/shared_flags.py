@@ -103,7 +103,6 @@ def add_label_names(flags: _Flags, *, default: bool | None) -> None:
         help="SKOS vocabulary (.ttl, .rdf, .xml, .nt) with the names of the labels; each line of --labels is then a "
         "concept's identifier or preferred name",
     )  # fmt: skip
-    flags.add_argument("--language", metavar="TAG", help="language of the names in the vocabulary, as en")
     said = "if there are label names" if default is None else str(default).lower()
     flags.add_argument(
         "--label-names", type=truth, default=default, metavar="true/false",

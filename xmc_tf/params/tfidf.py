@@ -1,6 +1,7 @@
 """Parameters of the TF-IDF features."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,13 @@ from xmc_tf.params.base import Params
 from xmc_tf.params.values import knob
 
 AUTO, AS_WRITTEN = "auto", "none"
+TFIDF_FLAGS = ("language", "pieces", "piece_weight", "ngram_max", "min_df", "max_features", "sublinear_tf")
+"""The parameters that command lines have flags for."""
+
+
+def first_language(setting: str) -> str | None:
+    """Return the first code of a setting of languages; None if it has none."""
+    return None if setting in (AUTO, AS_WRITTEN) else setting.partition(",")[0]
 
 
 def _languages(text: str) -> str:
@@ -58,6 +66,33 @@ class TfidfParams(Params):
     def splits_scripts(self) -> bool:
         """Whether each character of a script that writes without spaces is a word."""
         return self.language != AS_WRITTEN
+
+    @classmethod
+    def of_header(cls, header: Mapping[str, Any]) -> "TfidfParams":
+        """Return the parameters in the header of a fitted TF-IDF; version 1 has words as written, without pieces.
+
+        Args:
+            header: the content of its ``params.json``.
+        """
+        given = header.get("params", {})
+        if header.get("version") == 1 and isinstance(given, dict):
+            given = {"language": AS_WRITTEN, "pieces": 0, **given}
+        return cls.from_json(given)
+
+    @property
+    def description(self) -> str:
+        """What the features are, in words."""
+        if self.language == AS_WRITTEN:
+            words = "words as they are written"
+        elif self.language == AUTO:
+            words = "words; their language is found in the texts"
+        else:
+            words = f"lemmas ({self.language})"
+        out = [words if self.ngram_max == 1 else f"{words}, in sequences of up to {self.ngram_max}"]
+        if self.pieces:
+            weight = "" if self.piece_weight is None else f" with weight {self.piece_weight:g}"
+            out.append(f"pieces of {self.pieces} characters of long words{weight}")
+        return "; ".join(out)
 
     @classmethod
     def plain(cls, **changes: Any) -> "TfidfParams":

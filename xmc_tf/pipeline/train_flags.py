@@ -24,6 +24,7 @@ from xmc_tf.params import (
     add_without_effect,
     truth,
 )
+from xmc_tf.params.tfidf import TFIDF_FLAGS
 
 _DESCRIPTION = """Train XR-Transformer: fine-tune an encoder on a label tree, then rankers on features and embeddings.
 
@@ -59,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     _add_rankers(out.add_argument_group("rankers"))
     _add_prediction(out.add_argument_group("prediction defaults"))
     words = out.add_argument_group("TF-IDF (without -x)")
-    add_arguments(words, TfidfParams, "ngram_max", "min_df", "max_features", "sublinear_tf")
+    add_arguments(words, TfidfParams, *TFIDF_FLAGS)
     _add_running(out.add_argument_group("running"))
     add_without_effect(out, "train")
     return out

@@ -9,12 +9,13 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
-from xmc_tf.params import add_verbosity
+from xmc_tf.params import TfidfParams, add_verbosity
 from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs
 from xmc_tf.report.run_curves import curves_of_model
 from xmc_tf.report.writing import write_report, written_paths
@@ -82,6 +83,7 @@ def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:
         predictions.append(
             csr_matrix((predicted.data, to[predicted.indices], predicted.indptr), (len(texts), len(column)))
         )
+    header = folders[0] / "features" / "params.json"
     used = [TRAIN] if split != TEST else [TRAIN, VALIDATION]
     titles = _titles(folders)
     training = vstack([store.labels(one) for one in used], format="csr")
@@ -101,6 +103,7 @@ def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:
             "data set": store.path,
             "split": split,
             "labels per document": arguments.only_topk,
+            **({"features": TfidfParams.of_header(read_json(header)).description} if header.exists() else {}),
         },
     )
 

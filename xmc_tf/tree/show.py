@@ -14,10 +14,12 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.data import load_matrix, load_names
+from xmc_tf.params import TfidfParams
 from xmc_tf.tree.chain_io import CONFIG, load_chain
 from xmc_tf.tree.label_tree import LabelTree
 
@@ -220,6 +222,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         words=options.words,
     )  # fmt: skip
     if options.dot is None:
+        if is_model and (header := given / "features" / "params.json").exists():
+            print(f"features: {TfidfParams.of_header(read_json(header)).description}\n")
         print(drawn)
         return
     with atomic_file(options.dot) as part:

@@ -43,7 +43,8 @@ class Strings(NamedTuple):
         ends = np.cumsum([len(one) for one in strings], dtype=np.int64)
         return cls(np.frombuffer(b"".join(strings), np.uint8), ends)
 
-    def __getitem__(self, number: int) -> bytes:  # type: ignore[override]
+    def string(self, number: int) -> bytes:
+        """Return one of the strings."""
         begin = int(self.ends[number - 1]) if number else 0
         return self.letters[begin : int(self.ends[number])].tobytes()
 

@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from xmc_tf.common.errors import InputError
 from xmc_tf.params.tfidf import AS_WRITTEN, AUTO
 from xmc_tf.params.values import nearest
@@ -34,8 +32,8 @@ def languages_of(texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[s
     Args:
         texts: the texts. A sample, evenly spread, is looked at.
     """
-    rows = np.unique(np.linspace(0, len(texts) - 1, min(_SAMPLE, len(texts))).astype(np.int64)) if len(texts) else []
-    sample = [_shortened(texts[int(row)]) for row in rows]
+    count = min(_SAMPLE, len(texts))
+    sample = [_shortened(texts[row * len(texts) // count]) for row in range(count)]
     if sum(map(len, sample)) < _LEAST_TEXT:
         return ()
     from py3langid import classify  # it takes a second to load
@@ -69,7 +67,8 @@ def chosen_languages(setting: str, texts: "TextFile | Sequence[bytes] | Sequence
 
 def dictionary_code(code: str) -> str:
     """Return the code of the dictionary that has the words of a language."""
-    return _DICTIONARY_OF.get(code, code)
+    base = code.partition("-")[0]  # of a variant, as en-gb
+    return _DICTIONARY_OF.get(base, base)
 
 
 def _shortened(text: str | bytes) -> str:
@@ -80,7 +79,7 @@ def _checked(code: str) -> str:
     from xmc_tf.words.dictionaries import dictionary_languages
 
     known = dictionary_languages() | WITHOUT_DICTIONARY | set(_DICTIONARY_OF)
-    if code in known:
+    if code.partition("-")[0] in known:
         return code
     close = nearest(code, known)
     raise InputError(
@@ -92,64 +91,8 @@ def _checked(code: str) -> str:
 
 
 # Languages that are found in texts but have no dictionary; their words are cut into pieces all the same.
-WITHOUT_DICTIONARY = frozenset(
-    [
-        "af",
-        "am",
-        "as",
-        "az",
-        "be",
-        "bn",
-        "br",
-        "bs",
-        "eu",
-        "fo",
-        "gu",
-        "ha",
-        "hr",
-        "ht",
-        "ig",
-        "ja",
-        "jv",
-        "kk",
-        "km",
-        "kn",
-        "ko",
-        "ku",
-        "ky",
-        "lo",
-        "mg",
-        "mn",
-        "mr",
-        "mt",
-        "my",
-        "nan",
-        "nds",
-        "ne",
-        "no",
-        "oc",
-        "or",
-        "pa",
-        "ps",
-        "rn",
-        "sa",
-        "sh",
-        "si",
-        "sr",
-        "ta",
-        "te",
-        "th",
-        "ti",
-        "ug",
-        "ur",
-        "vi",
-        "vo",
-        "wa",
-        "wuu",
-        "xh",
-        "yo",
-        "yue",
-        "zh",
-        "zu",
-    ]
+_OTHERS = (
+    "af am as az be bn br bs eu fo gu ha ht ig ja jv kk km kn ko ku ky lo mg mn mr mt my nan ne oc or pa ps rn sa sh "
+    "si ta te th ti ug ur vi vo wa wuu xh yo yue zh zu"
 )
+WITHOUT_DICTIONARY = frozenset(_OTHERS.split())

@@ -110,7 +110,7 @@ class Lexicon:
         if source >= 0:
             for lemmas in self.texts:
                 if source < len(lemmas.ends):
-                    return lemmas[source]
+                    return lemmas.string(source)
                 source -= len(lemmas.ends)
         rule, place = self.rule, OWN - 1 - source
         first = int(rule.added_ends[place - 1]) if place else 0

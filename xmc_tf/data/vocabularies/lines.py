@@ -18,13 +18,9 @@ def load_label_lines(path: str | None, vocabulary: str | None = None, language: 
         path: a file with a line for each label: its names; or, with a vocabulary, the identifier of its concept or the
             preferred name; None: there are no names.
         vocabulary: a SKOS file with the names of the concepts, or None.
-        language: tag of the language of the names, as "en"; only with a vocabulary.
+        language: tag of the language of the names in the vocabulary, as "en".
     """
     if vocabulary is None:
-        if language is not None:
-            raise InputError(
-                "--language has no effect without --vocabulary", fix="give the vocabulary, or leave it out"
-            )
         return load_names(path) if path else None
     if not path or language is None:
         raise InputError(

@@ -11,12 +11,12 @@ _NAME_LENGTH = 40
 
 @dataclass(frozen=True)
 class Contribution:
-    """The contribution of one feature to the score of a node.
+    """The contribution of a word, with its lemma and its pieces, or of an n-gram to the score of a node.
 
     Args:
-        feature: a word or n-gram; the number of a feature that has no name.
-        weight: its weight in the node's ranker.
-        value: its value in the document.
+        feature: the word or n-gram as it is in the text; the number of a feature that has no name.
+        weight: its weight in the node's ranker; of several features the mean, by their values.
+        value: its value in the document; of several features the sum.
     """
 
     feature: str
@@ -27,6 +27,12 @@ class Contribution:
     def amount(self) -> float:
         """The contribution: weight × value."""
         return self.weight * self.value
+
+    def with_part(self, other: "Contribution") -> "Contribution":
+        """Return the contribution of this and another feature of the same word."""
+        value = self.value + other.value
+        weight = (self.amount + other.amount) / value if value else 0.0
+        return Contribution(self.feature, weight, value)
 
 
 @dataclass(frozen=True)

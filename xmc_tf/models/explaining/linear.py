@@ -23,7 +23,9 @@ def explain_linear(model: LinearModel, document: str | FeaturesLike, k: int, bea
     predicted = model.predict(
         [document] if isinstance(document, str) else X, only_topk=k, beam_size=beam_size, threads=1
     )
-    feature_name = names_of_features(model.tfidf.names if model.reads_text else None)
+    feature_name = names_of_features(
+        model.tfidf if model.reads_text else None, document if isinstance(document, str) else None
+    )
     matches = model.evidence.names.evidence([document], 1) if model.evidence and isinstance(document, str) else None
     return Explanation(tuple(
         LabelExplanation(

@@ -1,11 +1,15 @@
 """The evidence of label trees: what the features of a document add to the score of each node on the path to a label."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from xmc_tf.data.features import Features
 from xmc_tf.linear.contributions import NodeContributions, contributions, labels_below
 from xmc_tf.linear.ensemble import Rankers, trees_of
 from xmc_tf.models.explaining.explanation import Contribution, Evidence, NodeExplanation
+
+if TYPE_CHECKING:
+    from xmc_tf.features import Tfidf
 
 _NAMED_AFTER = 3  # labels in the name of a cluster
 
@@ -42,24 +46,27 @@ def name_of(label: int, names: Sequence[str] | None) -> str:
     return names[label] if names else str(label)
 
 
-def names_of_features(names: list[str] | None) -> Callable[[int], str]:
+def names_of_features(tfidf: "Tfidf | None", text: str | None = None) -> Callable[[int], str]:
     """Return a function from the number of a sparse feature to its name.
 
     Args:
-        names: the n-grams of the vectorizer; None: features have only numbers.
+        tfidf: the vectorizer; None: features have only numbers.
+        text: the document, whose words are named instead of their lemmas and pieces.
     """
-    if names is None:
+    if tfidf is None:
         return lambda feature: f"feature {feature}"
-    return lambda feature: names[feature]
+    words = {} if text is None else tfidf.words_of_features(text)
+    names = tfidf.names
+    return lambda feature: words.get(feature, names[feature])
 
 
 def _node(
     node: NodeContributions, of: int, below: list[int], feature_name: Callable[[int], str], names: Sequence[str] | None
 ) -> NodeExplanation:
-    each = [
-        Contribution(feature_name(int(feature)), float(weight), float(value))
-        for feature, weight, value in zip(node.features, node.weights, node.values, strict=True)
-    ]
+    each: dict[str, Contribution] = {}
+    for feature, weight, value in zip(node.features, node.weights, node.values, strict=True):
+        one = Contribution(feature_name(int(feature)), float(weight), float(value))
+        each[one.feature] = each[one.feature].with_part(one) if one.feature in each else one
     called = [name_of(label, names) for label in below[:_NAMED_AFTER]]
     return NodeExplanation(
         name=", ".join(called) + (", …" if len(below) > _NAMED_AFTER else ""),
@@ -69,7 +76,7 @@ def _node(
         labels=len(below),
         raw=node.raw,
         score=node.score,
-        contributions=tuple(sorted(each, key=lambda one: (-abs(one.amount), one.feature))),
+        contributions=tuple(sorted(each.values(), key=lambda one: (-abs(one.amount), one.feature))),
         embedding=node.dense,
         bias=node.bias,
     )

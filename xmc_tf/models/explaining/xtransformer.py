@@ -50,7 +50,7 @@ def explain_parts(model: Parts, text: str, X: Any, options: PredictionOptions) -
             model, [text], own_features(model, [text], X, method),
             windows.of_documents(reading.combine), options,
         )  # fmt: skip
-    feature_name = names_of_features(model.tfidf.names if "features" in model.parts else None)
+    feature_name = names_of_features(model.tfidf if "features" in model.parts else None, text)
     probable = model.evidence is not None
     matches = model.evidence.names.evidence([text], 1) if model.evidence is not None else None
     labels = []

@@ -1,6 +1,7 @@
 """The inputs of the linear training command: settings, files read and checked, and the tree made from them."""
 
 import argparse
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from scipy.sparse import csc_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.typing_names import Self
 from xmc_tf.data import Features, TextFile, as_features, check_pair, load_matrix
 from xmc_tf.linear.modes import level_pred_params
 from xmc_tf.linear.problems import check_relevance, sorted_csc
 from xmc_tf.models.linear.training import check_one_tree, fit_tfidf, other_params
-from xmc_tf.params import PredictionOverrides, RankerPredParams, XRLinearParams, with_effect
+from xmc_tf.params import PredictionOverrides, RankerPredParams, TfidfParams, XRLinearParams, with_effect
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.tree import LabelTree, load_chain
 from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks
@@ -64,8 +66,6 @@ class LinearSettings:
         blocks = {"train": self.params.ranker.to_json(), "pred": self.params.prediction.to_json(), **self.recorded}
         if self.arguments.label_names:
             ours["label_names"] = True
-        if self.arguments.language:
-            ours["language"] = self.arguments.language
         if self.arguments.effort is not None:
             ours["effort"] = self.arguments.effort
         overrides = {} if self.overrides == PredictionOverrides() else vars(self.overrides)
@@ -107,6 +107,10 @@ class LinearInputs(LinearSettings):
     texts: TextFile | None
     X: Features | None
     lines: list[str] | None = None
+
+    def with_tfidf(self, params: TfidfParams) -> Self:
+        """Return the inputs with the parameters of a fitted TF-IDF, which contain the language that was found."""
+        return dataclasses.replace(self, params=dataclasses.replace(self.params, tfidf=params))
 
 
 def vectorized(inputs: LinearInputs) -> "tuple[Tfidf, Features]":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from xmc_tf.data import Features, as_features, save_matrix
 from xmc_tf.data.npz.stored import open_matrix
+from xmc_tf.features.store import fitted_params
 from xmc_tf.fusion import Evidence
 from xmc_tf.linear.distributed.account import Account, accounts_table
 from xmc_tf.linear.distributed.placing import place_rankers
@@ -50,6 +51,8 @@ def train_command_over_ranks(communicator: Communicator, folder: Path, inputs: L
     ranks, communicator = communicator, account.watching(communicator)
     with reported(inputs.arguments.logdir, ranks, account):
         X = _features(communicator, work, inputs, account)
+        if inputs.X is None:
+            inputs = inputs.with_tfidf(run_on_all_ranks(communicator, lambda: fitted_params(work.features)))
         _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*inputs.Y.shape, X.nr_features)))
         trees = _trees(communicator, work, inputs, X, account)
         pred_params = inputs.pred_params_for(trees)
