@@ -6,9 +6,13 @@ To add an option, add a :class:`Step`: a change of the settings that is tried on
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.params import EFFORT_TIMES, EFFORTS, XRLinearParams, params_of_effort
+
+if TYPE_CHECKING:
+    from xmc_tf.features import Tfidf
 
 COMPARED_TREES = 2
 """Settings are compared with at most this many of the trees: what helps two, helps all."""
@@ -69,6 +73,16 @@ class Settings:
     steps: tuple[Step, ...]
     sample: int | None
     reasons: tuple[str, ...]
+
+    def with_tfidf(self, tfidf: "Tfidf | None") -> "Settings":
+        """Return the settings with the language that was found in the texts.
+
+        Args:
+            tfidf: the vectorizer with the first settings; None: there are no texts.
+        """
+        if tfidf is None:
+            return self
+        return dataclasses.replace(self, params=dataclasses.replace(self.params, tfidf=tfidf.params))
 
 
 def choose_settings(

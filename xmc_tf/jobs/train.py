@@ -119,7 +119,7 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
         job.threads, job.seed, about.single_label, options.label_names, options.keep_training_data,
     )  # fmt: skip
     with timed("features"):
-        features.of(settings.params.tfidf)
+        settings = settings.with_tfidf(features.of(settings.params.tfidf)[0])
     chosen = training.run(settings)
     timed.add(chosen.seconds)
     chosen.model.save(job.model)

@@ -37,8 +37,11 @@ class Reading(NamedTuple):
 
     def for_kernels(self) -> "Reading":
         """Return arrays that kernels accept."""
-        arrays = {name: kernel_view(array, array.dtype) for name, array in self._asdict().items() if name != "piece"}
-        return self._replace(**arrays)
+        return Reading(
+            kernel_view(self.characters, np.int32), kernel_view(self.forms, np.int64),
+            kernel_view(self.lemma_of, np.int32), kernel_view(self.lemma_keys, np.int64),
+            kernel_view(self.lemma_exact, np.int64), self.piece,
+        )  # fmt: skip
 
     def reduced(self, words: np.ndarray, exact: np.ndarray) -> "Reading":
         """Return the part that matters for some names.
