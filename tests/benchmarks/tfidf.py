@@ -36,8 +36,8 @@ def main() -> None:
     args = parser.parse_args()
 
     lines = list(TextFile(args.file))
-    Tfidf.fit(["compile the kernels", "compile the kernels"]).transform(["the kernels"])
-    tfidf = Tfidf.fit(TextFile(args.file))
+    Tfidf.fit(["compile the kernels", "compile the kernels"], TfidfParams.plain()).transform(["the kernels"])
+    tfidf = Tfidf.fit(TextFile(args.file), TfidfParams.plain())
     weigh = tfidf.graph().__call__.get_concrete_function()
 
     def graph(texts: list[bytes], threads: int) -> list[tuple]:
@@ -52,7 +52,7 @@ def main() -> None:
         )
         seconds: dict[str, list[float]] = {}
         for _ in range(args.rounds):
-            took(seconds, "fit", Tfidf.fit, TextFile(args.file), TfidfParams(), threads)
+            took(seconds, "fit", Tfidf.fit, TextFile(args.file), TfidfParams.plain(), threads)
             ours = took(seconds, "transform", tfidf.transform, TextFile(args.file), threads)
             answers = took(seconds, "graph_transform", graph, lines, threads)
             took(seconds, "sklearn_fit", vectorizer.fit, lines)

@@ -19,7 +19,7 @@ def packages(text):
 
 
 def test_the_core_needs_three_packages():
-    assert packages(CONFIG["options"]["install_requires"]) == {"numba", "numpy", "scipy"}
+    assert packages(CONFIG["options"]["install_requires"]) == {"numba", "numpy", "py3langid", "scipy", "simplemma"}
 
 
 def test_every_extra_that_is_named_exists():

@@ -170,4 +170,4 @@ def _vectorizer(random: np.random.Generator) -> Tfidf:
     """Return a TF-IDF with a word for each feature."""
     words = [f"word{number}" for number in random.permutation(_FEATURES)]
     texts = [" ".join(words[at : at + 100]) for at in range(0, _FEATURES, 100)]
-    return Tfidf.fit(texts, TfidfParams(ngram_max=1, min_df=1, max_features=_FEATURES))
+    return Tfidf.fit(texts, TfidfParams.plain(ngram_max=1, min_df=1, max_features=_FEATURES))
