@@ -1,4 +1,4 @@
-"""The matrix is scikit-learn's, up to the order of the columns."""
+"""With words as written, the matrix is scikit-learn's, up to the order of the columns."""
 
 from collections import Counter
 from itertools import pairwise
@@ -41,13 +41,13 @@ def assert_same_as_sklearn(texts, params: TfidfParams) -> None:
 @pytest.mark.parametrize(
     "params",
     [
-        TfidfParams(),
-        TfidfParams(ngram_max=1, min_df=1),
-        TfidfParams(ngram_max=3, min_df=3, sublinear_tf=False),
-        TfidfParams(norm="l1"),
-        TfidfParams(norm="none", lowercase=False),
-        TfidfParams(min_word_length=1, ngram_max=4, min_df=1),
-        TfidfParams(min_word_length=3),
+        TfidfParams.plain(),
+        TfidfParams.plain(ngram_max=1, min_df=1),
+        TfidfParams.plain(ngram_max=3, min_df=3, sublinear_tf=False),
+        TfidfParams.plain(norm="l1"),
+        TfidfParams.plain(norm="none", lowercase=False),
+        TfidfParams.plain(min_word_length=1, ngram_max=4, min_df=1),
+        TfidfParams.plain(min_word_length=3),
     ],
     ids=str,
 )
@@ -57,8 +57,8 @@ def test_random_corpus(params):
 
 def test_hard_texts():
     texts = HARD + HARD[::-1]
-    assert_same_as_sklearn(texts, TfidfParams())
-    assert_same_as_sklearn(texts, TfidfParams(ngram_max=3, min_df=1))
+    assert_same_as_sklearn(texts, TfidfParams.plain())
+    assert_same_as_sklearn(texts, TfidfParams.plain(ngram_max=3, min_df=1))
 
 
 @settings(max_examples=15)
@@ -67,7 +67,7 @@ def test_any_texts(texts, ngram_max, min_df, sublinear_tf):
     # Twice, that every feature is in two documents; "word" that there is one.
     assert_same_as_sklearn(
         [*texts, *texts, "word", "word"],
-        TfidfParams(ngram_max=ngram_max, min_df=min_df, sublinear_tf=sublinear_tf),
+        TfidfParams.plain(ngram_max=ngram_max, min_df=min_df, sublinear_tf=sublinear_tf),
     )
 
 
@@ -82,7 +82,7 @@ def test_the_most_frequent_features_are_kept_and_the_widest_spread_come_first():
         documents.update(set(ngrams))
     candidates = [name for name in total if documents[name] >= 2]
     for most in (1, 7, 100, 250):
-        names = Tfidf.fit(texts, TfidfParams(max_features=most)).names
+        names = Tfidf.fit(texts, TfidfParams.plain(max_features=most)).names
         assert len(names) == most
         ranks = sorted(((total[name], documents[name]) for name in candidates), reverse=True)[:most]
         assert sorted(((total[name], documents[name]) for name in names), reverse=True) == ranks
@@ -92,7 +92,7 @@ def test_the_most_frequent_features_are_kept_and_the_widest_spread_come_first():
 
 def test_ties_do_not_depend_on_the_order_of_the_texts():
     texts = [f"aa{i} bb{i} cc{i}" for i in range(50)] * 2
-    params = TfidfParams(max_features=40)
+    params = TfidfParams.plain(max_features=40)
     forward = Tfidf.fit(texts, params)
     assert Tfidf.fit(texts[::-1], params).names == forward.names
 
@@ -100,7 +100,7 @@ def test_ties_do_not_depend_on_the_order_of_the_texts():
 def test_texts_that_were_not_fitted_on():
     corpus = random_corpus(300, seed=3)
     theirs = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True, dtype=np.float32).fit(corpus)
-    ours = Tfidf.fit(corpus)
+    ours = Tfidf.fit(corpus, TfidfParams.plain())
     new = [*random_corpus(50, seed=4, words=600), "", "nothing known", "w1 w1 w1"]
     columns = [theirs.vocabulary_[name] for name in ours.names]
     got = ours.transform(new)

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from tests.features.texts import HARD, random_corpus
 from xmc_tf.features import Tfidf
 from xmc_tf.features.characters import NR_CHARACTERS
-from xmc_tf.features.graph.words import ngram_keys, split_words
+from xmc_tf.features.graph.pieces import piece_keys
+from xmc_tf.features.graph.words import keys_of, ngram_keys, split_words
 from xmc_tf.features.kernels.weights import logarithms
 from xmc_tf.features.texts import splitter
 from xmc_tf.params import TfidfParams
+from xmc_tf.words.lexicon import NO_LEXICON
 
 # A final sigma depends on its neighbours, also on those that are in no word; each of these letters has its own rule.
 TRICKY = "ΣΣσςAaΑİIıÌÍĨĮ'.:\u00ad\u0301\u0307\u0345\u200d\u02b0ªⅠⒶᾼßẞȺKǅﬁ١²_ 𐐀𝒜中\x00\ufeff\ufffd\U0010ffff"
@@ -32,16 +34,26 @@ all_params = st.builds(
     lowercase=st.booleans(),
     min_word_length=st.integers(1, 4),
     norm=st.sampled_from(["l2", "l1", "none"]),
+    language=st.sampled_from(["auto", "none"]),
+    pieces=st.just(0) | st.integers(3, 16),
 )
-SPLITTING = [TfidfParams(lowercase=lowercase, min_word_length=1) for lowercase in (True, False)]
+SPLITTING = [
+    TfidfParams(lowercase=lowercase, min_word_length=1, language=language)
+    for lowercase in (True, False)
+    for language in ("auto", "none")
+]
 
 
 def assert_same_words(texts: list[bytes], params: TfidfParams) -> None:
-    ours = splitter(params)(texts)
+    ours = splitter(params, NO_LEXICON)(texts)
     words, row_splits = split_words(
-        tf.constant(texts, tf.string, [len(texts)]), params.lowercase, params.min_word_length
+        tf.constant(texts, tf.string, [len(texts)]), params.lowercase, params.min_word_length, params.splits_scripts
     )
-    keys, whole = ngram_keys(words, row_splits, params.ngram_max)
+    if params.pieces:
+        pieces, piece_splits = piece_keys(words, row_splits, params.pieces)
+        assert np.array_equal(ours.pieces, pieces.numpy())
+        assert np.array_equal(ours.piece_splits, piece_splits.numpy())
+    keys, whole = ngram_keys(keys_of(words), row_splits, params.ngram_max)
     words = words.numpy().tolist()
     assert ours.letters.tobytes() == b"".join(words)
     assert np.array_equal(ours.ends, np.cumsum([len(word) for word in words]))
@@ -87,8 +99,11 @@ def test_features_of_long_and_hard_texts(sublinear_tf, norm, ngram_max):
 def test_every_character_also_beside_a_sigma():
     letters = [chr(code).encode() for code in range(NR_CHARACTERS) if not 0xD800 <= code < 0xE000]
     sigma = "aΣ".encode()
-    assert_same_words([sigma + letter + b" " + sigma + letter + b"b" for letter in letters], SPLITTING[0])
-    assert_same_words([b"a" + letter + b"b" for letter in letters], SPLITTING[1])
+    for params in SPLITTING:
+        if params.lowercase:
+            assert_same_words([sigma + letter + b" " + sigma + letter + b"b" for letter in letters], params)
+        else:
+            assert_same_words([b"a" + letter + b"b" for letter in letters], params)
 
 
 def test_every_sequence_of_three_bytes_at_the_edges_of_utf8():
@@ -110,6 +125,6 @@ def test_the_logarithm_of_every_count():
 
 
 def test_words_are_given_by_their_place():
-    split = splitter(TfidfParams())([b"one two", b"", b"three"])
+    split = splitter(TfidfParams(), NO_LEXICON)([b"one two", b"", b"three"])
     assert split.words(np.array([2, 0, 1])) == [b"three", b"one", b"two"]
     assert split.words(np.array([], np.int64)) == []

@@ -18,7 +18,7 @@ FILES = ["params.json", "keys.npy", "columns.npy", "idf.npy", "vocabulary.txt"]
 
 @pytest.fixture(scope="module")
 def fitted() -> Tfidf:
-    return Tfidf.fit(random_corpus(200, seed=9), TfidfParams(ngram_max=2, max_features=400, norm="l1"))
+    return Tfidf.fit(random_corpus(200, seed=9), TfidfParams.plain(ngram_max=2, max_features=400, norm="l1"))
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_cut_short(folder, name, share):
 @pytest.mark.parametrize("name", FILES[1:])
 def test_of_another_model(folder, name, tmp_path):
     # As many features, other ones: no shape tells them apart.
-    other = Tfidf.fit(random_corpus(200, seed=11), TfidfParams(max_features=400))
+    other = Tfidf.fit(random_corpus(200, seed=11), TfidfParams.plain(max_features=400))
     other.save(tmp_path / "other")
     shutil.copy(tmp_path / "other" / name, folder / name)
     with pytest.raises(InputError, match=rf"{name} (has changed since it was saved|was cut short|is too long)"):
@@ -135,7 +135,7 @@ def test_at_odds(folder, name, content, said):
     ("changes", "said"),
     [
         ({"format": "another"}, "xmc_tf.features.Tfidf"),
-        ({"version": 2}, "version"),
+        ({"version": 3}, "version"),
         ({"files": None}, "files"),
         ({"files": {"keys.npy": 5}}, "files"),
         ({"files": {}}, "keys.npy"),

@@ -13,19 +13,20 @@ from xmc_tf.label_names.characters import SKIPPED, UNSPACED, character_table
 from xmc_tf.label_names.index import build_index, words_of_names
 from xmc_tf.label_names.kernels import EXACT, INFLECTED, LONGEST, PARTIAL, PREFIX
 from xmc_tf.label_names.matcher import count_documents, find_matches
+from xmc_tf.label_names.reading import as_written
 
 
 def index_of(names, documents_with=None):
     """Return an index in which all words are equally rare, unless their numbers of documents are given."""
     vocabulary = label_vocabulary(names)
-    found = words_of_names(vocabulary.names, vocabulary.labels, character_table())
+    found = words_of_names(vocabulary.names, vocabulary.labels, as_written())
     counts = np.ones(len(found.words), int) if documents_with is None else documents_with
     return build_index(found, counts, 1000)
 
 
 def matches(index, texts):
     """Return for each text its matches: label and grade."""
-    found = find_matches(index, texts, character_table(), threads=1)
+    found = find_matches(index, texts, as_written(), threads=1)
     pairs = [(int(index.labels[name]), int(grade)) for name, grade in zip(found.names, found.grades, strict=True)]
     return [set(pairs[a:b]) for a, b in zip(found.splits[:-1], found.splits[1:], strict=True)]
 
@@ -52,7 +53,7 @@ def test_matches_by_hand(text, expected):
 
 def test_rare_words_count_more():
     names = ["history of Karelia"]
-    words = words_of_names(names, np.array([0]), character_table())
+    words = words_of_names(names, np.array([0]), as_written())
     rare = dict.fromkeys(words.words.tolist(), 500)
     rare[words.words[words.name_words[2]]] = 1  # Karelia is rare, the other words are frequent
     index = index_of(names, np.array([rare[word] for word in words.words.tolist()]))
@@ -110,8 +111,7 @@ some_text = st.text(
 @example(["猫"], "猫")
 @example(["猫の"], "の猫の")
 def test_any_text_matches_as_the_plain_rule_says(names, text):
-    table = character_table()
-    words = words_of_names(names, np.arange(len(names)), table)
+    words = words_of_names(names, np.arange(len(names)), as_written())
     index = build_index(words, np.zeros(len(words.words), int), 1)
     weights_differ = len(set(index.weights.tolist())) > 1
     assert not weights_differ
@@ -127,10 +127,10 @@ def test_any_bytes_are_read_as_their_characters(lines):
 
 def test_threads_and_batches_do_not_matter():
     index, texts = index_of(NAMES), TEXTS * 2000
-    one, many = (find_matches(index, texts, character_table(), threads) for threads in (1, 3))
+    one, many = (find_matches(index, texts, as_written(), threads) for threads in (1, 3))
     assert all(np.array_equal(a, b) for a, b in zip(one, many, strict=True))
 
 
 def test_documents_with_a_word_are_counted_once_each():
-    found = words_of_names(["cats"], np.array([0]), character_table())
-    assert count_documents(found.words, ["cats cats", "cats", "dogs"], character_table()).tolist() == [2]
+    found = words_of_names(["cats"], np.array([0]), as_written())
+    assert count_documents(found.words, ["cats cats", "cats", "dogs"], as_written()).tolist() == [2]

@@ -122,7 +122,7 @@ def test_the_evidence_in_held_out_documents_is_that_of_names_learned_without_the
     whole, _ = LabelNames.learn(names, texts, Y)
     for fold in folds:
         others = np.setdiff1d(np.arange(len(texts)), fold)
-        found = find_matches(whole.index, [texts[row] for row in others], whole.characters)
+        found = find_matches(whole.index, [texts[row] for row in others], whole.reading)
         counted = count_matches(
             whole.index,
             found,

@@ -105,7 +105,8 @@ def _lexicon(folder: Path, header: dict[str, Any]) -> Lexicon:
     forms, lemma_of, ends = arrays["forms"], arrays["lemma_of"], arrays["added_ends"]
     if not (forms[1:] > forms[:-1]).all():
         raise _unexpected(folder / "forms.npy", "keys in ascending order, none twice")
-    if len(lemma_of) != len(forms) or lemma_of.min() < 0 or lemma_of.max() >= len(arrays["lemma_keys"]):
+    known = (lemma_of >= 0) & (lemma_of < len(arrays["lemma_keys"]))
+    if len(lemma_of) != len(forms) or not known.all():
         raise _unexpected(folder / "lemma_of.npy", f"for each of {len(forms):,} forms a lemma of lemma_keys.npy")
     if not len(arrays["endings"]) == len(arrays["cuts"]) == len(ends) or (ends[1:] < ends[:-1]).any():
         raise _unexpected(folder / "endings.npy", "as many endings as cuts and ends, the ends ascending")

@@ -8,8 +8,8 @@ contains the part that it needs.
 import logging
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -89,7 +89,7 @@ def load_dictionary(language: str) -> Dictionary:
     folder = cache_folder() / "dictionaries" / f"{language}-{version('simplemma')}-{_FORMAT}"
     if not (folder / "keys.npy").exists():
         _LOG.info("preparing the dictionary of %r: up to half a minute, once (cache: %s)", language, folder.parent)
-        made = _made(language)
+        made = made_dictionary(dictionary_entries(language))
         try:
             _write(folder, made)
         except OSError as error:
@@ -98,10 +98,14 @@ def load_dictionary(language: str) -> Dictionary:
     return _read(folder)
 
 
-def _made(language: str) -> Dictionary:
-    """Return the content of simplemma's dictionary."""
+def made_dictionary(entries: Iterable[tuple[str, str]]) -> Dictionary:
+    """Return a dictionary of forms and their lemmas.
+
+    Args:
+        entries: pairs of a form and its lemma; words in any case.
+    """
     lemma_of_form: dict[str, str] = {}
-    for form, lemma in _entries(language):
+    for form, lemma in entries:
         low = form.lower()
         # A form in lower case is preferred over one that only begins a sentence or is a noun of German.
         if low not in lemma_of_form or low == form:
@@ -123,8 +127,12 @@ def _made(language: str) -> Dictionary:
     )  # fmt: skip
 
 
-def _entries(language: str) -> Iterator[tuple[str, str]]:
-    """Yield the forms and lemmas that are single words."""
+def dictionary_entries(language: str) -> Iterator[tuple[str, str]]:
+    """Yield the forms and lemmas of simplemma's dictionary that are single words.
+
+    Args:
+        language: a code of :func:`dictionary_languages`.
+    """
     from simplemma.strategies.dictionaries.dictionary_factory import DefaultDictionaryFactory
 
     for form, lemma in DefaultDictionaryFactory().get_dictionary(language).items():
@@ -147,7 +155,9 @@ def _arrays(dictionary: Dictionary) -> dict[str, np.ndarray]:
 def _write(folder: Path, dictionary: Dictionary) -> None:
     """Write the files; another process may do the same at the same time."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    # Not by tempfile, whose folders only their owner can read: users may share the cache.
+    place = folder.parent / f".{folder.name}-{uuid.uuid4().hex}"
+    place.mkdir()
     try:
         for name, array in _arrays(dictionary).items():
             np.save(place / f"{name}.npy", array, allow_pickle=False)

@@ -101,7 +101,7 @@ def lemma_key(letters, begin, end, lexicon):
         The key; and the number of the lemma, or ``OWN``, or, for an ending, its number subtracted from ``OWN - 1``.
     """
     key = word_key(letters, begin, end)
-    if lexicon.lemma_keys.shape[0] == 0:
+    if lexicon.lemma_of.shape[0] == 0 and lexicon.endings.shape[0] == 0:
         return key, np.int64(OWN)
     place = find_key(key, lexicon.forms)
     if place >= 0:

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from random import Random
 from typing import TYPE_CHECKING
 
 from xmc_tf.common.errors import InputError
@@ -33,7 +34,10 @@ def languages_of(texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[s
         texts: the texts. A sample, evenly spread, is looked at.
     """
     count = min(_SAMPLE, len(texts))
-    sample = [_shortened(texts[row * len(texts) // count]) for row in range(count)]
+    # One of each stretch, not always its first: languages may take turns.
+    random = Random(0)
+    rows = [int((stretch + random.random()) * len(texts) / count) for stretch in range(count)]
+    sample = [_shortened(texts[row]) for row in rows]
     if sum(map(len, sample)) < _LEAST_TEXT:
         return ()
     from py3langid import classify  # it takes a second to load
@@ -71,7 +75,10 @@ def dictionary_code(code: str) -> str:
     return _DICTIONARY_OF.get(base, base)
 
 
-def _shortened(text: str | bytes) -> str:
+def _shortened(text: object) -> str:
+    """Return the beginning of a text; what is none is reported where texts are read."""
+    if not isinstance(text, str | bytes):
+        return ""
     return (text if isinstance(text, str) else text[: 4 * _LONGEST].decode("utf-8", "replace"))[:_LONGEST]
 
 

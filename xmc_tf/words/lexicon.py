@@ -65,7 +65,7 @@ class Lexicon:
         return cls(forms, lemma_of[first].astype(np.int32), lemma_keys, no_endings(), texts)
 
     def __len__(self) -> int:
-        return len(self.forms)
+        return len(self.forms) + len(self.rule.endings)
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Lexicon":

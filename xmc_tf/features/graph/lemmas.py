@@ -20,7 +20,7 @@ class Lemmas(tf.Module):
 
     def __init__(self, lexicon: Lexicon) -> None:
         super().__init__(name="lexicon")
-        self._has_forms, self._has_endings = len(lexicon) > 0, len(lexicon) > 0 and len(lexicon.rule.endings) > 0
+        self._has_forms, self._has_endings = len(lexicon.forms) > 0, len(lexicon.rule.endings) > 0
         with tf.device("CPU:0"):
             if self._has_forms:
                 self.forms = tf.Variable(np.asarray(lexicon.forms), trainable=False, name="forms")
@@ -38,12 +38,11 @@ class Lemmas(tf.Module):
     def __call__(self, words: tf.Tensor) -> tf.Tensor:
         """Return the key of the lemma of each word."""
         keys = keys_of(words)
+        by_ending = keys_of(self._by_ending(words)) if self._has_endings else keys
         if not self._has_forms:
-            return keys
+            return by_ending
         place, known = _found(self.forms.value(), keys)
-        if self._has_endings:
-            keys = tf.where(known, keys, keys_of(self._by_ending(words)))
-        return tf.where(known, tf.gather(self.lemma_keys, tf.gather(self.lemma_of, place)), keys)
+        return tf.where(known, tf.gather(self.lemma_keys, tf.gather(self.lemma_of, place)), by_ending)
 
     def _by_ending(self, words: tf.Tensor) -> tf.Tensor:
         """Return the lemma that the longest known ending of each word tells; without one, the word."""

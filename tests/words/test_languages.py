@@ -1,0 +1,98 @@
+"""The languages of texts: found in a sample, or given as codes."""
+
+import logging
+
+import numpy as np
+import pytest
+from py3langid.langid import LanguageIdentifier
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TextFile
+from xmc_tf.params import TfidfParams
+from xmc_tf.words.dictionaries import dictionary_languages
+from xmc_tf.words.languages import WITHOUT_DICTIONARY, chosen_languages, dictionary_code, languages_of
+
+ENGLISH = "The history of public libraries and the education of their readers in the nineteenth century"
+FINNISH = "Yleisten kirjastojen historia ja niiden lukijoiden kasvatus yhdeksännellätoista vuosisadalla"
+CROATIAN = "Povijest javnih knjižnica i obrazovanje njihovih čitatelja u devetnaestom stoljeću u Hrvatskoj"
+JAPANESE = "十九世紀における公共図書館の歴史と読者の教育について書かれた本を紹介します。"
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([ENGLISH] * 20, ("en",)),
+        ([FINNISH.encode()] * 20, ("fi",)),
+        ([FINNISH] * 15 + [ENGLISH] * 30, ("en", "fi")),
+        ([FINNISH] * 30 + [ENGLISH] * 15, ("fi", "en")),
+        ([ENGLISH] * 95 + [FINNISH] * 5, ("en",)),  # one in twenty is as often a wrong guess
+        ([CROATIAN] * 20, ("hbs",)),  # the dictionary of several languages
+        ([JAPANESE] * 30, ("ja",)),
+        ([ENGLISH], ()),  # too little
+        ([""] * 1000, ()),
+        ([], ()),
+    ],
+)
+def test_the_languages_of_texts_are_found(texts, expected):
+    assert languages_of(texts) == expected
+
+
+def test_all_kinds_of_collections_are_looked_at_alike(tmp_path):
+    lines = [FINNISH, ENGLISH, ENGLISH] * 300
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for texts in (TextFile(path), np.array(lines, dtype=object), [line.encode() for line in lines]):
+        assert languages_of(texts) == ("en", "fi")
+
+
+def test_the_sample_is_of_the_whole_collection():
+    assert languages_of([ENGLISH] * 3000 + [FINNISH] * 1000) == ("en", "fi")
+
+
+def test_languages_that_take_turns_are_both_found():
+    assert set(languages_of([ENGLISH, FINNISH] * 400)) == {"en", "fi"}
+    assert set(languages_of([ENGLISH, FINNISH] * 2000)) == {"en", "fi"}
+
+
+def test_bytes_that_are_no_utf8_and_long_texts_are_read():
+    assert languages_of([FINNISH.encode() + b" \xff\xfe\xc3"] * 20) == ("fi",)
+    assert languages_of([(ENGLISH + " ") * 10_000]) == ("en",)
+
+
+def test_what_is_found_is_said(caplog):
+    caplog.set_level(logging.INFO, logger="xmc_tf")
+    assert chosen_languages("auto", [ENGLISH, FINNISH] * 20) == ("en", "fi")
+    assert "language: en and fi, found in the texts" in caplog.text
+    assert chosen_languages("auto", [ENGLISH]) == ()
+    assert "language: unknown, because there is little text" in caplog.text
+
+
+def test_codes_are_taken_as_they_are_given():
+    assert chosen_languages("none", [ENGLISH] * 20) == ()
+    assert chosen_languages("fi", [ENGLISH] * 20) == ("fi",)
+    assert chosen_languages("fi,sv", []) == ("fi", "sv")
+    assert chosen_languages("hr,sr,no,zh", []) == ("hbs", "nb", "zh")
+
+
+@pytest.mark.parametrize("code", ["xx", "eng", "fi,xx"])
+def test_a_code_of_no_language_is_refused(code):
+    with pytest.raises(InputError) as caught:
+        chosen_languages(code, [])
+    refused = code.rpartition(",")[2]
+    assert repr(refused) in caught.value.problem
+    assert caught.value.received == refused
+    assert "fi" in caught.value.expected
+    assert "did you mean" in caught.value.fix or "use auto, or none" in caught.value.fix
+
+
+def test_every_language_that_can_be_found_can_be_given():
+    # The parameters of a fitted TF-IDF hold the codes that were found, and are read again by each rank.
+    found = {dictionary_code(str(code)) for code in LanguageIdentifier.from_model().labels}
+    assert len(found) > 90
+    for code in sorted(found):
+        assert chosen_languages(TfidfParams(language=code).language, []) == (code,)
+
+
+def test_languages_without_a_dictionary_have_none():
+    assert not WITHOUT_DICTIONARY & dictionary_languages()
+    assert {"fi", "sv", "de", "en", "hbs", "nb"} <= dictionary_languages()
