@@ -54,7 +54,7 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-__version__ = "0.3.0.dev0"
+__version__ = "0.3.0"
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names in _LAZY
     from xmc_tf.collective.growing.eviction import LeastFrequent, OlderThan

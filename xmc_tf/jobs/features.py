@@ -106,12 +106,12 @@ class StoredFeatures:
         """Return the features of the test documents."""
         if self.store.nr_features:
             return self.store.features("test")
-        key = self._key(params, "test")
+        tfidf = self.of(params)[0]
+        assert tfidf is not None  # there are texts
+        key = self._key(tfidf.params, "test")
         if (content := get_entry(self.store, key)) is not None:
             return content_matrix(content)
         texts = self.store.texts("test")
-        tfidf = self.of(params)[0]
-        assert tfidf is not None  # there are texts
         X = tfidf.transform(texts, threads=self.threads)
         self.computed += len(texts)
         put_entry(self.store, key, matrix_content(X))

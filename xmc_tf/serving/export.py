@@ -371,4 +371,4 @@ def _bytes(tracked: Sequence[Any]) -> int:
 
 
 def _own_variables(tfidf: Tfidf | None) -> list[tf.Variable]:
-    return [] if tfidf is None else [tfidf.graph().keys, tfidf.graph().columns, tfidf.graph().idf]
+    return [] if tfidf is None else list(tfidf.graph().variables)

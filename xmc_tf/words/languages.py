@@ -19,12 +19,16 @@ _SAMPLE = 400  # texts
 _LONGEST = 1000  # characters of a text that are looked at
 _LEAST_TEXT = 500  # characters of the whole sample: the language of less is a guess
 _LEAST_SHARE = 0.1  # of the texts; a wrong guess for single short texts is common
+_LEAST_SURE = 2 / 3  # of the texts in such languages; fewer are of texts that are in no language
+_NO_TEXT = "zxx"
 # Languages that share a dictionary with another, or are found under a more general name.
-_DICTIONARY_OF = {"no": "nb", "hr": "hbs", "sr": "hbs", "bs": "hbs", "sh": "hbs", "nds": "de"}
+_DICTIONARY_OF = {
+    "no": "nb", "hr": "hbs", "sr": "hbs", "bs": "hbs", "sh": "hbs", "nds": "de", "pcm": "en"
+}  # fmt: skip
 
 
 def languages_of(texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[str, ...]:
-    """Return the codes of the languages of texts, that of most texts first; none if there is too little text to tell.
+    """Return the codes of the languages of texts, that of most texts first; none if they are not clear.
 
     Example:
         >>> languages_of(["Kirjastojen historia", ...])
@@ -42,9 +46,10 @@ def languages_of(texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[s
         return ()
     from py3langid import classify  # it takes a second to load
 
-    found = Counter(dictionary_code(classify(text)[0]) for text in sample if text)
-    total = sum(found.values())
-    return tuple(code for code, count in found.most_common() if count >= _LEAST_SHARE * total)
+    counts = Counter(dictionary_code(classify(text)[0]) for text in sample if text)
+    total = sum(counts.values())
+    found = {code: count for code, count in counts.most_common() if count >= _LEAST_SHARE * total and code != _NO_TEXT}
+    return tuple(found) if sum(found.values()) >= _LEAST_SURE * total else ()
 
 
 def chosen_languages(setting: str, texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[str, ...]:
@@ -65,7 +70,7 @@ def chosen_languages(setting: str, texts: "TextFile | Sequence[bytes] | Sequence
     if found:
         _LOG.info("language: %s, found in the texts (--language sets it)", " and ".join(found))
     else:
-        _LOG.info("language: unknown, because there is little text; words are taken as written (--language sets it)")
+        _LOG.info("language: not clear from the texts; words are taken as written (--language sets it)")
     return found
 
 
@@ -99,7 +104,8 @@ def _checked(code: str) -> str:
 
 # Languages that are found in texts but have no dictionary; their words are cut into pieces all the same.
 _OTHERS = (
-    "af am as az be bn br bs eu fo gu ha ht ig ja jv kk km kn ko ku ky lo mg mn mr mt my nan ne oc or pa ps rn sa sh "
-    "si ta te th ti ug ur vi vo wa wuu xh yo yue zh zu"
+    "ace af am an ary arz as az ba bcl be bn br bs crh dz eu ext fo fuv fy gcf gcr gom gu gug guw ha hbo ht ig ja jv "
+    "kab kik kk km kn ko ku ky lg lij ln lo ltg mg mn mr mt my ne nso oc om or pa ps qu rw sa sdh si sn so st ta te tg "
+    "th tk tt ug ur uz uzs vec vi vo wa wuu xh yo yue zh zu"
 )
 WITHOUT_DICTIONARY = frozenset(_OTHERS.split())
