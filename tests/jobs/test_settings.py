@@ -39,7 +39,7 @@ def test_few_labels_need_no_tree_and_many_do():
 
 
 def test_what_the_user_sets_stays():
-    settings = choose_settings(SMALL, DEFAULTS, fixed=frozenset({"max_leaf_size", "Cp", "ngram_max"}))
+    settings = choose_settings(SMALL, DEFAULTS, fixed=frozenset({"max_leaf_size", "Cp", "ngram_max", "piece_weight"}))
     assert settings.params == DEFAULTS
     assert _names(settings) == ["negatives from the beam (tfn+man)"]
     assert "as set by --max-leaf-size" in settings.reasons[0]
