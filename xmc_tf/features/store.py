@@ -21,6 +21,7 @@ from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
+from xmc_tf.words.endings import LONGEST_CUT
 from xmc_tf.words.lexicon import FIELDS, NO_LEXICON, Lexicon
 
 _FORMAT = "xmc_tf.features.Tfidf"
@@ -108,9 +109,12 @@ def _lexicon(folder: Path, header: dict[str, Any]) -> Lexicon:
     known = (lemma_of >= 0) & (lemma_of < len(arrays["lemma_keys"]))
     if len(lemma_of) != len(forms) or not known.all():
         raise _unexpected(folder / "lemma_of.npy", f"for each of {len(forms):,} forms a lemma of lemma_keys.npy")
-    if not len(arrays["endings"]) == len(arrays["cuts"]) == len(ends) or (ends[1:] < ends[:-1]).any():
-        raise _unexpected(folder / "endings.npy", "as many endings as cuts and ends, the ends ascending")
-    if len(ends) and (ends[0] < 0 or ends[-1] != len(arrays["added"]) or arrays["cuts"].min() < 0):
+    endings, cuts = arrays["endings"], arrays["cuts"]
+    if not len(endings) == len(cuts) == len(ends) or not (endings[1:] > endings[:-1]).all():
+        raise _unexpected(folder / "endings.npy", "as many keys as there are cuts and ends, ascending, none twice")
+    if not ((cuts >= 0) & (cuts <= LONGEST_CUT)).all():
+        raise _unexpected(folder / "cuts.npy", f"numbers from 0 to {LONGEST_CUT}")
+    if (ends[1:] < ends[:-1]).any() or (len(ends) and (ends[0] < 0 or ends[-1] != len(arrays["added"]))):
         raise _unexpected(folder / "added_ends.npy", "the ends of the parts of added.npy")
     return Lexicon.from_arrays(arrays)
 

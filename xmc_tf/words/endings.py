@@ -15,6 +15,8 @@ from xmc_tf.words.kernels import keys_of_words
 
 _SAMPLE = 200_000  # forms that are counted
 _SHORTEST, _LONGEST = 2, 6  # letters of an ending
+LONGEST_CUT = 4 * _LONGEST
+"""Maximum number of bytes that are cut off."""
 _LEAST_FORMS, _LEAST_SHARE = 20, 0.9
 
 

@@ -112,7 +112,7 @@ def lemma_key(letters, begin, end, lexicon):
             ending = word_key(letters, end - size, end)
             place = np.searchsorted(lexicon.endings, ending)
             if place < lexicon.endings.shape[0] and lexicon.endings[place] == ending:
-                stem = end - begin - lexicon.cuts[place]
+                stem = max(end - begin - lexicon.cuts[place], 0)
                 first = lexicon.added_ends[place - 1] if place > 0 else np.int64(0)
                 added = lexicon.added_ends[place] - first
                 lemma_letters = np.empty(stem + added, np.uint8)

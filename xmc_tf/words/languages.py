@@ -20,7 +20,7 @@ _LONGEST = 1000  # characters of a text that are looked at
 _LEAST_TEXT = 500  # characters of the whole sample: the language of less is a guess
 _LEAST_SHARE = 0.1  # of the texts; a wrong guess for single short texts is common
 _LEAST_SURE = 2 / 3  # of the texts in such languages; fewer are of texts that are in no language
-_NO_TEXT = "zxx"
+_NO_LANGUAGE = "zxx"  # of numbers and the like
 # Languages that share a dictionary with another, or are found under a more general name.
 _DICTIONARY_OF = {
     "no": "nb", "hr": "hbs", "sr": "hbs", "bs": "hbs", "sh": "hbs", "nds": "de", "pcm": "en"
@@ -46,9 +46,10 @@ def languages_of(texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[s
         return ()
     from py3langid import classify  # it takes a second to load
 
-    counts = Counter(dictionary_code(classify(text)[0]) for text in sample if text)
+    codes = [classify(text)[0] for text in sample if text.strip()]
+    counts = Counter(dictionary_code(code) for code in codes if code != _NO_LANGUAGE)
     total = sum(counts.values())
-    found = {code: count for code, count in counts.most_common() if count >= _LEAST_SHARE * total and code != _NO_TEXT}
+    found = {code: count for code, count in counts.most_common() if count >= _LEAST_SHARE * total}
     return tuple(found) if sum(found.values()) >= _LEAST_SURE * total else ()
 
 
@@ -105,7 +106,7 @@ def _checked(code: str) -> str:
 # Languages that are found in texts but have no dictionary; their words are cut into pieces all the same.
 _OTHERS = (
     "ace af am an ary arz as az ba bcl be bn br bs crh dz eu ext fo fuv fy gcf gcr gom gu gug guw ha hbo ht ig ja jv "
-    "kab kik kk km kn ko ku ky lg lij ln lo ltg mg mn mr mt my ne nso oc om or pa ps qu rw sa sdh si sn so st ta te tg "
-    "th tk tt ug ur uz uzs vec vi vo wa wuu xh yo yue zh zu"
+    "kab kik kk km kn ko ku ky lg lij ln lo ltg mg mn mr mt my nan ne nso oc om or pa ps qu rn rw sa sdh si sn so st "
+    "ta te tg th ti tk tt ug ur uz uzs vec vi vo wa wuu xh yo yue zh zu"
 )
 WITHOUT_DICTIONARY = frozenset(_OTHERS.split())

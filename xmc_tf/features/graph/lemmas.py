@@ -58,7 +58,7 @@ class Lemmas(tf.Module):
         rule = tf.gather(place, longest, axis=1, batch_dims=1)
         cut = tf.where(any_known, tf.gather(self.cuts, rule), 0)
         added = tf.where(any_known, tf.gather(tf.constant(self._added), rule), "")
-        return tf.strings.join([tf.strings.substr(words, tf.zeros_like(size), size - cut), added])
+        return tf.strings.join([tf.strings.substr(words, tf.zeros_like(size), tf.maximum(size - cut, 0)), added])
 
 
 def _found(known: tf.Tensor, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
