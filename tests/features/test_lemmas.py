@@ -28,7 +28,9 @@ from xmc_tf.words.lexicon import FIELDS, Lexicon
 ENDINGS = ["ings", "öissä", "arna", "ies", "ing", ""]
 word = (
     st.sampled_from([*LISTED, *LISTED.values(), *STEMS])
-    | st.tuples(st.sampled_from([*STEMS, "unknown", "ünknöwn", "語語", "x", "ß"]), st.sampled_from(ENDINGS)).map("".join)
+    | st.tuples(st.sampled_from([*STEMS, "unknown", "ünknöwn", "語語", "x", "ß"]), st.sampled_from(ENDINGS)).map(
+        "".join
+    )
     | st.sampled_from(["図書館", "ห้องสมุด", "図書館ings", "batnek図ings", "a1图书b", "MICE", "İstanbulings"])
 )
 some_text = st.lists((word.map(str.encode) | any_text | any_bytes), max_size=6).map(b" ".join)

@@ -10,7 +10,9 @@ from xmc_tf.words.dictionaries import load_dictionary
 
 # Stems with and without letters beyond ASCII; each has the forms <stem>ings and <stem>öissä, of the lemma <stem>,
 # and <stem>ies, of the lemma <stem>ÿ.
-STEMS = [f"{first}{second}k" for first, second in product(["bat", "dol", "fyg", "häj", "åla"], ["ne", "ri", "so", "tö"])]
+STEMS = [
+    f"{first}{second}k" for first, second in product(["bat", "dol", "fyg", "häj", "åla"], ["ne", "ri", "so", "tö"])
+]
 LISTED = {
     "mice": "mouse",
     "Mäuse": "Maus",
@@ -24,7 +26,11 @@ LISTED = {
     "ΟΔΥΣΣΕΥΣ": "Οδυσσεύς",
 }
 ENTRIES = {
-    "en": [*LISTED.items(), *((stem + ending, stem) for stem in STEMS for ending in ("ings", "öissä")), *((stem + "ies", stem + "ÿ") for stem in STEMS)],
+    "en": [
+        *LISTED.items(),
+        *((stem + ending, stem) for stem in STEMS for ending in ("ings", "öissä")),
+        *((stem + "ies", stem + "ÿ") for stem in STEMS),
+    ],
     "sv": [("mice", "fel"), ("böcker", "bok"), ("lost", "lossa"), *((stem + "arna", stem) for stem in STEMS)],
 }
 

@@ -14,9 +14,10 @@ from xmc_tf.words.lexicon import FIELDS, NO_LEXICON, Lexicon
 WORDS = sorted({word.lower() for word in [*LISTED, *LISTED.values(), "böcker", "bok", "fel", "lossa"]}) + STEMS
 some_word = (
     st.sampled_from(WORDS)
-    | st.tuples(st.sampled_from(STEMS) | st.text("abäö語", max_size=6), st.sampled_from(["ings", "öissä", "arna", "ies", "ÿ", ""])).map(
-        "".join
-    )
+    | st.tuples(
+        st.sampled_from(STEMS) | st.text("abäö語", max_size=6),
+        st.sampled_from(["ings", "öissä", "arna", "ies", "ÿ", ""]),
+    ).map("".join)
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 )
 

@@ -184,7 +184,7 @@ class Tfidf:
 
 
 class Counts(NamedTuple):
-    """What is counted in texts.
+    """The counts of n-grams and pieces in texts.
 
     Attributes:
         ngrams: the n-grams of lemmas.

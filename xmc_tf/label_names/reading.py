@@ -1,4 +1,4 @@
-"""How words of names and texts are read: characters, lemmas, and pieces of long words."""
+"""The reading of words of names and texts: characters, lemmas, and pieces of long words."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,7 +17,7 @@ _AT_ONCE = 100_000  # forms whose hashes are computed at once
 
 
 class Reading(NamedTuple):
-    """How words are read.
+    """The reading of words.
 
     Attributes:
         characters: int32: the character table.

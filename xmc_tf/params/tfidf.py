@@ -81,7 +81,7 @@ class TfidfParams(Params):
 
     @property
     def description(self) -> str:
-        """What the features are, in words."""
+        """A description of the features, for people."""
         if self.language == AS_WRITTEN:
             words = "words as they are written"
         elif self.language == AUTO:
