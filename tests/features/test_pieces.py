@@ -1,5 +1,7 @@
 """Pieces of long words: the compiled code against plain Python, and what they are for."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -45,7 +47,7 @@ def test_any_text_and_any_length(texts, length):
     assert split.pieces.tolist() == keys_of([piece for _, piece in expected])
     names = split.piece_names(np.arange(len(expected)), length)
     assert [name.decode() for name in names] == [name_of(piece) for _, piece in expected]
-    counts = [sum(a <= place < b for place, _ in expected) for a, b in zip(split.row_splits, split.row_splits[1:])]
+    counts = [sum(a <= place < b for place, _ in expected) for a, b in pairwise(split.row_splits)]
     assert np.diff(split.piece_splits).tolist() == counts
 
 
