@@ -5,8 +5,8 @@ from tools.docs.markdown import code, plain, table
 # Group -> variable -> meaning. tests/docs/test_environment.py finds variables that the code reads and this list lacks.
 VARIABLES: dict[str, dict[str, str]] = {
     "Options of xmc_tf": {
-        "XMC_TF_CACHE": "folder of compiled kernels and dictionaries (default: $XDG_CACHE_HOME/xmc_tf or ~/.cache/xmc_tf). "
-        "It has code, so others must not be able to write there",
+        "XMC_TF_CACHE": "folder of compiled kernels and dictionaries (default: $XDG_CACHE_HOME/xmc_tf or "
+        "~/.cache/xmc_tf). It has code, so others must not be able to write there",
         "XMC_TF_CHATTER": "any value: show the start-up messages of TensorFlow, transformers and the hub's client, "
         "which are hidden by default",
         "XMC_TF_COMMUNICATOR": "how ranks communicate, in training steps too: solo, horovod or mpi (default: horovod "
