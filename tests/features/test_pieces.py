@@ -4,11 +4,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.features.texts import HARD
 from xmc_tf.features import Tfidf
+from xmc_tf.features.graph.pieces import piece_keys
 from xmc_tf.features.kernels.pieces import FACTOR, LEAST, OFFSET
 from xmc_tf.features.texts import splitter
 from xmc_tf.params import TfidfParams
@@ -85,6 +87,15 @@ def test_the_weight_of_pieces(text, weight, expected):
     of = dict(zip(tfidf.names, row.tolist(), strict=True))
     assert of["wordlike"] == pytest.approx(1.0)
     assert of["word*"] == of["*like"] == pytest.approx(expected)
+
+
+def test_the_graph_takes_a_word_of_a_megabyte():
+    # Memory for the square of its length would be a terabyte.
+    words = tf.constant([b"x" * (1 << 20), b"short", "ä語".encode() * 4])
+    keys, splits = piece_keys(words, tf.constant([0, 1, 2, 3, 3], tf.int64), 5)
+    assert splits.numpy().tolist() == [0, (1 << 20) - 2, (1 << 20) - 2, (1 << 20) + 4, (1 << 20) + 4]
+    assert keys.numpy()[-6:].tolist() == keys_of(python_pieces("ä語" * 4, 5))
+    assert keys.numpy()[[0, 1, -8, -7]].tolist() == keys_of(["<xxxx", "xxxxx", "xxxxx", "xxxx>"])
 
 
 def test_the_number_of_pieces_is_bounded_as_that_of_words():

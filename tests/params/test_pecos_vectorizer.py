@@ -27,7 +27,7 @@ def read(config, documents=200):
 
 
 def test_defaults_are_pecos_ones():
-    assert read({"type": "tfidf", "kwargs": {}}) == TfidfParams(
+    assert read({"type": "tfidf", "kwargs": {}}) == TfidfParams.plain(
         ngram_max=1, min_df=1, max_features=2**31 - 1, sublinear_tf=False, lowercase=False, min_word_length=1, norm="l2"
     )
 

@@ -66,7 +66,7 @@ def test_what_is_found_is_said(caplog):
     assert chosen_languages("auto", [ENGLISH, FINNISH] * 20) == ("en", "fi")
     assert "language: en and fi, found in the texts" in caplog.text
     assert chosen_languages("auto", [ENGLISH]) == ()
-    assert "language: unknown, because there is little text" in caplog.text
+    assert "language: not clear from the texts" in caplog.text
 
 
 def test_codes_are_taken_as_they_are_given():

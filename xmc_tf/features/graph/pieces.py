@@ -17,15 +17,20 @@ def piece_keys(words: tf.Tensor, row_splits: tf.Tensor, length: int) -> tuple[tf
     Returns:
         int64: the keys; and int64 [n + 1]: where each text's pieces begin.
     """
-    size = tf.strings.length(words, unit="UTF8_CHAR")
-    counts = tf.maximum(tf.where(size >= LEAST, size + (3 - length), 0), 0)
-    ends = tf.cumsum(counts)
-    total = tf.reduce_sum(counts)
-    places = tf.range(total)
-    word = tf.searchsorted(ends, places, side="right")
-    marked = tf.strings.join([chr(BEGIN), words, chr(END)])
-    first = places - tf.gather(ends - counts, word)
-    pieces = tf.strings.substr(tf.gather(marked, word), first, tf.fill([total], length), unit="UTF8_CHAR")
+    long = tf.strings.length(words, unit="UTF8_CHAR") >= LEAST
+    marked = tf.strings.join([chr(BEGIN), tf.boolean_mask(words, long), chr(END)])
+    # Characters, and no part of a word for each of its places: that would take memory for the square of its length.
+    characters = tf.raw_ops.UnicodeDecode(input=marked, input_encoding="UTF-8", Tsplits=tf.int64)
+    pieces, ends = tf.raw_ops.StringNGrams(
+        data=tf.strings.unicode_encode(characters.char_values[:, tf.newaxis], "UTF-8"),
+        data_splits=characters.row_splits,
+        separator="",
+        ngram_widths=[length],
+        left_pad="",
+        right_pad="",
+        pad_width=0,
+        preserve_short_sequences=False,
+    )
     keys = keys_of(pieces) * tf.constant(FACTOR, tf.int64) + tf.constant(OFFSET, tf.int64)
-    before = tf.cast(tf.concat([[0], ends], axis=0), tf.int64)
-    return keys, tf.gather(before, row_splits)
+    before = tf.cumsum(tf.cast(long, tf.int64))
+    return keys, tf.gather(ends, tf.gather(tf.concat([[0], before], axis=0), row_splits))
