@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.label_names.cases import NAMES, TEXTS, labels_of, many
+from tests.words.small import small_dictionaries_in
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import Fusion
 from xmc_tf.label_names import LabelNames
@@ -18,9 +19,10 @@ from xmc_tf.serving.local import LocalModel
 from xmc_tf.serving.search import Beam
 
 
-@pytest.fixture(scope="module")
-def learned():
-    return LabelNames.learn(NAMES, TEXTS, labels_of(TEXTS, NAMES))[0]
+@pytest.fixture(scope="module", params=["none", "sv,en"])  # the second with lemmas, and with pieces of long words
+def learned(request, tmp_path_factory):
+    with small_dictionaries_in(tmp_path_factory.mktemp("dictionaries")):
+        return LabelNames.learn(NAMES, TEXTS, labels_of(TEXTS, NAMES), language=request.param)[0]
 
 
 @pytest.fixture(scope="module")
