@@ -38,7 +38,7 @@ def test_options_reach_the_model():
     assert {level.bias for level in found.model_.ranker.levels} == {0}
     whole = small(tree=tree, ranker=RankerParams(min_codes=2)).fit(X, LISTS)
     assert {level.bias for level in whole.model_.ranker.levels} == {1}
-    few = small(tfidf=TfidfParams(ngram_max=1, max_features=10)).fit(TEXTS, LISTS)
+    few = small(tfidf=TfidfParams(ngram_max=1, max_features=10, pieces=0)).fit(TEXTS, LISTS)
     assert few.model_.tfidf.nr_features == 10
 
 

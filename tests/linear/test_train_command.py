@@ -198,7 +198,7 @@ def test_the_skeleton_is_a_parameter_file(basics, tmp_path, capsys):
 def test_a_parameter_file_says_what_features_are_made(corpus, tmp_path, capsys):
     run_train("--generate-params-skeleton")
     filled = json.loads(capsys.readouterr().out)
-    filled["tfidf_params"] |= {"ngram_max": 1, "min_df": 1}
+    filled["tfidf_params"] |= {"ngram_max": 1, "min_df": 1, "language": "none", "piece_weight": 0.5}
     (tmp_path / "p.json").write_text(json.dumps(filled))
     texts = ("-t", corpus / "X.txt", "-y", corpus / "Y.npz", "-m", tmp_path / "m")
     run_train(*texts, "--params-path", tmp_path / "p.json")

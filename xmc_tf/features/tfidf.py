@@ -141,10 +141,6 @@ class Tfidf:
     def words_of_features(self, text: str) -> dict[int, str]:
         """Return the words of a text, in lower case, that each of its features is from.
 
-        Example:
-            >>> tfidf.words_of_features("Historian tutkimus")
-            {17: 'historian', 420: 'historian tutkimus', …}
-
         Args:
             text: the text.
         """
