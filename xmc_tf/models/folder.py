@@ -24,6 +24,7 @@ from xmc_tf.common.folders.locks import folder_lock
 from xmc_tf.common.folders.model_kind import model_kind
 from xmc_tf.common.folders.placing import JOURNAL, finish_placing
 from xmc_tf.common.numbers import MOST_TREES
+from xmc_tf.features.store import TFIDF_FILES
 from xmc_tf.fusion import FUSION_FILES
 from xmc_tf.label_names import NAMES_FILES
 from xmc_tf.linear.disk import RANKER_FILES
@@ -57,7 +58,7 @@ MODEL = FolderKind(
         # The second is the header of PECOS's models, which are never replaced.
         r"params\.json|param\.json|labels\.txt": None,
         "tree": CHAIN_FILES,
-        "features": r"params\.json|vocabulary\.txt|(keys|columns|idf)\.npy",
+        "features": TFIDF_FILES,
         "encoder": ".+",
         "head": ".+",
         "ranker": RANKER_FILES,
