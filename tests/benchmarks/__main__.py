@@ -1,7 +1,7 @@
 """All figures that this machine can measure, one JSON line each.
 
     python -m tests.benchmarks [--peer PYTHON] [--field PYTHON] [--annif PYTHON] [--torchrec PYTHON] [--data DIR]
-        [--features DIR] [--model DIR] [--encoder DIR] [--only NAME]
+        [--pytorch PYTHON] [--features DIR] [--model DIR] [--encoder DIR] [--only NAME]
 
 Without a peer or data, what needs them is named and left out. ``make bench BENCH_ARGS="--peer … --data …"`` calls it.
 """
@@ -17,6 +17,7 @@ def main() -> None:
     parser.add_argument("--field", help="a Python that has omikuji and libpecos (answers_vs_field)")
     parser.add_argument("--annif", help="a Python that has annif, omikuji and numba (annif_backends)")
     parser.add_argument("--torchrec", help="a Python that has torchrec and fbgemm-gpu-cpu (torchrec_sequences)")
+    parser.add_argument("--pytorch", help="a Python that has torch and transformers (encoder_speed)")
     parser.add_argument("--data", help="a folder of X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz (and labels.txt)")
     parser.add_argument("--features", help="X.trn.npz, X.tst.npz and a tree hlt/ for them, in PECOS's format")
     parser.add_argument("--model", help="a model trained on that data")
@@ -37,6 +38,7 @@ def main() -> None:
         "collective_steps": [],
         "dlrm": [],
         "checkpoint_speed": [],
+        "encoder_speed": ["--peer", a.pytorch] if a.pytorch else [],
         "pairs_memory": [],
         "table_memory": [],
         "label_head_steps": [],

@@ -96,7 +96,7 @@ def main() -> None:
 def _import_all() -> None:
     """Import what trainings and the launcher need."""
     for name in (
-        "horovod.runner.launch", "horovod.tensorflow", "transformers.models.bert.modeling_tf_bert",
+        "horovod.runner.launch", "horovod.tensorflow", "transformers.models.bert.configuration_bert",
         "xmc_tf.ranks.horovod_backend", "xmc_tf.encoder", "xmc_tf.features", "xmc_tf.matcher.matcher",
         "xmc_tf.models.xtransformer", "xmc_tf.pipeline.train_flags",
     ):  # fmt: skip

@@ -7,36 +7,13 @@ import shutil
 import huggingface_hub.constants
 import numpy as np
 import pytest
-import transformers.utils.hub
-from safetensors.numpy import save_file
-from transformers.modeling_tf_pytorch_utils import convert_tf_weight_name_to_pt_weight_name
 
 from tests.data.torch_writer import torch_old, torch_zip
+from tests.encoder.other_files import save_as_torch_does, torch_weights
 from tests.encoder.tiny import ARCHITECTURES, documents, tiny_encoder
 from tests.encoder.vocabularies import wordpiece
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder, TextTokenizer
-
-
-def save_as_torch_does(encoder, folder, without="", prefix=True, write=None):
-    """Write the weights with the names and orientations of PyTorch, as safetensors or with ``write``."""
-    encoder.model.config.save_pretrained(folder)
-    weights = {}
-    for variable in encoder.variables:
-        name, turned = convert_tf_weight_name_to_pt_weight_name(
-            variable.name, tf_weight_shape=tuple(variable.shape), name_scope=None
-        )
-        values = variable.numpy()
-        if without and without in name:
-            continue
-        base = f"{encoder.model.base_model_prefix}."
-        weights[name if prefix else name.removeprefix(base)] = np.ascontiguousarray(
-            values.T if str(turned).endswith("SIMPLE") else values
-        )
-    if write is None:
-        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    else:
-        write(weights)
 
 
 @pytest.mark.parametrize("prefix", [True, False], ids=["with a head's prefix", "plain"])
@@ -100,7 +77,11 @@ def test_pytorch_weights_that_do_not_fit_or_carry_code(tmp_path):
         Encoder.load(tmp_path)
     wrong_shape = {"bert.embeddings.word_embeddings.weight": np.ones((3, 5), np.float32)}
     path.write_bytes(torch_zip(wrong_shape))
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="lacks weights of the encoder"):
+        Encoder.load(tmp_path)
+    misshaped = torch_weights(tiny_encoder("bert")) | wrong_shape
+    path.write_bytes(torch_zip(misshaped))
+    with pytest.raises(InputError, match=r"embeddings\.word_embeddings\.weight does not fit(.|\n)*\(3, 5\)"):
         Encoder.load(tmp_path)
     path.write_bytes(torch_zip(None, pickled=b"cos\nsystem\n(X\x04\x00\x00\x00truetR."))
     with pytest.raises(InputError, match=r"the name os\.system"):
@@ -108,14 +89,6 @@ def test_pytorch_weights_that_do_not_fit_or_carry_code(tmp_path):
     path.write_bytes(torch_zip([1, 2]))
     with pytest.raises(InputError, match="contains no weights of a model"):
         Encoder.load(tmp_path)
-
-
-def test_h5_weights(tmp_path):
-    encoder = tiny_encoder("distilbert", seed=5)
-    encoder.model.save_pretrained(tmp_path, safe_serialization=False)
-    assert (tmp_path / "tf_model.h5").is_file()
-    ids, mask = documents("distilbert")
-    assert np.array_equal(Encoder.load(tmp_path)(ids, mask), encoder(ids, mask))
 
 
 def test_a_checkpoint_without_pooler_pools_by_its_first_token(tmp_path):
@@ -220,6 +193,8 @@ def offline(monkeypatch):
     """Behave as with HF_HUB_OFFLINE=1 set before the start."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    import transformers.utils.hub
+
     monkeypatch.setattr(transformers.utils.hub, "_is_offline_mode", True)
 
 
@@ -259,7 +234,9 @@ def test_a_name_that_is_not_in_the_cache(offline, tmp_path):
         ("config.json", '{"model_type": "bert", "vocab_size": "many"}', "does not describe an encoder"),
         ("config.json", '{"model_type": "bert", "hidden_size": 1000000, "num_attention_heads": 1}', "does not belong"),
         ("config.json", '{"model_type": "bert", "hidden_size": -1, "num_attention_heads": 1}', "does not describe"),
-        ("config.json", '{"model_type": ["bert"]}', "cannot be read"),
+        ("config.json", '{"model_type": ["bert"]}', "unsupported architecture"),
+        ("config.json", '{"model_type": "bert", "position_embedding_type": "relative_key"}', "position_embedding_type"),
+        ("config.json", '{"model_type": "bert", "hidden_act": "mish"}', "hidden_act"),
         ("model.safetensors", "\xff" * 100, "cannot be read"),
     ],
 )

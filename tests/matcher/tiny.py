@@ -2,7 +2,6 @@
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 from scipy.sparse import csr_matrix
 
 from xmc_tf.data import TokenStore
@@ -43,24 +42,26 @@ class TinyEncoder:
         self.kernel = tf.Variable((np.eye(dim) + 0.1 * draw.normal(size=(dim, dim))).astype(np.float32), name="kernel")
         self.bias = tf.Variable(np.zeros(dim, np.float32), name="bias")
         self.unused = tf.Variable(np.ones(3, np.float32), name="pooler")
-        self.dropout = tf_keras.layers.Dropout(dropout)
+        self.dropout = dropout
         self.trainable_variables = [self.words, self.kernel, self.bias]
         self.variables = [*self.trainable_variables, self.unused]
 
-    def __call__(self, ids, mask, training=False):
+    def __call__(self, ids, mask, training=False, seed=None, packed=True):
         seen = tf.cast(mask, tf.float32)[:, :, None]
-        vectors = self.dropout(tf.gather(self.words, ids), training=training)
+        vectors = tf.gather(self.words, ids)
+        if training and self.dropout:
+            vectors = tf.nn.experimental.stateless_dropout(vectors, self.dropout, seed)
         mean = tf.reduce_sum(vectors * seen, axis=1) / tf.reduce_sum(seen, axis=1)
         return tf.tanh(tf.matmul(mean, self.kernel) + self.bias)
 
-    def in_graph(self, ids, mask, training=False):
+    def in_graph(self, ids, mask, training=False, seed=None):
         if training not in self.graphs:
             self.graphs[training] = tf.function(
-                lambda ids, mask: self(ids, mask, training),
-                input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
+                lambda ids, mask, seed: self(ids, mask, training, seed),
+                input_signature=[*[tf.TensorSpec([None, None], tf.int32)] * 2, tf.TensorSpec([2], tf.int64)],
                 autograph=False,
             )
-        return self.graphs[training](ids, mask)
+        return self.graphs[training](ids, mask, tf.zeros([2], tf.int64) if seed is None else seed)
 
 
 def encode(encoder, store, rows):

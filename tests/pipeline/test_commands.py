@@ -92,7 +92,7 @@ def test_fp16_of_pecos_is_mixed_precision():
 
     assert [precision("--fp16", value) for value in ("true", "false")] == ["fp16", "off"]
     assert precision("--mixed-precision", "fp16", "--fp16", "true") == "fp16"
-    assert precision() == "off"
+    assert precision() == "auto"
     with pytest.raises(InputError, match="--fp16 and --mixed-precision exclude each other"):
         precision("--mixed-precision", "bf16", "--fp16", "true")
 

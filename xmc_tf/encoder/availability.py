@@ -29,7 +29,7 @@ def check_available(name_or_folder: str | Path, cache_dir: str = "") -> None:
     """
     source = Source(name_or_folder, "encoder", cache_dir)
     if source.folder is not None:
-        source.weights_are_torch()
+        source.weight_paths()
         Source(name_or_folder, "tokenizer", cache_dir)
         return
     try:

@@ -1,27 +1,29 @@
 """A transformer that turns token ids into one embedding per document."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
-import transformers
-from safetensors import SafetensorError
-from transformers import AutoConfig
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.process.forks import check_not_forked
 from xmc_tf.common.typing_names import Self
 from xmc_tf.encoder import pooling as poolings
-from xmc_tf.encoder.architectures import Architecture, architecture_of
-from xmc_tf.encoder.sources import Source, quiet_transformers
-from xmc_tf.encoder.torch_weights import load_torch_weights
+from xmc_tf.encoder.network.config import EncoderConfig
+from xmc_tf.encoder.network.forward import Forward
+from xmc_tf.encoder.network.layout import Layout
+from xmc_tf.encoder.network.operations import Operations, TrainingOperations
+from xmc_tf.encoder.network.weight_names import Weight, weights_of
+from xmc_tf.encoder.precision import check_precision, dtype_of
+from xmc_tf.encoder.sources import Source
+from xmc_tf.encoder.weight_files import SAFETENSORS, WeightFiles, save_weights
 
-_DUMMY_IDS = ((1, 1),)
+# Parts of weights that are not random at first, and their value.
+_CONSTANT = {"scale": 1.0, "shift": 0.0, "bias": 0.0, "r_w_bias": 0.0, "r_r_bias": 0.0, "r_s_bias": 0.0}
 
 
 class Encoder(tf.Module):
@@ -31,26 +33,36 @@ class Encoder(tf.Module):
         >>> encoder = Encoder.load("bert-base-cased")
         >>> embeddings = encoder(ids, mask)  # [documents, encoder.dim]
 
+    Args:
+        config: the configuration.
+        values: the weights by name, as ``weight_names`` lists them.
+        pooling: the pooling; "auto": the default of the architecture.
+
     Attributes:
-        model: the model of transformers.
+        config: the configuration.
+        weights: the variables by name.
+        listed_weights: their names and shapes here and in files.
         architecture: its model type: "bert", "xlnet"…
         pooling: "mean", "cls", "pooler", "max", "last" or "last_tanh".
         dim: length of an embedding.
         max_length: maximum number of tokens of a document.
+        pad_id: token id of padding.
+        precision: number format of matrix products: "off" (float32), "fp16" or "bf16".
     """
 
-    def __init__(self, model: Any, pooling: str) -> None:
+    def __init__(self, config: EncoderConfig, values: Mapping[str, np.ndarray], pooling: str = "auto") -> None:
         super().__init__(name="encoder")
-        self.model = model
-        self.config = model.config
-        self._kind = architecture_of(self.config)
-        self.architecture: str = self.config.model_type
-        self.pooling = pooling
-        self.dim = int(self.config.hidden_size)
-        self.max_length = self._kind.max_length(self.config)
-        self._pad_id = int(self.config.pad_token_id or 0)
-        self._trainable: list[tf.Variable] | None = None
-        self._graphs: dict[bool, Any] = {}
+        self.config = config
+        self.listed_weights = weights_of(config)
+        self.weights = {
+            weight.name: tf.Variable(values[weight.name], name=weight.name.replace(".", "_"), dtype=tf.float32)
+            for weight in self.listed_weights
+        }
+        self.architecture = config.architecture
+        self.pooling = _checked(config.pooling if pooling == "auto" else pooling, config, self.weights)
+        self.dim, self.max_length, self.pad_id = config.width, config.max_length, config.pad_id
+        self.precision = "off"
+        self._graphs: dict[tuple, Any] = {}
 
     def __repr__(self) -> str:
         return f"Encoder({self.architecture}, {self.dim} wide, pooling {self.pooling})"
@@ -80,15 +92,12 @@ class Encoder(tf.Module):
         check_not_forked("an encoder")
         poolings.check_pooling(pooling)
         source = Source(name_or_folder, "encoder", cache_dir)
-        with quiet_transformers(), verified(source.folder):
-            config = _load_config(source)
-            _set_dropout(config, hidden_dropout_prob)
-            kind = architecture_of(config)
+        with verified(source.folder):
+            config = _load_config(source).with_dropout(hidden_dropout_prob)
             if pooling == "auto":
                 pooling = _pooling_of(source) or "auto"
-            with _precision(kind):
-                model, missing = _load_model(source, config, getattr(transformers, kind.tf_class))
-        if [name for name in missing if "pooler" in name]:
+            values = _load_weights(source, config)
+        if "pooler.kernel" in values and values["pooler.kernel"] is None:
             if pooling == "pooler":
                 raise InputError(
                     f"{source.name} has no weights for its pooler",
@@ -96,38 +105,45 @@ class Encoder(tf.Module):
                     received="pooling pooler",
                     fix="choose mean or cls (--pooling)",
                 )
-            return cls(model, "cls" if pooling == "auto" else pooling)
-        return cls(model, _checked(kind.pooling if pooling == "auto" else pooling, model))
+            pooling = "cls" if pooling == "auto" else pooling
+        random = random_weights(config, 0)  # of a pooler that the files lack and nothing reads
+        return cls(config, {name: random[name] if one is None else one for name, one in values.items()}, pooling)
 
     @classmethod
     def from_config(cls, config: Any, *, pooling: str = "auto", seed: int = 0) -> Self:
         """Return an encoder with random weights.
 
         Args:
-            config: a configuration of transformers, such as ``BertConfig(...)``.
+            config: the content of a ``config.json``, or a configuration of transformers, such as ``BertConfig(...)``.
             pooling: the pooling; "auto": the default of the architecture.
             seed: the seed of the weights.
         """
         poolings.check_pooling(pooling)
-        kind = architecture_of(config)
-        _settle(config)
-        with quiet_transformers(), _precision(kind):
-            model = getattr(transformers, kind.tf_class)(config)
-            model.build_in_name_scope()
-        for number, variable in enumerate(model.variables):
-            _reinitialize(variable, config.initializer_range, np.random.default_rng([seed, number]))
-        return cls(model, _checked(kind.pooling if pooling == "auto" else pooling, model))
+        own = config if isinstance(config, EncoderConfig) else EncoderConfig.of(config)
+        return cls(own, random_weights(own, seed), pooling)
 
-    def __call__(self, ids: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
+    def __call__(
+        self,
+        ids: tf.Tensor,
+        mask: tf.Tensor,
+        training: bool = False,
+        seed: tf.Tensor | None = None,
+        *,
+        packed: bool | None = None,
+    ) -> tf.Tensor:
         """Return the embeddings of documents, not normalized.
 
         Args:
             ids: int32 [B, T], padded on the right for all architectures.
             mask: [B, T], 1 or true for a token; ids where it is 0 are ignored.
             training: whether to apply dropout.
+            seed: int64 [2], of dropout; None: drawn from TensorFlow's global generator.
+            packed: whether the layers skip padding; if not, all shapes depend on those of the inputs alone, as XLA
+                requires. The embeddings differ by rounding. None: skip it, but not in training in float32, whose
+                batches have little padding.
 
         Returns:
-            float32 [B, dim], also under a mixed-precision policy.
+            float32 [B, dim], also in half precision.
         """
         ids, mask = tf.cast(ids, tf.int32), tf.cast(mask, tf.int32)
         if ids.shape[1] is not None and ids.shape[1] > self.max_length:
@@ -136,43 +152,62 @@ class Encoder(tf.Module):
                 expected=f"at most {self.max_length}",
                 fix="truncate them (truncate_length)",
             )
-        ids = tf.where(mask > 0, ids, self._pad_id)
-        states, pooler = self._run(ids, mask, training)
-        embeddings = poolings.pool(self.pooling, states, mask, pooler, self.architecture == "xlnet")
-        embeddings.set_shape([ids.shape[0], self.dim])
-        return embeddings
+        ids = tf.where(mask > 0, ids, self.pad_id)
+        config, dtype = self.config, dtype_of(self.precision)
+        operations = Operations(config.activation, config.epsilon)
+        half = dtype != tf.float32
+        packed = (half or not training) if packed is None else packed
+        if training:
+            if seed is None:
+                seed = _drawn_seed()
+            # XLA compiles once per number of rows, so they must be few.
+            operations = TrainingOperations(config.activation, config.epsilon, seed, compiled=packed and half)
+        layout = Layout(mask, packed, rounded=half or not training)
+        forward = Forward(config, self.weights, layout, operations, dtype)
+        rows = forward.states(ids)
+        states = tf.reshape(layout.unpack(rows), [layout.documents, layout.width, self.dim])
+        pooled = forward.pooler(states[:, 0]) if self.pooling == "pooler" else None
+        embeddings = poolings.pool(self.pooling, states, mask, pooled, self.architecture == "xlnet")
+        return tf.ensure_shape(embeddings, [ids.shape[0], self.dim])
 
-    def in_graph(self, ids: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
+    def in_graph(
+        self, ids: tf.Tensor, mask: tf.Tensor, training: bool = False, seed: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """Compute the same as a call, compiled once for all batch sizes."""
-        if training not in self._graphs:
-            sizes = tf.TensorSpec([None, None], tf.int32)
-            self._graphs[training] = tf.function(
-                lambda ids, mask: self(ids, mask, training), input_signature=[sizes, sizes], autograph=False
-            )
-        return self._graphs[training](ids, mask)
+        key = training, self.precision
+        if key not in self._graphs:
+            sizes, seeds = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([2], tf.int64)
 
-    def _run(self, ids: tf.Tensor, mask: tf.Tensor, training: bool) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Return the hidden states of the tokens, and the output of the architecture's pooler."""
+            def run(ids: tf.Tensor, mask: tf.Tensor, *seed: tf.Tensor) -> tf.Tensor:
+                return self(ids, mask, training, *seed)
 
-        def run(ids: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
-            inputs = {"input_ids": ids, "attention_mask": mask, **self._kind.inputs(mask)}
-            output = self.model(**inputs, return_dict=True, training=training)
-            return output.last_hidden_state, output.get("pooler_output")
+            specs = [sizes, sizes, seeds] if training else [sizes, sizes]
+            self._graphs[key] = tf.function(run, input_signature=specs, autograph=False)
+        if training and seed is None:
+            seed = _drawn_seed()
+        return self._graphs[key](ids, mask, seed) if training else self._graphs[key](ids, mask)
 
-        if self._kind.branches_on_tensors and not (tf.executing_eagerly() or ids.shape.is_fully_defined()):
-            # Callers trace without AutoGraph (deberta-v2 fails test_embeddings_do_not_depend_on_padding).
-            return tf.function(run, autograph=True)(ids, mask)
-        return run(ids, mask)
+    def compute_in(self, precision: str) -> None:
+        """Set the number format of matrix products. Weights, sums of layers and normalization stay float32.
+
+        Args:
+            precision: "off" (float32), "fp16" or "bf16".
+
+        Raises:
+            InputError: this machine cannot compute in it.
+        """
+        check_precision(precision)
+        self.precision = precision
 
     @property
     def vocabulary_size(self) -> int:
         """The number of tokens that have embeddings."""
-        return int(self.config.vocab_size)
+        return self.config.vocabulary
 
     @property
     def variables(self) -> Sequence[tf.Variable]:
         """All weights, including those of an unused pooler."""
-        return tuple(self.model.variables)
+        return tuple(self.weights.values())
 
     @property
     def trainable_variables(self) -> Sequence[tf.Variable]:
@@ -180,13 +215,11 @@ class Encoder(tf.Module):
 
         Most checkpoints have others: an unused pooler, XLNet's mask embedding.
         """
-        if self._trainable is None:
-            candidates = self.model.trainable_variables
-            with tf.GradientTape() as tape:
-                embeddings = self(tf.constant(_DUMMY_IDS), tf.ones_like(_DUMMY_IDS))
-            gradients = tape.gradient(embeddings, candidates)
-            self._trainable = [one for one, gradient in zip(candidates, gradients, strict=True) if gradient is not None]
-        return tuple(self._trainable)
+        return tuple(
+            self.weights[weight.name]
+            for weight in self.listed_weights
+            if not weight.unused or (self.pooling == "pooler" and weight.name.startswith("pooler."))
+        )
 
     def check_tokenizer(self, vocabulary_size: int) -> None:
         """Raise an error if the tokenizer has more tokens than the encoder.
@@ -213,84 +246,62 @@ class Encoder(tf.Module):
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with quiet_transformers():
-            try:
-                self.model.save_pretrained(folder, safe_serialization=True)
-            except SafetensorError as error:  # safetensors' own error for a full disk
-                raise OSError(f"{folder}: the weights could not be written: {error}") from error
+        self.config.write(folder)
+        values = {name: variable.numpy() for name, variable in self.weights.items()}
+        save_weights(folder / SAFETENSORS, self.listed_weights, values)
         poolings.write_pooling(folder, self.pooling)
 
 
-def _load_config(source: Source) -> Any:
+def _drawn_seed() -> tf.Tensor:
+    """Return a seed of dropout from TensorFlow's global generator."""
+    return tf.random.uniform([2], 0, 1 << 40, tf.int64)
+
+
+def random_weights(config: EncoderConfig, seed: int) -> dict[str, np.ndarray]:
+    """Return random weights, which depend on the seed alone."""
+    return {weight.name: _random(weight, config, seed, number) for number, weight in enumerate(weights_of(config))}
+
+
+def _random(weight: Weight, config: EncoderConfig, seed: int, number: int) -> np.ndarray:
+    constant = _CONSTANT.get(weight.name.rpartition(".")[2])
+    if constant is not None:
+        return np.full(weight.shape, constant, np.float32)
+    rng = np.random.default_rng([seed, number])
+    values = rng.standard_normal(weight.shape)
+    while (far := np.abs(values) > 2).any():
+        values[far] = rng.standard_normal(int(far.sum()))
+    return (config.deviation * values).astype(np.float32)
+
+
+def _load_config(source: Source) -> EncoderConfig:
+    content = source.read("config.json")
+    if content is None:
+        raise source.not_found(OSError("no config.json"))
+    where = str(source.folder / "config.json") if source.folder else f"config.json of {source.name}"
+    return EncoderConfig.of(parse_json(content, of=where, foreign=True), where)
+
+
+def _load_weights(source: Source, config: EncoderConfig) -> dict[str, np.ndarray | None]:
+    """Return the weights by name; None for those of a pooler or of a mask that the files lack."""
+    paths = source.weight_paths()
+    source.check_claims(config)
+    listed = weights_of(config)
     try:
-        config = AutoConfig.from_pretrained(source.name, cache_dir=source.cache_dir)
-        return _settle(config)
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001  transformers raises many types for invalid values
-        raise source.not_found(error) from None
-
-
-def _settle(config: Any) -> Any:
-    """Set the configuration options that computing embeddings requires."""
-    config.output_hidden_states = config.output_attentions = False
-    if config.model_type == "xlnet":
-        config.use_mems_eval = config.use_mems_train = False
-        config.mem_len = None
-    return config
-
-
-@contextmanager
-def _precision(kind: Architecture) -> Iterator[None]:
-    """Set the precision policy while layers are created; some classes fail under a half-precision policy."""
-    before = tf_keras.mixed_precision.global_policy()
-    if not kind.half_precision:
-        tf_keras.mixed_precision.set_global_policy("float32")
-    try:
-        yield
-    finally:
-        tf_keras.mixed_precision.set_global_policy(before)
-
-
-def _set_dropout(config: Any, hidden_dropout_prob: float | None) -> None:
-    if hidden_dropout_prob is None:
-        return
-    hidden, *inner = architecture_of(config).dropouts
-    setattr(config, hidden, hidden_dropout_prob)
-    if hidden_dropout_prob == 0:
-        for name in inner:
-            setattr(config, name, 0.0)
-
-
-def _load_model(source: Source, config: Any, tf_class: Any) -> tuple[Any, list[str]]:
-    """Return the model and the names of its weights that the files lack, which may be those of the pooler only."""
-    options = {"config": config, "cache_dir": source.cache_dir, "output_loading_info": True}
-    try:
-        from_torch = source.weights_are_torch()
-        source.check_claims(config)
-        if from_torch:
-            model, info = load_torch_weights(source.torch_files(), config, tf_class)
-        else:
-            try:
-                model, info = tf_class.from_pretrained(source.name, **options)
-            except OSError as error:
-                if source.folder is not None or "from_pt=True" not in str(error):
-                    raise
-                model, info = load_torch_weights(source.torch_files(), config, tf_class)
+        files = WeightFiles(paths, config)
+        missing = [weight for weight in listed if not all(name in files for name in weight.files)]
+        if needed := [weight for weight in missing if not weight.unused]:
+            raise InputError(
+                f"{source.name} lacks weights of the encoder",
+                expected=f"all {len(listed)} of {config.architecture}",
+                received=f"none for {', '.join(one.files[0] for one in needed[:3])}{'…' if len(needed) > 3 else ''} "
+                f"({len(needed)} in all)",
+                fix="check that config.json and the weights belong together",
+            )
+        return {weight.name: None if weight in missing else files.own(weight) for weight in listed}
     except (InputError, MemoryError):
         raise
-    except Exception as error:  # noqa: BLE001  TensorFlow, h5py and safetensors each raise their own errors
+    except Exception as error:  # noqa: BLE001  h5py and safetensors each raise their own errors
         raise source.not_found(error) from None
-    missing = [str(name) for name in info["missing_keys"]]
-    needed = [name for name in missing if "pooler" not in name and not name.endswith("mask_emb")]
-    if needed:
-        raise InputError(
-            f"{source.name} lacks weights of the encoder",
-            expected=f"all {len(model.weights)} of {tf_class.__name__}",
-            received=f"none for {', '.join(needed[:3])}{'…' if len(needed) > 3 else ''} ({len(needed)} in all)",
-            fix="check that config.json and the weights belong together",
-        )
-    return model, missing
 
 
 def _pooling_of(source: Source) -> str | None:
@@ -305,21 +316,10 @@ def _pooling_of(source: Source) -> str | None:
     return poolings.sentence_transformers_pooling(source.read(file), file)
 
 
-def _checked(pooling: str, model: Any) -> str:
-    """Return the pooling if the model supports it."""
-    if pooling == "pooler" and not any("pooler" in variable.name for variable in model.variables):
+def _checked(pooling: str, config: EncoderConfig, weights: Mapping[str, Any]) -> str:
+    """Return the pooling if the architecture supports it."""
+    if pooling == "pooler" and "pooler.kernel" not in weights:
         raise InputError(
-            f"{model.config.model_type} has no pooler", expected="mean, cls, max or last", received="pooling pooler"
+            f"{config.architecture} has no pooler", expected="mean, cls, max or last", received="pooling pooler"
         )
     return pooling
-
-
-def _reinitialize(variable: tf.Variable, deviation: float, rng: np.random.Generator) -> None:
-    """Draw a random weight again with our own seed; weights that are all ones or zeros stay."""
-    before = variable.numpy()
-    if before.size < 2 or before.min() == before.max():
-        return
-    values = rng.standard_normal(before.shape)
-    while (far := np.abs(values) > 2).any():
-        values[far] = rng.standard_normal(int(far.sum()))
-    variable.assign((deviation * values).astype(before.dtype))

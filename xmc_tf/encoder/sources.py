@@ -6,26 +6,24 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from huggingface_hub.errors import HFValidationError
-from transformers.utils import cached_file
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError, HFValidationError
 from transformers.utils import logging as transformers_logging
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.files.regular import open_regular
 from xmc_tf.common.folders.checksums import verified
-from xmc_tf.encoder.torch_weights import INDEX, listed_files, torch_files
+from xmc_tf.encoder.network.config import EncoderConfig
+from xmc_tf.encoder.weight_files import HDF5, INDEX, SAFETENSORS, TORCH, listed_files, weight_files
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
-_TF_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "tf_model.h5", "tf_model.h5.index.json")
-_TORCH_WEIGHTS = ("pytorch_model.bin", INDEX)
 WEIGHT_ENDINGS = (".safetensors", ".h5", ".bin")  # compared when they are read
 # Only these files are checked, because other files of the folder belong to the user.
 _JSON_FILES = frozenset((
     "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "generation_config.json", "model.safetensors.index.json", "tf_model.h5.index.json", INDEX,
+    "vocab.json", "generation_config.json", *(f"{file}{INDEX}" for file in (SAFETENSORS, HDF5, TORCH)),
 ))  # fmt: skip
 _LARGEST_JSON = 1 << 30  # tokenizers of a quarter of a million tokens take 20 MB
 _MAX_WEIGHTS_PER_BYTE = 8  # weights per byte: they take 2 or 4 bytes each; truncated files are reported elsewhere
@@ -70,77 +68,62 @@ class Source:
         found = self._cached(file)
         return found.read_bytes() if found else None
 
-    def weights_are_torch(self) -> bool:
-        """Return whether a folder has weights only in PyTorch's own format.
+    def weight_paths(self) -> list[Path]:
+        """Return the files of weights: safetensors, else TensorFlow's, else PyTorch's own.
 
         Raises:
             InputError: there are no weights, or only pointers to them.
         """
         if self.folder is None:
-            return False
-        for file in (*_TF_WEIGHTS, *_TORCH_WEIGHTS):
-            if (path := self.folder / file).is_file():
-                with path.open("rb") as opened:
-                    if opened.read(len(_LFS)) == _LFS:
-                        raise InputError(
-                            f"{path} contains a pointer instead of weights",
-                            expected="the weights themselves",
-                            received="a pointer of git-lfs",
-                            fix="run 'git lfs pull' in that folder",
-                        )
-                return file in _TORCH_WEIGHTS
-        raise InputError(
-            f"{self.folder} has a configuration and no weights",
-            expected=" or ".join((_TF_WEIGHTS[0], _TF_WEIGHTS[2], _TORCH_WEIGHTS[0])),
-            fix="copy the whole folder",
-        )
+            return self._cached_weights()
+        paths = weight_files(self.folder)
+        for path in paths:
+            with path.open("rb") as opened:
+                if opened.read(len(_LFS)) == _LFS:
+                    raise InputError(
+                        f"{path} contains a pointer instead of weights",
+                        expected="the weights themselves",
+                        received="a pointer of git-lfs",
+                        fix="run 'git lfs pull' in that folder",
+                    )
+        if not paths:
+            raise InputError(
+                f"{self.folder} has a configuration and no weights",
+                expected=" or ".join((SAFETENSORS, HDF5, TORCH)),
+                fix="copy the whole folder",
+            )
+        return paths
+
+    def _cached_weights(self) -> list[Path]:
+        """Return the weight files of a name on the hub."""
+        for file in (SAFETENSORS, TORCH, HDF5):
+            if (found := self._cached(file)) is not None:
+                return [found]
+            if (index := self._cached(f"{file}{INDEX}")) is not None:
+                paths = [self._cached(name) for name in listed_files(index)]
+                if None not in paths:
+                    return [path for path in paths if path is not None]
+        raise self.not_found(OSError("no weights in a supported format"))
 
     def _cached(self, file: str) -> Path | None:
         """Return the path of a file of a name on the hub, from the cache or the network; None if there is none."""
         try:
-            found = cached_file(
-                self.name, file, cache_dir=self.cache_dir, _raise_exceptions_for_missing_entries=False,
-                _raise_exceptions_for_connection_errors=False,
-            )  # fmt: skip
+            return Path(hf_hub_download(self.name, file, cache_dir=self.cache_dir))
+        except EntryNotFoundError:  # also without a network, if the file is not in the cache
+            return None
         except (OSError, HFValidationError) as error:
             raise self.not_found(error) from None
-        return Path(found) if found else None
 
-    def torch_files(self) -> list[Path]:
-        """Return the weight files in PyTorch's own format, from the folder or from the hub."""
-        if self.folder is not None:
-            return torch_files(self.folder)
-        found = [self._cached(_TORCH_WEIGHTS[0])]
-        if found[0] is None and (index := self._cached(INDEX)) is not None:
-            found = [self._cached(name) for name in listed_files(index)]
-        if None in found:
-            raise self.not_found(OSError("no weights in a supported format"))
-        return [path for path in found if path is not None]
-
-    def check_claims(self, config: Any) -> None:
+    def check_claims(self, config: EncoderConfig) -> None:
         """Reject a configuration of far more weights than the folder's files can contain.
 
-        transformers allocates all weights of the configuration before it reads any.
-
-        Args:
-            config: the configuration of transformers.
-
         Raises:
-            InputError: a size is not a positive whole number, or the files are too small for the weights.
+            InputError: the files are too small for the weights.
         """
         if self.folder is None:
             return
-        sizes: list[Any] = [getattr(config, name, None) for name in ("vocab_size", "hidden_size", "num_hidden_layers")]
-        if not all(type(size) is int and 0 < size < 1 << 31 for size in sizes):
-            raise InputError(
-                f"{self.folder / 'config.json'} does not describe an encoder",
-                expected="vocab_size, hidden_size and num_hidden_layers as whole numbers above 0",
-                received=", ".join(map(repr, sizes)),
-                fix="copy the whole folder again",
-            )
-        vocabulary, width, layers = sizes
-        shares_layers = config.model_type == "albert"
-        least = vocabulary * getattr(config, "embedding_size", width) + (0 if shares_layers else layers * width**2)
+        layers = 0 if config.architecture == "albert" else config.layers  # ALBERT's layers share their weights
+        least = config.vocabulary * config.embedding_width + layers * config.width**2
         held = sum(entry.stat().st_size for entry in self.folder.iterdir() if entry.is_file())
         if least > _MAX_WEIGHTS_PER_BYTE * held:
             raise InputError(

@@ -107,7 +107,7 @@ def fine_tune_level(
     result = LevelResult(steps=position.step, first_step=position.step, curves=curves)
     report = _Report(level, total, optimizer, rank, summaries)
     started, meter = time.monotonic(), StepMeter(world)
-    _restart_dropout(seed, rank)
+    dropout_seed = (seed * 1009 + rank) * 64 + level
     with (
         batches.stream(position.epoch, position.batch) as stream,
         Progress(f"level {level}", total - position.step, "steps", quiet_s=2.0 if rank == 0 else 1e9) as progress,
@@ -115,7 +115,9 @@ def fine_tune_level(
         while position.step < total and not position.given_up(params.max_no_improve_cnt):
             for _ in range(params.gradient_accumulation_steps):
                 batch = next(stream)
-                meter.add(train_batch(*tensors_of(batch)))
+                # A resumed run drops the same units as an uninterrupted one.
+                drops = np.array([dropout_seed, (batch.epoch << 32) + batch.step], np.int64)
+                meter.add(train_batch(*tensors_of(batch), drops))
             position.advance(batch.epoch, batch.step + 1)
             progress.add()
 
@@ -139,7 +141,6 @@ def fine_tune_level(
                     curves.save(folder)
                 save_training(folder / "last", trained, world)
                 resumes_from(f"fine-tuning, level {level}, step {position.step} of {total}")
-                _restart_dropout(seed, rank)
                 meter.restart_clock()
 
     result.steps, result.seconds, result.padding_share = position.step, time.monotonic() - started, meter.padding_share
@@ -218,8 +219,3 @@ def _check_finite(losses: list[float], level: int, step: int) -> None:
             fix="lower learning_rate or head_learning_rate, add warmup_steps, or train without mixed_precision; "
             "earlier checkpoints are kept",
         )
-
-
-def _restart_dropout(seed: int, rank: int) -> None:
-    """Restart dropout at a checkpoint, so that a resumed run drops the same units as an uninterrupted one."""
-    tf.random.set_seed(seed * 1009 + rank)

@@ -11,7 +11,8 @@ from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.losses import head_loss
 from xmc_tf.params import MatcherParams
 
-# A batch in the graph: ids, mask, candidates and where each document's begin, targets, weights, number of documents.
+# A batch in the graph: ids, mask, candidates and where each document's begin, targets, weights, number of documents,
+# seed of dropout.
 _SIGNATURE = [
     tf.TensorSpec([None, None], tf.int32),
     tf.TensorSpec([None, None], tf.int32),
@@ -20,6 +21,7 @@ _SIGNATURE = [
     tf.TensorSpec([None], tf.float32),
     tf.TensorSpec([None], tf.float32),
     tf.TensorSpec([], tf.float32),
+    tf.TensorSpec([2], tf.int64),
 ]
 
 # XLA compiles once per width, so widths are rounded up to multiples of this.
@@ -37,8 +39,8 @@ def make_train_batch(
 ) -> Callable[..., tf.Tensor]:
     """Return a function that trains on one batch.
 
-    The function takes what ``tensors_of`` returns, and returns this rank's [loss, documents, tokens, tokens with
-    padding].
+    The function takes what ``tensors_of`` returns, and a seed of dropout, int64 [2]. It returns this rank's [loss,
+    documents, tokens, tokens with padding].
 
     Args:
         encoder: the encoder that is fine-tuned.
@@ -51,12 +53,15 @@ def make_train_batch(
     """
     loss_of = head_loss(params.loss_function)
 
-    def encode(ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def encode(ids: tf.Tensor, mask: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         # The encoder keeps this graph, so the next level does not trace all its layers again.
-        return encoder.in_graph(ids, mask, training=True)
+        return encoder.in_graph(ids, mask, training=True, seed=seed)
 
     if params.xla:
-        encode = tf.function(lambda ids, mask: encoder(ids, mask, training=True), jit_compile=True, autograph=False)
+
+        @tf.function(jit_compile=True, autograph=False)
+        def encode(ids: tf.Tensor, mask: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+            return encoder(ids, mask, training=True, seed=seed, packed=False)
 
     @tf.function(input_signature=_SIGNATURE, autograph=False)
     def train_batch(
@@ -67,6 +72,7 @@ def make_train_batch(
         targets: tf.Tensor,
         weights: tf.Tensor,
         global_count: tf.Tensor,
+        seed: tf.Tensor,
     ) -> tf.Tensor:
         documents, width = tf.shape(ids)[0], tf.shape(ids)[1]
         # Encoders reject empty batches, but a rank without documents must still take part in the step.
@@ -79,7 +85,7 @@ def make_train_batch(
             width += more
         ragged = tf.RaggedTensor.from_row_splits(candidates, splits, validate=False)
         with tf.GradientTape() as tape:
-            vectors = encode(ids, seen)[:documents]
+            vectors = encode(ids, seen, seed)[:documents]
             factors = ragged.with_flat_values(weights)
             if every_node:
                 losses = head.losses_of_all(vectors, ragged, loss_of, factors)

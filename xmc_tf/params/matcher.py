@@ -86,7 +86,10 @@ class MatcherParams(Params):
         None, low=1, help="maximum number of tokens per step and rank, with padding (default: no limit but batch_size)"
     )
     mixed_precision: str = knob(
-        "off", choices=choices.PRECISIONS, help="half-precision format of the encoder's computation"
+        "auto",
+        choices=choices.PRECISIONS,
+        help="half-precision format of the encoder's matrix products in training; auto: bf16 where it is faster "
+        "(processors with AMX, GPUs with tensor cores)",
     )
     xla: bool = knob(False, help="compile the encoder with XLA")
     route: str = knob(

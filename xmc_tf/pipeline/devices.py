@@ -1,10 +1,11 @@
 """The device and the precision of a process."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import logging
 
 from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.ranks.communicator import Communicator
+
+_LOG = logging.getLogger(__name__)
 
 
 def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:
@@ -33,15 +34,19 @@ def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:
     return ", ".join(gpu.name.removeprefix("/physical_device:") for gpu in gpus)
 
 
-@contextmanager
-def precision(name: str) -> Iterator[None]:
-    """Set the precision of models that are built inside: ``off`` for full precision, ``fp16``, ``bf16``."""
-    import tf_keras
+def choose_precision(communicator: Communicator, name: str) -> str:
+    """Return the number format of an encoder's products in training, the same on all ranks: "off", "fp16" or "bf16".
 
-    policy = {"off": "float32", "fp16": "mixed_float16", "bf16": "mixed_bfloat16"}[name]
-    before = tf_keras.mixed_precision.global_policy()
-    tf_keras.mixed_precision.set_global_policy(policy)
-    try:
-        yield
-    finally:
-        tf_keras.mixed_precision.set_global_policy(before)
+    Args:
+        communicator: the ranks.
+        name: a value of ``mixed_precision``; "auto": bfloat16 if it is faster on all ranks.
+    """
+    if name != "auto":
+        return name
+    from xmc_tf.encoder.precision import fastest_precision
+
+    everywhere = set(communicator.allgather(fastest_precision()))
+    chosen = everywhere.pop() if len(everywhere) == 1 else "off"
+    if chosen != "off":
+        _LOG.info("matrix products are computed in %s, which is faster here (--mixed-precision off: float32)", chosen)
+    return chosen

@@ -14,7 +14,7 @@ from xmc_tf.linear.distributed.training import threads_of_rank
 from xmc_tf.linear.modes import level_pred_params
 from xmc_tf.params import PredictionOverrides
 from xmc_tf.pipeline.checksums import files_of
-from xmc_tf.pipeline.devices import precision
+from xmc_tf.pipeline.devices import choose_precision
 from xmc_tf.pipeline.embeddings import embed_documents
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_documents, uses_label_names
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
@@ -160,8 +160,8 @@ class Steps:
                 validation = Validation(
                     self._tokens("validation-tokens", own.validation.texts), own.validation.Y
                 )  # fmt: skip
-            with precision(params[0].mixed_precision):
-                encoder = self.load_encoder(pretrained)
+            encoder = self.load_encoder(pretrained)
+            encoder.compute_in(choose_precision(self.communicator, params[0].mixed_precision))
             data = MatcherData(
                 self.store, own.documents.Y, label_tree, self.tokenizer.pad_id, validation=validation,
                 names=own.names, rows=self._trained_on if len(self.held_out) else None,

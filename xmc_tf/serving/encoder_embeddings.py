@@ -9,9 +9,8 @@ import tensorflow as tf
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.reading import Reading
 from xmc_tf.encoder import Encoder, TextTokenizer
-from xmc_tf.serving.bert_graph import BertGraph
+from xmc_tf.encoder.network.sizes import rounded_up
 from xmc_tf.serving.query import Dense, Windows
-from xmc_tf.serving.sizes import rounded_up
 
 _LOG = logging.getLogger(__name__)
 _WINDOWS_AT_ONCE = 256
@@ -39,9 +38,7 @@ class EncoderEmbeddings:
             "token_ids": tf.TensorSpec([None, None], tf.int32),
             "token_mask": tf.TensorSpec([None, None], tf.int32),
         }
-        compact = BertGraph.of(encoder)
-        self._run: Any = compact or encoder
-        self.tracked: list[Any] = list((compact or encoder).variables)
+        self.tracked: list[Any] = list(encoder.variables)
         self._encoder = encoder
         self._reading, self._max_length = reading, reading.max_length
         # One graph shared by the signatures, because a server holds several copies of each graph of a model.
@@ -124,10 +121,9 @@ class EncoderEmbeddings:
         made_up = tf.cast(tf.equal(count, 0), tf.int32)
         width = tf.shape(ids)[1]
         longer = tf.minimum(rounded_up(tf.maximum(width, 1)), self._max_length) - width
-        padding = int(self._encoder.config.pad_token_id or 0)
-        ids = tf.pad(ids, [[0, made_up], [0, longer]], constant_values=padding)
+        ids = tf.pad(ids, [[0, made_up], [0, longer]], constant_values=self._encoder.pad_id)
         mask = tf.pad(tf.pad(mask, [[0, 0], [0, longer]]), [[0, made_up], [0, 0]], constant_values=1)
-        return self._run(ids, mask)[:count]
+        return self._encoder(ids, mask)[:count]
 
 
 def _of_length_one(vectors: tf.Tensor) -> tf.Tensor:

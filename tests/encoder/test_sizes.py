@@ -1,4 +1,4 @@
-"""The few sizes that a served encoder computes with."""
+"""The few sizes that an encoder computes with."""
 
 import numpy as np
 import tensorflow as tf
@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.encoder.tiny import documents, tiny_encoder
-from xmc_tf.serving.bert_graph import BertGraph
-from xmc_tf.serving.sizes import rounded_up
+from xmc_tf.encoder.network.sizes import rounded_up
 
 
 @given(st.integers(0, 1 << 20))
@@ -25,7 +24,7 @@ def test_few_of_them():
 
 def test_texts_of_many_lengths_are_computed_with_few_sizes(monkeypatch):
     """What the kernels compile a program for is the number of rows of the products."""
-    graph = BertGraph.of(tiny_encoder("bert", "mean"))
+    encoder = tiny_encoder("bert", "mean")
     seen = set()
     product = tf.matmul
 
@@ -37,14 +36,13 @@ def test_texts_of_many_lengths_are_computed_with_few_sizes(monkeypatch):
     shapes = set()
     for lengths in [(length,) for length in range(1, 17)] + [(9, 3, 1), (8, 6, 2), (4, 9, 3)]:
         ids, mask = documents("bert", lengths)
-        graph(tf.constant(ids), tf.constant(mask))
+        encoder(tf.constant(ids), tf.constant(mask))
         shapes |= {shape[0][0] for shape in seen - {None}}
     assert shapes == {8, 16}
 
 
 def test_the_same_vectors_at_the_borders_of_sizes():
     encoder = tiny_encoder("bert", "mean")
-    graph = BertGraph.of(encoder)
     for lengths in [(8,), (9,), (7,), (16, 16, 16, 16, 16, 16, 16, 16), (16,) * 8 + (1,), (13,) * 11]:
         ids, mask = map(tf.constant, documents("bert", lengths))
-        np.testing.assert_allclose(graph(ids, mask), encoder(ids, mask), atol=2e-5)
+        np.testing.assert_allclose(encoder(ids, mask), encoder(ids, mask, packed=False), atol=2e-5)

@@ -1,0 +1,234 @@
+"""The configuration of an encoder: what its ``config.json`` says, in the same words for all architectures."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.encoder.network.activations import ACTIVATIONS
+
+NO_LIMIT = 1 << 20
+
+# The names of fields that differ from BERT's, by architecture.
+_NAMES: dict[str, dict[str, str]] = {
+    "distilbert": {
+        "hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
+        "intermediate_size": "hidden_dim", "hidden_act": "activation", "hidden_dropout_prob": "dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+    },
+    "xlnet": {
+        "hidden_size": "d_model", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
+        "intermediate_size": "d_inner", "hidden_act": "ff_activation", "hidden_dropout_prob": "dropout",
+        "attention_probs_dropout_prob": "dropout",
+    },
+    "modernbert": {
+        "hidden_act": "hidden_activation", "layer_norm_eps": "norm_eps", "hidden_dropout_prob": "mlp_dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+    },
+}  # fmt: skip
+
+_BERT = {
+    "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "intermediate_size": 3072, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
+    "max_position_embeddings": 512, "type_vocab_size": 2, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
+    "pad_token_id": 0,
+}  # fmt: skip
+# The values of fields that a file may leave out, by the names above.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "bert": _BERT,
+    "roberta": _BERT | {"vocab_size": 50265, "pad_token_id": 1},
+    "xlm-roberta": _BERT | {"pad_token_id": 1},
+    "distilbert": _BERT | {"num_hidden_layers": 6, "type_vocab_size": 0},
+    "xlnet": _BERT | {
+        "vocab_size": 32000, "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
+        "intermediate_size": 4096, "max_position_embeddings": 0, "type_vocab_size": 0, "pad_token_id": 5,
+    },
+    "deberta-v2": _BERT | {
+        "vocab_size": 128100, "hidden_size": 1536, "num_hidden_layers": 24, "num_attention_heads": 24,
+        "intermediate_size": 6144, "type_vocab_size": 0, "layer_norm_eps": 1e-7,
+    },
+    "electra": _BERT | {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024, "embedding_size": 128},
+    "mpnet": _BERT | {"vocab_size": 30527, "type_vocab_size": 0, "pad_token_id": 1},
+    "albert": _BERT | {
+        "vocab_size": 30000, "hidden_size": 4096, "num_attention_heads": 64, "intermediate_size": 16384,
+        "hidden_act": "gelu_new", "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "embedding_size": 128,
+    },
+    "modernbert": _BERT | {
+        "vocab_size": 50368, "num_hidden_layers": 22, "intermediate_size": 1152, "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0, "max_position_embeddings": 8192, "type_vocab_size": 0,
+        "layer_norm_eps": 1e-5, "pad_token_id": 50283,
+    },
+}  # fmt: skip
+ARCHITECTURES = tuple(_DEFAULTS)
+
+# The default pooling; "pooler" only if the files have weights for it.
+_POOLINGS = {
+    "bert": "pooler", "roberta": "pooler", "xlm-roberta": "pooler", "mpnet": "pooler", "albert": "pooler",
+    "xlnet": "last",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The sizes and options of an encoder.
+
+    Args:
+        architecture: its model type: "bert", "xlnet"…
+        content: the content of ``config.json``, which is also what is saved.
+        vocabulary: number of tokens that have embeddings.
+        width: length of a token's state.
+        layers: number of layers.
+        heads: number of attention heads.
+        head_width: length of a head's query.
+        inner: width of the feed-forward network's hidden layer.
+        activation: its activation function.
+        embedding_width: length of a token's embedding, before it is projected to ``width``.
+        positions: number of absolute positions that have embeddings; 0: none.
+        first_position: row of the first token's position.
+        segments: number of segments that have embeddings; 0: none.
+        max_length: maximum number of tokens of a document.
+        epsilon: added to variances.
+        dropout: dropout between layers.
+        attention_dropout: dropout of attention weights.
+        pad_id: token id of padding.
+        deviation: standard deviation of random weights.
+        pooling: the default pooling.
+    """
+
+    architecture: str
+    content: Mapping[str, Any]
+    vocabulary: int
+    width: int
+    layers: int
+    heads: int
+    head_width: int
+    inner: int
+    activation: str
+    embedding_width: int
+    positions: int
+    first_position: int
+    segments: int
+    max_length: int
+    epsilon: float
+    dropout: float
+    attention_dropout: float
+    pad_id: int
+    deviation: float
+    pooling: str
+
+    @classmethod
+    def of(cls, given: Any, where: str = "config.json") -> "EncoderConfig":
+        """Return the configuration of a dictionary or of a configuration object of transformers.
+
+        Args:
+            given: the dictionary or the object.
+            where: what messages call it.
+
+        Raises:
+            InputError: the architecture or an option is not supported, or a value is of the wrong kind.
+        """
+        content: Mapping[str, Any] = given if isinstance(given, Mapping) else given.to_dict()
+        kind = content.get("model_type")
+        if not isinstance(kind, str) or kind not in _DEFAULTS:
+            raise InputError(
+                f"{where} names an unsupported architecture: {kind or 'none'}",
+                expected=", ".join(_DEFAULTS),
+                fix="choose an encoder of a supported architecture",
+            )
+        _check_options(content, where)
+        names, defaults = _NAMES.get(kind, {}), _DEFAULTS[kind]
+
+        def value(name: str) -> Any:
+            found = content.get(names.get(name, name))
+            return defaults[name] if found is None else found
+
+        def whole(name: str, least: int = 1) -> int:
+            number = value(name)
+            if type(number) is not int or not least <= number < 1 << 31:
+                raise _misfit(where, names.get(name, name), "a whole number" + (" above 0" if least else ""), number)
+            return number
+
+        def real(name: str) -> float:
+            number = value(name)
+            if type(number) not in (int, float) or not 0 <= number < 1e30:
+                raise _misfit(where, names.get(name, name), "a number of 0 or more", number)
+            return float(number)
+
+        width, heads = whole("hidden_size"), whole("num_attention_heads")
+        head_width = content.get("d_head") or content.get("attention_head_size") or width // heads
+        if type(head_width) is not int or (kind != "xlnet" and head_width * heads != width) or head_width < 1:
+            raise _misfit(where, "num_attention_heads", f"a divisor of {width}", heads)
+        activation = value("hidden_act")
+        if not isinstance(activation, str) or activation not in ACTIVATIONS:
+            raise _misfit(where, names.get("hidden_act", "hidden_act"), " or ".join(ACTIVATIONS), activation)
+        embedding_width = content.get("embedding_size") or defaults.get("embedding_size") or width
+        if type(embedding_width) is not int or embedding_width < 1:
+            raise _misfit(where, "embedding_size", "a whole number above 0", embedding_width)
+        rows, pad_id = whole("max_position_embeddings", 0), whole("pad_token_id", -1)
+        # RoBERTa counts positions from the padding id on; MPNet's padding id is always 1, regardless of the file.
+        first = {"roberta": pad_id + 1, "xlm-roberta": pad_id + 1, "mpnet": 2}.get(kind, 0)
+        absolute = kind not in ("xlnet", "modernbert") and content.get("position_biased_input", True)
+        return cls(
+            architecture=kind, content=content, vocabulary=whole("vocab_size"), width=width,
+            layers=whole("num_hidden_layers"), heads=heads, head_width=head_width, inner=whole("intermediate_size"),
+            activation=activation, embedding_width=embedding_width, positions=rows if absolute else 0,
+            first_position=first, segments=whole("type_vocab_size", 0),
+            max_length=NO_LIMIT if kind == "xlnet" else rows - first,
+            epsilon=real("layer_norm_eps"), dropout=real("hidden_dropout_prob"),
+            attention_dropout=real("attention_probs_dropout_prob"), pad_id=max(pad_id, 0),
+            deviation=real("initializer_range"), pooling=_POOLINGS.get(kind, "cls"),
+        )  # fmt: skip
+
+    def option(self, name: str, default: Any) -> Any:
+        """Return a field that only some architectures have."""
+        found = self.content.get(name)
+        if name == "pos_att_type" and isinstance(found, str):
+            return [part.strip() for part in found.lower().split("|")]
+        return default if found is None else found
+
+    def with_dropout(self, rate: float | None) -> "EncoderConfig":
+        """Return a configuration with another dropout between layers; 0 also turns off dropout in the attention.
+
+        None: unchanged. The saved file gets the same values.
+        """
+        if rate is None:
+            return self
+        names = _NAMES.get(self.architecture, {})
+        changed = {names.get("hidden_dropout_prob", "hidden_dropout_prob"): rate}
+        attention = self.attention_dropout
+        inner = names.get("attention_probs_dropout_prob", "attention_probs_dropout_prob")
+        if rate == 0 or inner in changed:
+            attention = rate
+            changed[inner] = rate
+        if self.architecture == "modernbert":
+            changed["embedding_dropout"] = rate
+        return dataclasses.replace(self, content={**self.content, **changed}, dropout=rate, attention_dropout=attention)
+
+    def write(self, folder: Path) -> None:
+        """Write ``config.json``."""
+        text = json.dumps(dict(self.content), indent=2, sort_keys=True, default=str)
+        (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _check_options(content: Mapping[str, Any], where: str) -> None:
+    """Refuse options that change the numbers and are not supported."""
+    refused = {
+        "position_embedding_type": (None, "absolute"), "is_decoder": (None, False),
+        "add_cross_attention": (None, False), "attn_type": (None, "bi"), "bi_data": (None, False),
+        "rope_scaling": (None,), "conv_groups": (None, 1),
+    }  # fmt: skip
+    for name, usual in refused.items():
+        if content.get(name) not in usual:
+            raise _misfit(where, name, f"{usual[-1]!r}, the only supported value", content[name])
+
+
+def _misfit(where: str, name: str, expected: str, received: Any) -> InputError:
+    return InputError(
+        f"{where} does not describe an encoder: {name}",
+        expected=expected,
+        received=repr(received)[:80],
+        fix="copy the whole folder again, or choose another encoder",
+    )

@@ -1,0 +1,70 @@
+"""The places of a batch's tokens: as rows of one matrix without padding, and by document, as attention needs them."""
+
+import tensorflow as tf
+
+from xmc_tf.encoder.network.sizes import rounded_up
+
+
+class Layout:
+    """The places of tokens.
+
+    Without padding, every layer computes only tokens, and each is a product of two matrices, which TensorFlow fuses
+    with the bias.
+
+    Args:
+        mask: int32 [documents, tokens], 1 for a token.
+        packed: whether rows are tokens only; if not, padding has rows too, and no row is moved.
+        rounded: whether the number of rows is rounded up to one of few sizes.
+    """
+
+    def __init__(self, mask: tf.Tensor, packed: bool, rounded: bool) -> None:
+        self.mask = mask
+        self._packed = packed
+        shape = tf.shape(mask)
+        self.documents, self.width = shape[0], shape[1]
+        if not packed:
+            self.flat = tf.range(tf.size(mask))
+            self.positions = tf.tile(tf.range(self.width), [self.documents])
+            return
+        # The first token always counts, so that there is something to compute.
+        first = tf.one_hot(tf.zeros_like(mask[:, 0]), self.width, True, False)
+        here = tf.reshape((mask > 0) | first, [-1])
+        flat = tf.cast(tf.where(here)[:, 0], tf.int32)
+        self._real: tf.Tensor | None = None
+        if rounded:
+            # Additional rows are copies of the first token, and nothing reads them.
+            count = tf.size(flat)
+            more = rounded_up(count) - count
+            flat = tf.pad(flat, [[0, more]])
+            self._real = tf.cast(tf.range(count + more) < count, tf.float32)[:, None]
+        self.flat = flat
+        self.positions = flat % self.width
+        # The row of each place by document; any row for padding, because it is ignored.
+        self._rows = tf.maximum(tf.cumsum(tf.cast(here, tf.int32)) - 1, 0)
+        self._there = tf.cast(here, tf.float32)[:, None]
+
+    def pack(self, places: tf.Tensor) -> tf.Tensor:
+        """Return the rows of tokens, from ``[documents * tokens, …]``."""
+        if not self._packed:
+            return places
+
+        @tf.custom_gradient
+        def packed(places: tf.Tensor) -> tuple:
+            return tf.gather(places, self.flat), lambda up: tf.gather(up, self._rows) * tf.cast(self._there, up.dtype)
+
+        return packed(places)
+
+    def unpack(self, rows: tf.Tensor) -> tf.Tensor:
+        """Return ``[documents * tokens, …]`` of the rows; what stands in the places of padding must be ignored."""
+        if not self._packed:
+            return rows
+
+        @tf.custom_gradient
+        def unpacked(rows: tf.Tensor) -> tuple:
+            def gradient(up: tf.Tensor) -> tf.Tensor:
+                down = tf.gather(up, self.flat)
+                return down if self._real is None else down * tf.cast(self._real, up.dtype)
+
+            return tf.gather(rows, self._rows), gradient
+
+        return unpacked(rows)

@@ -1,0 +1,168 @@
+"""The operations of a layer beside products of matrices: normalization, activation and dropout.
+
+In training, they have gradients of their own, which read memory less often than those of single operations. Where
+matrix products are in half precision, each is compiled by XLA into one loop; the products stay with oneDNN, whose
+instructions for them XLA does not use. Outside of training, they are plain operations, which every server has.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import tensorflow as tf
+
+from xmc_tf.encoder.network.activations import ACTIVATIONS
+
+_BYTE = 256
+_MOST_CALLS = 1 << 16  # of dropout in one network
+
+
+class Operations:
+    """The operations outside of training.
+
+    Args:
+        activation: name of the activation function.
+        epsilon: added to variances.
+    """
+
+    training = False
+
+    def __init__(self, activation: str, epsilon: float) -> None:
+        self.activation = activation
+        self._activate = ACTIVATIONS[activation]
+        self._epsilon = epsilon
+
+    def activate(self, x: tf.Tensor) -> tf.Tensor:
+        """Return the activation function's values."""
+        return self._activate(x)
+
+    def normalize(self, x: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor | None) -> tf.Tensor:
+        """Return float32 rows with mean 0 and variance 1, times the scale, plus the shift."""
+        mean, variance = tf.nn.moments(x, [1], keepdims=True)
+        return tf.nn.batch_normalization(x, mean, variance, shift, scale, self._epsilon)
+
+    def add_and_normalize(self, x: tf.Tensor, y: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor | None) -> tf.Tensor:
+        """Return ``normalize(x + y)``; ``y`` may be in half precision."""
+        return self.normalize(x + tf.cast(y, tf.float32), scale, shift)
+
+    def drop(self, x: tf.Tensor, rate: float) -> tf.Tensor:
+        """Return ``x``: dropout is for training."""
+        return x
+
+
+class TrainingOperations(Operations):
+    """The operations in training.
+
+    Args:
+        activation: name of the activation function.
+        epsilon: added to variances.
+        seed: int64 [2]; each dropout draws from it and from its number in the network.
+        compiled: whether XLA compiles them.
+    """
+
+    training = True
+
+    def __init__(self, activation: str, epsilon: float, seed: tf.Tensor, compiled: bool) -> None:
+        super().__init__(activation, epsilon)
+        self._seed, self._calls = seed * tf.constant([1, _MOST_CALLS], tf.int64), 0
+        self._activation, self._slope, self._forward, self._backward = _parts(activation, epsilon, compiled)
+
+    def activate(self, x: tf.Tensor) -> tf.Tensor:
+        """Return the activation function's values."""
+
+        @tf.custom_gradient
+        def activated(x: tf.Tensor) -> tuple:
+            return self._activation(x), lambda up: self._slope(x, up)
+
+        return activated(x)
+
+    def normalize(self, x: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor | None) -> tf.Tensor:
+        """Return rows with mean 0 and variance 1, times the scale, plus the shift."""
+        return self.add_and_normalize(x, None, scale, shift)
+
+    def add_and_normalize(
+        self, x: tf.Tensor, y: tf.Tensor | None, scale: tf.Tensor, shift: tf.Tensor | None
+    ) -> tf.Tensor:
+        """Return ``normalize(x + y)``; ``y`` may be in half precision."""
+        shifts = tf.zeros_like(scale) if shift is None else tf.convert_to_tensor(shift)
+        scale = tf.convert_to_tensor(scale)
+        terms = [x] if y is None else [x, y]
+
+        @tf.custom_gradient
+        def normalized(scale: tf.Tensor, shifts: tf.Tensor, *terms: tf.Tensor) -> tuple:
+            out, centered, inverse = self._forward(scale, shifts, *terms)
+
+            def gradient(up: tf.Tensor) -> tuple:
+                down, of_scale, of_shift = self._backward(up, scale, centered, inverse)
+                return of_scale, of_shift, *(tf.cast(down, term.dtype) for term in terms)
+
+            return out, gradient
+
+        return normalized(scale, shifts, *terms)
+
+    def drop(self, x: tf.Tensor, rate: float) -> tf.Tensor:
+        """Return ``x`` with a share of its numbers set to 0 and the others scaled up, decided by random bytes."""
+        dropped = round(rate * _BYTE)
+        if not dropped:
+            return x
+        self._calls += 1
+        seed = self._seed + tf.constant([0, self._calls], tf.int64)
+        words = tf.random.stateless_uniform([(tf.size(x) + 3) // 4], seed, None, None, tf.uint32, alg="philox")
+        bits = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[: tf.size(x)]
+        kept = tf.reshape(bits >= dropped, tf.shape(x))
+        factor = tf.cast(_BYTE / (_BYTE - dropped), x.dtype)
+
+        @tf.custom_gradient
+        def thinned(x: tf.Tensor) -> tuple:
+            def thin(one: tf.Tensor) -> tf.Tensor:
+                return one * (tf.cast(kept, one.dtype) * factor)
+
+            return thin(x), thin
+
+        return tf.ensure_shape(thinned(x), x.shape)
+
+
+@lru_cache(maxsize=32)  # XLA keeps what it has compiled for each of these objects
+def _parts(activation: str, epsilon: float, compiled: bool) -> tuple[Callable, ...]:
+    """Return the activation and its gradient, and normalization and its gradient."""
+
+    def normalized(scale: tf.Tensor, shift: tf.Tensor, *terms: tf.Tensor) -> tuple:
+        x = terms[0]
+        for term in terms[1:]:
+            x = x + tf.cast(term, tf.float32)
+        centered = x - tf.reduce_mean(x, axis=1, keepdims=True)
+        inverse = tf.math.rsqrt(tf.reduce_mean(tf.square(centered), axis=1, keepdims=True) + epsilon)
+        return centered * inverse * scale + shift, centered, inverse
+
+    def gradient(up: tf.Tensor, scale: tf.Tensor, centered: tf.Tensor, inverse: tf.Tensor) -> tuple:
+        unit, scaled = centered * inverse, up * scale
+        down = inverse * (
+            scaled
+            - tf.reduce_mean(scaled, axis=1, keepdims=True)
+            - unit * tf.reduce_mean(scaled * unit, axis=1, keepdims=True)
+        )
+        return down, tf.reduce_sum(up * unit, axis=0), tf.reduce_sum(up, axis=0)
+
+    parts = ACTIVATIONS[activation], _slope_of(activation), normalized, gradient
+    return tuple(tf.function(part, jit_compile=True, autograph=False) for part in parts) if compiled else parts
+
+
+def _slope_of(name: str) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Return the function from an activation's input and its output's gradient to its input's gradient."""
+    if name == "gelu":
+
+        def of_gelu(x: tf.Tensor, up: tf.Tensor) -> tf.Tensor:
+            x32 = tf.cast(x, tf.float32)
+            slope = 0.5 * (1.0 + tf.math.erf(x32 * math.sqrt(0.5)))
+            slope += x32 * tf.exp(-0.5 * tf.square(x32)) * (1 / math.sqrt(2 * math.pi))
+            return tf.cast(tf.cast(up, tf.float32) * slope, x.dtype)
+
+        return of_gelu
+
+    def of_any(x: tf.Tensor, up: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = ACTIVATIONS[name](x)
+        return tape.gradient(y, x, output_gradients=up)
+
+    return of_any

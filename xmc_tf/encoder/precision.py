@@ -1,0 +1,85 @@
+"""The number format of an encoder's matrix products, and where this machine computes faster with half of the bits."""
+
+import os
+from pathlib import Path
+
+import tensorflow as tf
+
+from xmc_tf.common.errors import InputError
+
+_DTYPES = {"off": tf.float32, "fp16": tf.float16, "bf16": tf.bfloat16}
+_CPU = Path("/proc/cpuinfo")
+_TENSOR_CORES = (8, 0)  # compute capability of GPUs with products in bfloat16
+# oneDNN's names of instruction sets up to which ONEDNN_MAX_CPU_ISA limits it, without products in bfloat16.
+_WITHOUT_AMX = (
+    "SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16",
+    "AVX10_1_512", "AVX512_CORE_FP16",
+)  # fmt: skip
+_WITHOUT_BF16 = _WITHOUT_AMX[:4]
+# On processors with one of these flags, TensorFlow leaves products in bfloat16 to oneDNN, whatever its limit.
+# On others, it computes them itself, slowly.
+_BF16 = {"avx512f", "avx_ne_convert"}
+
+
+def dtype_of(name: str) -> tf.DType:
+    """Return the type of products for a value of ``mixed_precision`` other than "auto"."""
+    return _DTYPES[name]
+
+
+def fastest_precision() -> str:
+    """Return "bf16" where products in bfloat16 are faster: on processors with AMX, and on GPUs with tensor cores."""
+    gpus = _visible_gpus()
+    if gpus:
+        return "bf16" if all(_has_tensor_cores(gpu) for gpu in gpus) else "off"
+    return "bf16" if _has_amx() and _onednn() else "off"
+
+
+def check_precision(name: str) -> None:
+    """Raise an error if this machine cannot compute in this precision.
+
+    Raises:
+        InputError: products in bfloat16 would end the process, because oneDNN is limited to instructions without them.
+    """
+    if name != "bf16" or _visible_gpus() or not _onednn():
+        return
+    if _flags() & _BF16 and _limit() in _WITHOUT_BF16:
+        raise InputError(
+            "--mixed-precision bf16: matrix products in bfloat16 would end the process",
+            expected="an instruction set that has them, such as AVX512_CORE_AMX",
+            received=f"ONEDNN_MAX_CPU_ISA={_limit()}",
+            fix="--mixed-precision off, or auto, which chooses for the machine",
+        )
+
+
+def _has_amx() -> bool:
+    return {"amx_bf16", "amx_tile"} <= _flags() and _limit() not in _WITHOUT_AMX
+
+
+def _limit() -> str:
+    """Return the instruction set that oneDNN is limited to; empty if it is not."""
+    limit = os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or ""
+    return limit.upper().removesuffix("_DEFAULT")
+
+
+def _onednn() -> bool:
+    """Return whether TensorFlow's products are oneDNN's."""
+    return os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") != "0"
+
+
+def _flags() -> set[str]:
+    """Return the flags of the first processor."""
+    try:
+        text = _CPU.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return set()
+    line = next((line for line in text.splitlines() if line.startswith("flags")), "")
+    return set(line.partition(":")[2].split())
+
+
+def _visible_gpus() -> list[tf.config.PhysicalDevice]:
+    return tf.config.get_visible_devices("GPU")
+
+
+def _has_tensor_cores(gpu: tf.config.PhysicalDevice) -> bool:
+    capability = tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0))
+    return tuple(capability) >= _TENSOR_CORES
