@@ -24,7 +24,7 @@ VARIABLES: dict[str, dict[str, str]] = {
         "NUMBA_NUM_THREADS": "number of threads of the compiled kernels; set by xmc-tf launch like OMP_NUM_THREADS",
         "TF_NUM_INTRAOP_THREADS": "number of threads within one operation of TensorFlow; set by xmc-tf launch likewise",
         "TF_NUM_INTEROP_THREADS": "number of operations of TensorFlow at a time; set by xmc-tf launch likewise",
-        "ONEDNN_MAX_CPU_ISA": "the instructions that TensorFlow's matrix products may use; without AMX, fine-tuning is in float32",
+        "ONEDNN_MAX_CPU_ISA": "instructions that matrix products may use; without AMX, fine-tuning is in float32",
         "DNNL_MAX_CPU_ISA": "the same, with lower priority",
         "TF_ENABLE_ONEDNN_OPTS": "0: matrix products without oneDNN; fine-tuning is then in float32",
         "NO_COLOR": "any value: no colours in the output of xmc-tf demo and xmc-tf launch",
