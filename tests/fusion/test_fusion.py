@@ -58,9 +58,12 @@ def test_probabilities_are_calibrated_on_other_documents():
 def test_a_required_precision_is_reached_on_other_documents():
     fusion = Fusion.learn(*made_up(), made_up()[2])
     scores, evidence, truth = made_up(seed=1)
-    found = fusion.combine(scores, evidence, 30, fusion.curve.for_precision(0.7))
+    promise = fusion.curve.for_precision(0.7)
+    found = fusion.combine(scores, evidence, 30, promise.threshold)
     rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
-    assert abs(np.asarray(truth[rows, found.indices]).mean() - 0.7) < 0.03
+    assert -0.01 < np.asarray(truth[rows, found.indices]).mean() - 0.7 < 0.05
+    assert 0.7 < promise.precision < 0.75
+    assert promise.count > 1000
 
 
 def test_answers_are_sorted_and_do_not_depend_on_their_number():
@@ -95,10 +98,80 @@ def test_the_union_of_candidates():
 def test_best_f1_and_precision_of_a_curve():
     probability = np.linspace(1, 0, 100_001)
     right = np.random.default_rng(0).random(100_001) < probability
-    curve = measure_curve(probability, right, int(right.sum()))
+    curve = measure_curve(probability, right, np.arange(len(right)), int(right.sum()))
     assert 0.3 < curve.best_f1 < 0.5
-    assert 0.57 < curve.for_precision(0.8) < 0.63
-    assert Curve([], [], []).for_precision(0.9) == 0.9
+    assert 0.57 < curve.for_precision(0.8).threshold < 0.64
+
+
+def test_a_promise_that_cannot_be_kept_is_refused():
+    rng = np.random.default_rng(0)
+    probability = np.sort(rng.random(2000))[::-1]
+    curve = measure_curve(probability, rng.random(2000) < 0.6, np.arange(2000) // 4, 1500)
+    with pytest.raises(InputError, match=r"cannot promise a precision of 0.9\b(.|\n)*at most 0.[56]"):
+        curve.for_precision(0.9)
+    with pytest.raises(InputError, match="fewer than 30 held-out labels"):
+        Curve([], [], []).for_precision(0.2)
+
+
+def test_a_curve_of_an_older_version_promises_what_was_measured():
+    assert Curve([0.8, 0.5, 0.2], [0.9, 0.7, 0.4], [0.2, 0.5, 0.8]).for_precision(0.6) == (0.5, 0.7, 0)
+
+
+def test_labels_of_one_document_count_by_how_much_they_vary_together():
+    """The bound is Wilson's, of as many labels as have the variance that whole documents have."""
+    rng = np.random.default_rng(3)
+    rows = rng.integers(0, 60, 300)
+    right = rng.random(300) < np.where(rows % 2, 0.9, 0.4)
+    probability = rng.permutation(300) / 300
+    curve = measure_curve(probability, right, rows, 300)
+    best = np.argsort(-probability)
+    for threshold, precision, lower, count in zip(
+        curve.thresholds, curve.precision, curve.lower, curve.counts, strict=True
+    ):
+        some = best[:count]
+        assert (probability[some].min(), right[some].mean()) == pytest.approx((threshold, precision), abs=1e-5)
+        residuals = np.bincount(rows[some], right[some] - right[some].mean())
+        alone = right[some].mean() * (1 - right[some].mean()) / count
+        effective = count * min(1.0, alone * count**2 / (residuals**2).sum())
+        # The precision at which the measured one is just 1.645 deviations away.
+        assert precision - lower == pytest.approx(1.645 * np.sqrt(lower * (1 - lower) / effective), abs=1e-4)
+
+
+@pytest.mark.parametrize("least", [0.5, 0.7, 0.8])
+def test_promises_are_kept_in_most_samples(least):
+    """Labels of a document are right together, and labels have few documents."""
+    kept = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        rows = np.repeat(np.arange(300), 10)
+        easy = np.repeat(rng.normal(0, 1, 300), 10)
+        raw = rng.normal(-0.5, 1.5, 3000)
+        right = rng.random(3000) < 1 / (1 + np.exp(-(raw + easy)))
+        promise = measure_curve(1 / (1 + np.exp(-raw)), right, rows, int(right.sum())).for_precision(least)
+        many = rng.normal(-0.5, 1.5, 200_000)
+        many = many[1 / (1 + np.exp(-many)) >= promise.threshold]
+        kept.append(np.mean(1 / (1 + np.exp(-(many + rng.normal(0, 1, len(many)))))) >= least)
+    assert np.mean(kept) >= 0.9
+    assert promise.precision - least < 0.1  # no more careful than it needs to be
+
+
+def test_labels_whose_only_document_is_held_out_say_nothing():
+    """They are candidates only because they are right, so a curve with them would be too good."""
+    rng = np.random.default_rng(0)
+    scores, evidence, truth = made_up(rows=600, labels=20)
+    # Labels of one document each: found by their names there, and in a fifth of all other documents, wrongly.
+    alone = csr_matrix((np.ones(600, np.float32), (np.arange(600), np.arange(600))), shape=(600, 600))
+    named = alone + random(600, 600, 0.004, format="csr", dtype=np.float32, rng=rng).astype(bool)
+    Y = csr_matrix(np.hstack([truth.toarray(), alone.toarray()]))
+    both = csr_matrix(np.hstack([evidence.toarray(), 0.5 * named.toarray()]).astype(np.float32))
+    found = csr_matrix(np.hstack([scores.toarray(), np.zeros((600, 600))]).astype(np.float32))
+    folds = [np.arange(0, 100), np.arange(100, 200)]
+    rows = np.concatenate(folds)
+    fusion = Fusion.learn(found[rows], both[rows], Y[rows], Y, fold_sizes=[100, 100])
+    frequent = Fusion.learn(scores[rows], evidence[rows], truth[rows], truth, fold_sizes=[100, 100])
+    document, label = named[rows].nonzero()
+    from_elsewhere = (document // 100 != label // 100).sum()
+    assert fusion.curve.counts[-1] == frequent.curve.counts[-1] + from_elsewhere
 
 
 def test_held_out_documents_do_not_repeat():

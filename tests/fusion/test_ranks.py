@@ -4,7 +4,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, random
 
 from xmc_tf.fusion.candidates import join_candidates
-from xmc_tf.fusion.fusion import _log_documents_elsewhere
+from xmc_tf.fusion.fusion import _documents_elsewhere
 from xmc_tf.fusion.ranks import SAME, calibrated, learn_rank_weights, rank_in_document
 
 
@@ -49,8 +49,8 @@ def test_documents_are_counted_without_those_of_the_fold():
     folds = [np.arange(0, 10), np.arange(20, 35)]
     rows = np.concatenate(folds)
     found = join_candidates(random(25, 6, 0.5, format="csr", dtype=np.float32, rng=rng), None)
-    counted = _log_documents_elsewhere(found, csr_matrix(Y[rows]), Y.getnnz(axis=0), [10, 15])
+    counted = _documents_elsewhere(found, csr_matrix(Y[rows]), Y.getnnz(axis=0), [10, 15])
     for place in range(len(found.rows)):
         fold = folds[0] if found.rows[place] < 10 else folds[1]
         others = np.setdiff1d(np.arange(50), fold)
-        assert counted[place] == np.log1p(Y[others].getnnz(axis=0)[found.labels[place]])
+        assert counted[place] == Y[others].getnnz(axis=0)[found.labels[place]]

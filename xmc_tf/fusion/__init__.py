@@ -9,6 +9,7 @@ from xmc_tf.fusion.evidence import (
     bounded_post_processor,
     check_scores,
     chosen_threshold,
+    promised_threshold,
 )
 from xmc_tf.fusion.fusion import FUSION_FILES, Fusion
 from xmc_tf.fusion.held_out import held_out_folds
@@ -25,4 +26,5 @@ __all__ = [
     "check_scores",
     "chosen_threshold",
     "held_out_folds",
+    "promised_threshold",
 ]

@@ -29,8 +29,15 @@ class Candidates(NamedTuple):
         Args:
             wanted: bool [labels].
         """
-        kept = wanted[self.labels]
-        return Candidates(*(column[kept] for column in self))
+        return self.only(wanted[self.labels])
+
+    def only(self, wanted: np.ndarray) -> "Candidates":
+        """Return some candidates.
+
+        Args:
+            wanted: bool [candidates].
+        """
+        return Candidates(*(column[wanted] for column in self))
 
 
 def join_candidates(

@@ -1,6 +1,7 @@
 """The part of a model that turns rankers' scores and label names into one probability."""
 
 import dataclasses
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,11 @@ from xmc_tf.common.typing_names import Self
 from xmc_tf.data import Texts
 from xmc_tf.fusion.embedded_names import Embed, EmbeddedNames
 from xmc_tf.fusion.fusion import Fusion
+from xmc_tf.fusion.thresholds import CONFIDENCE
 from xmc_tf.label_names import LabelNames, label_vocabulary
 from xmc_tf.params.tfidf import AS_WRITTEN
 
+_LOG = logging.getLogger(__name__)
 POOL = 30  # number of labels of the rankers that are candidates
 NAMES, FUSION = "label_names", "fusion"
 SCORES = ("probability", "ranker")
@@ -208,7 +211,24 @@ def chosen_threshold(evidence: Evidence | None, threshold: float | None, min_pre
             expected="a model trained with label names",
             fix="train it with --labels and --label-names true, or choose a threshold of the scores by measuring",
         )
-    return evidence.fusion.curve.for_precision(min_precision)
+    return promised_threshold(evidence.fusion, min_precision)
+
+
+def promised_threshold(fusion: Fusion, min_precision: float) -> float:
+    """Return the lowest threshold that keeps a required precision, and log what that rests on.
+
+    Args:
+        fusion: of the model.
+        min_precision: the required precision of the labels that are returned.
+
+    Raises:
+        InputError: the model cannot promise it.
+    """
+    threshold, precision, count = fusion.curve.for_precision(min_precision)
+    on = f"{precision:.1%} of {count:,} held-out labels were right" if count else f"held-out precision {precision:.1%}"
+    sure = f", at least {min_precision:.1%} with a confidence of {CONFIDENCE:.0%}" if count else ""
+    _LOG.info("labels with a probability of at least %.3f: %s%s", threshold, on, sure)
+    return threshold
 
 
 def check_scores(scores: str | None, evidence: Evidence | None, post_processor: str | None) -> str:

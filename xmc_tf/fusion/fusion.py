@@ -82,7 +82,8 @@ class Fusion:
         found = learned._candidates(scores, evidence).of_labels(documents > 0)
         right = _is_right(found, truth)
         features = candidate_features(found, log_documents.astype(np.float64))
-        features[:, NAMES.index("documents")] = _log_documents_elsewhere(found, truth, documents, fold_sizes)
+        elsewhere = _documents_elsewhere(found, truth, documents, fold_sizes)
+        features[:, NAMES.index("documents")] = np.log1p(elsewhere)
         weights = _fitted(features, right)
         new_weights = DEFAULT_WEIGHTS
         if if_new is not None:
@@ -98,10 +99,13 @@ class Fusion:
                     learned, similarity=similarity.of_labels(embedded.new_labels, embedded.new_vectors)
                 )
         learned = dataclasses.replace(learned, weights=weights, new_weights=new_weights)
+        # A label whose only documents are in the fold would not be a candidate in a new document. Here it is one only
+        # because it is right somewhere in the fold, so it says nothing about how often candidates are right.
+        found, features, right = found.only(elsewhere > 0), features[elsewhere > 0], right[elsewhere > 0]
         probability = _sigmoid(features @ weights)
         ranks = rank_in_document(found.rows, found.labels, probability)
         rank_weights = learn_rank_weights(probability, ranks, right)
-        curve = measure_curve(calibrated(probability, ranks, rank_weights), right, truth.nnz)
+        curve = measure_curve(calibrated(probability, ranks, rank_weights), right, found.rows, truth.nnz)
         return dataclasses.replace(learned, curve=curve, rank_weights=rank_weights)
 
     def with_added(self, count: int, vectors: np.ndarray | None = None) -> Self:
@@ -255,14 +259,14 @@ def _sigmoid(raw: np.ndarray) -> np.ndarray:
     return (1.0 / (1.0 + np.exp(-raw))).astype(np.float32)
 
 
-def _log_documents_elsewhere(
+def _documents_elsewhere(
     found: Candidates, truth: csr_matrix, documents: np.ndarray, fold_sizes: Sequence[int]
 ) -> np.ndarray:
-    """Return for each candidate the logarithm of 1 + the number of documents of its label that are not in its fold."""
+    """Return for each candidate the number of documents of its label that are not in its fold."""
     counts = documents[found.labels]
     ends = np.cumsum([0, *fold_sizes])
     for first, last in pairwise(ends):
         own = np.bincount(truth[first:last].indices, minlength=len(documents))
         some = slice(*np.searchsorted(found.rows, [first, last]))
         counts[some] -= own[found.labels[some]]
-    return np.log1p(counts)
+    return counts

@@ -1,11 +1,31 @@
 """Thresholds of probabilities, chosen on held-out documents: for the best F1, or for a required precision."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
+from xmc_tf.common.errors import InputError
+
+CONFIDENCE = 0.95
+"""How sure a model is of a precision that it promises."""
+_DEVIATIONS = 1.645  # of a normal distribution below which CONFIDENCE of it lies
 _MOST_POINTS = 400
 _FEWEST = 30  # of fewer predicted labels, the precision is not a reliable estimate
+
+
+class Promise(NamedTuple):
+    """A threshold that keeps a required precision, and what the promise rests on.
+
+    Attributes:
+        threshold: the lowest probability that is predicted.
+        precision: of the held-out labels above it.
+        count: number of these labels; 0: not known, in a model of an older version.
+    """
+
+    threshold: float
+    precision: float
+    count: int
 
 
 class Curve(NamedTuple):
@@ -15,11 +35,15 @@ class Curve(NamedTuple):
         thresholds: probabilities, descending.
         precision: of the labels with at least this probability.
         recall: the share of all labels of the documents that have at least this probability.
+        lower: what the precision is at least, with a confidence of ``CONFIDENCE``; empty in models of older versions.
+        counts: number of the labels with at least this probability; the same.
     """
 
     thresholds: list[float]
     precision: list[float]
     recall: list[float]
+    lower: list[float] = []  # noqa: RUF012  a tuple's field, which nobody changes
+    counts: list[int] = []  # noqa: RUF012
 
     @property
     def best_f1(self) -> float:
@@ -29,24 +53,38 @@ class Curve(NamedTuple):
         p, r = np.array(self.precision), np.array(self.recall)
         return self.thresholds[int(np.argmax(2 * p * r / np.maximum(p + r, 1e-12)))]
 
-    def for_precision(self, least: float) -> float:
-        """Return the lowest threshold with at least this precision; the precision itself if no threshold has it.
+    def for_precision(self, least: float) -> Promise:
+        """Return the lowest threshold that keeps this precision with a confidence of ``CONFIDENCE``.
 
         Args:
             least: the required precision, between 0 and 1.
+
+        Raises:
+            InputError: the held-out documents are too few, or the answers too uncertain, to promise it.
         """
-        enough = np.flatnonzero(np.array(self.precision) >= least)
+        lower = np.array(self.lower or self.precision)
+        enough = np.flatnonzero(lower >= least)
         if not len(enough):
-            return max(least, self.thresholds[0] if self.thresholds else 0.0)
-        return self.thresholds[int(enough[-1])]
+            best = math.floor(1000 * lower.max()) / 1000 if len(lower) else 0.0
+            raise InputError(
+                f"this model cannot promise a precision of {least:g}",
+                expected=f"at most {best:g}, with a confidence of {CONFIDENCE:.0%} by its held-out documents"
+                if best
+                else f"a model trained on more documents: fewer than {_FEWEST} held-out labels are no basis",
+                fix="require a lower precision, or choose a threshold of the probabilities yourself",
+            )
+        place = int(enough[-1])
+        return Promise(self.thresholds[place], self.precision[place], self.counts[place] if self.counts else 0)
 
 
-def measure_curve(probability: np.ndarray, right: np.ndarray, nr_right: int) -> Curve:
+def measure_curve(probability: np.ndarray, right: np.ndarray, rows: np.ndarray, nr_right: int) -> Curve:
     """Measure precision and recall by threshold.
 
     Args:
         probability: of each candidate in the held-out documents.
         right: whether the document has the label.
+        rows: the document. Labels of one document are right or wrong together, so their number says too much about
+            how sure a precision is.
         nr_right: number of labels of the held-out documents, candidates or not.
     """
     order = np.argsort(-probability, kind="stable")
@@ -57,8 +95,46 @@ def measure_curve(probability: np.ndarray, right: np.ndarray, nr_right: int) -> 
     # More points among the few most probable labels, where the precision changes quickly.
     at = np.unique(np.geomspace(_FEWEST, count, _MOST_POINTS).astype(np.int64)) - 1
     precision = hits[at] / (at + 1)
+    lower = _lower_bounds(at + 1.0, precision, *(sums[at] for sums in _sums_of_squares(right[order], rows[order])))
     return Curve(
         [round(float(one), 6) for one in probability[order][at]],
         [round(float(one), 5) for one in precision],
         [round(float(one), 5) for one in hits[at] / max(nr_right, 1)],
+        [round(float(one), 5) for one in lower],
+        [int(one) + 1 for one in at],
     )
+
+
+def _sums_of_squares(right: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return running sums over documents, of h², h·c and c², of c candidates of which h are right.
+
+    Args:
+        right: whether a candidate is right, the most probable one first.
+        rows: its document.
+    """
+    by_row = np.argsort(rows, kind="stable")
+    hit = right[by_row].astype(np.float64)
+    first = np.searchsorted(rows[by_row], rows[by_row])  # the place of the document's first candidate
+    before = np.arange(len(rows)) - first
+    hits_before = np.cumsum(hit) - hit
+    hits_before -= hits_before[first]
+    # What each sum gains by a candidate, from (h + hit)² - h² and so on.
+    gains = 2 * hits_before * hit + hit, hits_before + hit * (before + 1), 2 * before + 1.0
+    sums = np.empty((3, len(rows)))
+    sums[:, by_row] = gains
+    h2, hc, c2 = np.cumsum(sums, axis=1)
+    return h2, hc, c2
+
+
+def _lower_bounds(
+    counts: np.ndarray, precision: np.ndarray, h2: np.ndarray, hc: np.ndarray, c2: np.ndarray
+) -> np.ndarray:
+    """Return Wilson's lower bound of each precision, with as many labels as vary together with their documents."""
+    alone = precision * (1 - precision) / counts
+    # Labels of a document that agree more than by chance count as fewer; never as more than there are.
+    together = np.maximum((h2 - 2 * precision * hc + precision**2 * c2) / counts**2, alone)
+    count = counts * np.divide(alone, together, out=np.ones_like(alone), where=alone > 0)
+    z2 = _DEVIATIONS**2
+    middle = precision + z2 / (2 * count)
+    spread = _DEVIATIONS * np.sqrt(precision * (1 - precision) / count + z2 / (4 * count**2))
+    return (middle - spread) / (1 + z2 / count)

@@ -23,6 +23,7 @@ from xmc_tf.common.folders.export_folder import ABOUT, EXPORT, SERVING
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import Tfidf
+from xmc_tf.fusion import promised_threshold
 from xmc_tf.linear.ensemble import POOL, Rankers, trees_of
 from xmc_tf.linear.level import Level
 from xmc_tf.linear.xlinear import XLinear
@@ -265,7 +266,7 @@ def _decided(parts: ModelParts, settings: ExportSettings) -> tuple[ModelParts, E
     assert evidence is not None
     threshold = settings.threshold
     if settings.min_precision is not None:
-        threshold = evidence.fusion.curve.for_precision(settings.min_precision)
+        threshold = promised_threshold(evidence.fusion, settings.min_precision)
     post = evidence.post_processor
     return parts, dataclasses.replace(settings, scores="probability", threshold=threshold, post_processor=post)
 
