@@ -2,10 +2,11 @@
 
     python -m tests.benchmarks.encoder_speed [--peer PYTHON] [--former FOLDER] [--rounds 3]
 
-PYTHON runs an environment with torch and transformers; it trains with fused AdamW, in float32 and, where this machine is
-fast in it, with autocast to bfloat16. FOLDER is a checkout of a former version of xmc_tf, run by this Python. The encoder
-is that of all-MiniLM-L6-v2, with dropout and 2,842 labels. The sides take turns. Prints a JSON line per shape: medians of the
-milliseconds of the processor (all threads) and of the clock, and how many times as fast we are by the processor.
+PYTHON runs an environment with torch and transformers; it trains with fused AdamW, in float32 and, where this machine
+is fast in it, with autocast to bfloat16. FOLDER is a checkout of a former version of xmc_tf, run by this Python. The
+encoder is that of all-MiniLM-L6-v2, with dropout and 2,842 labels. The sides take turns. Prints a JSON line per shape:
+medians of the milliseconds of the processor (all threads) and of the clock, and how many times as fast we are by the
+processor.
 """
 
 import argparse

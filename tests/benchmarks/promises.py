@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.promises --data DIR [--splits 100] [--documents N] [--held-out 0.2] [--rare]
 
-DIR holds X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz and labels.txt. In each split, XR-Linear with label names is trained
-on random documents, of ``--documents`` of the whole set, and asked for labels of the others with each of the promised
-precisions. ``--rare`` keeps at most two documents of each label, so that most labels have one or two.
+DIR holds X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz and labels.txt. In each split, XR-Linear with label names is
+trained on random documents, of ``--documents`` of the whole set, and asked for labels of the others with each of the
+promised precisions. ``--rare`` keeps at most two documents of each label, so that most labels have one or two.
 
 Prints a JSON line: for each promise, the share of splits that kept it, the mean and the smallest precision of the new
 documents, how many labels they got on average, and in which share of the splits it was refused. "kept_by_chance" is the
