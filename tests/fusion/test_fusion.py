@@ -63,7 +63,7 @@ def test_a_required_precision_is_reached_on_other_documents():
     rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
     assert -0.01 < np.asarray(truth[rows, found.indices]).mean() - 0.7 < 0.05
     assert 0.7 < promise.precision < 0.75
-    assert promise.count > 1000
+    assert promise.labels > 1000
 
 
 def test_answers_are_sorted_and_do_not_depend_on_their_number():

@@ -20,12 +20,12 @@ class Promise(NamedTuple):
     Attributes:
         threshold: the lowest probability that is predicted.
         precision: of the held-out labels above it.
-        count: number of these labels; 0: not known, in a model of an older version.
+        labels: number of these labels; 0: not known, in a model of an older version.
     """
 
     threshold: float
     precision: float
-    count: int
+    labels: int
 
 
 class Curve(NamedTuple):
