@@ -68,7 +68,7 @@ class Curve(NamedTuple):
             best = math.floor(1000 * lower.max()) / 1000 if len(lower) else 0.0
             raise InputError(
                 f"this model cannot promise a precision of {least:g}",
-                expected=f"at most {best:g}, with a confidence of {CONFIDENCE:.0%} by its held-out documents"
+                expected=f"at most {best:g}, by its held-out documents"
                 if best
                 else f"a model trained on more documents: fewer than {_FEWEST} held-out labels are no basis",
                 fix="require a lower precision, or choose a threshold of the probabilities yourself",
