@@ -83,7 +83,7 @@ def test_a_folder_has_weights_and_a_tokenizer(tmp_path):
     tiny_encoder("bert").save(tmp_path)
     with pytest.raises(InputError, match="tokenizer"):
         check_available(tmp_path)
-    TextTokenizer(wordpiece("bert")).save(tmp_path)
+    TextTokenizer.of(wordpiece("bert")).save(tmp_path)
     check_available(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(InputError, match="no weights"):

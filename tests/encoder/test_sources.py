@@ -108,10 +108,10 @@ def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path):
 def test_pecos_folders(tmp_path):
     encoder = tiny_encoder("bert", pooling="max")
     encoder.save(tmp_path / "text_encoder")
-    TextTokenizer(wordpiece("bert")).save(tmp_path / "text_tokenizer")
+    TextTokenizer.of(wordpiece("bert")).save(tmp_path / "text_tokenizer")
     assert Encoder.load(tmp_path).pooling == "max"
-    assert TextTokenizer.load(tmp_path).fingerprint == TextTokenizer(wordpiece("bert")).fingerprint
-    TextTokenizer(wordpiece("bert")).save(tmp_path / "model" / "encoder")
+    assert TextTokenizer.load(tmp_path).fingerprint == TextTokenizer.of(wordpiece("bert")).fingerprint
+    TextTokenizer.of(wordpiece("bert")).save(tmp_path / "model" / "encoder")
     encoder.save(tmp_path / "model" / "encoder")
     assert Encoder.load(tmp_path / "model").pooling == "max"
     assert TextTokenizer.load(str(tmp_path / "model")).pad_id == 3
@@ -202,7 +202,7 @@ def test_a_name_in_the_cache_loads_offline(offline, tmp_path):
     snapshot = tmp_path / "models--somebody--tiny" / "snapshots" / ("0" * 40)
     tiny_encoder("bert").save(snapshot)
     (snapshot / "pooling.json").unlink()
-    TextTokenizer(wordpiece("bert")).save(snapshot)
+    TextTokenizer.of(wordpiece("bert")).save(snapshot)
     sentence_transformers_files(snapshot, {"pooling_mode_mean_tokens": True})
     (snapshot.parents[1] / "refs").mkdir()
     (snapshot.parents[1] / "refs" / "main").write_text("0" * 40)

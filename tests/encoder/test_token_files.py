@@ -14,7 +14,7 @@ from xmc_tf.encoder import TextTokenizer, encode_documents, token_files, tokeniz
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return TextTokenizer(wordpiece("bert"))
+    return TextTokenizer.of(wordpiece("bert"))
 
 
 class Ranks:
@@ -87,7 +87,7 @@ def test_a_store_that_fits_is_taken_again(tokenizer, tmp_path, monkeypatch, capl
     for _ in range(2):
         assert same(tokenize_file(texts, tokenizer, folder, max_length=16), texts, tokenizer, 16)
     assert len(written) == 1
-    other = TextTokenizer(wordpiece("bert", lowercase=False))
+    other = TextTokenizer.of(wordpiece("bert", lowercase=False))
     assert same(tokenize_file(texts, tokenizer, folder, max_length=17), texts, tokenizer, 17)
     assert same(tokenize_file(texts, other, folder, max_length=17), texts, other, 17)
     assert same(tokenize_file(texts[::-1], other, folder, max_length=17), texts[::-1], other, 17)

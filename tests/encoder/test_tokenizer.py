@@ -1,6 +1,9 @@
 """Tokenizing in bulk and in the graph, against transformers' own tokenizers, on text that is hard."""
 
+import json
 import random
+import subprocess
+import sys
 from functools import cache
 
 import numpy as np
@@ -101,7 +104,7 @@ BROKEN = [
 @cache
 def tokenizer(kind):
     """Return our tokenizer of that kind."""
-    return TextTokenizer(KINDS[kind]())
+    return TextTokenizer.of(KINDS[kind]())
 
 
 @cache
@@ -208,7 +211,7 @@ def test_long_lines():
     assert_same("bert", texts, LENGTH)
     for kind in ("bert", "xlnet"):
         assert_same(kind, [texts[0], texts[2], "中文 " * 20_000, "long " + "a" * 2_000], LENGTH)
-    own = TextTokenizer(byte_pairs())
+    own = TextTokenizer.of(byte_pairs())
     for text in texts:
         assert (
             own.tokenize([text], LENGTH)[0].tolist()
@@ -222,7 +225,7 @@ def test_a_word_without_end_is_refused_by_the_graph_and_not_cut_otherwise():
 
 
 def test_byte_pairs_in_bulk_and_not_in_the_graph():
-    own = TextTokenizer(byte_pairs())
+    own = TextTokenizer.of(byte_pairs())
     for text, ids in zip(HARD, own.tokenize(HARD, LENGTH), strict=True):
         assert ids.tolist() == byte_pairs()(text, truncation=True, max_length=LENGTH)["input_ids"], text
     with pytest.raises(InputError, match="cannot run in the graph: its model is BPE"):
@@ -242,6 +245,36 @@ def test_too_short_lengths_are_refused():
     with pytest.raises(InputError, match="of which 2 are special"):
         tokenizer("bert").in_graph(1)
     assert [len(ids) for ids in tokenizer("bert").tokenize(["a b c", ""], 3)] == [3, 2]
+
+
+def test_what_is_saved_is_read_without_transformers(tmp_path):
+    own = tokenizer("bert")
+    own.save(tmp_path)
+    texts = ["A text with CAPITALS and ünïcode", "", "x" * 300]
+    program = (
+        "import json, sys; from xmc_tf.encoder import TextTokenizer; own = TextTokenizer.load(sys.argv[1]);"
+        "found = [ids.tolist() for ids in own.tokenize(json.loads(sys.argv[2]), 32)];"
+        "own.save(sys.argv[3]); print(json.dumps([found, own.fingerprint, own.pad_id, 'transformers' in sys.modules]))"
+    )
+    copied = tmp_path / "copied"
+    copied.mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-c", program, tmp_path, json.dumps(texts), copied], capture_output=True, text=True, check=True
+    )
+    found = [ids.tolist() for ids in own.tokenize(texts, 32)]
+    assert json.loads(ran.stdout) == [found, own.fingerprint, own.pad_id, False]
+    assert {path.name: path.read_bytes() for path in copied.iterdir()} == {
+        path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()
+    }
+
+
+def test_transformers_decides_about_files_that_somebody_changed(tmp_path):
+    TextTokenizer.of(wordpiece("bert")).save(tmp_path)
+    other = wordpiece("bert", lowercase=False)
+    other.save_pretrained(tmp_path)
+    found = TextTokenizer.load(tmp_path)
+    assert found.fingerprint == TextTokenizer.of(other).fingerprint
+    assert [ids.tolist() for ids in found.tokenize(["A Text"], 16)] == [other("A Text")["input_ids"]]
 
 
 def test_saved_and_loaded_again_it_is_the_same(tmp_path):
@@ -276,15 +309,15 @@ def test_a_compiled_table_is_read_entry_by_entry():
 def test_tokenizers_that_cannot_be_rebuilt_are_refused():
     from tokenizers import AddedToken, normalizers
 
-    changed = TextTokenizer(wordpiece("bert"))
+    changed = TextTokenizer.of(wordpiece("bert"))
     changed.backend.normalizer = normalizers.NFKC()
     with pytest.raises(InputError, match="its normalizer is NFKC, not BERT's"):
         changed.in_graph(LENGTH)
-    changed = TextTokenizer(wordpiece("bert"))
+    changed = TextTokenizer.of(wordpiece("bert"))
     changed.backend.add_special_tokens([AddedToken("[A]", normalized=False), AddedToken("A][A", normalized=False)])
     with pytest.raises(InputError, match="overlap"):
         changed.in_graph(LENGTH)
-    changed = TextTokenizer(sentencepiece("albert"))
+    changed = TextTokenizer.of(sentencepiece("albert"))
     changed.backend.normalizer = normalizers.Sequence([normalizers.NFKC()])
     with pytest.raises(InputError, match="several characters at once"):
         changed.in_graph(LENGTH)

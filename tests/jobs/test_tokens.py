@@ -20,7 +20,7 @@ def store(multi, tmp_path):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return TextTokenizer(wordpiece("bert"))
+    return TextTokenizer.of(wordpiece("bert"))
 
 
 def tokenize(store, tokenizer, reading, split="train", **about):
@@ -45,7 +45,7 @@ def test_stored_tokens_are_those_of_the_tokenizer(store, tokenizer, reading):
 
 def test_another_tokenizer_or_length_is_tokenized_again(store, tokenizer):
     tokenize(store, tokenizer, Reading(7))
-    other = TextTokenizer(wordpiece("bert", lowercase=False))
+    other = TextTokenizer.of(wordpiece("bert", lowercase=False))
     for own, reading in ((other, Reading(7)), (tokenizer, Reading(8)), (tokenizer, Reading(7, 2))):
         assert tokenize(store, own, reading)[3].computed == 160
     assert tokenize(store, tokenizer, Reading(7, 2, "max"))[3].computed == 0, "the windows are the same"

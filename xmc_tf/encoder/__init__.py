@@ -4,7 +4,6 @@ from xmc_tf.common.process.quiet import muted_stderr
 
 with muted_stderr():  # only the first import in a process prints warnings
     import tensorflow as tf  # noqa: F401
-    import transformers  # noqa: F401
 
 from xmc_tf.encoder.embeddings import encode_documents, encode_windows, groups_of_documents
 from xmc_tf.encoder.encoder import Encoder

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, HFValidationError
-from transformers.utils import logging as transformers_logging
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.files.regular import open_regular
 from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.weight_files import HDF5, INDEX, SAFETENSORS, TORCH, listed_files, weight_files
 
@@ -155,6 +155,9 @@ class Source:
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
     """Silence transformers' list of loaded weights and the hub client's log of retries; errors are still raised."""
+    with muted_stderr():
+        from transformers.utils import logging as transformers_logging  # only those who use it wait for the import
+
     before = transformers_logging.get_verbosity()
     hub = logging.getLogger("huggingface_hub")
     of_hub = hub.level

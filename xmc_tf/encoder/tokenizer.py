@@ -1,6 +1,5 @@
 """Conversion of texts to token ids, many at once."""
 
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -9,15 +8,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.typing_names import Self
 from xmc_tf.data.reading import Reading, window_bounds
 from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
-from xmc_tf.encoder.sources import WEIGHT_ENDINGS, Source, quiet_transformers
-from xmc_tf.encoder.tokenizer_kind import inferred_type, note_defaults
+from xmc_tf.encoder.sources import WEIGHT_ENDINGS, Source
+from xmc_tf.encoder.tokenizer_files import TokenizerFiles, of_transformers, read_own, read_with_transformers
 from xmc_tf.encoder.truncation import TruncationCounter
 
 Text = str | bytes
@@ -41,7 +39,7 @@ class TextsWithTokens(Protocol):
 
 
 class TextTokenizer:
-    """A tokenizer of transformers for many texts at once.
+    """A fast tokenizer for many texts at once.
 
     Example:
         >>> tokenizer = TextTokenizer.load("bert-base-cased")
@@ -56,21 +54,17 @@ class TextTokenizer:
         fingerprint: equal for tokenizers that produce the same ids.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
-        if not tokenizer.is_fast:
-            raise InputError(
-                f"no fast tokenizer was found for {tokenizer.name_or_path}", expected="a folder with tokenizer.json"
-            )
-        self._saved = tokenizer
-        # Our own copy, because the saved tokenizer must keep its own truncation settings.
-        self.backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-        self.backend.no_padding()
-        self.backend.no_truncation()
-        self.pad_id = int(tokenizer.pad_token_id or 0)
+    def __init__(self, files: TokenizerFiles) -> None:
+        self._files = files
+        self.backend, self.pad_id, self.fingerprint = files.backend, files.pad_id, files.fingerprint
         self.vocabulary_size = max(self.backend.get_vocab().values()) + 1
-        self.fingerprint = hashlib.sha256(self.backend.to_str().encode()).hexdigest()[:32]
         self.before, self.behind = _frame(self.backend)
         self._nr_special = len(self.before) + len(self.behind)
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> Self:
+        """Return the tokenizer that produces the same ids as a fast one of transformers."""
+        return cls(of_transformers(tokenizer))
 
     @classmethod
     def load(cls, name_or_folder: str | Path, *, cache_dir: str = "") -> Self:
@@ -85,13 +79,9 @@ class TextTokenizer:
             InputError: there is no such tokenizer.
         """
         source = Source(name_or_folder, "tokenizer", cache_dir)
-        with quiet_transformers(), verified(source.folder, skip=WEIGHT_ENDINGS):
+        with verified(source.folder, skip=WEIGHT_ENDINGS):
             try:
-                found = AutoTokenizer.from_pretrained(
-                    source.name, cache_dir=source.cache_dir, use_fast=True, **inferred_type(source.folder)
-                )
-                note_defaults(source.folder, found)
-                return cls(found)
+                return cls(read_own(source.folder) or read_with_transformers(source))
             except InputError:
                 raise
             except ImportError as error:
@@ -186,8 +176,7 @@ class TextTokenizer:
 
     def save(self, folder: str | Path) -> None:
         """Write the tokenizer's files into a folder, which may contain the encoder."""
-        with quiet_transformers():
-            self._saved.save_pretrained(folder)
+        self._files.save(Path(folder))
 
     def _beginning(self, text: str, limit: int) -> str:
         """Return the part of a long text that determines its first ``limit`` tokens."""
