@@ -79,9 +79,12 @@ except ValueError as error:
 def test_the_digest_follows_compiled_code_alone(tmp_path):
     head = "from xmc_tf.common.compiled import kernel\n"
     (tmp_path / "kernel.py").write_text(f"{head}@kernel\ndef f(): ...")
+    announcing = "from xmc_tf.common.compiled import announce_compiling\n"
     (tmp_path / "plain.py").write_text("x = 1")
+    (tmp_path / "command.py").write_text(f"{announcing}x = 1")
     before = source_digest(tmp_path)
     (tmp_path / "plain.py").write_text("x = 2")
+    (tmp_path / "command.py").write_text(f"{announcing}x = 2")
     assert source_digest(tmp_path) == before
     (tmp_path / "kernel.py").write_text(f"{head}@kernel\ndef g(): ...")
     assert source_digest(tmp_path) != before

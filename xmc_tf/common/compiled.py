@@ -26,6 +26,7 @@ _PACKAGE = Path(__file__).parents[1]
 _NUMBA = numba.__version__
 _decorating = Lock()
 # What a file contains that is part of kernels. Files of constants alone say it in a comment.
+_COMMANDS_ONLY = b"common.compiled import announce_compiling\n"  # a changed command needs no new machine code
 _PART_OF_KERNELS = (b"common.compiled import", b"@intrinsic", b"# Compiled into kernels")
 
 
@@ -115,7 +116,7 @@ def source_digest(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         source = path.read_bytes()
-        if any(mark in source for mark in _PART_OF_KERNELS):
+        if any(mark in source.replace(_COMMANDS_ONLY, b"") for mark in _PART_OF_KERNELS):
             digest.update(f"{path.relative_to(folder)}\0".encode())
             digest.update(source)
     return digest.hexdigest()[:16]
