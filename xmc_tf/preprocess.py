@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.outputs import refuse_output
+from xmc_tf.common.files.outputs import refuse_output, refuse_same_outputs
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
@@ -120,6 +120,7 @@ def _run(arguments: argparse.Namespace) -> None:
     }  # fmt: skip
     for flag, path in outputs.items():
         refuse_output(flag, path, inputs)
+    refuse_same_outputs(outputs)
     wants_labels = arguments.output_label_path or arguments.output_rel_path
     if wants_labels and not arguments.label_text_path:
         raise InputError(

@@ -22,6 +22,7 @@ from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.table_flags import database_of
 
 _ACTIONS = ("list", "show", "compare", "plot", "predictions", "delete")
+_HEADER = ["line", "text", "true labels", "predicted labels", "scores"]
 _DESCRIPTION = """Work with the trainings that are recorded in a data set.
 
 List them, show one, compare some:
@@ -57,7 +58,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     path = Path(arguments.data)
     if not TableStore.is_data_set(path) and TableStore.is_data_set(database_of(path)):
         path = database_of(path)
-    refuse_output("-o", arguments.output, {"DATA": path})
+    ours = ",".join(_HEADER) if arguments.action == "predictions" else "<svg"
+    refuse_output("-o", arguments.output, {"DATA": path}, ours)
     store = TableStore.open(path, write=arguments.action == "delete")
     _require(arguments)
     runs = [run_of(store, number) for number in arguments.runs] if arguments.runs else runs_of(store)
@@ -106,7 +108,7 @@ def _write_predictions(store: TableStore, number: int, path: Path) -> None:
         )
     with atomic_file(path) as part, part.open("w", encoding="utf-8", errors="replace", newline="") as file:
         out = csv.writer(file)
-        out.writerow(["line", "text", "true labels", "predicted labels", "scores"])
+        out.writerow(_HEADER)
         texts = iter(store.texts("test"))
         for row, (document, labels, scores) in enumerate(found):
             (line,) = store.connection.execute("SELECT line FROM documents WHERE id = ?", (document,)).fetchone()

@@ -10,7 +10,13 @@ import pytest
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files import outputs
-from xmc_tf.common.files.outputs import refuse_model_folder, refuse_output, refuse_work_folder
+from xmc_tf.common.files.outputs import (
+    refuse_model_folder,
+    refuse_other_folder,
+    refuse_output,
+    refuse_same_outputs,
+    refuse_work_folder,
+)
 
 
 @pytest.fixture
@@ -213,3 +219,28 @@ def test_what_a_killed_run_left_of_an_output_is_removed_and_what_another_run_wri
             writer.communicate()
     assert output.read_text() == "half"
     assert sorted(path.name for path in tmp_path.iterdir()) == [".pred.new-backup.npz", "pred.npz"]
+
+
+def test_only_files_of_the_command_are_replaced(place):
+    write("mine.csv", "my own table\n")
+    write("old.csv", "line,text\n1,a\n")
+    write("empty.csv", "")
+    for path in ("old.csv", "empty.csv", "new.csv"):
+        refuse_output("-o", path, {}, "line,text")
+    with pytest.raises(InputError, match=r"-o mine\.csv exists, and this command has not written it"):
+        refuse_output("-o", "mine.csv", {}, "line,text")
+
+
+def test_two_outputs_are_two_files(place):
+    refuse_same_outputs({"-x": "a.npz", "-y": "b.npz", "-r": None})
+    for other in ("a.npz", "./a.npz", "exp/../a.npz"):
+        with pytest.raises(InputError, match="-x and -y are the same file"):
+            refuse_same_outputs({"-x": "a.npz", "-y": other})
+
+
+@pytest.mark.parametrize("path", ["m", "m/data", "served/1", "old/deep/data"])
+def test_folders_of_data_do_not_lie_in_models(place, path):
+    refuse_other_folder("-o", "data")
+    refuse_other_folder("-o", "exp")
+    with pytest.raises(InputError, match=r"is, or lies in, the (exported )?model"):
+        refuse_other_folder("-o", path)

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as smat
 
+from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import TextFile, load_matrix, load_names
@@ -84,6 +85,7 @@ def _write_table(path: Path) -> None:
     """Write the texts and labels as one table, and print what to do with it."""
     # The core alone brings four of these packages, which is enough to try the commands.
     packages = [package for package in PACKAGES if find_spec(package)]
+    refuse_output("--table", path, {}, "package: ")  # one of the labels
     rows = write_table(path, packages)
     quoted = shlex.quote(str(path))
     screen.paragraph(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.extras import pip_install
 
 # Folders without documentation of their own: tests, and generated or vendored code.
 _SKIPPED_FOLDERS = {
@@ -66,7 +67,7 @@ def package_folders(packages: Iterable[str]) -> dict[str, Path]:
         if not places:
             raise InputError(
                 f"the package {package} is not installed, and its documentation is part of the demo's data",
-                fix="install xmc_tf with encoders: pip install 'xmc_tf[tf]'",
+                fix=f"install xmc_tf with encoders: {pip_install('tf')}",
             )
         folders[package] = Path(places[0])
     return folders

@@ -10,7 +10,6 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.models.loading import load
@@ -18,7 +17,7 @@ from xmc_tf.models.model import Model
 from xmc_tf.params import TfidfParams, add_verbosity
 from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs
 from xmc_tf.report.run_curves import curves_of_model
-from xmc_tf.report.writing import write_report, written_paths
+from xmc_tf.report.writing import refuse_report, write_report
 from xmc_tf.tables.splits import SPLITS, TEST, TRAIN, VALIDATION
 from xmc_tf.tables.store import TableStore
 
@@ -55,8 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for flag, value in (("-k", arguments.only_topk), ("-b", arguments.beam_size)):
         if value is not None and value < 1:
             raise InputError(f"{flag} is out of range", expected="a whole number of at least 1", received=str(value))
-    for path in written_paths(arguments.output):
-        refuse_output("-o", path, {"DATA": arguments.data, "-m": arguments.model_folder})
+    refuse_report("-o", arguments.output, {"DATA": arguments.data, "-m": arguments.model_folder})
     store = TableStore.open(arguments.data)
     split = arguments.split
     if not store.count(split):

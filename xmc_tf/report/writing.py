@@ -3,28 +3,48 @@
 import csv
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.csv_cells import safe_cell
+from xmc_tf.common.files.outputs import Named, refuse_output
 from xmc_tf.report.inputs import ReportInputs
 from xmc_tf.report.page.labels import CONFUSIONS_FILE, LABELS_FILE
-from xmc_tf.report.page.page import to_html
+from xmc_tf.report.page.page import GENERATOR, to_html
 from xmc_tf.report.report import Report, make_report
 from xmc_tf.report.sections.examples import Example
 from xmc_tf.report.sections.summary import sentences
 from xmc_tf.report.sections.thresholds import Point
 
 PAGE, DATA, THRESHOLDS_FILE = "report.html", "report.json", "thresholds.csv"
-_FILES = (PAGE, DATA, LABELS_FILE, THRESHOLDS_FILE, CONFUSIONS_FILE)
+_LABELS_HEADER = [
+    "label", "name", "training_documents", "test_documents", "assigned", "right", "precision", "recall", "f1"
+]  # fmt: skip
+_CONFUSIONS_HEADER = ["true", "assigned", "documents"]
+# Each file, with a text by which it is recognised as one of a report.
+_FILES = {
+    PAGE: GENERATOR,
+    DATA: '"title":',
+    LABELS_FILE: ",".join(_LABELS_HEADER),
+    THRESHOLDS_FILE: ",".join(Point.__dataclass_fields__),
+    CONFUSIONS_FILE: ",".join(_CONFUSIONS_HEADER),
+}
 
 
-def written_paths(folder: str | Path) -> list[Path]:
-    """Return what :func:`write_report` creates or replaces: the folder, and the files in it."""
-    return [Path(folder), *(Path(folder) / name for name in _FILES)]
+def refuse_report(flag: str, folder: str | Path, inputs: Mapping[str, Named]) -> None:
+    """Refuse a folder for a report that is an input, or in which the report would replace a file of others.
+
+    Args:
+        flag: the folder's.
+        folder: the folder.
+        inputs: what the command reads, files and folders, by flag.
+    """
+    refuse_output(flag, folder, inputs)
+    for name, ours in _FILES.items():
+        refuse_output(flag, Path(folder) / name, inputs, ours)
 
 
 def write_report(inputs: ReportInputs, folder: str | Path) -> Path:
@@ -116,8 +136,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]
 
 
 def _labels(report: Report) -> tuple[list[str], Iterable[list[object]]]:
-    header = ["label", "name", "training_documents", "test_documents", "assigned", "right", "precision", "recall", "f1"]
-    return header, _label_rows(report, report.labels.order.tolist())
+    return _LABELS_HEADER, _label_rows(report, report.labels.order.tolist())
 
 
 def _label_rows(report: Report, chosen: Iterable[int]) -> Iterable[list[object]]:
@@ -139,7 +158,7 @@ def _thresholds(report: Report) -> tuple[list[str], Iterable[list[object]]]:
 def _confusions(report: Report) -> tuple[list[str], Iterable[list[object]]]:
     name_of = report.inputs.label_name
     rows = ([name_of(pair.true), name_of(pair.assigned), pair.documents] for pair in report.confusion.pairs)
-    return ["true", "assigned", "documents"], rows
+    return _CONFUSIONS_HEADER, rows
 
 
 def _example(report: Report, example: Example) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from glob import glob, has_magic
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.outputs import refuse_other_folder
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.resuming import resume_hint
@@ -67,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     cli.on_interrupt(resume_hint)
     paths = _files(arguments.tables)
     _refuse_inside(paths, Path(arguments.output))
+    refuse_other_folder("-o", arguments.output)
     data = prepare(paths, arguments.output, _options(arguments))
     print(json.dumps(data.header) if arguments.json else _summary(data))
 

@@ -203,7 +203,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line."""
     options = parser().parse_args(argv)
     inputs = {"TREE": options.tree, "--labels": options.labels, "-y": options.label_path}
-    refuse_output("--dot", options.dot, inputs)
+    refuse_output("--dot", options.dot, inputs, "digraph labels {")
     given = Path(options.tree)
     inside = given / ("concat_model" if (given / "concat_model").is_dir() else "tree")
     is_model = given.is_dir() and not (given / CONFIG).exists() and inside.is_dir()

@@ -1,5 +1,6 @@
 """Files that are written atomically, even if the process is killed."""
 
+import errno
 import fcntl
 import glob
 import logging
@@ -34,9 +35,23 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         yield part
         part.chmod(0o666 & ~umask())
         part.replace(path)
+    except OSError as error:
+        raise named_error(error, path) from None
     finally:
         os.close(handle)
         part.unlink(missing_ok=True)
+
+
+def named_error(error: OSError, path: str | Path) -> OSError:
+    """Return an error that names a file: a full disk, or a limit of sizes, is otherwise reported without a name.
+
+    Args:
+        error: the error.
+        path: the file that was written.
+    """
+    if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO):
+        return error
+    return OSError(error.errno, error.strerror, str(path))
 
 
 def remove_leftovers(path: str | Path) -> None:

@@ -57,11 +57,12 @@ _TREE = FolderContent("the label tree", re.compile(r"config\.json|c\d+\.npz"), i
 _FEATURES = FolderContent(
     "the TF-IDF", re.compile(r"params\.json|vocabulary\.txt|(keys|columns|idf)\.npy"), is_model=False
 )
+_HEAD = 4096  # bytes in which a file is recognised
 _FIRST_VERSIONS = ("XLinear", "XTransformer")  # wrote models without a format
 
 
-def refuse_output(flag: str, path: str | Path | None, inputs: Mapping[str, Named]) -> None:
-    """Refuse a file to write that is an input, or a part of a model; else remove what killed runs left of it.
+def refuse_output(flag: str, path: str | Path | None, inputs: Mapping[str, Named], ours: str = "") -> None:
+    """Refuse a file to write that is an input, part of a model, or of others; else remove what killed runs left of it.
 
     A file beside a model's parts, such as ``model/pred.npz``, is accepted: PECOS's scripts keep predictions there.
 
@@ -72,12 +73,16 @@ def refuse_output(flag: str, path: str | Path | None, inputs: Mapping[str, Named
         flag: the output's.
         path: the file; None for no output.
         inputs: what the command reads, files and folders, by flag.
+        ours: text that files of this command contain near their beginning: any other file is not replaced. "": files
+            of this kind have no such text, and are replaced.
 
     Raises:
         InputError: naming the output, and the input or the model.
     """
     if path is None:
         return
+    if ours:
+        _refuse_foreign(flag, Path(path), ours)
     for other, read in _each(inputs):
         if _same(path, read) or (os.path.isdir(read) and _is_read_there(path, read)):
             raise _also_read(f"{flag} {path}", other, read)
@@ -92,6 +97,44 @@ def refuse_output(flag: str, path: str | Path | None, inputs: Mapping[str, Named
                 fix=f"give another name with {flag}",
             )
     remove_leftovers(path)
+
+
+def refuse_same_outputs(outputs: Mapping[str, str | None]) -> None:
+    """Refuse two outputs of a command that are the same file.
+
+    Args:
+        outputs: the files to write, by flag.
+
+    Raises:
+        InputError: naming both flags.
+    """
+    flags: dict[str, str] = {}
+    for flag, path in outputs.items():
+        if path is None:
+            continue
+        place = os.path.realpath(path)
+        if place in flags:
+            raise InputError(
+                f"{flags[place]} and {flag} are the same file: {path}", expected="a file of its own for each output",
+                fix=f"give another name with {flag}",
+            )  # fmt: skip
+        flags[place] = flag
+
+
+def _refuse_foreign(flag: str, path: Path, ours: str) -> None:
+    """Refuse to replace a file that has content, but not that of this command."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return  # it does not exist, or another check says what is wrong with it
+    if head and ours.encode() not in head:
+        raise InputError(
+            f"{flag} {path} exists, and this command has not written it",
+            expected="a new file, or one that this command has written",
+            received=f"a file of {path.stat().st_size:,} bytes",
+            fix=f"give another name with {flag}, or remove the file",
+        )
 
 
 def refuse_model_folder(
@@ -137,6 +180,22 @@ def refuse_model_folder(
                 received="/".join(inside),
                 fix=f"give another folder with {flag}",
             )
+
+
+def refuse_other_folder(flag: str, path: str | Path) -> None:
+    """Refuse a folder of data that is a model or an export, or lies in one.
+
+    Args:
+        flag: the folder's.
+        path: the folder; it need not exist.
+    """
+    for folder in (Path(path), *(around for around, _ in _around(path))):
+        kind = kind_of(folder)
+        if kind is not None and kind.is_model:
+            raise InputError(
+                f"{flag} {path} is, or lies in, {kind.what} {folder}", expected="a folder of its own",
+                fix=f"give another folder with {flag}",
+            )  # fmt: skip
 
 
 def refuse_work_folder(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> None:

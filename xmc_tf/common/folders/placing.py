@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import umask
+from xmc_tf.common.files.atomic import named_error, umask
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.kinds import FolderKind, files_of
 from xmc_tf.common.folders.locks import folder_lock, leftovers_beside, place_beside, temporary_folder_beside
@@ -76,6 +76,8 @@ def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
             part.chmod(0o777 & ~umask())
             yield part
             _place(part, folder, kind)
+        except OSError as error:
+            raise named_error(error, folder) from None
         finally:
             # Only our files are left there, and links to others: see _merge_foreign.
             shutil.rmtree(part, ignore_errors=True)

@@ -22,6 +22,7 @@ _SECTIONS = (
     runs.learning,
     runs.settings,
 )
+GENERATOR = '<meta name="generator" content="xmc_tf">'
 _TITLE_LENGTH = 300
 
 
@@ -48,7 +49,7 @@ def to_html(report: Report) -> Html:
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<meta name="generator" content="xmc_tf">
+{GENERATOR}
 <title>{title}</title>
 <style>{STYLE}</style>
 </head>
