@@ -189,7 +189,12 @@ if not TYPE_CHECKING:  # a type checker that saw it would accept any name
         import importlib
 
         module, _, original = _LAZY[name].partition(":")
-        return getattr(importlib.import_module(module), original or name)
+        try:
+            return getattr(importlib.import_module(module), original or name)
+        except ModuleNotFoundError as error:
+            from xmc_tf.common.process.extras import missing_package
+
+            raise missing_package(error) or error from error
 
 
 def __dir__() -> list[str]:

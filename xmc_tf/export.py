@@ -115,6 +115,10 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
     exported = export_model(parts, output, settings, warmup)
     print(exported.table())
     print(f"{output}: {exported.bytes / 1e6:,.1f} MB of variables")
+    if parts.reads_text:
+        print(
+            "to load it in Python: import tensorflow_text, then tf.saved_model.load; TensorFlow Serving needs nothing"
+        )
     if warmup is not None:
         _LOG.info("warm-up requests: %s", output / WARMUP)
     if truth is not None:

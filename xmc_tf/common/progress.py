@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.common.typing_names import Self
 
 # Functions that are called for each step of each progress, for example to draw it elsewhere; they must be quick.
@@ -34,7 +35,7 @@ class Progress:
     """
 
     def __init__(self, title: str, total: int, unit: str = "", quiet_s: float = 2.0, every_s: float = 15.0) -> None:
-        self.title, self.total, self.unit = title, total, unit
+        self.title, self.total, self.unit = printable(title), total, unit
         self.done = 0
         self._terminal = sys.stderr.isatty()
         self._every = 0.2 if self._terminal else every_s

@@ -1,6 +1,7 @@
 """Flags that several commands share, so that they mean the same everywhere."""
 
 import argparse
+import sys
 
 from xmc_tf.common.numbers import whole
 from xmc_tf.params.arguments import truth
@@ -19,9 +20,17 @@ def add_texts(flags: _Flags, *, required: bool = False) -> None:
     flags.add_argument("-t", "--text-path", required=required, metavar="FILE", help="texts, one per line")
 
 
+def _query(text: str) -> str:
+    """Return a text of the command line, or the one on standard input."""
+    return sys.stdin.read().strip() if text == "-" else text
+
+
 def add_queries(flags: _Flags) -> None:
     """Add the flag for texts on the command line."""
-    flags.add_argument("-q", "--query", action="append", metavar="TEXT", help="a text; may be repeated")
+    flags.add_argument(
+        "-q", "--query", action="append", metavar="TEXT", type=_query,
+        help="a text; may be repeated; - reads it from standard input",
+    )  # fmt: skip
 
 
 def add_predictions(parser: argparse.ArgumentParser) -> None:

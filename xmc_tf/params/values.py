@@ -228,8 +228,13 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+_LONGEST_COMPARED = 200
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to ``name``."""
+    """Return the known name that is most similar to ``name``; None also for a long one, whose search takes long."""
+    if len(name) > _LONGEST_COMPARED:
+        return None
     by_lower = {entry.lower(): entry for entry in known}
     close = difflib.get_close_matches(name.lower().replace("-", "_"), by_lower, n=1) or difflib.get_close_matches(
         name.lower(), by_lower, n=1

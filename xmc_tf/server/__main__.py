@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.extras import pip_install
 
 _BACKLOG = 2048  # connections that wait to be accepted
 
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise InputError(
-            f"the server needs another package: {error}", fix="install it: pip install 'xmc_tf[server]'"
+            f"the server needs another package: {error}", fix=f"install it: {pip_install('server')}"
         ) from None
     from xmc_tf.server.app import Application, ServerOptions
     from xmc_tf.server.protocol import uvicorn_server

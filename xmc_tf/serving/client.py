@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.process.extras import pip_install
 from xmc_tf.common.progress import Progress
 
 # Far larger than answers are, and allowed by gRPC.
@@ -54,6 +55,8 @@ class Client:
     """
 
     def __init__(self, url: str, model: str = "xmc", timeout: float = 60) -> None:
+        if not url.isprintable() or any(character.isspace() for character in url):
+            raise InputError(f"{url!r} is not the address of a server", expected="no spaces and no control characters")
         parts = urlsplit(url if "://" in url else f"grpc://{url}")
         if parts.scheme not in ("http", "https", "grpc") or not parts.hostname:
             raise InputError(
@@ -187,7 +190,7 @@ class _Grpc:
             raise InputError(
                 f"gRPC is not available: {error}",
                 expected="the packages grpcio and tensorflow-serving-api",
-                fix="install them: pip install 'xmc_tf[serving]', or use REST: http://host:8501",
+                fix=f"install them: {pip_install('serving')}, or use REST: http://host:8501",
             ) from None
         self._grpc, self._predict_pb2 = grpc, predict_pb2
         self._target, self._name, self._timeout = target, name, timeout

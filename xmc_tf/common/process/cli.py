@@ -3,6 +3,7 @@
 import argparse
 import atexit
 import contextlib
+import difflib
 import logging
 import os
 import signal
@@ -33,6 +34,20 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
         return super()._get_help_string(action)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that names the flag that a misspelt one is most similar to."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the error, and end the command."""
+        kind, _, rest = message.partition(": ")
+        if kind == "unrecognized arguments" and rest.startswith("-"):
+            wrong = rest.split()[0].partition("=")[0]
+            flags = [flag for action in self._actions for flag in action.option_strings]
+            if similar := difflib.get_close_matches(wrong[:40], flags, n=1):
+                message += f" (did you mean {similar[0]}?)"
+        super().error(message)
+
+
 def make_parser(module: str, description: str, **options: Any) -> argparse.ArgumentParser:
     """Return a parser without flags for a command.
 
@@ -44,7 +59,7 @@ def make_parser(module: str, description: str, **options: Any) -> argparse.Argum
         description: the help's text.
         **options: of ``ArgumentParser``.
     """
-    return argparse.ArgumentParser(
+    return _Parser(
         prog=as_called(f"python -m {module}"), description=description, formatter_class=HelpFormatter, **options
     )
 

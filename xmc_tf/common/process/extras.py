@@ -1,6 +1,10 @@
 """The extras of the installation: which of them a missing package belongs to."""
 
+import json
+import shlex
 import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from urllib.parse import unquote, urlsplit
 
 from xmc_tf.common.errors import InputError
 
@@ -17,13 +21,32 @@ EXTRAS = {
 _OF_TENSORFLOW = (3, 11)
 
 
+def pip_install(extra: str) -> str:
+    """Return the command that installs an extra, from where this copy of xmc_tf was installed.
+
+    Args:
+        extra: name of the extra.
+    """
+    try:
+        origin = json.loads(distribution("xmc_tf").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        origin = {}
+    url = str(origin.get("url", ""))
+    if url.startswith("file:"):
+        return "pip install " + shlex.quote(f"{unquote(urlsplit(url).path)}[{extra}]")
+    if "vcs_info" in origin:
+        vcs = origin["vcs_info"].get("vcs", "git")
+        return "pip install " + shlex.quote(f"xmc_tf[{extra}] @ {vcs}+{url}")
+    return f"pip install 'xmc_tf[{extra}]'"
+
+
 def missing_package(error: ModuleNotFoundError) -> InputError | None:
     """Return what the user does about a package that is not installed; None if it is in no extra."""
     package = (error.name or "").split(".")[0]
     extra = EXTRAS.get(package)
     if extra is None:
         return None
-    fix = f"pip install 'xmc_tf[{extra}]'"
+    fix = pip_install(extra)
     if extra in ("tf", "distributed", "serving") and sys.version_info[:2] != _OF_TENSORFLOW:
         fix += f" in an environment of Python 3.11 (this is {sys.version_info[0]}.{sys.version_info[1]})"
     return InputError(

@@ -6,6 +6,7 @@ handler writes to, and ends the process if the command has not ended ``GRACE_S``
 """
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -152,10 +153,15 @@ def _watch(reader: int, end: Callable[[int], object]) -> None:
 
 
 def _quiet_about_signals(before: Callable[[Any], object]) -> Callable[[Any], object]:
-    """Return a hook that ignores ``Interrupted`` where exceptions are swallowed (``__del__``)."""
+    """Return a hook that ignores ``Interrupted`` and full disks where exceptions are swallowed (``__del__``).
+
+    A zip file that could not be written is closed once more when it is removed; the error has been reported then.
+    """
 
     def hook(unraisable: Any) -> None:
-        if not isinstance(unraisable.exc_value, Interrupted):
+        error = unraisable.exc_value
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+        if not full and not isinstance(error, Interrupted):
             before(unraisable)
 
     return hook

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.extras import pip_install
 
 FORMATS = {".ttl": "turtle", ".turtle": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt"}
 """The format of a file by its ending."""
@@ -80,7 +81,7 @@ def _parse(path: Path) -> Any:
     try:
         from rdflib import Graph
     except ImportError:
-        raise InputError(f"{path}: vocabularies need the package rdflib", fix="pip install 'xmc_tf[skos]'") from None
+        raise InputError(f"{path}: vocabularies need the package rdflib", fix=pip_install("skos")) from None
     graph = Graph()
     try:
         graph.parse(data=path.read_bytes(), format=format_, publicID=path.resolve().as_uri())
