@@ -165,3 +165,10 @@ def test_what_is_no_file(tmp_path):
 
 def test_words_that_begin_like_a_compressed_file(tmp_path):
     assert TextFile(write(tmp_path, b"BZhang and others\n"))[0] == "BZhang and others"
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path):
+    path = tmp_path / "X.txt"
+    path.write_bytes("Bäume und Wälder\n".encode("latin-1") * 40 + b"plain\n" * 60)
+    with pytest.raises(InputError, match=r"is not in UTF-8(.|\n)*40 of 100 lines(.|\n)*iconv -f WINDOWS-1252"):
+        TextFile(path).check()

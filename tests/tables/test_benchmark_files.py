@@ -75,7 +75,7 @@ def test_json_with_numbers_of_labels(tmp_path):
     assert _labels(store) == [{"all", "odd" if n % 2 else "even"} for n in range(9)]
     assert store.texts("train")[3] == "content 3"
     short = _write(tmp_path / "short.txt", "even\nodd\n")
-    with pytest.raises(InputError, match="no number of a label name"):
+    with pytest.raises(InputError, match="a label has no name"):
         prepare(table, tmp_path / "new.sqlite", PrepareOptions(label_names=short))
 
 

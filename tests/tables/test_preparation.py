@@ -1,16 +1,20 @@
 """From tables of all kinds to a data set, resumed after an interruption."""
 
 import csv
+import gzip
 import json
 import sqlite3
+from argparse import ArgumentTypeError
 
 import pytest
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import share
 from xmc_tf.prepare import main
 from xmc_tf.tables import preparation, writing
 from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.preparation import PrepareOptions, prepare
+from xmc_tf.tables.reading.encodings import text_encoding
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.splits import SplitOptions
@@ -154,12 +158,109 @@ def test_another_database_is_not_touched(tmp_path):
 def test_too_many_bad_rows_stop_the_run_and_few_are_listed(tmp_path):
     path = _csv(tmp_path)
     path.write_text(path.read_text() + "only a text\n,a label\nno label,\n")
-    with pytest.raises(InputError, match=r"3 of 63 rows cannot be used") as error:
+    with pytest.raises(InputError, match=r"1 of 63 rows cannot be read") as error:
         prepare(path, tmp_path / "out.sqlite")
     assert "line 62: 1 cells, expected 2" in str(error.value)
+    with pytest.raises(InputError, match=r"3 of 63 rows cannot be used"):
+        prepare(path, tmp_path / "out.sqlite", PrepareOptions(max_bad_rows=0.01))
     store = prepare(path, tmp_path / "out.sqlite", PrepareOptions(max_bad_rows=0.1))
     assert summary_of(store).bad_rows == {"1 cells, expected 2": 1, "no label": 1, "no text": 1}
     assert [line for (line,) in store.connection.execute("SELECT line FROM bad_rows")] == [62, 63, 64]
+
+
+def test_rows_without_a_label_are_left_out_and_listed(tmp_path, caplog):
+    path = _csv(tmp_path)
+    path.write_text(path.read_text() + "".join(f"text {row},\n" for row in range(10)))
+    store = prepare(path, tmp_path / "out.sqlite")
+    assert store.count() == 60
+    assert "10 of 70 rows are left out: 10 × no label" in caplog.text
+    listed = (tmp_path / "out.left-out.csv").read_text().splitlines()
+    assert listed[:2] == ["line,reason,start", "62,no label,text 0"]
+    assert len(listed) == 11
+    path.write_text("text,label\n" + "".join(f"text {row},{'a' * (row % 3 == 0)}\n" for row in range(60)))
+    with pytest.raises(InputError, match=r"40 of 60 rows cannot be used\n.*at most 50%"):
+        prepare(path, tmp_path / "most.sqlite")
+
+
+def test_the_list_of_rows_replaces_no_file_of_others(tmp_path, caplog):
+    (tmp_path / "out.left-out.csv").write_text("mine\n")
+    path = _csv(tmp_path)
+    path.write_text(path.read_text() + "no label,\n")
+    prepare(path, tmp_path / "out.sqlite")
+    assert (tmp_path / "out.left-out.csv").read_text() == "mine\n"
+    assert "the table bad_rows of" in caplog.text
+
+
+@pytest.mark.parametrize(("text", "expected"), [("15%", 0.15), ("0.15", 0.15), ("0", 0), ("100 %", 1)])
+def test_shares(text, expected):
+    assert share(text) == expected
+
+
+@pytest.mark.parametrize("text", ["15", "500", "-1", "nan", "x", "101%"])
+def test_numbers_that_are_no_shares(text):
+    with pytest.raises(ArgumentTypeError, match="a share from 0 to 1"):
+        share(text)
+
+
+def test_names_by_identifier_are_remembered(tmp_path):
+    names = tmp_path / "names.tsv"
+    names.write_text("gnd:1\tbaking\ngnd:2\tgardening\ngnd:3\tunused\n")
+    rows = [(f"text {row}", [f"gnd:{1 + row % 2}"]) for row in range(20)]
+    store = prepare(_csv(tmp_path, rows), tmp_path / "out.sqlite", PrepareOptions(label_names=names))
+    assert sorted(store.names) == ["baking", "gardening"]
+    assert store.columns.to_json() == {
+        "texts": ["text"], "labels": "label", "separator": "", "document": None,
+        "label_ids": {"gnd:1": "baking", "gnd:2": "gardening"},
+    }  # fmt: skip
+
+
+def test_a_file_in_utf8_with_a_stray_byte_stays_utf8(tmp_path, caplog):
+    path = tmp_path / "data.csv"
+    content = "text,label\n" + "Bäume und Wälder,Öko\n" * 40
+    path.write_bytes(content.encode() + b"stray \xff,x\n")
+    assert text_encoding(path) == "utf-8"
+    assert "1 of 121 characters outside ASCII are not UTF-8" in caplog.text
+    path.write_bytes(content.encode("latin-1"))
+    assert text_encoding(path) == "cp1252"
+    assert "is read as Windows-1252 (--encoding)" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["rot13", "zlib", "idna", "punycode", "undefined", "base64", "no-such"])
+def test_codecs_that_are_no_encodings_of_texts(tmp_path, name):
+    with pytest.raises(InputError, match="unknown encoding"):
+        prepare(_csv(tmp_path), tmp_path / "out.sqlite", PrepareOptions(SourceOptions(encoding=name)))
+
+
+@pytest.mark.parametrize("ending", ["-journal", "-wal", "-shm"])
+def test_files_beside_a_new_data_set_are_kept(tmp_path, ending):
+    other = tmp_path / f"out.sqlite{ending}"
+    other.write_text("mine")
+    with pytest.raises(InputError, match="would be taken for a part of the new data set"):
+        prepare(_csv(tmp_path), tmp_path / "out.sqlite")
+    assert other.read_text() == "mine"
+
+
+def test_an_endless_view_is_refused(tmp_path, monkeypatch):
+    endless = "WITH RECURSIVE n(text) AS (SELECT 1 UNION ALL SELECT text + 1 FROM n) SELECT text, 'a' AS label FROM n"
+    for name in ("documents", "meta"):
+        with sqlite3.connect(tmp_path / f"{name}.db") as database:
+            database.execute(f"CREATE VIEW {name} AS {endless}")
+    monkeypatch.setattr("xmc_tf.tables.reading.structured._MOST_SECONDS", 0.2)
+    with pytest.raises(InputError, match="'documents' cannot be counted"):
+        prepare(tmp_path / "documents.db", tmp_path / "out.sqlite")
+    assert not TableStore.is_data_set(tmp_path / "meta.db")
+    with pytest.raises(InputError, match="not a data set"):
+        TableStore.open(tmp_path / "meta.db")
+
+
+def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("xmc_tf.tables.reading.packed._LEAST_BOMB", 1 << 20)
+    path = tmp_path / "bomb.jsonl.gz"
+    with gzip.open(path, "wb") as file:
+        for _ in range(64):
+            file.write(b'{"text": "' + b"a" * 1_000_000 + b'", "label": "b"}\n')
+    with pytest.raises(InputError, match="unpacked to more than 100 times its size"):
+        prepare(path, tmp_path / "out.sqlite")
 
 
 def test_labels_that_training_lacks_are_reported(tmp_path):

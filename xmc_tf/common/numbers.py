@@ -23,3 +23,14 @@ def whole(text: str) -> int:
     if number is None or abs(number) > _LARGEST:
         raise argparse.ArgumentTypeError(f"expected a number of at most 64 bits, received {text[:37]}...")
     return number
+
+
+def share(text: str) -> float:
+    """Return a share from 0 to 1; for ``type=`` of an argument parser. It may be written in percent: ``15%``."""
+    try:
+        number = float(text.rstrip().removesuffix("%")) / (100 if text.rstrip().endswith("%") else 1)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, or from 0% to 100%, received {text[:40]!r}")
+    return number

@@ -2,6 +2,7 @@
 
 import logging
 import mmap
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias, overload
@@ -16,6 +17,7 @@ from xmc_tf.data.tabular import refuse_table
 _LOG = logging.getLogger(__name__)
 _PIECE = 1 << 22
 _HEAD = 1 << 16
+_MOST_DAMAGED = 0.05  # of the lines; more of them are an encoding, not damage
 _BOM = b"\xef\xbb\xbf"
 
 # The first bytes of files that are not texts, their kind, and the fix.
@@ -145,6 +147,9 @@ class TextFile:
 
         Returns:
             The number of documents that are not UTF-8.
+
+        Raises:
+            InputError: many documents are not UTF-8, so that the file has another encoding.
         """
         wrong: list[int] = []
         empty = 0
@@ -159,6 +164,13 @@ class TextFile:
                     wrong += [first + i for i, line in enumerate(lines) if not _is_utf8(line)]
                 progress.add(len(lines))
                 first += len(lines)
+        if len(wrong) > max(_MOST_DAMAGED * len(self), 10):
+            raise InputError(
+                f"{self.name}: {self.path} is not in UTF-8",
+                expected="UTF-8",
+                received=f"{len(wrong):,} of {len(self):,} lines with other bytes, the first is line {wrong[0] + 1:,}",
+                fix=f"convert it: iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(str(self.path))} > texts.txt",
+            )
         if wrong:
             _LOG.warning(
                 "%s: %s: %s of %s lines are not UTF-8, the first is line %s; unreadable characters "
@@ -186,6 +198,10 @@ def _offsets(data: mmap.mmap, title: str) -> np.ndarray:
     if offsets[-1] != len(array):  # add a virtual line end to the last line
         offsets = np.append(offsets, len(array) + 1)
     return offsets
+
+
+class LazyTexts(Sequence[str]):
+    """Texts that are read when they are used, such as those of a database; they need no further check."""
 
 
 Texts: TypeAlias = TextFile | Sequence[str] | Sequence[bytes]

@@ -1,4 +1,4 @@
-"""Names of labels that a table holds as numbers."""
+"""Names of labels that a table holds as numbers or identifiers."""
 
 from pathlib import Path
 
@@ -11,13 +11,14 @@ from xmc_tf.tables.reading.structured import JsonLines
 _TITLES = ("title", "name", "label")
 
 
-def load_label_names(path: Path) -> list[str]:
-    """Return the names in the order of the labels: one per line, or JSON lines with ``title``, ``name`` or ``label``.
+def load_label_names(path: Path) -> dict[str, str]:
+    """Return the name of each label: identifier → name.
 
-    A name that occurs again gets the number of its label, so that all names differ.
+    A name that occurs again gets the identifier of its label, so that all names differ.
 
     Args:
-        path: the file; it may be packed by gzip.
+        path: lines of identifier, tab and name; or, for labels that are numbers from 0, one name per line, or JSON
+            lines with ``title``, ``name`` or ``label``. It may be packed by gzip.
     """
     existing_file(path, "label names")
     with opened(path) as file:
@@ -28,15 +29,23 @@ def load_label_names(path: Path) -> list[str]:
         if key is None:
             raise InputError(f"{path} has no names", expected=" or ".join(_TITLES), received=", ".join(source.columns))
         at = source.columns.index(key)
-        names = [str(row.cells[at] or "") if isinstance(row, Record) else "" for row in source.records()]
+        lines = [str(row.cells[at] or "") if isinstance(row, Record) else "" for row in source.records()]
     else:
         with opened(path) as file:
-            names = file.read().decode("utf-8-sig", "replace").splitlines()
+            lines = file.read().decode("utf-8-sig", "replace").splitlines()
+    pairs = [line.split("\t", 1) for line in lines if line.strip()]
+    if pairs and all(len(pair) == 2 and pair[0].strip() for pair in pairs) and not is_json:
+        found = [(identifier.strip(), name) for identifier, name in pairs]
+    else:
+        found = [(str(number), line) for number, line in enumerate(lines)]
     seen: set[str] = set()
-    for number, name in enumerate(names):
+    names: dict[str, str] = {}
+    for identifier, name in found:
         one = " ".join(name.split())
         if not one or one in seen:
-            one = f"{one} ({number})".strip()
-        names[number] = one
+            one = f"{one} ({identifier})".strip()
+        if identifier in names:
+            raise InputError(f"{path} names {identifier!r} twice"[:120], expected="one line for each label")
+        names[identifier] = one
         seen.add(one)
     return names

@@ -19,13 +19,14 @@ from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.reading.two_tables import TwoTables
 from xmc_tf.tables.splits import SPLITS, SplitOptions, split_documents
 from xmc_tf.tables.store import TableStore
-from xmc_tf.tables.writing import RowWriter
+from xmc_tf.tables.writing import NO_LABEL, NO_TEXT, RowWriter, list_bad_rows
 
 _LOG = logging.getLogger(__name__)
 _COMMIT = 20_000  # rows between two points from which reading resumes
 _SAMPLE = 1000  # rows that columns are guessed from
 _PIECE = 1 << 20  # bytes of a checksum
 _SHOWN = 5  # bad rows in a message
+_MOST_UNREADABLE, _MOST_UNUSABLE = 0.01, 0.5  # shares of the rows
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class PrepareOptions:
         source: how it is read.
         columns: which columns hold texts and labels.
         splits: what is held out.
-        max_bad_rows: share of the rows that may be unusable.
+        max_bad_rows: share of the rows that may be unusable. None: half of them may lack a text or a label, and one
+            in a hundred may be unreadable.
         test_table: table of the same kind whose rows are the test documents.
         test_label_lists: labels of ``test_table``, where ``source`` has label lists.
         label_names: file of label names, for tables whose labels are numbers from 0: one name per line, or JSON lines
@@ -50,7 +52,7 @@ class PrepareOptions:
     source: SourceOptions = field(default_factory=SourceOptions)
     columns: ColumnOptions = field(default_factory=ColumnOptions)
     splits: SplitOptions = field(default_factory=SplitOptions)
-    max_bad_rows: float = 0.01
+    max_bad_rows: float | None = None
     test_table: str | Path | None = None
     label_names: str | Path | None = None
     test_label_lists: str | Path | None = None
@@ -119,7 +121,8 @@ def _refuse_or_remove_others(database: Path, name: str, wanted: dict[str, Any]) 
             fix=f"give another database, or remove it with the runs that it records: rm {database}",
         )
     _LOG.info("%s, which holds no complete data set, is replaced", database)
-    database.unlink()
+    for ending in ("", "-wal", "-shm"):
+        database.with_name(database.name + ending).unlink(missing_ok=True)
 
 
 def _opened(table: Any, options: PrepareOptions) -> Source:
@@ -192,27 +195,32 @@ def _read(source: Source, writer: RowWriter, store: TableStore) -> None:
     writer.commit("all")
 
 
-def _refuse_many_bad_rows(store: TableStore, name: str, most: float) -> None:
-    """Refuse a table with too many unusable rows: it is probably read in the wrong way."""
-    bad = int(store.connection.execute("SELECT count(*) FROM bad_rows").fetchone()[0])
-    total = bad + store.count()
+def _refuse_many_bad_rows(store: TableStore, name: str, most: float | None) -> None:
+    """Refuse a table with too many unusable rows, which is probably read in the wrong way; list the rows of others."""
+    one = store.connection.execute
+    reasons = Counter(dict(one("SELECT reason, count(*) FROM bad_rows GROUP BY reason").fetchall()))
+    bad = sum(reasons.values())
     if not bad:
         return
-    first = store.connection.execute(
-        "SELECT line, reason, start FROM bad_rows ORDER BY rowid LIMIT ?", (_SHOWN,)
-    ).fetchall()
+    total = bad + store.count()
+    unreadable = bad - sum(reasons[reason] for reason in (NO_TEXT, NO_LABEL))
+    first = one("SELECT line, reason, start FROM bad_rows ORDER BY rowid LIMIT ?", (_SHOWN,)).fetchall()
     listed = "; ".join(f"line {line:,}: {reason}: {start[:40]!r}" for line, reason, start in first)
-    if bad > most * total:
-        reasons = Counter(
-            dict(store.connection.execute("SELECT reason, count(*) FROM bad_rows GROUP BY reason").fetchall())
-        )
-        raise InputError(
-            f"{name}: {bad:,} of {total:,} rows cannot be used",
-            expected=f"at most {most:.0%} (--max-bad-rows)",
-            received=", ".join(f"{count:,} × {reason}" for reason, count in reasons.most_common(3)) + f"; {listed}",
-            fix="check --separator, --encoding and the columns; or raise --max-bad-rows to leave those rows out",
-        )
-    _LOG.warning("%s: %s of %s rows are not used: %s", name, f"{bad:,}", f"{total:,}", listed)
+    counted = ", ".join(f"{count:,} × {reason}" for reason, count in reasons.most_common(3))
+    limits = [("read", unreadable, _MOST_UNREADABLE), ("used", bad, _MOST_UNUSABLE)]
+    for what, count, limit in limits if most is None else [("used", bad, most)]:
+        if count > limit * total:
+            raise InputError(
+                f"{name}: {count:,} of {total:,} rows cannot be {what}",
+                expected=f"at most {limit:.0%} (--max-bad-rows)",
+                received=f"{counted}; {listed}",
+                fix="check --separator, --encoding and the columns; or raise --max-bad-rows to leave those rows out",
+            )
+    where = list_bad_rows(store)
+    _LOG.warning(
+        "%s: %s of %s rows are left out: %s; the first: %s; all of them: %s", name, f"{bad:,}", f"{total:,}", counted,
+        listed, where or f"the table bad_rows of {store.path}",
+    )  # fmt: skip
 
 
 def _split(store: TableStore, options: SplitOptions) -> None:

@@ -4,6 +4,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from xmc_tf.common.numbers import share
 from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.preparation import PrepareOptions
 from xmc_tf.tables.reading_flags import add_reading_options, source_options, text_columns
@@ -16,8 +17,16 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     add("--label-column", metavar="NAME", help="column of labels (default: label, or guessed)")
     add("--label-separator", metavar="TEXT", help='between the labels of a cell; "" for one label per cell')
     add("--document-column", metavar="NAME", help="column that names the document, for tables with one label per row")
-    add("--max-bad-rows", type=float, default=0.01, metavar="SHARE", help="share of rows that may be unusable")
-    add("--names-file", metavar="FILE", help="names of the labels, for tables whose labels are numbers from 0")
+    add(
+        "--max-bad-rows", type=share, metavar="SHARE",
+        help="share of rows that may be unusable, such as 0.15 or 15%% (default: half may lack a text or a label, one "
+        "in a hundred may be unreadable)",
+    )  # fmt: skip
+    add(
+        "--names-file", metavar="FILE",
+        help="names of the labels, for tables whose labels are identifiers (lines of identifier, tab, name) or numbers "
+        "from 0 (one name per line)",
+    )  # fmt: skip
     add(
         "--label-lists", metavar="FILE",
         help="labels of each text, where TABLE is a file of texts: one line per text, of names or numbers",

@@ -1,12 +1,41 @@
 """Write rows of a table into its database: documents, labels, and rows that cannot be used."""
 
+import csv
 from pathlib import Path
+from typing import Any
 
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.csv_cells import safe_cell
 from xmc_tf.tables.columns import Columns
 from xmc_tf.tables.label_names import load_label_names
 from xmc_tf.tables.reading.records import BadRow, Record
 from xmc_tf.tables.splits import text_key
 from xmc_tf.tables.store import TableStore
+
+NO_TEXT, NO_LABEL = "no text", "no label"
+_HEADER = ["line", "reason", "start"]
+
+
+def list_bad_rows(store: TableStore) -> Path | None:
+    """Write the rows that cannot be used to a CSV file beside the data set; None: a file of somebody else is there.
+
+    Args:
+        store: the data set.
+    """
+    path = store.path.with_name(f"{store.path.stem}.left-out.csv")
+    if path.exists():
+        with path.open(encoding="utf-8", errors="replace") as file:
+            if file.readline().strip() != ",".join(_HEADER):
+                return None
+    rows = store.connection.execute("SELECT line, reason, start FROM bad_rows ORDER BY rowid")
+    try:
+        with atomic_file(path) as part, part.open("w", encoding="utf-8", errors="replace", newline="") as out:
+            writer = csv.writer(out)
+            writer.writerow(_HEADER)
+            writer.writerows([line, reason, safe_cell(" ".join(start.split()))] for line, reason, start in rows)
+    except OSError:
+        return None  # the data set lists them too
+    return path
 
 
 class RowWriter:
@@ -43,16 +72,15 @@ class RowWriter:
             return
         text, labels = self._columns.text_of(row.cells), self._columns.labels_of(row.cells)
         if self._names is not None:
-            known = [int(one) for one in labels if one.isascii() and one.isdecimal() and int(one) < len(self._names)]
-            if len(known) < len(labels):
-                self._bad.append(BadRow(row.line, "a label is no number of a label name", text[:80]))
+            if not self._names.keys() >= set(labels):
+                self._bad.append(BadRow(row.line, "a label has no name", text[:80]))
                 return
-            labels = [self._names[one] for one in known]
+            labels = [self._names[one] for one in labels]
         if not text and self._columns.texts:
-            self._bad.append(BadRow(row.line, "no text", " | ".join(map(str, row.cells))[:80]))
+            self._bad.append(BadRow(row.line, NO_TEXT, " | ".join(map(str, row.cells))[:80]))
             return
         if not labels:
-            self._bad.append(BadRow(row.line, "no label", text[:80]))
+            self._bad.append(BadRow(row.line, NO_LABEL, text[:80]))
             return
         document = self._document(row, text)
         for label in labels:
@@ -95,5 +123,8 @@ class RowWriter:
                     "UPDATE labels SET documents = counted.n FROM "
                     "(SELECT label, count(*) AS n FROM document_labels GROUP BY label) AS counted WHERE id = label"
                 )
-            self._store.put_meta({"rows_read": rows_read, "test_from": self._test_from})
+            about: dict[str, Any] = {"rows_read": rows_read, "test_from": self._test_from}
+            if rows_read == "all" and self._names is not None:
+                about["label_ids"] = {key: name for key, name in self._names.items() if name in self._labels}
+            self._store.put_meta(about)
         self._clear()

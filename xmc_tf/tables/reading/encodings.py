@@ -1,31 +1,30 @@
 """Find the encoding of a text file from its bytes: a byte order mark, valid UTF-8, or an encoding of Windows."""
 
 import codecs
+import logging
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 
+_LOG = logging.getLogger(__name__)
 _PIECE = 1 << 20
+_MOST_STRAY = 0.05  # of the characters outside ASCII may be damaged in a file of UTF-8
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
 def text_encoding(path: Path, given: str | None = None) -> str:
     """Return the name of a file's encoding, for :func:`open`.
 
-    UTF-16 without a byte order mark is recognised by its zero bytes. What is not UTF-8 is taken for Windows-1252, or
-    for Latin-1 if it has bytes that do not exist there; no file can prove these two.
+    UTF-16 without a byte order mark is recognised by its zero bytes. A file in UTF-8 may have a few stray bytes, which
+    a warning counts. What is not UTF-8 is taken for Windows-1252, or for Latin-1 if it has bytes that do not exist
+    there; no file can prove these two, and a warning names the guess.
 
     Args:
         path: the file; it is read to its end, or to the first byte that is not UTF-8.
         given: the name that the user gives; it is only checked.
     """
     if given:
-        try:
-            return codecs.lookup(given).name
-        except LookupError:
-            raise InputError(
-                f"unknown encoding {given!r}", expected="such as utf-8, latin-1, cp1252 or utf-16", fix="--encoding"
-            ) from None
+        return _checked(given)
     with path.open("rb") as file:
         head = file.read(_PIECE)
         for mark, name in _MARKS:
@@ -41,8 +40,41 @@ def text_encoding(path: Path, given: str | None = None) -> str:
                 piece = file.read(_PIECE)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
-            return _of_windows(path)
+            return _not_quite_utf8(path)
     return "utf-8"
+
+
+def _checked(given: str) -> str:
+    """Return the name of an encoding of texts; Python also knows codecs for other purposes, such as rot13."""
+    try:
+        info = codecs.lookup(given)
+        found = info.incrementaldecoder("replace").decode("text".encode(given), False) if info.incrementaldecoder else 0
+    except (LookupError, UnicodeError, AssertionError, TypeError, ValueError, OSError, EOFError):
+        found = None
+    if not isinstance(found, str) or info.name in ("punycode", "unicode-escape", "raw-unicode-escape"):
+        raise InputError(
+            f"unknown encoding {given!r}"[:100],
+            expected="an encoding of texts, such as utf-8, latin-1, cp1252 or utf-16",
+            fix="--encoding",
+        )
+    return info.name
+
+
+def _not_quite_utf8(path: Path) -> str:
+    """Return UTF-8 for a file with few bytes that are not, else an encoding of Windows."""
+    stray = others = 0
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        while piece := file.read(_PIECE):
+            stray += sum(0xDC80 <= ord(character) <= 0xDCFF for character in piece if not character.isascii())
+            others += sum(not character.isascii() for character in piece)
+    if stray <= _MOST_STRAY * others:
+        _LOG.warning(
+            "%s: %s of %s characters outside ASCII are not UTF-8 and become U+FFFD", path, f"{stray:,}", f"{others:,}"
+        )
+        return "utf-8"
+    encoding = _of_windows(path)
+    _LOG.warning("%s is not UTF-8 and is read as %s (--encoding)", path, named(encoding))
+    return encoding
 
 
 def _of_windows(path: Path) -> str:

@@ -1,11 +1,14 @@
 """Files that may be packed by gzip, read as bytes."""
 
 import gzip
+import os
 import zlib
 from pathlib import Path
 from typing import IO, Any, cast
 
 from xmc_tf.common.errors import InputError
+
+_LARGEST_RATIO, _LEAST_BOMB = 100, 1 << 28
 
 
 class _Unpacked(gzip.GzipFile):
@@ -22,7 +25,16 @@ class _Unpacked(gzip.GzipFile):
 
     def _checked(self, read: Any, *size: Any) -> bytes:
         try:
-            return cast(bytes, read(*size))
+            content = cast(bytes, read(*size))
+            self._unpacked = getattr(self, "_unpacked", 0) + len(content)
+            if self._unpacked > max(_LEAST_BOMB, _LARGEST_RATIO * os.fstat(self.fileno()).st_size):
+                raise InputError(
+                    f"{self.name!s} is unpacked to more than {_LARGEST_RATIO} times its size",
+                    expected="texts, which gzip packs to a tenth or so",
+                    received=f"{self._unpacked:,} bytes and more",
+                    fix="if the file is meant, unpack it first (gunzip)",
+                )
+            return content
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InputError(
                 f"{self.name!s} is damaged: {error}", expected="a complete file, packed by gzip", fix="copy it again"

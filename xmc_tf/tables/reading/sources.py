@@ -6,6 +6,7 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
+from xmc_tf.data.in_memory import is_frame
 from xmc_tf.tables.reading.annif import AnnifFolder, AnnifTsv
 from xmc_tf.tables.reading.benchmark_files import PecosFolder, PecosLines, SparseFeatures
 from xmc_tf.tables.reading.delimited import SEPARATORS, DelimitedFile
@@ -13,7 +14,7 @@ from xmc_tf.tables.reading.label_lists import TextsAndLabelLists
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.packed import opened
 from xmc_tf.tables.reading.records import Source
-from xmc_tf.tables.reading.structured import Frame, JsonLines, ParquetFile, SqliteTable, is_frame
+from xmc_tf.tables.reading.structured import Frame, JsonLines, ParquetFile, SqliteTable
 
 _SUFFIXES = {
     ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",

@@ -2,18 +2,22 @@
 
 import io
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.process.extras import pip_install
+from xmc_tf.data.in_memory import listed, plain
 from xmc_tf.tables.reading.encodings import named, text_encoding
 from xmc_tf.tables.reading.packed import is_packed, opened, unpacked_size
 from xmc_tf.tables.reading.records import BadRow, Record
 
 _SAMPLE = 1000
 _BATCH = 4096
+_MOST_SECONDS = 60  # to count the rows of a view, which may be endless
 
 
 class JsonLines:
@@ -72,9 +76,7 @@ class ParquetFile:
         try:
             import pyarrow.parquet
         except ImportError:
-            raise InputError(
-                f"{path}: Parquet files need the package pyarrow", fix="pip install 'xmc_tf[tables]'"
-            ) from None
+            raise InputError(f"{path}: Parquet files need the package pyarrow", fix=pip_install("tables")) from None
         self.name, self.kind = str(path), "Parquet"
         try:
             self._file = pyarrow.parquet.ParquetFile(path)
@@ -128,7 +130,17 @@ class SqliteTable:
         # Names cannot be parameters of a statement; a quoted one cannot end its quotes.
         self._quoted = quoted(table)
         self.columns = [row[1] for row in self._database.execute(f"PRAGMA table_info({self._quoted})")]
-        self.size = int(self._database.execute(f"SELECT count(*) FROM {self._quoted}").fetchone()[0])
+        began = time.monotonic()
+        self._database.set_progress_handler(lambda: time.monotonic() - began > _MOST_SECONDS, 100_000)
+        try:
+            self.size = int(self._database.execute(f"SELECT count(*) FROM {self._quoted}").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            raise InputError(
+                f"{path}: the rows of {table!r} cannot be counted: {error}",
+                expected=f"a table, or a view that can be counted in {_MOST_SECONDS} s",
+                fix=f"write the view to a table: CREATE TABLE documents AS SELECT * FROM {self._quoted} LIMIT 1000000",
+            ) from None
+        self._database.set_progress_handler(None, 0)
         self._read = 0
 
     def records(self) -> Iterator[Record | BadRow]:
@@ -151,24 +163,19 @@ class Frame:
         self.name, self.kind = "the DataFrame", type(frame).__module__.partition(".")[0]
         names = frame.column_names if hasattr(frame, "column_names") else getattr(frame, "columns", frame)
         self._frame, self.columns = frame, [str(name) for name in names]
-        self._columns = [_listed(frame[name]) for name in names]
+        self._columns = [listed(frame[name]) for name in names]
         self.size = len(self._columns[0]) if self._columns else 0
         self._read = 0
 
     def records(self) -> Iterator[Record | BadRow]:
         """Yield all rows."""
-        for number, cells in enumerate(zip(*(map(_plain, column) for column in self._columns), strict=True), 1):
+        for number, cells in enumerate(zip(*(map(plain, column) for column in self._columns), strict=True), 1):
             self._read = number
             yield Record(number, list(cells))
 
     def done(self) -> int:
         """Return the number of rows read."""
         return self._read
-
-
-def is_frame(value: Any) -> bool:
-    """Return whether a value is a table in memory: it has named columns."""
-    return isinstance(value, dict) or (hasattr(value, "columns") and hasattr(value, "__getitem__"))
 
 
 def quoted(name: str) -> str:
@@ -184,23 +191,3 @@ def _object(line: str) -> Any:
         return parse_json(line, of="the line", top=None, foreign=True)
     except InputError as error:
         return f"{error.problem.removeprefix('the line is ')}: {error.received}"[:80]
-
-
-def _listed(column: Any) -> Any:
-    """Return a column as a sequence of Python's own values, where its library converts it."""
-    for convert in ("to_pylist", "to_list"):  # PyArrow; pandas and Polars
-        if hasattr(column, convert):
-            return getattr(column, convert)()
-    return column
-
-
-def _plain(value: Any) -> Any:
-    """Return a cell as Python has it: None where the value is missing."""
-    if hasattr(value, "as_py"):
-        value = value.as_py()
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if value is None or isinstance(value, str | list | tuple):
-        return value
-    # pandas' NA is neither equal to itself nor different from itself.
-    return None if str(value) in ("<NA>", "NaT") or value != value else value
