@@ -94,7 +94,7 @@ MODULES_WITHOUT_TENSORFLOW = [
     "models.explaining.linear",
     "models.explaining.tree_evidence",
     "models.folder",
-    "models.frames",
+    "models.documents",
     "models.growing",
     "models.labels",
     "models.linear",

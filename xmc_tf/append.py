@@ -10,11 +10,10 @@ from xmc_tf.common.files.outputs import refuse_model_folder
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, load_matrix
-from xmc_tf.models.frames import documents_of_source
+from xmc_tf.models.documents import labelled_rows
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_model, add_texts, add_threads, add_verbosity
 from xmc_tf.tables.columns import ColumnOptions
-from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.reading_flags import add_reading_options, source_options, text_columns
 
 _SHOWN = 3
@@ -70,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     folder = arguments.model_folder if in_place else arguments.output
     refuse_model_folder("-m" if in_place else "-o", folder, inputs)
     model = XRLinear.load(arguments.model_folder)
-    texts, labels = _documents(arguments)
+    texts, labels = _documents(arguments, model)
     grown = model.with_documents(
         texts, labels, new_labels=arguments.new_labels, exact=arguments.exact, threads=arguments.threads
     )
@@ -90,19 +89,16 @@ def _new_labels(grown: XRLinear, model: XRLinear) -> str:
     return f", {added:,} of them new{some}"
 
 
-def _documents(arguments: argparse.Namespace) -> tuple[Any, Any]:
-    """Return the texts and their labels."""
+def _documents(arguments: argparse.Namespace, model: XRLinear) -> tuple[Any, Any]:
+    """Return the texts and their labels; rows of a table without a text or a label are counted and left out."""
     if not arguments.documents:
         file = TextFile(arguments.text_path)
         file.check()
         return file, load_matrix(arguments.label_path, name="labels")
-    options = ColumnOptions(text_columns(arguments), arguments.label_column, arguments.label_separator)
-    texts, labels = documents_of_source(
-        open_source(arguments.documents, source_options(arguments)), options, labelled=True
+    options = ColumnOptions(
+        text_columns(arguments), arguments.label_column, arguments.label_separator, trained=model.metadata.columns
     )
-    if not texts:
-        raise InputError(f"{arguments.documents} has no rows", expected="at least one row with a text and labels")
-    return texts, labels
+    return labelled_rows(arguments.documents, source_options(arguments), options, "appended")
 
 
 if __name__ == "__main__":

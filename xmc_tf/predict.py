@@ -190,9 +190,9 @@ def _predict_table(arguments: argparse.Namespace) -> None:
             fix="start the command without a launcher; or use -t with a file of texts",
         )
     cli.set_verbosity(arguments.verbose_level)
-    job = table_prediction(arguments, arguments.save_pred_path)
     announce_compiling()
     model = XTransformer.load(arguments.model_folder)
+    job = table_prediction(arguments, arguments.save_pred_path, model.metadata.columns)
     if arguments.only_labels:
         _restrict(model, arguments.only_labels)
     choose_device(communicator, arguments.use_gpu)

@@ -62,7 +62,7 @@ from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
-from xmc_tf.report.writing import written_paths
+from xmc_tf.report.writing import refuse_report
 from xmc_tf.tables.summary import summary_of
 from xmc_tf.tree import load_chain
 
@@ -124,8 +124,8 @@ def _train_on_table(arguments: argparse.Namespace, given: dict[str, Any], argv: 
     announce_compiling()
     inputs = {"TABLE": job.table, "--data-set": job.database}
     refuse_model_folder("-m", job.model, inputs)
-    for path in written_paths(job.report) if job.report else []:
-        refuse_output("--report", path, {**inputs, "-m": job.model})
+    if job.report:
+        refuse_report("--report", job.report, {**inputs, "-m": job.model})
     work = Path(arguments.work_dir or f"{job.model}.work")
     with claimed_by_all(communicator, job.model, MODEL, work, fix="give another folder with -m"):
         if recipe is None:

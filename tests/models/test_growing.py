@@ -200,7 +200,7 @@ def test_the_command_replaces_the_model_or_leaves_it(model, data, tmp_path, monk
     assert capsys.readouterr().out == f"{folder}: 2 documents appended; 41 labels, 1 of them new: 'baking'\n"
     assert XRLinear.load(folder).best(["bread and baking"], k=1)[0][0][0] == "baking"
     table.write_text("text,labels\n")
-    with pytest.raises(InputError, match="has no rows"):
+    with pytest.raises(InputError, match="has no row with a text and a label"):
         append_command(command)
 
 

@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.typing_names import Self
+from xmc_tf.data.in_memory import is_frame, listed
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +81,19 @@ def as_features(features: Any) -> Features:
     """Convert features in any supported form to `Features`.
 
     Args:
-        features: a `Features`, a scipy sparse matrix, a dense array, or a pair (sparse, dense).
+        features: a `Features`, a scipy sparse matrix, a dense array, lists or a DataFrame of numbers, or a pair
+            (sparse, dense).
 
     Returns:
         `Features` in float32; parts that already have the right form are not copied.
     """
     if isinstance(features, Features):
         return features
+    if is_frame(features):
+        columns = getattr(features, "column_names", None) or getattr(features, "columns", features)
+        features = np.array([listed(features[column]) for column in columns]).T
+    elif isinstance(features, list | tuple) and all(np.ndim(row) == 1 and not issparse(row) for row in features):
+        features = np.asarray(features)
     if isinstance(features, tuple | list) and len(features) == 2:
         sparse, dense = features
         return Features(_as_sparse(sparse), _as_dense(dense))
@@ -121,7 +128,7 @@ def _as_dense(part: Any) -> np.ndarray | None:
         received = f"an array of {part.ndim} dimensions, {part.dtype}" if isinstance(part, np.ndarray) else ""
         raise InputError(
             "the dense features are not a matrix of numbers",
-            expected="a numpy array of two dimensions, rows by columns",
+            expected="documents × features: a numpy array of two dimensions",
             received=received or type(part).__name__,
         )
     return np.ascontiguousarray(part, dtype=np.float32)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -197,6 +198,8 @@ def chosen_threshold(evidence: Evidence | None, threshold: float | None, min_pre
         threshold: the lowest probability, or None.
         min_precision: the required precision of the labels that are returned, or None.
     """
+    if threshold is not None and not math.isfinite(threshold):
+        raise InputError("the threshold is out of range", expected="a number", received=str(threshold))
     if min_precision is None:
         return threshold
     if threshold is not None:

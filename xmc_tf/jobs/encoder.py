@@ -53,6 +53,7 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in documents.Y.shape), device)
     validation = _documents(store, "validation", tokens) if store.count("validation") else None
     model = XTransformer.trained(_inputs(store, documents, validation), recipe, stages)
+    model.metadata = model.metadata.with_columns(store.columns)
     on_first_rank(communicator, lambda: model.save(job.model))
     predicted = None
     if store.count("test"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, overload
 
 from scipy.sparse import csr_matrix, vstack
 
+from xmc_tf.data.text import LazyTexts
 from xmc_tf.models.linear.training import fit_tfidf
 from xmc_tf.params import TfidfParams
 from xmc_tf.tables.store import StoredTexts, TableStore
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-class JoinedTexts(Sequence[str]):
+class JoinedTexts(LazyTexts):
     """The texts of several splits, one after the other, read when they are used.
 
     Args:

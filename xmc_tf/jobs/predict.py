@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.progress import Progress
-from xmc_tf.tables.columns import ColumnOptions, choose_columns
+from xmc_tf.tables.columns import ColumnOptions, TrainedColumns, choose_columns
 from xmc_tf.tables.reading.label_files import LabelFile
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import BadRow, Record, Source
@@ -38,9 +38,10 @@ class TablePrediction:
         table: the table.
         output: file of label names and scores; its extension is .csv, .tsv or .jsonl.
         source: how the table is read.
-        text: names of the columns of texts; None: guessed.
+        text: names of the columns of texts; None: as the model was trained, else guessed.
         keep: names of the columns that are copied; None: a column of identifiers, if there is one.
         labels: number of labels per row.
+        trained: the columns that the model was trained on.
     """
 
     table: Path
@@ -49,6 +50,7 @@ class TablePrediction:
     text: Sequence[str] | None = None
     keep: Sequence[str] | None = None
     labels: int = _LABELS
+    trained: TrainedColumns | None = None
 
     def run(self, predict: Predict, names: Sequence[str] | None) -> int:
         """Write the labels of all rows; return the number of rows.
@@ -62,7 +64,9 @@ class TablePrediction:
         """
         source = open_source(self.table, self._source())
         sample = [row.cells for row in islice(source.records(), _SAMPLE) if isinstance(row, Record)]
-        options = ColumnOptions(text=self.text)
+        # A data set has columns of its own, whatever its table had.
+        trained = None if self._is_data_set else self.trained
+        options = ColumnOptions(text=self.text, trained=trained)
         columns, guesses = choose_columns(source.name, source.columns, sample, options, labelled=False)
         for guess in guesses:
             if guess.startswith("texts:"):
@@ -95,9 +99,11 @@ class TablePrediction:
 
     def _source(self) -> SourceOptions:
         """Return how the table is read; of a data set, its documents are."""
-        if self.source.table is None and TableStore.is_data_set(self.table):
-            return SourceOptions("sqlite", table="documents")
-        return self.source
+        return SourceOptions("sqlite", table="documents") if self._is_data_set else self.source
+
+    @property
+    def _is_data_set(self) -> bool:
+        return self.source.table is None and TableStore.is_data_set(self.table)
 
     def _kept(self, source: Source) -> list[int]:
         if self.keep is None:
@@ -113,12 +119,15 @@ class TablePrediction:
         return [source.columns.index(name) for name in self.keep]
 
 
-def table_prediction(arguments: argparse.Namespace, output: str | None) -> TablePrediction:
+def table_prediction(
+    arguments: argparse.Namespace, output: str | None, trained: TrainedColumns | None
+) -> TablePrediction:
     """Return the prediction that a command line describes.
 
     Args:
         arguments: the parsed flags.
         output: value of -o.
+        trained: the columns that the model was trained on.
 
     Raises:
         InputError: the output is missing or is an input, or a flag cannot be used with a table.
@@ -127,7 +136,9 @@ def table_prediction(arguments: argparse.Namespace, output: str | None) -> Table
         raise InputError("-o is missing", expected="a file for the labels of the table", fix="add -o labels.csv")
     if arguments.label_path is not None:
         raise InputError(
-            "-y cannot be used with a table", expected="-t and -y, or a table", fix="measure with xmc-tf train TABLE"
+            "-y cannot be used with a table",
+            expected="-t and -y, or a table",
+            fix="measure with xmc-tf evaluate -m MODEL TABLE",
         )
     refuse_output("-o", output, {"TABLE": arguments.table, "-m": arguments.model_folder})
     labels = _LABELS if arguments.only_topk is None else arguments.only_topk
@@ -135,7 +146,13 @@ def table_prediction(arguments: argparse.Namespace, output: str | None) -> Table
         raise InputError("-k is out of range", expected="a whole number of at least 1", received=str(labels))
     keep = None if arguments.keep is None else arguments.keep.split(",")
     return TablePrediction(
-        Path(arguments.table), Path(output), source_options(arguments), text_columns(arguments), keep, labels
+        Path(arguments.table),
+        Path(output),
+        source_options(arguments),
+        text_columns(arguments),
+        keep,
+        labels,
+        trained,
     )
 
 

@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scipy.sparse import csr_matrix
+
 from xmc_tf.common.process.invocation import as_called
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.metrics import Measures, format_table, percent
 from xmc_tf.metrics.single_label import SingleLabelMeasures
+from xmc_tf.tables.columns import TrainedColumns
 
 _WIDTH, _LEFT = 100, 11
+_EXAMPLES, _EXAMPLE_LABELS = 3, 5
 _SHOWN = ("P", "R", "nDCG", "PSP")
 
 
@@ -97,6 +102,7 @@ class JobSummary:
         next: about → command.
         durations: part of the work → seconds.
         unmeasured: why there are no measures.
+        examples: lines with test documents and their labels.
     """
 
     data: Sequence[str]
@@ -106,6 +112,7 @@ class JobSummary:
     next: dict[str, str]
     durations: dict[str, float] = field(default_factory=dict)
     unmeasured: str = ""
+    examples: Sequence[str] = ()
 
     def text(self) -> str:
         """Return the summary for a terminal."""
@@ -114,6 +121,7 @@ class JobSummary:
             "data": _wrapped(self.data),
             "settings": _wrapped(self.settings),
             "results": results,
+            "examples": self.examples,
             "time": [", ".join(f"{part} {seconds:,.0f} s" for part, seconds in self.durations.items())],
             "files": [f"{what + ':':<10} {path}" for what, path in self.files.items()],
             "next": [line for about, command in self.next.items() for line in (f"{about}:", f"  {_call(command)}")],
@@ -121,25 +129,44 @@ class JobSummary:
         return "\n" + "\n\n".join(_part(title, lines) for title, lines in parts.items() if lines)
 
 
-def next_commands(table: Path, text: Sequence[str], database: Path, model: Path) -> dict[str, str]:
+def next_commands(table: Path, columns: TrainedColumns | None, database: Path, model: Path) -> dict[str, str]:
     """Return what a user may want to do with a new model: about → command.
 
     Args:
         table: the table.
-        text: its columns of texts.
+        columns: its columns, which the model remembers; None: it holds features.
         database: the data set.
         model: the model.
     """
-    column = "" if list(text) == ["text"] else f" --column {shlex.quote(','.join(text))}"
     model_flag = f"-m {shlex.quote(str(model))}"
-    if not text:  # features
+    if columns is None:
         return {"compare all runs": f"python -m xmc_tf.runs {shlex.quote(str(database))}"}
     return {
-        "label another table": f"python -m xmc_tf.predict NEW.csv{column} {model_flag} -o labels.csv",
+        "label another table": f"python -m xmc_tf.predict NEW.csv {model_flag} -o labels.csv",
+        "measure it on one": f"python -m xmc_tf.evaluate NEW.csv {model_flag}",
         "label one text": f'python -m xmc_tf.predict {model_flag} -q "a text"',
         "compare all runs": f"python -m xmc_tf.runs {shlex.quote(str(database))}",
         "serve it": f"python -m xmc_tf.export {model_flag} -o served/1",
     }
+
+
+def examples_of(texts: Sequence[str], predicted: csr_matrix, names: Sequence[str]) -> list[str]:
+    """Return lines with the first documents and their best labels.
+
+    Args:
+        texts: the documents.
+        predicted: scores, documents × labels, descending within a row.
+        names: label names; alternative names follow after tabs.
+    """
+    lines = []
+    for text, a, b in zip(texts, predicted.indptr, predicted.indptr[1:], strict=False):
+        best = zip(predicted.indices[a:b][:_EXAMPLE_LABELS], predicted.data[a:b], strict=False)
+        labels = [f"{_short(names[at].partition(chr(9))[0])} {score:.2f}" for at, score in best]
+        start = textwrap.shorten(" ".join(text.split()), _WIDTH - _LEFT - 2, placeholder="…")
+        lines += [f"“{printable(start)}”", f"  {printable(', '.join(labels)) or '(no label)'}"]
+        if len(lines) == 2 * _EXAMPLES:
+            break
+    return lines
 
 
 def _call(command: str) -> str:

@@ -1,6 +1,7 @@
 """Training on a table: prepare a data set, choose settings, train, measure, record the run, summarize."""
 
 import logging
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from xmc_tf.common.process.versions import package_versions
 from xmc_tf.jobs.features import StoredFeatures
 from xmc_tf.jobs.linear import Chosen, LinearTraining
 from xmc_tf.jobs.settings import DataShape, choose_settings
-from xmc_tf.jobs.summary import JobSummary, Results, next_commands
+from xmc_tf.jobs.summary import JobSummary, Results, examples_of, next_commands
 from xmc_tf.metrics import evaluate
 from xmc_tf.metrics.single_label import measure_single_label
 from xmc_tf.models.loading import load
@@ -112,6 +113,8 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
     _require_documents(store, about)
     shape = shape_of(store, about)
     fixed = options.fixed | {"ngram_max"} if store.nr_features else options.fixed
+    if options.keep_training_data:  # a model with other negatives could not grow
+        fixed |= {"negative_sampling"}
     settings = choose_settings(shape, options.params, fixed=fixed, minutes=job.minutes, effort=job.effort)
     features = StoredFeatures(store, job.threads)
     training = LinearTraining(
@@ -122,6 +125,7 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
         settings = settings.with_tfidf(features.of(settings.params.tfidf)[0])
     chosen = training.run(settings)
     timed.add(chosen.seconds)
+    chosen.model.metadata = chosen.model.metadata.with_columns(store.columns)
     chosen.model.save(job.model)
     predicted = None
     with timed("testing"):
@@ -152,16 +156,18 @@ def finish(
     files = {"model": job.model, "data set": store.path}
     if job.report is not None and predicted is not None:
         files = {"report": _write_report(job, store, run, predicted), **files}
-    columns = store.meta("source")["columns"]
-    texts = [columns[at] for at in store.meta("columns")["texts"]]
+    columns = store.columns
     return JobSummary(
         data=[f"{store.path}, {recorded}", *about.text().splitlines()],
         settings=run.chosen,
         results=results,
         files=files,
-        next=next_commands(job.table, texts, store.path, job.model),
+        next=next_commands(job.table, columns, store.path, job.model),
         durations=run.durations,
         unmeasured=_unmeasured(job, store),
+        examples=[]
+        if predicted is None or store.nr_features
+        else examples_of(store.texts("test"), predicted, store.names),
     )
 
 
@@ -236,6 +242,17 @@ def _account(training: LinearTraining, chosen: Chosen, about: Summary) -> list[s
         out.append(
             "names of labels in the text are evidence too, and the scores are probabilities (--label-names true)"
         )
+    if chosen.model.names and sum(map(_looks_like_id, chosen.model.names)) > 0.5 * len(chosen.model.names):
+        example = next(filter(_looks_like_id, chosen.model.names))
+        out.append(
+            f"labels are identifiers, such as {example}: --names-file FILE, with lines of identifier, tab and name, "
+            "makes their names evidence"
+        )
+    grows, size = chosen.model.own_training is not None, _size_of_kept(training, chosen)
+    out.append(
+        f"the features of the documents are kept ({size}), so that documents can be appended (--keep-training-data)"
+        if grows else f"documents cannot be appended to this model: train with --keep-training-data, which takes {size}"
+    )  # fmt: skip
     if validation := about.documents["validation"]:
         both = about.documents["train"] + validation
         out.append(
@@ -243,6 +260,16 @@ def _account(training: LinearTraining, chosen: Chosen, about: Summary) -> list[s
             "the test documents stay apart"
         )
     return out
+
+
+def _looks_like_id(name: str) -> bool:
+    """Return whether a label is an identifier or an address rather than a name."""
+    return re.fullmatch(r"https?://\S+|[A-Za-z]+[:_-]?\d[\w:.-]*|\d{3,}[\w:.-]*", name) is not None
+
+
+def _size_of_kept(training: LinearTraining, chosen: Chosen) -> str:
+    """Return the size of the training data that a model keeps to grow, for people."""
+    return f"{8 * training.features.of(chosen.params.tfidf)[1].nnz / 1e6:,.1f} MB"
 
 
 def _require_documents(store: TableStore, about: Summary) -> None:

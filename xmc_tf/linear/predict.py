@@ -113,8 +113,8 @@ def _predict_table(arguments: argparse.Namespace) -> None:
     """Write the labels of the rows of a table."""
     from xmc_tf.jobs.predict import table_prediction  # it loads the readers of tables, which a query does not need
 
-    job = table_prediction(arguments, arguments.save_pred_path)
     model = XRLinear.load(arguments.model_folder)
+    job = table_prediction(arguments, arguments.save_pred_path, model.metadata.columns)
     if not model.reads_text:
         raise InputError(
             f"{arguments.model_folder} reads features, not texts", expected="a model that was trained on texts",

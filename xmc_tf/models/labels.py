@@ -1,39 +1,48 @@
-"""The labels of documents: a sparse matrix, or the names of each document's labels."""
+"""The labels of documents as a matrix, and the labels that a model does not know."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse, spmatrix
+from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import check_labels, check_pair, check_validation_input
 from xmc_tf.params.values import nearest
 
-Labels: TypeAlias = spmatrix | Sequence[Iterable[str]]
+if TYPE_CHECKING:
+    from xmc_tf.tables.label_forms import LabelData
+
+_LOG = logging.getLogger(__name__)
+_SHOWN = 3
+
+Labels: TypeAlias = spmatrix | np.ndarray | Iterable[Iterable[str] | str | int] | str
+"""Labels as people have them: a matrix, lists of names, texts with separators, or the name of a column."""
 
 
-def label_matrix(labels: Labels, names: Sequence[str] | None = None) -> tuple[spmatrix, list[str] | None]:
+def label_matrix(labels: "LabelData", names: Sequence[str] | None = None) -> tuple[spmatrix, list[str] | None]:
     """Return the label matrix of training documents, and the label names.
 
     Example:
-        >>> Y, names = label_matrix([["kitchen", "food"], ["garden"]])
+        >>> Y, names = label_matrix(read_labels([["kitchen", "food"], ["garden"]]))
         >>> names
         ['food', 'garden', 'kitchen']
 
     Args:
-        labels: a sparse matrix of documents × labels, or the label names of each document.
-        names: label names in the order of the columns. Default: for a matrix, labels have no names; for lists, the
-            names in the lists, sorted.
+        labels: the labels of the documents.
+        names: label names in the order of the columns. Default: those of a DataFrame's columns; for lists, the names
+            in the lists, sorted; else labels have no names.
 
     Raises:
-        InputError: the labels of a document are not a list of names, or a name is not in ``names``.
+        InputError: a name is not in ``names``.
     """
     names = None if names is None else _checked(names)
-    if not _are_names(labels):
-        matrix: Any = labels
-        return (matrix.tocsr() if issparse(matrix) and matrix.format not in ("csr", "csc") else matrix), names
-    documents = _documents(labels)
+    if labels.is_matrix:
+        if names is None and labels.columns is not None:
+            names = _checked(labels.columns.tolist())
+        return labels.matrix(), names
+    documents = labels.names
     if names is None:
         names = _checked(sorted({name for document in documents for name in document}))
     matrix = matrix_of_names(documents, names, "the label names of the training")
@@ -41,58 +50,71 @@ def label_matrix(labels: Labels, names: Sequence[str] | None = None) -> tuple[sp
     return matrix, names
 
 
-def true_labels(labels: Labels, texts: Any, nr_labels: int, names: Sequence[str] | None) -> csr_matrix:
+def true_labels(labels: "LabelData", documents: Any, nr_labels: int, names: Sequence[str] | None) -> csr_matrix:
     """Return the label matrix of documents that a model is evaluated on.
 
+    Labels that the model does not know have columns after its own, so that they count as misses.
+
     Args:
-        labels: a sparse matrix of documents × labels, or the label names of each document.
-        texts: the documents.
+        labels: the labels of the documents.
+        documents: the documents.
         nr_labels: number of labels of the model.
         names: label names of the model.
     """
-    if _are_names(labels):
-        if names is None:
-            raise InputError(
-                "the labels are names, but the model's labels have no names",
-                expected=f"a sparse matrix of documents × {nr_labels:,} labels",
-                received="lists of label names",
-                fix="train the model with names=[...]",
-            )
-        matrix: Any = matrix_of_names(_documents(labels), names, "the model's label names")
+    if labels.is_matrix and (labels.columns is None or names is None):
+        matrix: Any = labels.matrix()
+        check_validation_input(matrix, nr_labels)
     else:
-        matrix = labels
-        check_validation_input(matrix.tocsr() if issparse(matrix) else matrix, nr_labels)
-    check_pair(texts, matrix, "the documents", "the labels")
+        matrix = _matrix_with_unknown(labels, nr_labels, names)
+    check_pair(documents, matrix, "the documents", "the labels")
     return matrix.tocsr()
 
 
-def _are_names(labels: Any) -> bool:
-    """Return whether the labels are names; arrays and tables count as a matrix, which the checks then refuse."""
-    return not issparse(labels) and not hasattr(labels, "shape")
+def _matrix_with_unknown(labels: "LabelData", nr_labels: int, names: Sequence[str] | None) -> csr_matrix:
+    """Return the matrix of labels that have names; unknown ones are counted, named, and come last."""
+    if names is None:
+        raise InputError(
+            "the labels are names, but the model's labels have no names",
+            expected=f"a sparse matrix of documents × {nr_labels:,} labels",
+            received="label names",
+            fix="train the model with names=[...]",
+        )
+    every = [*names, *unknown_labels(labels, names)]
+    return matrix_of_names(labels.names, every, "the model's label names")
 
 
-def _documents(labels: Any) -> list[list[str]]:
-    """Return the label names of each document."""
-    documents = []
-    for row, document in enumerate(labels):
-        if isinstance(document, str | bytes | Mapping) or not isinstance(document, Iterable):
+def unknown_labels(labels: "LabelData", names: Sequence[str]) -> list[str]:
+    """Return the labels that a model does not know, sorted; a warning counts and names them.
+
+    Args:
+        labels: the labels of the documents.
+        names: label names of the model.
+
+    Raises:
+        InputError: the model knows none of the labels.
+    """
+    documents = labels.names
+    known = set(names)
+    unknown: dict[str, int] = {}
+    for document in documents:
+        for name in set(document) - known:
+            unknown[name] = unknown.get(name, 0) + 1
+    if unknown:
+        first = sorted(unknown, key=lambda name: (-unknown[name], name))
+        shown = ", ".join(f"{name[:60]!r}" for name in first[:_SHOWN]) + (", …" if len(first) > _SHOWN else "")
+        if len(unknown) == len({name for document in documents for name in document}):
+            similar = nearest(first[0], names)
             raise InputError(
-                f"the labels of document {row:,} are not a list",
-                expected='a list of label names per document, such as ["food", "kitchen"]',
-                received=repr(document)[:60],
-                fix="labels = [[label] for label in labels], if each document has one label",
+                "the model knows none of the labels",
+                expected=f"some of its {len(names):,} labels",
+                received=shown,
+                fix=f"did you mean {similar!r}?" if similar else "check the column and label_separator",
             )
-        names = list(document)
-        for name in names:
-            if not isinstance(name, str):
-                raise InputError(
-                    f"the labels of document {row:,} are not names",
-                    expected="text",
-                    received=f"{name!r}"[:60],
-                    fix="use str(label), or give a sparse matrix of documents × labels",
-                )
-        documents.append(names)
-    return documents
+        _LOG.warning(
+            "%s of the labels are unknown to the model and count as misses: %s (in %s documents)",
+            f"{len(unknown):,}", shown, f"{sum(not known.issuperset(document) for document in documents):,}",
+        )  # fmt: skip
+    return sorted(unknown)
 
 
 def _checked(names: Sequence[str]) -> list[str]:

@@ -4,13 +4,17 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.typing_names import Self
 from xmc_tf.data.reading import Reading
 from xmc_tf.params.choices import LONG_TEXTS
 
+if TYPE_CHECKING:
+    from xmc_tf.tables.columns import TrainedColumns
+
+COLUMNS = "columns"  # of the training table
 ADDED = "nr_added_labels"  # labels that rankers and trees do not know
 
 
@@ -131,6 +135,23 @@ class ModelMetadata:
     def pred_params(self) -> dict[str, Any]:
         """Prediction parameters, as JSON."""
         return copy.deepcopy(dict(self._value("pred_params")))
+
+    @property
+    def columns(self) -> "TrainedColumns | None":
+        """The columns of the table that the model was trained on; None: it was not a table."""
+        if COLUMNS not in self.content:
+            return None
+        from xmc_tf.tables.columns import TrainedColumns  # a query needs no table
+
+        return TrainedColumns.from_json(self.content[COLUMNS])
+
+    def with_columns(self, columns: "TrainedColumns | None") -> Self:
+        """Return a copy with the columns of a training table.
+
+        Args:
+            columns: the columns; None: it was not a table.
+        """
+        return self if columns is None else self.replace(**{COLUMNS: columns.to_json()})
 
     def _value(self, key: str) -> Any:
         if key not in self.content:

@@ -18,21 +18,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmc_tf.common.typing_names import Self, Unpack
-from xmc_tf.data import Texts, as_features, check_training_input
+from xmc_tf.data import check_pair, check_training_input
 from xmc_tf.fusion import POOL, bounded_post_processor
 from xmc_tf.linear.ensemble import rankers_of, trees_of
+from xmc_tf.models.documents import DocumentsLike, FeaturesLike, read_documents
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.linear.folder import load_model, write_model
 from xmc_tf.models.linear.growth import GrowingModel
-from xmc_tf.models.linear.model import FeaturesLike, are_texts
+from xmc_tf.models.results import over_all_labels
 from xmc_tf.params import PredictionOverrides, XRLinearParams, params_of_effort
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
     from xmc_tf.metrics import Measures
+    from xmc_tf.models.documents import FrameColumns
     from xmc_tf.models.explaining.explanation import Explanation
-    from xmc_tf.models.frames import FrameColumns, FrameLike
     from xmc_tf.models.linear.training import RankerData
     from xmc_tf.serving.export import Exported, ExportSettings, ModelParts
 
@@ -61,25 +62,25 @@ class XRLinear(GrowingModel):
         own_training: the training data that a model keeps which was not loaded from a folder.
     """
 
-    def explain(self, text: str | FeaturesLike, k: int = 5, *, beam_size: int | None = None) -> "Explanation":
+    def explain(self, text: str | DocumentsLike, k: int = 5, *, beam_size: int | None = None) -> "Explanation":
         """Explain the best labels of a text: the words and the path through the tree that led to them.
 
         Example:
             >>> print(model.explain("gradient of a sparse matrix", k=1))
 
         Args:
-            text: the document: a text, or the features of one document.
+            text: the document: a text, the features of one document, or a list or DataFrame with one document.
             k: number of labels.
             beam_size: number of nodes kept at each level above the labels. None: the model's default.
         """
         from xmc_tf.models.explaining.linear import explain_linear
 
-        return explain_linear(self, text, k, beam_size)
+        return explain_linear(self, self._read(text), k, beam_size)
 
     def evaluate(
         self,
-        texts: "Texts | FeaturesLike | FrameLike",
-        labels: Labels,
+        texts: DocumentsLike,
+        labels: Labels | None = None,
         *,
         ks: Sequence[int] = (1, 3, 5, 10),
         **columns: "Unpack[FrameColumns]",
@@ -90,19 +91,20 @@ class XRLinear(GrowingModel):
             >>> print(model.evaluate(TextFile("X.tst.txt"), load_matrix("Y.tst.npz")))
 
         Args:
-            texts: texts or features, as :meth:`predict` takes them, or a DataFrame.
-            labels: labels, as :meth:`train` takes them.
+            texts: texts, features or a DataFrame, as :meth:`train` takes them.
+            labels: labels, as :meth:`train` takes them. Labels that the model does not know count as misses; a warning
+                names them.
             ks: cut-offs: the numbers of best labels that are measured.
             **columns: of a DataFrame, as for :meth:`train`.
         """
         from xmc_tf.metrics import evaluate
         from xmc_tf.metrics.measures import check_ks
-        from xmc_tf.models.frames import documents_of
 
-        texts, labels = documents_of(texts, labels, columns)
-        truth = true_labels(labels, texts, self.nr_labels, self.names)
+        read = self._read(texts, labels, columns, labelled=True)
+        truth = true_labels(read.labelled(), read.documents, self.nr_labels, self.names)
         ks = check_ks(ks)
-        return evaluate(truth, self.predict(texts, only_topk=ks[-1]), ks)
+        predicted = self.predict(read.documents, only_topk=ks[-1])
+        return evaluate(truth, over_all_labels(predicted, truth.shape[1], None), ks)
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder, completely or not at all; an older model there is replaced.
@@ -154,8 +156,8 @@ class XRLinear(GrowingModel):
     @classmethod
     def train(
         cls,
-        texts: "Texts | FeaturesLike | FrameLike",
-        labels: Labels,
+        texts: DocumentsLike,
+        labels: Labels | None = None,
         *,
         names: Sequence[str] | None = None,
         tree: LabelTree | FeaturesLike | None = None,
@@ -176,10 +178,12 @@ class XRLinear(GrowingModel):
             >>> model = XRLinear.train(frame, text="text", labels="topic")
 
         Args:
-            texts: one text per document; or features, documents × features, for a model that reads features; or a
-                DataFrame of pandas, Polars or PyArrow.
-            labels: a sparse matrix of documents × labels, or the label names of each document, or the name of the
-                DataFrame's column of labels.
+            texts: one text per document (a list, a Series, an array, a generator, a :class:`~xmc_tf.TextFile`); or a
+                DataFrame of pandas, Polars or PyArrow, or a dictionary of columns; or features, documents × features,
+                for a model that reads features. A missing text is an empty one.
+            labels: for each document a list of label names, a text of names with a separator between them, or a single
+                name; or a matrix of documents × labels; or the name of the DataFrame's column of labels (default: the
+                column ``labels``, or guessed). Series, arrays and generators are lists too.
             names: label names, in the order of the columns (default: the names in ``labels``, sorted).
             tree: label tree, or features of the labels (labels × features) to build it from (default: built from the
                 features of the labels' documents).
@@ -192,13 +196,12 @@ class XRLinear(GrowingModel):
                 data; see :func:`xmc_tf.params.params_of_effort` (default: as ``params`` say: one tree).
             keep_training_data: keep features and labels of the documents in the model, so that it can grow by
                 :meth:`with_documents`. They take about 8 bytes for each different word or n-gram of a document.
-            **columns: of a DataFrame: ``text``, name of the column of texts, or several names; ``label_separator``,
-                text between the labels of a cell (default: guessed).
+            **columns: ``text``: name of a DataFrame's column of texts, or several names; ``label_separator``: text
+                between the labels of a document (default: guessed). The model remembers them.
 
         Raises:
             InputError: the inputs do not fit together, or a label is not among ``names``.
         """
-        from xmc_tf.models.frames import documents_of
         from xmc_tf.models.growing.training_data import TrainingData
         from xmc_tf.models.linear.training import (
             RankerData,
@@ -210,30 +213,32 @@ class XRLinear(GrowingModel):
             uses_label_names,
         )
 
-        texts, labels = documents_of(texts, labels, columns)
-        Y, lines = label_matrix(labels, names)
+        read = read_documents(texts, labels, columns, training=True, labelled=True)
+        Y, lines = label_matrix(read.labelled(), names)
+        check_pair(read.documents, Y, "texts", "labels")
         params = params_of_effort(params or XRLinearParams(), effort, *Y.shape)
         names = None if lines is None else preferred_names(lines)
         tfidf: Tfidf | None = None
-        if are_texts(texts):
-            check_training_input(Y=Y, texts=texts, names=names)
-            tfidf, X = fit_tfidf(texts, params.tfidf, threads)
+        if read.texts is not None:
+            check_training_input(Y=Y, texts=read.texts, names=names)
+            tfidf, X = fit_tfidf(read.texts, params.tfidf, threads)
             params = dataclasses.replace(params, tfidf=tfidf.params)  # with the language that was found
         else:
-            X = as_features(texts)
+            X = read.documents
             check_training_input(Y=Y, X=X, names=names)
         data = RankerData(X, Y, label_trees(tree, X, Y, params.trees, threads), names)
         kept = TrainingData.of(X, Y, params.ranker) if keep_training_data else None
         evidence = None
         if uses_label_names(label_names, lines, tfidf is not None, params.ranker):
             assert lines is not None
-            assert are_texts(texts)
-            evidence = learn_evidence(lines, texts, data, params, threads=threads, seed=seed)
+            assert read.texts is not None
+            evidence = learn_evidence(lines, read.texts, data, params, threads=threads, seed=seed)
         model = cls.trained(
             data, params, tfidf=tfidf, recorded=other_params(params, tfidf is not None), threads=threads, seed=seed
         )
         model.evidence = evidence
         model.own_training = kept
+        model.metadata = model.metadata.with_columns(read.columns)
         return model
 
     @classmethod

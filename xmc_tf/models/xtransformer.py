@@ -11,7 +11,7 @@ ranker/       the rankers, in PECOS's XLinear format
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -27,17 +27,18 @@ from xmc_tf.label_names import label_vocabulary
 from xmc_tf.linear.sub_models import checked_labels
 from xmc_tf.metrics import Measures, evaluate
 from xmc_tf.metrics.measures import check_ks
+from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.evidence.stage import evidence_stage
 from xmc_tf.models.explaining.explanation import Explanation
+from xmc_tf.models.explaining.linear import one_text
 from xmc_tf.models.explaining.xtransformer import explain_parts
 from xmc_tf.models.folder import MODEL, link_part, read_metadata, read_names, write_metadata, write_names
-from xmc_tf.models.frames import FrameColumns, FrameLike, documents_of
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import PARTS, Parts
 from xmc_tf.models.pecos_folder import convert_parts, read_pecos_folder
 from xmc_tf.models.prediction import PredictionOptions, predict, vectors_of
-from xmc_tf.models.results import labels_of_rankers, named
+from xmc_tf.models.results import labels_of_rankers, named, over_all_labels
 from xmc_tf.models.training_run import TrainingRun
 from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
@@ -49,6 +50,10 @@ from xmc_tf.tree import LabelTree
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy
     from xmc_tf.serving.export import Exported, ExportSettings
+
+
+class DecisionsAndColumns(Decisions, FrameColumns, total=False):
+    """Options of a prediction that are given by name only."""
 
 
 class XTransformer(Parts):
@@ -65,8 +70,8 @@ class XTransformer(Parts):
     @classmethod
     def train(
         cls,
-        texts: Texts | FrameLike,
-        labels: Labels,
+        texts: DocumentsLike,
+        labels: Labels | None = None,
         *,
         names: Sequence[str] | None = None,
         X: Any = None,
@@ -85,9 +90,8 @@ class XTransformer(Parts):
             >>> model.save("model")
 
         Args:
-            texts: one text per document, or a DataFrame of pandas, Polars or PyArrow.
-            labels: a sparse matrix of documents × labels, or the label names of each document, or the name of the
-                DataFrame's column of labels.
+            texts: one text per document, or a DataFrame; see :meth:`XRLinear.train`.
+            labels: labels, as :meth:`XRLinear.train` takes them.
             names: label names, in the order of the columns (default: the names in ``labels``, sorted).
             X: features, documents × features, as ``as_features`` accepts them (default: TF-IDF of the texts).
             tree: label tree for fine-tuning, or features of the labels (labels × features) to build it from (default:
@@ -98,17 +102,16 @@ class XTransformer(Parts):
             tfidf: options of TF-IDF; None to train the rankers on embeddings only.
             run: where finished stages stay, ranks, threads, seed, effort (default: one process, a temporary folder,
                 seed 0, one tree of rankers).
-            **columns: of a DataFrame: ``text``, name of the column of texts, or several names; ``label_separator``,
-                text between the labels of a cell (default: guessed).
+            **columns: ``text`` and ``label_separator``; see :meth:`XRLinear.train`.
 
         Raises:
             InputError: the inputs do not fit together, or a label is not among ``names``.
         """
         run = run or TrainingRun()
-        read, labels = documents_of(texts, labels, columns)
-        Y, lines = label_matrix(labels, names)
+        read = read_documents(texts, labels, columns, training=True, labelled=True)
+        Y, lines = label_matrix(read.labelled(), names)
         names = None if lines is None else label_vocabulary(lines).preferred
-        documents = Documents(read, Y, None if X is None else as_features(X))
+        documents = Documents(texts_only(read), Y, None if X is None else as_features(X))
         own_tree = tree if isinstance(tree, LabelTree) else None
         inputs = TrainingInputs(
             documents,
@@ -128,7 +131,9 @@ class XTransformer(Parts):
             effort=run.effort,
         )
         stages, temporary = run.open()
-        return cls.trained(inputs, recipe, stages, run.strategy, temporary)
+        model = cls.trained(inputs, recipe, stages, run.strategy, temporary)
+        model.metadata = model.metadata.with_columns(read.columns)
+        return model
 
     @classmethod
     def trained(
@@ -223,19 +228,27 @@ class XTransformer(Parts):
 
     # What it does.
 
-    def encode(self, texts: Texts, *, batch_tokens: int = 16384, truncate_length: int | None = None) -> np.ndarray:
+    def encode(
+        self,
+        texts: DocumentsLike,
+        *,
+        batch_tokens: int = 16384,
+        truncate_length: int | None = None,
+        **columns: Unpack[FrameColumns],
+    ) -> np.ndarray:
         """Return the embeddings of texts, scaled to length 1: float32 [texts, dim].
 
         Args:
-            texts: one text per document.
+            texts: documents, as :meth:`predict` takes them.
             batch_tokens: number of tokens to encode at a time.
             truncate_length: maximum number of tokens that the encoder reads at once (default: as trained).
+            **columns: of a DataFrame, as for :meth:`predict`.
         """
-        return rows_of_length(1.0, vectors_of(self, texts, batch_tokens, truncate_length))
+        return rows_of_length(1.0, vectors_of(self, self._texts(texts, columns), batch_tokens, truncate_length))
 
     def predict(
         self,
-        texts: Texts,
+        texts: DocumentsLike,
         X: Any = None,
         *,
         beam_size: int | None = None,
@@ -245,12 +258,13 @@ class XTransformer(Parts):
         max_pred_chunk: int = 1_000_000,
         batch_tokens: int = 16384,
         threads: int = -1,
-        **decisions: Unpack[Decisions],
+        **more: Unpack[DecisionsAndColumns],
     ) -> csr_matrix:
         """Predict the best labels of texts.
 
         Args:
-            texts: one text per document.
+            texts: one text per document, a single text, or a DataFrame, of which the columns are read that the model
+                was trained on.
             X: features of the documents; required if the model was trained with features.
             beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None, here
                 and below: the model's default.
@@ -261,15 +275,18 @@ class XTransformer(Parts):
             max_pred_chunk: number of documents to predict at a time.
             batch_tokens: number of tokens to encode at a time.
             threads: number of threads of the rankers; -1: one per core.
-            **decisions: ``scores``, ``threshold`` and ``min_precision``; see :class:`~xmc_tf.fusion.Decisions`.
+            **more: ``scores``, ``threshold`` and ``min_precision``, see :class:`~xmc_tf.fusion.Decisions`; and
+                ``text``, a DataFrame's column of texts, or several (default: those of the training).
 
         Returns:
             (documents × labels) scores, descending within a row.
         """
+        columns = cast(FrameColumns, {name: more[name] for name in FrameColumns.__annotations__ if name in more})  # type: ignore[literal-required]
+        decisions = cast(Decisions, {name: value for name, value in more.items() if name not in columns})
         options = PredictionOptions(
             beam_size, only_topk, post_processor, ensemble_method, max_pred_chunk, batch_tokens, threads, **decisions
         )
-        return predict(self, texts, X, options)
+        return predict(self, self._texts(texts, columns), X, options)
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
         """Restrict predictions to some labels, without changing the model's folder.
@@ -301,7 +318,7 @@ class XTransformer(Parts):
 
     def best(
         self,
-        texts: Texts,
+        texts: DocumentsLike,
         k: int = 5,
         *,
         X: Any = None,
@@ -311,14 +328,14 @@ class XTransformer(Parts):
         max_pred_chunk: int = 1_000_000,
         batch_tokens: int = 16384,
         threads: int = -1,
-        **decisions: Unpack[Decisions],
+        **more: Unpack[DecisionsAndColumns],
     ) -> list[list[tuple[str, float]]]:
         """Return the names and scores of the k best labels of each text, best first.
 
         A label without a name goes by its number.
 
         Args:
-            texts: documents, one text each.
+            texts: documents, as :meth:`predict` takes them.
             k: number of labels per document.
             X: features of the documents; required if the model was trained with features.
             beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None: the
@@ -328,32 +345,40 @@ class XTransformer(Parts):
             max_pred_chunk: number of documents to predict at a time.
             batch_tokens: number of tokens to encode at a time.
             threads: number of threads; -1: one per core.
-            **decisions: ``scores``, ``threshold`` and ``min_precision``; see :class:`~xmc_tf.fusion.Decisions`.
+            **more: as for :meth:`predict`.
         """
         predicted = self.predict(
             texts, X, beam_size=beam_size, only_topk=k, post_processor=post_processor, ensemble_method=ensemble_method,
-            max_pred_chunk=max_pred_chunk, batch_tokens=batch_tokens, threads=threads, **decisions,
+            max_pred_chunk=max_pred_chunk, batch_tokens=batch_tokens, threads=threads, **more,
         )  # fmt: skip
         return list(named(predicted, self.names))
 
-    def explain(self, text: str, k: int = 5, *, X: Any = None, beam_size: int | None = None) -> Explanation:
+    def explain(
+        self,
+        text: str | DocumentsLike,
+        k: int = 5,
+        *,
+        X: Any = None,
+        beam_size: int | None = None,
+    ) -> Explanation:
         """Explain the best labels of a text: the words, the embedding and the path through the tree that led to them.
 
         Example:
             >>> print(model.explain("gradient of a sparse matrix", k=1))
 
         Args:
-            text: the document.
+            text: the document: a text, or a list or DataFrame with one document.
             k: number of labels.
             X: features of the document; required if the model was trained with features.
             beam_size: number of nodes kept at each level above the labels. None: the model's default.
         """
-        return explain_parts(self, text, X, PredictionOptions(beam_size=beam_size, only_topk=k, threads=1))
+        options = PredictionOptions(beam_size=beam_size, only_topk=k, threads=1)
+        return explain_parts(self, one_text(self._texts(text, {})), X, options)
 
     def evaluate(
         self,
-        texts: Texts | FrameLike,
-        labels: Labels,
+        texts: DocumentsLike,
+        labels: Labels | None = None,
         *,
         X: Any = None,
         ks: Sequence[int] = (1, 3, 5, 10),
@@ -366,19 +391,44 @@ class XTransformer(Parts):
 
         Args:
             texts: one text per document, or a DataFrame.
-            labels: labels, as :meth:`train` takes them.
+            labels: labels, as :meth:`train` takes them. Labels that the model does not know count as misses; a warning
+                names them.
             X: features of the documents; required if the model was trained with features.
             ks: cut-offs: the numbers of best labels that are measured.
             **columns: of a DataFrame, as for :meth:`train`.
         """
-        read, labels = documents_of(texts, labels, columns)
-        truth = true_labels(labels, read, self.nr_labels, self.names)
+        read = read_documents(texts, labels, columns, trained=self.metadata.columns, labelled=True)
+        truth = true_labels(read.labelled(), texts_only(read), self.nr_labels, self.names)
         ks = check_ks(ks)
-        return evaluate(truth, self.predict(read, X, only_topk=ks[-1]), ks)
+        predicted = self.predict(read.documents, X, only_topk=ks[-1])
+        return evaluate(truth, over_all_labels(predicted, truth.shape[1], None), ks)
+
+    def _texts(self, documents: Any, columns: FrameColumns) -> Texts:
+        """Return the texts of documents of any form."""
+        return texts_only(read_documents(documents, None, columns, trained=self.metadata.columns))
+
+
+def texts_only(read: ReadDocuments) -> Texts:
+    """Return the texts of documents.
+
+    Args:
+        read: the documents.
+
+    Raises:
+        InputError: they are features.
+    """
+    if read.texts is None:
+        raise InputError(
+            "texts contains features", expected="texts: an encoder reads nothing else",
+            received=type(read.features).__name__, fix="X=features, beside the texts",
+        )  # fmt: skip
+    return read.texts
 
 
 def _held_out(validation: tuple[Any, ...], nr_labels: int, names: Sequence[str] | None) -> Documents:
     """Return the held-out documents."""
     texts, labels, *features = validation
     X = as_features(features[0]) if features and features[0] is not None else None
-    return Documents(texts, true_labels(labels, texts, nr_labels, names), X)
+    read = read_documents(texts, labels, name="validation")
+    truth = true_labels(read.labelled(), texts_only(read), nr_labels, names)
+    return Documents(texts_only(read), truth[:, :nr_labels], X)

@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy.sparse import csr_matrix
-
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, load_matrix, load_names
@@ -20,11 +16,12 @@ from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
 from xmc_tf.metrics.files import load_prediction
 from xmc_tf.metrics.layouts import PECOS_TOPK, pecos_lines
 from xmc_tf.metrics.measures import check_ks, check_shapes
-from xmc_tf.metrics.propensity import inverse_propensity
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.params import add_layout, add_model, add_texts
 from xmc_tf.report.inputs import ReportInputs
-from xmc_tf.report.writing import write_report, written_paths
+from xmc_tf.report.measured import MeasuredData, measured_table
+from xmc_tf.report.writing import refuse_report, write_report
+from xmc_tf.tables.reading_flags import add_reading_options
 
 _MAX_CUT_OFFS = 10_000  # maximum number of cut-offs of one table
 
@@ -32,8 +29,9 @@ _MAX_CUT_OFFS = 10_000  # maximum number of cut-offs of one table
 def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
     """Add the flags of the command; ``layout`` is the default of ``--layout``."""
     add = parser.add_argument
-    add("-y", "--truth-path", required=True, metavar="PATH", help="true labels, documents × labels")
-    add("-p", "--pred-path", required=True, nargs="+", metavar="PATH", help="predictions, of the same shape")
+    add("table", nargs="?", metavar="TABLE", help="table of texts and labels that a model (-m) is measured on")
+    add("-y", "--truth-path", metavar="PATH", help="true labels, documents × labels")
+    add("-p", "--pred-path", nargs="+", default=[], metavar="PATH", help="predictions, of the same shape")
     add(
         "-k",
         "--topk",
@@ -72,6 +70,11 @@ def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
     add("--title", default="Evaluation of predictions", metavar="TEXT", help="title of the report")
     add_texts(parser)
     add_model(parser)
+    group = add_reading_options(parser)
+    group.add_argument("--label-column", metavar="NAME", help="column of labels (default: as in training)")
+    group.add_argument(
+        "--label-separator", metavar="TEXT", help='between the labels of a cell; "" for one (default: as in training)'
+    )
 
 
 def evaluate(args: argparse.Namespace) -> None:
@@ -86,6 +89,30 @@ def evaluate(args: argparse.Namespace) -> None:
             fix=f"use -k {ks[-1]}, or --layout table",
         )
     bounds = [] if args.buckets == "none" else _numbers(args.buckets, "--buckets")
+    data = measured_table(args, ks[-1]) if args.table else _of_files(args)
+    if pecos:
+        _print_pecos(data.systems, data.truth, ks[-1])
+        if not args.report:
+            return
+    result = compare(data.truth, data.systems, ks, bounds=bounds, training_frequency=data.frequency, gains=data.gains)
+    if args.json:
+        print(json.dumps(result.to_json(), ensure_ascii=False))
+    elif not pecos:
+        print(result.to_text(shutil.get_terminal_size((110, 24)).columns))
+    if args.report:
+        path = write_report(_report_inputs(args, data, ks, bounds), args.report)
+        if not args.json:
+            print(f"\nreport: {path}")
+
+
+def _of_files(args: argparse.Namespace) -> MeasuredData:
+    """Read true labels and predictions, and what a report shows beside them."""
+    if missing := [flag for flag, value in (("-y", args.truth_path), ("-p", args.pred_path)) if not value]:
+        raise InputError(
+            f"{' and '.join(missing)} missing",
+            expected="a table of texts and labels and a model, or true labels and predictions",
+            fix="xmc-tf evaluate -m MODEL TABLE, or xmc-tf evaluate -y TRUTH.npz -p PREDICTION.npz",
+        )
     names = args.tags or short_names(args.pred_path)
     if len(names) != len(args.pred_path):
         raise InputError(
@@ -96,7 +123,7 @@ def evaluate(args: argparse.Namespace) -> None:
     _check_report(args)
     truth = as_truth(load_matrix(args.truth_path, name="the truth"), args.truth_path)
     label_names = load_names(args.labels, truth.shape[1]) if args.labels else None
-    training = frequency = gains = None
+    training = None
     if args.train_labels:
         training = as_truth(load_matrix(args.train_labels, name="the training labels"), args.train_labels)
         if training.shape[1] != truth.shape[1]:
@@ -105,35 +132,19 @@ def evaluate(args: argparse.Namespace) -> None:
                 expected=f"{truth.shape[1]:,} columns, as {args.truth_path} has",
                 received=f"{training.shape[1]:,}",
             )
-        frequency = np.bincount(training.indices, minlength=training.shape[1])
-        gains = inverse_propensity(frequency, training.shape[0], args.propensity_a, args.propensity_b)
-
     matrices = [load_prediction(path) for path in args.pred_path]
     for path, matrix in zip(args.pred_path, matrices, strict=True):
         check_shapes(truth, matrix, path)
     systems = list(zip(names, matrices, strict=True))
     systems += [(f"ensemble {way}", ensemble(way, matrices)) for way in args.ensemble]
+    model = None
+    if args.model_folder:
+        from xmc_tf.models.loading import load
 
-    if pecos:
-        _print_pecos(systems, truth, ks[-1])
-        if not args.report:
-            return
-    result = compare(
-        truth,
-        systems,
-        ks,
-        bounds=bounds,
-        training_frequency=frequency,
-        gains=gains,
-    )
-    if args.json:
-        print(json.dumps(result.to_json(), ensure_ascii=False))
-    elif not pecos:
-        print(result.to_text(shutil.get_terminal_size((110, 24)).columns))
-    if args.report:
-        path = write_report(_report_inputs(args, truth, systems, training, label_names, ks, bounds), args.report)
-        if not args.json:
-            print(f"\nreport: {path}")
+        model = load(args.model_folder)
+        label_names = label_names or model.names
+    texts = TextFile(args.text_path) if args.text_path else None
+    return MeasuredData(truth, systems, label_names, texts, model, training, (args.propensity_a, args.propensity_b))
 
 
 def _check_report(args: argparse.Namespace) -> None:
@@ -143,8 +154,7 @@ def _check_report(args: argparse.Namespace) -> None:
         "-t": args.text_path, "-m": args.model_folder,
     }  # fmt: skip
     if args.report:
-        for path in written_paths(args.report):
-            refuse_output("--report", path, inputs)
+        refuse_report("--report", args.report, inputs)
         return
     for flag, value in (("-t", args.text_path), ("-m", args.model_folder)):
         if value:
@@ -152,30 +162,18 @@ def _check_report(args: argparse.Namespace) -> None:
 
 
 def _report_inputs(
-    args: argparse.Namespace,
-    truth: csr_matrix,
-    systems: Sequence[tuple[str, Any]],
-    training: Any,
-    label_names: Sequence[str] | None,
-    ks: Sequence[int],
-    bounds: Sequence[int],
+    args: argparse.Namespace, data: MeasuredData, ks: Sequence[int], bounds: Sequence[int]
 ) -> ReportInputs:
     """Return the inputs of the report, with texts and model if they are given."""
-    model = None
-    if args.model_folder:
-        from xmc_tf.models.loading import load
-
-        model = load(args.model_folder)
-        label_names = label_names or model.names
-    (name, predicted), *others = systems
+    (name, predicted), *others = data.systems
     return ReportInputs(
         args.title,
-        truth,
+        data.truth,
         predicted,
-        names=label_names,
-        texts=TextFile(args.text_path) if args.text_path else None,
-        training_labels=training,
-        model=model,
+        names=data.names,
+        texts=data.texts,
+        training_labels=data.training,
+        model=data.model,
         others=dict(others),
         name=name,
         ks=ks,

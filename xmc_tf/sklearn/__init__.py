@@ -8,6 +8,7 @@ Example:
 """
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.extras import pip_install
 
 try:
     from sklearn.utils.validation import validate_data as _needed  # noqa: F401  scikit-learn 1.6 is the first with it
@@ -16,7 +17,7 @@ except ImportError as error:
         "xmc_tf.sklearn needs scikit-learn",
         expected="scikit-learn 1.6 or later",
         received=str(error),
-        fix="pip install 'xmc_tf[sklearn]'",
+        fix=pip_install("sklearn"),
     ) from None
 
 from xmc_tf.sklearn.classifier import XMCClassifier

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from xmc_tf.common.numbers import LARGEST_INT32
 from xmc_tf.common.typing_names import Self
 from xmc_tf.data import check_pair
+from xmc_tf.models.documents import FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (
     HierarchicalKMeansParams,
@@ -21,19 +22,21 @@ from xmc_tf.params import (
     RankerParams,
     TfidfParams,
 )
-from xmc_tf.sklearn.documents import read_documents
+from xmc_tf.sklearn.documents import checked_documents
 from xmc_tf.sklearn.options import BLOCKS, check_options, nested, replaced
 from xmc_tf.sklearn.packing import pack, unpack
-from xmc_tf.sklearn.targets import Targets, read_targets, true_matrix
+from xmc_tf.sklearn.targets import Targets, check_targets, read_targets, true_matrix
 from xmc_tf.sklearn.training import Model, train
+from xmc_tf.tables.columns import TrainedColumns
+from xmc_tf.tables.label_forms import read_labels
 
 
 class XMCClassifier(ClassifierMixin, BaseEstimator):
     """A multi-label classifier of texts or features, for up to millions of labels.
 
-    Labels are lists of names (texts or integers), a sparse or dense indicator matrix, or one label per document;
-    ``predict`` returns the same form. With lists of names, ``cross_val_score`` and ``GridSearchCV`` of scikit-learn
-    refuse an integer ``cv``: give them ``cv=KFold(3)``.
+    Labels are lists of names (texts or integers), texts of names with a separator, a sparse or dense indicator matrix,
+    or one label per document; ``predict`` returns the same form, and lists for texts with a separator. With lists of
+    names, ``cross_val_score`` and ``GridSearchCV`` of scikit-learn refuse an integer ``cv``: give them ``cv=KFold(3)``.
 
     Options of the blocks ``tfidf``, ``tree``, ``ranker`` and ``matcher`` have names of their own for ``set_params`` and
     ``GridSearchCV``, such as ``tfidf__ngram_max`` and ``ranker__Cp``.
@@ -81,6 +84,7 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     """
 
     _targets: Targets
+    _columns: TrainedColumns | None
 
     def __init__(
         self,
@@ -149,17 +153,19 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         """Train the model.
 
         Args:
-            X: texts (a list, an array, a pandas Series, a :class:`~xmc_tf.TextFile`), or features (sparse or dense).
-            y: lists of names, an indicator matrix, or one label per document.
+            X: texts or a DataFrame with a column of texts, as :meth:`XRLinear.train` takes them; or features (sparse,
+                dense, a DataFrame of numbers).
+            y: lists of names, an indicator matrix, one label per document, or the name of the DataFrame's column.
         """
         params = self.get_params(deep=False)
         check_options(params)
-        documents = read_documents(self, X, fitting=True)
-        targets, Y = read_targets(y)
+        read = read_documents(X, check_targets(y), training=True, name="X", labels_name="y")
+        documents = checked_documents(self, X, read, fitting=True)
+        targets, Y = read_targets(read.labelled())
         check_pair(documents, Y, "X", "y")
         self.model_: Model = train(params, documents, Y, targets.names, self._threads, self._seed())
         self.labels_per_document_ = float(Y.nnz / Y.shape[0])
-        self.classes_, self._targets = targets.classes, targets
+        self.classes_, self._targets, self._columns = targets.classes, targets, read.columns
         return self
 
     def predict(self, X: Any) -> Any:
@@ -234,10 +240,14 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if self._targets.single:
+            y = self._read(X, y).labelled().values if isinstance(y, str) else y
             return float(super().score(X, y, sample_weight))
-        truth, sizes = true_matrix(y, self._targets)
-        check_pair(X, truth, "X", "y")
-        predicted, _ = true_matrix(self.predict(X), self._targets)
+        read = self._read(X, check_targets(y))
+        truth, sizes = true_matrix(read.labelled(), self._targets)
+        check_pair(read.documents, truth, "X", "y")
+        predicted, _ = true_matrix(
+            read_labels(self.predict(X if read.texts is None else read.texts), "", "y"), self._targets
+        )
         hits = np.asarray(predicted.multiply(truth).sum(axis=1)).ravel()
         total = sizes + np.diff(predicted.indptr)
         f1 = np.where(total > 0, 2 * hits / np.maximum(total, 1), 1.0)
@@ -273,9 +283,14 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     def _threads(self) -> int:
         return -1 if self.n_jobs is None else self.n_jobs
 
+    def _read(self, X: Any, y: Any = None) -> ReadDocuments:
+        """Return documents and labels of any form."""
+        columns: FrameColumns = {"label_separator": self._targets.separator}
+        return read_documents(X, y, columns, trained=self._columns, name="X", labels_name="y")
+
     def _scores(self, X: Any, count: int) -> csr_matrix:
         """Return the scores of the best labels, with sorted indices."""
-        documents: Any = read_documents(self, X, fitting=False)  # of the kind that the model was trained on
+        documents: Any = checked_documents(self, X, self._read(X), fitting=False)
         scores = self.model_.predict(
             documents, beam_size=self.beam_size, only_topk=min(count, len(self.classes_)), threads=self._threads
         )

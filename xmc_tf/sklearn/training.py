@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.extras import missing_package
 from xmc_tf.data import Features
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import XRLinearParams
@@ -49,8 +50,11 @@ def train(
             received="features",
             fix='fit it to the texts, or use model="linear"',
         )
-    from xmc_tf.models.training_run import TrainingRun
-    from xmc_tf.models.xtransformer import XTransformer  # it loads TensorFlow, which features do not need
+    try:  # these load TensorFlow, which features do not need
+        from xmc_tf.models.training_run import TrainingRun
+        from xmc_tf.models.xtransformer import XTransformer
+    except ModuleNotFoundError as error:
+        raise missing_package(error) or error from None
 
     return XTransformer.train(
         documents, Y, names=names, params=transformer_params(params, seed), pred_params=transformer_pred_params(params),

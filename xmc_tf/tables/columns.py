@@ -1,11 +1,12 @@
 """Choose the columns of texts and labels, by flag or by their names; every guess can be reported."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.typing_names import Self
 
 TEXTS = ("text", "texts", "document", "content", "body", "sentence", "abstract", "description", "title", "review")
 LABELS = (
@@ -13,7 +14,7 @@ LABELS = (
     "keywords", "target", "targetind",
 )  # fmt: skip
 SEPARATORS = ("\t", "|", ";", ",")
-_NO_LABELS = ("id", "ids", "uid", "uri", "url", "number", "no", "nr", "row", "index", "date", "time")
+_NEITHER = ("id", "ids", "uid", "uri", "url", "number", "no", "nr", "row", "index", "date", "time")
 _LONGEST_LABEL = 200  # characters
 
 
@@ -52,20 +53,78 @@ class Columns:
 
 
 @dataclass(frozen=True)
+class TrainedColumns:
+    """The columns of the table that a model was trained on, by name.
+
+    Args:
+        texts: the columns of texts.
+        labels: the column of labels; None: the labels were not in the table.
+        separator: between the labels of a cell; "" if a cell holds one label.
+        document: the column that names the document, where each row holds one of its labels.
+        label_ids: names of the labels by what stands in the table, if a file gave them names.
+    """
+
+    texts: tuple[str, ...]
+    labels: str | None = None
+    separator: str = ""
+    document: str | None = None
+    label_ids: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, columns: Columns, names: Sequence[str], label_ids: Mapping[str, str] | None = None) -> Self:
+        """Return the names of chosen columns.
+
+        Args:
+            columns: the chosen columns.
+            names: names of all columns of the table.
+            label_ids: names of the labels by what stands in the table.
+        """
+        labels, document = (None if at is None else names[at] for at in (columns.labels, columns.document))
+        return cls(tuple(names[at] for at in columns.texts), labels, columns.separator, document, label_ids or {})
+
+    @classmethod
+    def from_json(cls, content: Any) -> Self | None:
+        """Return what :meth:`to_json` made; None for anything else."""
+        if not isinstance(content, dict) or not isinstance(content.get("texts"), list):
+            return None
+        known = {name: content[name] for name in ("labels", "separator", "document", "label_ids") if name in content}
+        return cls(tuple(map(str, content["texts"])), **known)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the columns as values that JSON can hold."""
+        found = {**asdict(self), "texts": list(self.texts)}
+        return found if self.label_ids else {key: value for key, value in found.items() if key != "label_ids"}
+
+
+@dataclass(frozen=True)
 class ColumnOptions:
-    """The user's choice of columns; None: guessed.
+    """The user's choice of columns; None: as the model was trained, else guessed.
 
     Args:
         text: names of the columns of texts.
         labels: name of the column of labels.
         separator: between the labels of a cell; "" for one label per cell.
         document: name of the column that names the document, where each row holds one of its labels.
+        trained: the columns that the model was trained on.
+        python: whether messages name arguments of Python instead of flags.
     """
 
     text: Sequence[str] | None = None
     labels: str | None = None
     separator: str | None = None
     document: str | None = None
+    trained: TrainedColumns | None = None
+    python: bool = False
+
+    def named(self, what: str) -> str:
+        """Return how a user names a column, for messages.
+
+        Args:
+            what: "text", "label" or "document".
+        """
+        if self.python:
+            return {"text": 'text="NAME"', "label": 'labels="NAME"'}.get(what, "the name of a column")
+        return f"--{what}-column NAME"
 
 
 def choose_columns(
@@ -81,36 +140,76 @@ def choose_columns(
         labelled: whether the table must have labels.
     """
     guesses: list[str] = []
-    document = None if options.document is None else _place(name, columns, options.document, "--document-column")
+    options = _as_trained(options, name, columns, labelled)
+    document = None if options.document is None else _place(name, columns, options.document, options.named("document"))
     if options.labels is not None:
-        labels: int | None = _place(name, columns, options.labels, "--label-column")
+        labels: int | None = _place(name, columns, options.labels, options.named("label"))
     else:
         labels = _by_name(columns, LABELS, taken=())
         if labels is None and len(columns) == 2 and options.text is None:
+            text = _by_name(columns, TEXTS, taken=())
             shorter = min((0, 1), key=lambda at: _mean_length(sample, at))  # the other one is longer: the text
-            labels = None if columns[shorter].strip().lower() in _NO_LABELS else shorter
+            shorter = shorter if text is None else 1 - text
+            labels = None if columns[shorter].strip().lower() in _NEITHER else shorter
         if labels is not None and columns[labels].strip().lower() != "label":
-            guesses.append(f"labels: column {columns[labels]!r} (--label-column)")
+            guesses.append(f"labels: column {columns[labels]!r} ({_short(options, 'label')})")
     if labels is None and labelled:
-        raise _unknown(name, columns, "labels", "--label-column")
+        raise _unknown(name, columns, "labels", options.named("label"))
     if options.text is not None:
-        texts = tuple(_place(name, columns, one, "--text-column") for one in options.text)
+        texts = tuple(_place(name, columns, one, options.named("text")) for one in options.text)
     else:
         found = _by_name(columns, TEXTS, taken=(labels, document))
         if found is None:
             rest = [at for at in range(len(columns)) if at not in (labels, document)]
+            rest = [at for at in rest if columns[at].strip().lower() not in _NEITHER]
             found = max(rest, key=lambda at: _mean_length(sample, at), default=None)
+        if found is None and not labelled:  # nothing else can be meant
+            found = labels
         if found is None:
-            raise _unknown(name, columns, "texts", "--text-column")
+            raise _unknown(name, columns, "texts", options.named("text"))
         texts = (found,)
         if columns[found].strip().lower() != "text":
-            guesses.append(f"texts: column {columns[found]!r} (--text-column)")
+            guesses.append(f"texts: column {columns[found]!r} ({_short(options, 'text')})")
     separator = options.separator
     if separator is None:
-        separator = "" if labels is None or document is not None else _label_separator(sample, labels)
+        separator = (
+            ""
+            if labels is None or document is not None
+            else label_separator([row[labels] for row in sample if isinstance(row[labels], str)])
+        )
         if separator:
-            guesses.append(f"labels of a cell are separated by {separator!r} (--label-separator)")
+            flag = "label_separator" if options.python else "--label-separator"
+            guesses.append(f"labels of a cell are separated by {separator!r} ({flag})")
     return Columns(texts, labels, separator, document), guesses
+
+
+def _as_trained(options: ColumnOptions, name: str, columns: Sequence[str], labelled: bool) -> ColumnOptions:
+    """Return options in which the columns of the model's training stand for what the user does not say."""
+    trained = options.trained
+    if trained is None:
+        return options
+    wanted = list(trained.texts) if options.text is None else []
+    if labelled and options.labels is None and trained.labels is not None:
+        wanted.append(trained.labels)
+    if missing := [column for column in wanted if column not in columns]:
+        named = "label" if missing == [trained.labels] else "text"
+        raise InputError(
+            f"{name} has no column {missing[0]!r}, which the model was trained on",
+            expected="the columns " + ", ".join(wanted),
+            received=", ".join(columns[:20]) + (", …" if len(columns) > 20 else ""),
+            fix=f"name the column that takes its place: {options.named(named)}",
+        )
+    return replace(
+        options,
+        text=trained.texts or None if options.text is None else options.text,
+        labels=trained.labels if labelled and options.labels is None else options.labels,
+        separator=trained.separator if options.separator is None else options.separator,
+        document=trained.document if options.document is None and trained.document in columns else options.document,
+    )
+
+
+def _short(options: ColumnOptions, what: str) -> str:
+    return options.named(what).partition("=" if options.python else " ")[0]
 
 
 def _place(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
@@ -120,7 +219,7 @@ def _place(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
     if wanted.isascii() and wanted.isdecimal() and int(wanted) < len(columns):
         return int(wanted)
     shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
-    raise InputError(f"{name} has no column {wanted!r}", expected=f"one of {shown}", fix=f"{flag} NAME")
+    raise InputError(f"{name} has no column {wanted!r}", expected=f"one of {shown}", fix=flag)
 
 
 def _by_name(columns: Sequence[str], names: Sequence[str], taken: Sequence[int | None]) -> int | None:
@@ -132,9 +231,13 @@ def _mean_length(sample: Sequence[Sequence[Any]], at: int) -> float:
     return sum(len(_text(row[at])) for row in sample) / max(len(sample), 1)
 
 
-def _label_separator(sample: Sequence[Sequence[Any]], at: int) -> str:
-    """Guess what separates the labels of a cell: a character in many cells, whose parts look like labels."""
-    cells = [row[at] for row in sample if isinstance(row[at], str) and row[at].strip()]
+def label_separator(cells: Sequence[str]) -> str:
+    """Guess what separates the labels of a cell: a character in many cells, whose parts look like labels.
+
+    Args:
+        cells: some cells of labels.
+    """
+    cells = [cell for cell in cells if cell.strip()]
     for separator in SEPARATORS:
         cut = sum(separator in cell for cell in cells)
         parts = [part.strip() for cell in cells for part in cell.split(separator)]
@@ -162,5 +265,5 @@ def _unknown(name: str, columns: Sequence[str], what: str, flag: str) -> InputEr
     return InputError(
         f"{name}: it is not known which column holds the {what}",
         expected="one of " + (", ".join(columns[:20]) or "the columns (the table has none)"),
-        fix=f"{flag} NAME",
+        fix=flag,
     )

@@ -9,12 +9,13 @@ bad_rows         line, reason, start
 """
 
 import atexit
+import contextlib
 import errno
 import json
 import os
 import sqlite3
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, overload
@@ -24,6 +25,8 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.data.text import LazyTexts
+from xmc_tf.tables.columns import Columns, TrainedColumns
 from xmc_tf.tables.splits import SPLITS
 
 FORMAT, VERSION = "xmc_tf.table", 2
@@ -63,6 +66,14 @@ class TableStore:
         Args:
             path: the new database.
         """
+        for ending in ("-journal", "-wal", "-shm"):  # SQLite would take these for its own
+            beside = path.with_name(path.name + ending)
+            if beside.exists():
+                raise InputError(
+                    f"{beside} exists, and would be taken for a part of the new data set {path.name}",
+                    expected="a name beside which SQLite can place its own files",
+                    fix="give another name with -o (--data-set), or move that file",
+                )
         connection = _connected(path, "rwc")
         store = cls(path, connection)
         with store.writing():
@@ -87,7 +98,7 @@ class TableStore:
             store = TableStore(path, _connected(path, "ro"))
         except InputError:
             return False
-        found = store.meta("format") == FORMAT
+        found = not store.has_views and store.meta("format") == FORMAT
         store.close()
         return found
 
@@ -104,7 +115,7 @@ class TableStore:
             raise InputError(f"{path} does not exist", expected="a database of xmc-tf prepare")
         connection = _connected(path, "rw" if write else "ro")
         store = cls(path, connection)
-        if store.meta("format") != FORMAT:
+        if store.has_views or store.meta("format") != FORMAT:
             raise InputError(
                 f"{path} is not a data set of xmc_tf",
                 expected="a database that xmc-tf prepare has written",
@@ -132,6 +143,25 @@ class TableStore:
         except sqlite3.DatabaseError:
             return None
         return None if row is None else parse_json(row[0], of=f"{self.path}: {key}", top=None)
+
+    @property
+    def has_views(self) -> bool:
+        """Whether the database has views, which no data set has, and which may be endless."""
+        try:
+            found = self.connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'view'").fetchone()
+        except sqlite3.DatabaseError:
+            return False
+        return bool(found[0])
+
+    @property
+    def columns(self) -> TrainedColumns | None:
+        """The columns of the table that were read, by name; None: it holds features."""
+        chosen, source = self.meta("columns"), self.meta("source")
+        if not chosen or not chosen["texts"]:
+            return None
+        return TrainedColumns.of(
+            Columns(**{**chosen, "texts": tuple(chosen["texts"])}), source["columns"], self.meta("label_ids")
+        )
 
     def has_meta(self, **values: Any) -> bool:
         """Return whether :meth:`write_meta` has stored just these values.
@@ -277,7 +307,7 @@ class TableStore:
         return X
 
 
-class StoredTexts(Sequence[str]):
+class StoredTexts(LazyTexts):
     """Texts in a database, without holding them in memory; line ends inside a text become spaces.
 
     Args:
@@ -366,7 +396,8 @@ class _Connection(sqlite3.Connection):
     """A connection that weak references can refer to, and that is closed with the last reference to it."""
 
     def __del__(self) -> None:
-        self.close()
+        with contextlib.suppress(sqlite3.ProgrammingError):  # it was never opened
+            self.close()
 
 
 _OPEN: "weakref.WeakSet[sqlite3.Connection]" = weakref.WeakSet()

@@ -1,6 +1,8 @@
 """An explanation of a prediction: which words, which path through the tree, and which other evidence led to a label."""
 
 from dataclasses import asdict, dataclass
+from html import escape
+from itertools import islice
 from typing import Any
 
 from xmc_tf.common.process.terminal import printable
@@ -143,6 +145,16 @@ class Explanation:
 
     def __str__(self) -> str:
         return self.to_text()
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks: each label, its score, and the words that count most for it."""
+        rows = []
+        for label in self.labels:
+            words = ", ".join(f"{word} ({amount:+.2f})" for word, amount in islice(label.words.items(), _SHOWN_WORDS))
+            cells = (label.name, f"{label.score:.4f}", words)
+            rows.append("<tr>" + "".join(f"<td>{escape(printable(cell))}</td>" for cell in cells) + "</tr>")
+        head = "<tr><th>label</th><th>score</th><th>words</th></tr>"
+        return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def _label_text(label: LabelExplanation, words: int) -> str:

@@ -1,32 +1,48 @@
 """The explanation of a prediction of a linear model."""
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import as_features
+from xmc_tf.data import Texts
+from xmc_tf.models.documents import ReadDocuments
 from xmc_tf.models.explaining.explanation import Explanation, LabelExplanation
 from xmc_tf.models.explaining.name_evidence import name_evidence
 from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, tree_evidence
-from xmc_tf.models.linear.model import FeaturesLike, LinearModel
+from xmc_tf.models.linear.model import LinearModel
 
 
-def explain_linear(model: LinearModel, document: str | FeaturesLike, k: int, beam_size: int | None) -> Explanation:
+def one_text(texts: Texts) -> str:
+    """Return the only text.
+
+    Args:
+        texts: a list of texts, or of one.
+
+    Raises:
+        InputError: there are several, or none.
+    """
+    if len(texts) != 1:
+        raise InputError(
+            "one document is explained at a time", expected="a text", received=f"a list of {len(texts):,}",
+            fix="[model.explain(text) for text in texts]",
+        )  # fmt: skip
+    text = texts[0]
+    return text if isinstance(text, str) else text.decode("utf-8", "replace")
+
+
+def explain_linear(model: LinearModel, read: ReadDocuments, k: int, beam_size: int | None) -> Explanation:
     """Explain the best labels of a document; see :meth:`XRLinear.explain`.
 
     Args:
         model: the model.
-        document: a text, or the features of one document.
+        read: one document: its text or its features.
         k: number of labels.
         beam_size: number of nodes kept at each level above the labels. None: the model's default.
     """
-    X = model.features([document], threads=1) if isinstance(document, str) else as_features(document)
+    text = None if read.texts is None else one_text(read.texts)
+    X = read.documents if text is None else model.features([text], threads=1)
     if X.nr_rows != 1:
         raise InputError("one document is explained at a time", expected="1 row", received=f"{X.nr_rows:,} rows")
-    predicted = model.predict(
-        [document] if isinstance(document, str) else X, only_topk=k, beam_size=beam_size, threads=1
-    )
-    feature_name = names_of_features(
-        model.tfidf if model.reads_text else None, document if isinstance(document, str) else None
-    )
-    matches = model.evidence.names.evidence([document], 1) if model.evidence and isinstance(document, str) else None
+    predicted = model.predict(X if text is None else [text], only_topk=k, beam_size=beam_size, threads=1)
+    feature_name = names_of_features(model.tfidf if model.reads_text else None, text)
+    matches = model.evidence.names.evidence([text], 1) if model.evidence and text is not None else None
     return Explanation(tuple(
         LabelExplanation(
             label, name_of(label, model.names), score,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse, vstack
+from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features, check_labels, check_pair
@@ -16,11 +16,12 @@ from xmc_tf.linear.growing import Growth, adjusted, place_labels, regrouped, sol
 from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.tasks import Instances
 from xmc_tf.models.growing.training_data import TrainingData
-from xmc_tf.models.labels import Labels, matrix_of_names
+from xmc_tf.models.labels import matrix_of_names
 from xmc_tf.models.linear.model import LinearModel
 from xmc_tf.models.metadata import ADDED
 from xmc_tf.params import RankerParams
 from xmc_tf.params.values import nearest
+from xmc_tf.tables.label_forms import LabelData
 from xmc_tf.tree import LabelTree
 from xmc_tf.tree.label_embeddings import label_embedding
 
@@ -109,20 +110,20 @@ def training_of(model: LinearModel) -> TrainingData:
 
 
 def further_labels(
-    model: LinearModel, labels: Labels, new_labels: bool | Sequence[str]
+    model: LinearModel, labels: LabelData, new_labels: bool | Sequence[str]
 ) -> tuple[csr_matrix, Sequence[str]]:
     """Return the label matrix of further documents, and the names of the labels that the model does not have.
 
     Args:
         model: the model.
-        labels: a sparse matrix of documents × labels, or the label names of each document.
+        labels: the labels of the documents.
         new_labels: whether there may be labels that the model does not have; or their names, in the order of their
             numbers, with alternative names after tabs.
     """
     lines = [] if isinstance(new_labels, bool) else list(new_labels)
-    if issparse(labels) or hasattr(labels, "shape"):
-        matrix: Any = labels
-        check_labels(matrix.tocsr() if issparse(matrix) else matrix)
+    if labels.is_matrix and labels.columns is None:
+        matrix = labels.matrix()
+        check_labels(matrix)
         Y = csr_matrix(matrix)
         expected = model.nr_labels + len(lines)
         free = bool(new_labels) and model.names is None
@@ -135,12 +136,12 @@ def further_labels(
             )
         count = max(expected, Y.shape[1])
         return csr_matrix((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], count)), lines
-    documents = [list(document) for document in labels]
+    documents = labels.names
     if model.names is None:
         raise InputError(
             "the labels are names, but the model's labels have no names",
             expected=f"a sparse matrix of documents × {model.nr_labels:,} labels",
-            received="lists of label names",
+            received="label names",
         )
     known = {*model.names, *label_vocabulary(lines).preferred}
     unknown = {name: row for row, document in reversed([*enumerate(documents)]) for name in document}

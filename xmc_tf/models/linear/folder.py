@@ -4,6 +4,7 @@ The first tree and its rankers are in ``tree/`` and ``ranker/``; further ones in
 with the same two folders.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -24,12 +25,13 @@ from xmc_tf.models.folder import (
     write_metadata,
     write_names,
 )
-from xmc_tf.models.growing.training_data import TrainingData
+from xmc_tf.models.growing.training_data import TRAINING, TrainingData
 from xmc_tf.models.linear.model import LinearModel
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import RankerParams
 from xmc_tf.tree import LabelTree, load_chain, save_chain
 
+_LOG = logging.getLogger(__name__)
 _Model = TypeVar("_Model", bound=LinearModel)
 
 
@@ -57,6 +59,8 @@ def write_model(
         evidence: label names and fusion, or None.
         training: the training data to keep, or None.
     """
+    if training is None and (Path(folder) / TRAINING).is_dir():
+        _LOG.warning("%s: the training data of the model that is replaced is removed; this one keeps none", folder)
     with placed_folder(folder, MODEL) as part:
         for number, (tree, write_ranker) in enumerate(zip(trees, write_rankers, strict=True)):
             place = part if number == 0 else part / ENSEMBLE / str(number)

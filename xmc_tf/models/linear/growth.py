@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xmc_tf.common.typing_names import Self, Unpack
-from xmc_tf.data import Texts, as_features
+from xmc_tf.models.documents import DocumentsLike
 from xmc_tf.models.labels import Labels
-from xmc_tf.models.linear.model import FeaturesLike, LinearModel, are_texts
+from xmc_tf.models.linear.model import LinearModel
 
 if TYPE_CHECKING:
-    from xmc_tf.models.frames import FrameColumns, FrameLike
+    from xmc_tf.models.documents import FrameColumns
 
 # Growing is imported when it is used: it needs the solvers, which prediction does not.
 
@@ -21,8 +21,8 @@ class GrowingModel(LinearModel):
 
     def with_documents(
         self,
-        texts: "Texts | FeaturesLike | FrameLike",
-        labels: Labels,
+        texts: DocumentsLike,
+        labels: Labels | None = None,
         *,
         new_labels: bool | Sequence[str] = False,
         exact: bool = False,
@@ -41,7 +41,7 @@ class GrowingModel(LinearModel):
 
         Args:
             texts: the documents, as :meth:`train` takes them.
-            labels: their labels: names, or a sparse matrix of documents × labels, or the name of a DataFrame's column.
+            labels: their labels, as :meth:`train` takes them. Documents without labels are left out.
             new_labels: whether there may be labels that the model does not have, which are then added; or their names,
                 in the order of their numbers, with alternative names after tabs.
             exact: solve these clusters again on all their documents, as a training with the same tree does. By default
@@ -52,14 +52,13 @@ class GrowingModel(LinearModel):
         Raises:
             InputError: the model has not kept its training data, or a label is unknown.
         """
-        from xmc_tf.models.frames import documents_of
         from xmc_tf.models.growing.documents import check_documents, further_labels, training_of, with_documents
 
-        texts, labels = documents_of(texts, labels, columns)
         training = training_of(self)
-        Y, lines = further_labels(self, labels, new_labels)
-        check_documents(texts, Y)
-        X = self.features(texts, threads) if are_texts(texts) else as_features(texts)
+        read = self._read(texts, labels, columns, labelled=True)
+        Y, lines = further_labels(self, read.labelled(), new_labels)
+        check_documents(read.documents, Y)
+        X = read.documents if read.texts is None else self.features(read.texts, threads)
         return with_documents(self, training, X, Y, lines, exact=exact, threads=threads)
 
     def without_labels(self, labels: Iterable[str | int]) -> Self:

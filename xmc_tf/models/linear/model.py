@@ -4,16 +4,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from scipy.sparse import csr_matrix, spmatrix
+from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.typing_names import Unpack
 from xmc_tf.data import Features, Texts, as_features
 from xmc_tf.fusion import POOL, Evidence, bounded_post_processor, check_scores, chosen_threshold
 from xmc_tf.linear.ensemble import Rankers, trees_of
 from xmc_tf.linear.sub_models import checked_labels
+from xmc_tf.models.documents import DocumentsLike, FeaturesLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.folder import load_tfidf
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.metadata import ModelMetadata
@@ -22,8 +23,6 @@ from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
-
-FeaturesLike: TypeAlias = Features | spmatrix | np.ndarray
 
 
 @dataclass(eq=False)
@@ -102,7 +101,7 @@ class LinearModel:
 
     def predict(
         self,
-        texts: Texts | FeaturesLike,
+        texts: DocumentsLike,
         *,
         beam_size: int | None = None,
         only_topk: int | None = None,
@@ -113,11 +112,13 @@ class LinearModel:
         X: FeaturesLike | None = None,
         threads: int = -1,
         quiet: bool = False,
+        **columns: Unpack[FrameColumns],
     ) -> csr_matrix:
         """Return the scores of the best labels of texts or features.
 
         Args:
-            texts: texts, for a model that was trained on texts; else features, documents × features.
+            texts: texts, for a model that was trained on texts; else features, documents × features. A single text is
+                one document; of a DataFrame, the columns that the model was trained on are read.
             beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None, here
                 and below: the model's default.
             only_topk: number of labels per document; with a threshold, the maximum number.
@@ -129,6 +130,7 @@ class LinearModel:
             X: features of the texts, if they are already computed by the model's vectorizer.
             threads: number of threads; -1: one per core.
             quiet: whether to hide progress.
+            **columns: of a DataFrame: ``text``, the column of texts, or several (default: those of the training).
 
         Returns:
             (documents × labels) scores, descending within a row.
@@ -136,8 +138,9 @@ class LinearModel:
         scores = check_scores(scores, self.evidence, post_processor)
         probable = scores == "probability"
         threshold = chosen_threshold(self.evidence if probable else None, threshold, min_precision)
+        read = self._read(texts, columns=columns)
         if X is None:
-            X = self.features(texts, threads, quiet) if are_texts(texts) else texts
+            X = read.documents if read.texts is None else self.features(read.texts, threads, quiet)
         topk = self.only_topk if only_topk is None else only_topk
         if topk < 1:
             raise InputError("beam size and top k must be at least 1", received=str(topk))
@@ -153,12 +156,11 @@ class LinearModel:
             found = over_all_labels(found, self.nr_labels, allowed)
             return found if threshold is None else above(found, threshold)
         assert self.evidence is not None
-        known = texts if are_texts(texts) else None
-        return self.evidence.combine(found, known, topk, threshold or 0.0, threads)
+        return self.evidence.combine(found, read.texts, topk, threshold or 0.0, threads)
 
     def best(
         self,
-        texts: Texts | FeaturesLike,
+        texts: DocumentsLike,
         k: int = 5,
         *,
         beam_size: int | None = None,
@@ -167,13 +169,14 @@ class LinearModel:
         threshold: float | None = None,
         min_precision: float | None = None,
         threads: int = -1,
+        **columns: Unpack[FrameColumns],
     ) -> list[list[tuple[str, float]]]:
         """Return the names and scores of the k best labels of each document, best first.
 
         A label without a name goes by its number.
 
         Args:
-            texts: documents: texts, for a model that was trained on texts; else features.
+            texts: documents, as :meth:`predict` takes them.
             k: number of labels per document; with a threshold, the maximum number.
             beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None: the
                 model's default.
@@ -182,12 +185,19 @@ class LinearModel:
             threshold: labels with a lower score are left out; None: none.
             min_precision: leave out labels, so that at least this share of the others is right, on held-out documents.
             threads: number of threads; -1: one per core.
+            **columns: of a DataFrame, as for :meth:`predict`.
         """
         predicted = self.predict(
             texts, beam_size=beam_size, only_topk=k, post_processor=post_processor, scores=scores,
-            threshold=threshold, min_precision=min_precision, threads=threads,
+            threshold=threshold, min_precision=min_precision, threads=threads, **columns,
         )  # fmt: skip
         return list(named(predicted, self.names))
+
+    def _read(
+        self, documents: Any, labels: Any = None, columns: FrameColumns | None = None, *, labelled: bool = False
+    ) -> ReadDocuments:
+        """Return documents and labels of any form; see :func:`xmc_tf.models.documents.read_documents`."""
+        return read_documents(documents, labels, columns, trained=self.metadata.columns, labelled=labelled)
 
     @property
     def only_topk(self) -> int:
@@ -198,8 +208,3 @@ class LinearModel:
     def post_processor(self) -> str:
         """The post-processor of the rankers' scores."""
         return trees_of(self.ranker)[0].levels[-1].pred_params.post_processor
-
-
-def are_texts(documents: object) -> TypeGuard[Texts]:
-    """Return whether documents are texts, not features; an array with one dimension holds texts."""
-    return not isinstance(documents, Features) and len(getattr(documents, "shape", ())) != 2

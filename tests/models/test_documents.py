@@ -1,0 +1,339 @@
+"""Every method with every form of documents and labels, and what people try that is none."""
+
+import logging
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from xmc_tf import XRLinear, XRLinearParams
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TextFile
+from xmc_tf.models.documents import read_documents
+from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.params import TfidfParams
+from xmc_tf.sklearn import XMCClassifier
+
+TITLES = ["rye bread", "herbs in pots", "bread ovens", "soil for pots"]
+LABELS = [["baking", "bread"], ["gardening"], ["baking", "bread"], ["gardening"]]
+JOINED = ["; ".join(labels) for labels in LABELS]
+ROWS = [{"title": text, "subjects": labels} for text, labels in zip(TITLES, JOINED, strict=True)]
+NAMES = ["baking", "bread", "gardening"]
+MATRIX = csr_matrix(np.array([[name in labels for name in NAMES] for labels in LABELS], np.float32))
+PARAMS = XRLinearParams(tfidf=TfidfParams.plain(min_df=1))
+
+
+class _Missing:
+    """pandas' NA: a comparison with it is neither true nor false."""
+
+    def __ne__(self, other):
+        raise TypeError("boolean value of NA is ambiguous")
+
+    __hash__ = None
+
+    def __repr__(self):
+        return "<NA>"
+
+
+class Series:
+    """What a Series of pandas and Polars has in common: a name, and values that are not Python's own."""
+
+    def __init__(self, values, name=None):
+        self._values, self.name = list(values), name
+
+    def __len__(self):
+        return len(self._values)
+
+    def __iter__(self):
+        return iter(self.to_list())
+
+    def to_list(self):
+        return [_Missing() if value is None else value for value in self._values]
+
+    def to_numpy(self):
+        found = np.empty(len(self), object)
+        found[:] = self.to_list()
+        return found
+
+
+class Frame:
+    """What DataFrames of pandas and Polars have in common."""
+
+    def __init__(self, columns):
+        self.columns, self._columns = list(columns), columns
+        self.shape = (len(next(iter(columns.values()))), len(columns))
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __getitem__(self, name):
+        return Series(self._columns[name], name)
+
+    def to_numpy(self):
+        return np.array([list(column) for column in self._columns.values()]).T
+
+
+def _arrow(columns):
+    return pytest.importorskip("pyarrow").table(columns)
+
+
+def _file(texts, folder):
+    path = folder / "texts.txt"
+    path.write_text("".join(f"{text}\n" for text in texts))
+    return TextFile(path)
+
+
+COLUMNS = {"title": TITLES, "subjects": JOINED}
+FRAMES = {"dictionary": dict, "frame": Frame, "arrow": _arrow, "rows": lambda _: ROWS}
+TEXTS = {
+    "list": list,
+    "tuple": tuple,
+    "array": np.array,
+    "objects": lambda texts: np.array(texts, dtype=object),
+    "column": lambda texts: np.array(texts, dtype=object)[:, None],
+    "series": Series,
+    "generator": lambda texts: (text for text in texts),
+    "bytes": lambda texts: [text.encode() for text in texts],
+    "arrow": lambda texts: _arrow({"text": texts})["text"],
+    "file": None,
+}
+LISTS = {
+    "lists": lambda: LABELS,
+    "tuples": lambda: tuple(map(tuple, LABELS)),
+    "sets": lambda: list(map(set, LABELS)),
+    "arrays": lambda: list(map(np.array, LABELS)),
+    "generator": lambda: (iter(labels) for labels in LABELS),
+    "series": lambda: Series(LABELS),
+    "joined": lambda: JOINED,
+    "joined series": lambda: Series(JOINED),
+    "joined array": lambda: np.array(JOINED),
+    "bars": lambda: ["|".join(labels) for labels in LABELS],
+    "indicators": lambda: Frame({name: MATRIX.toarray()[:, at] for at, name in enumerate(NAMES)}),
+}
+
+
+def _texts(form, folder):
+    return _file(TITLES, folder) if form == "file" else TEXTS[form](TITLES)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return XRLinear.train(TITLES, LABELS, params=PARAMS, keep_training_data=True)
+
+
+@pytest.fixture(scope="module")
+def framed():
+    """Trained on a table, whose columns it remembers."""
+    return XRLinear.train(COLUMNS, "subjects", text="title", params=PARAMS, keep_training_data=True)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return XMCClassifier(tfidf=TfidfParams.plain(min_df=1), n_jobs=1).fit(TITLES, LABELS)
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_texts_in_every_form(model, classifier, form, tmp_path):
+    expected = model.predict(TITLES)
+    assert (XRLinear.train(_texts(form, tmp_path), LABELS, params=PARAMS).predict(TITLES) != expected).nnz == 0
+    assert (model.predict(_texts(form, tmp_path)) != expected).nnz == 0
+    assert model.best(_texts(form, tmp_path), k=1) == model.best(TITLES, k=1)
+    assert model.evaluate(_texts(form, tmp_path), LABELS, ks=(1,)).at("P", 1) == 1
+    grown = model.with_documents(_texts(form, tmp_path), LABELS)
+    assert (grown.predict(TITLES) != model.with_documents(TITLES, LABELS).predict(TITLES)).nnz == 0
+    assert classifier.predict(_texts(form, tmp_path)) == classifier.predict(TITLES)
+    fitted = XMCClassifier(tfidf=TfidfParams.plain(min_df=1), n_jobs=1).fit(_texts(form, tmp_path), LABELS)
+    assert fitted.score(_texts(form, tmp_path), LABELS) == classifier.score(TITLES, LABELS)
+    one = TEXTS[form](TITLES[:1]) if form != "file" else _file(TITLES[:1], tmp_path)
+    assert model.explain(one, k=1) == model.explain(TITLES[0], k=1)
+
+
+@pytest.mark.parametrize("form", LISTS)
+def test_labels_in_every_form(model, classifier, form):
+    trained = XRLinear.train(TITLES, LISTS[form](), params=PARAMS)
+    assert trained.names == NAMES
+    assert (trained.predict(TITLES) != model.predict(TITLES)).nnz == 0
+    assert model.evaluate(TITLES, LISTS[form](), ks=(1,)).at("P", 1) == 1
+    grown = model.with_documents(TITLES, LISTS[form]())
+    assert (grown.predict(TITLES) != model.with_documents(TITLES, LABELS).predict(TITLES)).nnz == 0
+    fitted = XMCClassifier(tfidf=TfidfParams.plain(min_df=1), n_jobs=1).fit(TITLES, LISTS[form]())
+    assert fitted.classes_.tolist() == NAMES
+    assert fitted.score(TITLES, LISTS[form]()) == classifier.score(TITLES, LABELS)
+
+
+def test_single_labels_and_numbers(classifier):
+    for labels in (["a", "b", "a", "b"], np.array(["a", "b", "a", "b"]), Series(["a", "b", "a", "b"])):
+        assert XRLinear.train(TITLES, labels, params=PARAMS).names == ["a", "b"]
+    for labels in ([7, 12, 7, 12], np.array([7, 12, 7, 12]), [[7], [12], [7], [12]], [7.0, 12, None, 12]):
+        assert XRLinear.train(TITLES, labels, params=PARAMS).names == ["12", "7"]
+    assert XRLinear.train(TITLES, ["a|b", "c", "a|b", "c"], label_separator="", params=PARAMS).names == ["a|b", "c"]
+
+
+def test_a_dense_matrix_is_one_of_indicators(model):
+    dense = XRLinear.train(TITLES, MATRIX.toarray(), params=PARAMS)
+    assert dense.names is None
+    assert (dense.predict(TITLES) != XRLinear.train(TITLES, MATRIX, params=PARAMS).predict(TITLES)).nnz == 0
+    assert model.evaluate(TITLES, MATRIX.toarray(), ks=(1,)).at("P", 1) == 1
+
+
+@pytest.mark.parametrize("form", FRAMES)
+def test_tables_in_every_form(model, framed, classifier, form):
+    expected = model.predict(TITLES)
+    for labels in ("subjects", None, LABELS):
+        trained = XRLinear.train(FRAMES[form](COLUMNS), labels, text="title", params=PARAMS)
+        assert (trained.predict(TITLES) != expected).nnz == 0
+    assert (framed.predict(FRAMES[form](COLUMNS)) != expected).nnz == 0
+    assert framed.best(FRAMES[form](COLUMNS), k=2) == model.best(TITLES, k=2)
+    assert framed.evaluate(FRAMES[form](COLUMNS), ks=(1,)).at("P", 1) == 1
+    assert framed.evaluate(FRAMES[form](COLUMNS), "subjects", ks=(1,)).at("P", 1) == 1
+    assert framed.with_documents(FRAMES[form](COLUMNS)).nr_labels == 3
+    fitted = XMCClassifier(tfidf=TfidfParams.plain(min_df=1), n_jobs=1).fit(FRAMES[form](COLUMNS), "subjects")
+    assert fitted.predict(FRAMES[form](COLUMNS)) == classifier.predict(TITLES)
+    assert fitted.score(FRAMES[form](COLUMNS), "subjects") == classifier.score(TITLES, LABELS)
+
+
+def test_one_text_and_one_row(framed):
+    expected = framed.best([TITLES[0]], k=2)
+    for one in (TITLES[0], TITLES[0].encode(), {"title": TITLES[0]}, [{"title": TITLES[0]}], {"title": [TITLES[0]]}):
+        assert framed.best(one, k=2) == expected
+        assert framed.explain(one, k=1) == framed.explain(TITLES[0], k=1)
+        assert framed.predict(one).shape == (1, 3)
+    assert framed.evaluate(TITLES[0], "baking", ks=(1,)).documents == 1
+
+
+def test_the_columns_of_the_training_are_part_of_the_model(framed, tmp_path):
+    framed.save(tmp_path / "model")
+    loaded = XRLinear.load(tmp_path / "model")
+    assert loaded.metadata.columns.to_json() == {
+        "texts": ["title"], "labels": "subjects", "separator": ";", "document": None
+    }  # fmt: skip
+    table = {"id": ["a much longer cell than the title is"], "abstract": ["x" * 50], "title": ["rye bread"]}
+    assert loaded.best(table, k=1) == loaded.best(["rye bread"], k=1)
+    with pytest.raises(InputError, match=r"no column 'title', which the model was trained on(.|\n)*text=\"NAME\""):
+        loaded.best({"id": [1], "abstract": ["rye bread"]})
+    assert loaded.best({"abstract": ["rye bread"]}, text="abstract", k=1) == loaded.best(["rye bread"], k=1)
+    with pytest.raises(InputError, match=r"no column 'subjects', which the model was trained on(.|\n)*labels=\"NAME\""):
+        loaded.evaluate({"title": ["rye bread"], "topics": ["baking"]})
+    of_series = XRLinear.train(Series(TITLES, "title"), Series(JOINED, "subjects"), params=PARAMS)
+    assert of_series.metadata.columns == framed.metadata.columns
+
+
+def test_missing_texts_are_empty_ones_and_counted(model, classifier, caplog):
+    for texts in (["rye bread", None], Series(["rye bread", None]), np.array(["rye bread", np.nan], object)):
+        caplog.clear()
+        assert model.best(texts, k=1) == model.best(["rye bread", ""], k=1)
+        assert "1 of 2 are missing and count as empty, the first is document 1" in caplog.text
+        assert classifier.predict(texts) == classifier.predict(["rye bread", ""])
+    caplog.clear()
+    assert len(model.best({"title": ["rye bread", None]}, k=1)) == 2
+    assert "1 of 2 documents have no text" in caplog.text
+
+
+def test_labels_that_the_model_does_not_know_are_misses(model, caplog):
+    found = model.evaluate(TITLES, [["baking", "bread", "yeast"], ["gardening", "basil"], [], None], ks=(2,))
+    assert (
+        "2 of the labels are unknown to the model and count as misses: 'basil', 'yeast' (in 2 documents)" in caplog.text
+    )
+    assert "2 of 4 documents have no label" in caplog.text
+    assert found.at("R", 2) == pytest.approx((2 / 3 + 1 / 2) / 4)
+    with pytest.raises(InputError, match=r"the model knows none of the labels(.|\n)*mean 'baking'"):
+        model.evaluate(["rye bread"], [["bakin"]])
+
+
+def test_features_in_every_form():
+    X = np.eye(4, dtype=np.float32)
+    expected = XRLinear.train(X, LABELS).predict(X)
+    for form in (csr_matrix(X), X.tolist(), Frame({f"x{at}": X[:, at].tolist() for at in range(4)}), X.astype(int)):
+        assert (XRLinear.train(form, LABELS).predict(form) != expected).nnz == 0
+
+
+class _Reader:
+    def __fspath__(self):
+        return "data.csv"
+
+
+# Ten things that people try, and what the message says.
+WRONG = [
+    (None, "texts is None"),
+    (_Reader(), "texts is a path(.|\n)*read_csv"),
+    (5, "neither texts nor features"),
+    ({"a rye", "b"}, "a set, which has no order"),
+    (["rye bread", 3.5], "document 1 is not a text(.|\n)*float: 3.5"),
+    ([["rye", "bread"], ["pots"]], "document 0 is not a text(.|\n)*for a list of words"),
+    (np.array([["a", "b"]]), "a table of texts"),
+    ({}, "which the model was trained on"),
+    (np.ones(3), "not a matrix of numbers"),
+    ({"subjects": []}, "which the model was trained on"),
+]
+
+
+@pytest.mark.parametrize(("documents", "message"), WRONG)
+def test_documents_that_are_none(framed, documents, message):
+    for method in (framed.best, framed.predict, framed.explain, lambda texts: framed.evaluate(texts, LABELS)):
+        with pytest.raises(InputError, match=message):
+            method(documents)
+
+
+@pytest.mark.parametrize("train", [XRLinear.train, XTransformer.train])
+@pytest.mark.parametrize(
+    ("texts", "labels", "columns", "message"),
+    [
+        (TITLES, LABELS, {"text": "title"}, "not a DataFrame"),
+        (TITLES, "subjects", {}, "not a DataFrame"),
+        (COLUMNS, "topics", {}, "no column 'topics'(.|\n)*labels=\"NAME\""),
+        (COLUMNS, "subjects", {"text": "abstract"}, "no column 'abstract'(.|\n)*text=\"NAME\""),
+        ("data.csv", "subjects", {}, "a single text(.|\n)*read_csv"),
+        (TITLES, None, {}, "labels is missing"),
+        (TITLES, LABELS[:3], {}, "not of the same documents"),
+        (TITLES, [["a"], ["b"], [3], ["b"]], {}, "received: int, str"),
+        (TITLES, [["a"], {"b": 1}, [], []], {}, "document 1 has no list of labels"),
+        (TITLES, {"a", "b"}, {}, "not a list with the labels of each document"),
+        (TITLES, 5, {}, "not a list with the labels of each document"),
+        (TITLES, np.array([0.5, 1.5, 2.5, 3.5]), {}, "Unknown label type"),
+        (TITLES, np.full((4, 2), 3), {}, "not of indicators"),
+        (TITLES, [[], [], [], []], {}, "contain no label"),
+    ],
+)
+def test_training_data_that_is_none(train, texts, labels, columns, message):
+    with pytest.raises(InputError, match=message):
+        train(texts, labels, **columns)
+
+
+def test_an_encoder_reads_no_features():
+    with pytest.raises(InputError, match="texts contains features"):
+        XTransformer.train(np.eye(4), LABELS)
+
+
+def test_several_documents_are_not_explained(model):
+    with pytest.raises(InputError, match=r"one document is explained at a time(.|\n)*for text in texts"):
+        model.explain(TITLES)
+
+
+def test_a_misspelt_argument_is_refused():
+    with pytest.raises(TypeError, match="'txt'"):
+        XRLinear.train(COLUMNS, "subjects", txt="title")
+
+
+def test_columns_are_joined_and_separators_guessed():
+    table = {**COLUMNS, "body": ["flour\nand water", None, "", "in spring"]}
+    read = read_documents(table, "subjects", {"text": ["title", "body"]})
+    assert read.texts == ["rye bread flour and water", "herbs in pots", "bread ovens", "soil for pots in spring"]
+    assert read.labels.lists == LABELS
+    assert read_documents(table, "subjects", {"text": "body", "label_separator": ""}).labels.lists[0] == [JOINED[0]]
+
+
+def test_rows_of_one_document_are_one():
+    from xmc_tf.models.documents import documents_of_source
+    from xmc_tf.tables.columns import ColumnOptions
+    from xmc_tf.tables.reading.structured import Frame as Source
+
+    table = Source({"id": [1, 1, 2], "text": ["rye", "rye", "pots"], "label": ["baking", "bread", "gardening"]})
+    texts, labels, used = documents_of_source(table, ColumnOptions(document="id"), labelled=True)
+    assert (texts, labels) == (["rye", "pots"], [["baking", "bread"], ["gardening"]])
+    assert used.document == "id"
+
+
+def test_guesses_are_logged(caplog):
+    with caplog.at_level(logging.INFO):
+        read_documents(COLUMNS, "subjects")
+    assert "guessed: texts: column 'title' (text)" in caplog.text

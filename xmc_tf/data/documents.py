@@ -1,0 +1,121 @@
+"""Texts in every form that people have them in memory."""
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.features import Features
+from xmc_tf.data.in_memory import is_listing, listed, plain
+from xmc_tf.data.text import LazyTexts, TextFile, Texts
+
+_LOG = logging.getLogger(__name__)
+_TEXTS = (str, bytes)
+
+
+def read_texts(documents: Any, name: str = "texts", *, training: bool = False) -> Texts | None:
+    """Return documents as texts, or None if they are features.
+
+    A single text is one document, and a missing text (None, NaN) is an empty one; missing texts are counted in a
+    warning.
+
+    Example:
+        >>> read_texts(text for text in ("rye bread", None))
+        ['rye bread', '']
+
+    Args:
+        documents: texts in a list, a Series of pandas or Polars, an array, a generator or a
+            :class:`~xmc_tf.TextFile`; a single text; or features.
+        name: name of the argument, for messages.
+        training: whether these are training documents, for which a single text is not enough.
+
+    Raises:
+        InputError: they are neither texts nor features.
+    """
+    if isinstance(documents, TextFile | LazyTexts):
+        return documents
+    if isinstance(documents, Features) or issparse(documents):
+        return None
+    if isinstance(documents, os.PathLike) or (training and isinstance(documents, _TEXTS)):
+        raise InputError(
+            f"{name} is a {'path' if isinstance(documents, os.PathLike) else 'single text'}",
+            expected="texts in memory: a list, a Series, a DataFrame, a TextFile",
+            received=repr(documents)[:80],
+            fix="TextFile(path) for a file with one text per line, pandas.read_csv(path) for a table",
+        )
+    if isinstance(documents, _TEXTS):
+        return [documents]  # type: ignore[return-value]  # of either type
+    values = documents
+    if hasattr(values, "__array__") and not hasattr(values, "__iter__"):
+        values = np.asarray(values)
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind not in "OUST":
+            return None
+        if values.ndim == 2 and values.shape[1] == 1:
+            values = values.ravel()
+        if values.ndim != 1:
+            _refuse_table(values, name)
+            return None
+    values = _checked_list(values, name)
+    kinds = set(map(type, values))
+    if kinds <= {str} or kinds == {bytes}:
+        return values
+    values = [plain(value) for value in values]
+    present = [value for value in values if value is not None]
+    if present and not any(isinstance(value, _TEXTS) for value in present):
+        if is_listing(present[0]) and any(isinstance(word, str) for word in present[0]):
+            return _filled(values, name)  # which says that lists of words are no texts
+        return None
+    return _filled(values, name)
+
+
+def _checked_list(values: Any, name: str) -> list[Any]:
+    """Return what an argument lists, in its order."""
+    values = listed(values)
+    if isinstance(values, list):
+        return values
+    if isinstance(values, set | frozenset):
+        raise InputError(f"{name} is a set, which has no order", expected="a list of texts", fix="list(...) of it")
+    if not isinstance(values, Iterable) or isinstance(values, Mapping):
+        raise InputError(
+            f"{name} is neither texts nor features", expected="a list of texts, a Series, a DataFrame or a matrix",
+            received=type(values).__name__,
+        )  # fmt: skip
+    return list(values)
+
+
+def _filled(values: list[Any], name: str) -> list[Any]:
+    """Return texts, with an empty one for each that is missing."""
+    missing = [row for row, value in enumerate(values) if value is None]
+    if missing:
+        _LOG.warning(
+            "%s: %s of %s are missing and count as empty, the first is document %s", name, f"{len(missing):,}",
+            f"{len(values):,}", f"{missing[0]:,}",
+        )  # fmt: skip
+    kind: type = next((type(value) for value in values if isinstance(value, _TEXTS)), str)
+    empty = "" if issubclass(kind, str) else b""
+    for row, value in enumerate(values):
+        if value is not None and not isinstance(value, kind):
+            words = is_listing(value) and all(isinstance(word, str) for word in value)
+            raise InputError(
+                f"{name}: document {row:,} is not a text",
+                expected="text (str) for every document",
+                received=f"{type(value).__name__}: {value!r}"[:80],
+                fix='" ".join(words) for a list of words' if words else "str(text) for each of them",
+            )
+    return [empty if value is None else value for value in values]
+
+
+def _refuse_table(values: np.ndarray, name: str) -> None:
+    """Refuse a table of texts; of several columns, nobody knows which contains the documents."""
+    if values.dtype.kind != "O" or any(isinstance(value, _TEXTS) for value in values.flat):
+        raise InputError(
+            f"{name} is a table of texts",
+            expected="one column of texts",
+            received=f"an array of shape {values.shape}",
+            fix=f"{name}[:, 0] for the first column",
+        )

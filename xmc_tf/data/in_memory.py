@@ -1,0 +1,43 @@
+"""Values of DataFrames, Series and arrays as Python has them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from scipy.sparse import issparse
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether a value is a table in memory: it has named columns."""
+    if issparse(value):  # scipy's dok_matrix is a dictionary
+        return False
+    named = hasattr(value, "columns") or hasattr(value, "column_names")
+    return isinstance(value, Mapping) or (named and (hasattr(value, "__getitem__") or hasattr(value, "to_numpy")))
+
+
+def is_listing(value: Any) -> bool:
+    """Return whether a value lists others: it can be iterated over, and is neither a text nor a mapping."""
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+
+
+def listed(column: Any) -> Any:
+    """Return a column as a sequence of Python's own values, where its library converts it."""
+    for convert in ("to_pylist", "to_list", "tolist"):  # PyArrow; pandas and Polars; NumPy
+        if hasattr(column, convert):
+            return getattr(column, convert)()
+    return column.to_numpy().tolist() if hasattr(column, "to_numpy") else column
+
+
+def plain(value: Any) -> Any:
+    """Return a cell as Python has it: None where the value is missing."""
+    if value is None or isinstance(value, str | bytes | list | tuple | set | frozenset):
+        return value
+    if hasattr(value, "as_py"):
+        value = value.as_py()
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    elif hasattr(value, "to_list"):
+        value = value.to_list()
+    if value is None or isinstance(value, str | list | tuple):
+        return value
+    # pandas' NA is neither equal to itself nor different from itself.
+    return None if str(value) in ("<NA>", "NaT") or value != value else value

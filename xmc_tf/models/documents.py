@@ -1,0 +1,306 @@
+"""Documents and labels in every form that people have them, read into what models take.
+
+All methods of all models read their arguments by :func:`read_documents`.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
+
+import numpy as np
+from scipy.sparse import spmatrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.documents import read_texts
+from xmc_tf.data.features import Features, as_features
+from xmc_tf.data.in_memory import is_frame, is_listing
+from xmc_tf.data.text import Texts
+
+if TYPE_CHECKING:
+    from xmc_tf.tables.columns import ColumnOptions, TrainedColumns
+    from xmc_tf.tables.label_forms import LabelData
+    from xmc_tf.tables.reading.options import SourceOptions
+    from xmc_tf.tables.reading.records import Source
+
+# The readers of tables are imported when there is a table: a query needs none.
+
+_LOG = logging.getLogger(__name__)
+_SAMPLE = 1000
+
+
+class DataFrameLike(Protocol):
+    """A table in memory with named columns, such as a DataFrame of pandas, Polars or PyArrow."""
+
+    @property
+    def columns(self) -> Any:
+        """Names of the columns, or the columns."""
+        ...
+
+    def __getitem__(self, name: Any, /) -> Any: ...
+
+
+FrameLike: TypeAlias = DataFrameLike | Mapping[str, Any]
+FeaturesLike: TypeAlias = Features | spmatrix | np.ndarray
+DocumentsLike: TypeAlias = Texts | Iterable[str] | FeaturesLike | FrameLike
+"""Documents as people have them: texts, features, or a table with a column of texts."""
+
+
+class FrameColumns(TypedDict, total=False):
+    """Options for documents in a DataFrame of pandas, Polars or PyArrow, or a dictionary of columns.
+
+    Example:
+        >>> frame = {"title": ["Rye bread", "Herbs in pots"], "subjects": ["baking|bread", "gardening"]}
+        >>> model = XRLinear.train(frame, text="title", labels="subjects", label_separator="|")
+    """
+
+    text: str | Sequence[str]
+    """Name of the column of texts, or several names; their texts are joined (default: as in training; in training
+    ``text``, or guessed)."""
+
+    label_separator: str
+    """Text between the labels of a document; "" for one label (default: as in training; in training guessed)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReadDocuments:
+    """Documents and labels as models take them.
+
+    Args:
+        texts: the texts, or None.
+        features: the features, in the form in which they came; None if there are texts.
+        labels: the labels, or None.
+        columns: the columns that they come from, or None.
+    """
+
+    texts: Texts | None
+    features: Any = None
+    labels: "LabelData | None" = None
+    columns: "TrainedColumns | None" = None
+
+    @property
+    def documents(self) -> Any:
+        """The texts, or the features as a matrix."""
+        return as_features(self.features) if self.texts is None else self.texts
+
+    def labelled(self) -> "LabelData":
+        """Return the labels.
+
+        Raises:
+            InputError: there are none.
+        """
+        if self.labels is None:
+            raise InputError(
+                "labels is missing", expected="the labels of each document",
+                fix='labels=[["food", "kitchen"], ["garden"]], or the name of a DataFrame\'s column of labels',
+            )  # fmt: skip
+        return self.labels
+
+
+def read_documents(
+    documents: Any,
+    labels: Any = None,
+    columns: FrameColumns | None = None,
+    *,
+    trained: "TrainedColumns | None" = None,
+    training: bool = False,
+    labelled: bool = False,
+    name: str = "texts",
+    labels_name: str = "labels",
+) -> ReadDocuments:
+    """Read documents, and labels if there are any, in every form that people have them.
+
+    Example:
+        >>> read_documents({"title": ["Rye bread"], "subjects": ["baking; bread"]}, "subjects").texts
+        ['Rye bread']
+
+    Args:
+        documents: texts, features or a table; see :func:`xmc_tf.data.documents.read_texts`. A dictionary of texts is a
+            table with one row, and a list of dictionaries is one with a row for each.
+        labels: labels; see :func:`xmc_tf.tables.label_forms.read_labels`; or the name of the table's column of labels.
+        columns: which columns hold the texts, and how labels are separated.
+        trained: the columns that the model was trained on.
+        training: whether these are training documents.
+        labelled: whether a table must have labels.
+        name: name of the argument of documents, for messages.
+        labels_name: name of the argument of labels.
+
+    Raises:
+        InputError: something is no text or label, or a column does not exist.
+    """
+    columns = columns or {}
+    if unknown := set(columns) - set(FrameColumns.__annotations__):
+        raise TypeError(f"unexpected argument {min(unknown)!r}")
+    if documents is None:
+        raise InputError(f"{name} is None", expected="texts, features or a DataFrame")
+    documents = _as_table(documents)
+    if is_frame(documents) and not (isinstance(labels, str) or "text" in columns or trained) and _is_numeric(documents):
+        texts: Texts | None = None  # a table of features
+    elif is_frame(documents):
+        return _read_frame(documents, labels, columns, trained, labelled and labels is None, (name, labels_name))
+    else:
+        if "text" in columns or (isinstance(labels, str) and not isinstance(documents, str)):
+            raise InputError(
+                f"columns are named, but {name} is not a DataFrame",
+                expected="a DataFrame, or a dictionary of columns",
+                received=type(documents).__name__,
+                fix="pass the DataFrame as the first argument; or texts and labels as lists",
+            )
+        texts = read_texts(documents, name, training=training)
+    features = documents if texts is None else None
+    if labels is None:
+        return ReadDocuments(texts, features)
+    separator = columns.get("label_separator", trained.separator if trained and not training else None)
+    found = _read_labels(
+        [labels] if isinstance(documents, str) and isinstance(labels, str) else labels, separator, labels_name
+    )
+    return ReadDocuments(texts, features, found, _columns_of_series(documents, labels, found.separator))
+
+
+def documents_of_source(
+    source: "Source", options: "ColumnOptions", *, labelled: bool
+) -> "tuple[list[str], list[list[str]], TrainedColumns]":
+    """Return the texts of a table on one line each, their labels, and the names of the columns.
+
+    Rows of the same document are one, if a column names the document.
+
+    Args:
+        source: the table.
+        options: which columns hold texts and labels.
+        labelled: whether there must be labels.
+    """
+    from xmc_tf.tables.columns import TrainedColumns, choose_columns
+    from xmc_tf.tables.reading.records import Record
+
+    rows = [row for row in source.records() if isinstance(row, Record)]
+    chosen, guesses = choose_columns(
+        source.name, source.columns, [row.cells for row in rows[:_SAMPLE]], options, labelled=labelled
+    )
+    for guess in guesses:
+        if labelled or guess.startswith("texts:"):
+            _LOG.info("guessed: %s", guess)
+    texts = [" ".join(chosen.text_of(row.cells).split()) for row in rows]
+    labels = [chosen.labels_of(row.cells) for row in rows]
+    if options.trained is not None and (ids := options.trained.label_ids):
+        labels = [[ids.get(label, label) for label in own] for own in labels]
+    if chosen.document is not None:
+        of_document: dict[str, tuple[str, list[str]]] = {}
+        for row, text, own in zip(rows, texts, labels, strict=True):
+            of_document.setdefault(str(row.cells[chosen.document]), (text, []))[1].extend(own)
+        texts = [text for text, _ in of_document.values()]
+        labels = [list(dict.fromkeys(own)) for _, own in of_document.values()]
+    return texts, labels, TrainedColumns.of(chosen, source.columns)
+
+
+def labelled_rows(
+    table: str, source: "SourceOptions", options: "ColumnOptions", used_for: str
+) -> tuple[list[str], list[list[str]]]:
+    """Return the texts and labels of a table's rows; rows without a text or a label are counted and left out.
+
+    Args:
+        table: path of the table.
+        source: how it is read.
+        options: which columns hold texts and labels.
+        used_for: what the rows are used for, for messages, such as "appended".
+
+    Raises:
+        InputError: no row has a text and a label.
+    """
+    from xmc_tf.tables.reading.sources import open_source
+
+    texts, labels, _ = documents_of_source(open_source(table, source), options, labelled=True)
+    usable = [row for row, (text, own) in enumerate(zip(texts, labels, strict=True)) if text and own]
+    if not usable:
+        raise InputError(
+            f"{table} has no row with a text and a label", received=f"{len(texts):,} rows without",
+            fix="check --text-column, --label-column and --label-separator",
+        )  # fmt: skip
+    if len(usable) < len(texts):
+        left = len(texts) - len(usable)
+        _LOG.warning(
+            "%s: %s of %s documents have no text or no label and are not %s", table, f"{left:,}", f"{len(texts):,}",
+            used_for,
+        )  # fmt: skip
+    return [texts[row] for row in usable], [labels[row] for row in usable]
+
+
+def _as_table(documents: Any) -> Any:
+    """Return one or several dictionaries of values as a dictionary of columns; anything else as it is."""
+    if hasattr(documents, "collect_schema"):  # Polars' LazyFrame
+        return documents.collect()
+    if isinstance(documents, Mapping) and is_frame(documents) and documents:
+        one = all(isinstance(value, str | bytes) or not is_listing(value) for value in documents.values())
+        return {key: [value] for key, value in documents.items()} if one else documents
+    if isinstance(documents, list | tuple) and documents and all(isinstance(row, Mapping) for row in documents):
+        keys = dict.fromkeys(key for row in documents for key in row)
+        return {key: [row.get(key) for row in documents] for key in keys}
+    return documents
+
+
+def _is_numeric(frame: Any) -> bool:
+    """Return whether a table contains numbers only."""
+    from xmc_tf.tables.reading.structured import Frame
+
+    rows = [row.cells for row, _ in zip(Frame(frame).records(), range(_SAMPLE), strict=False)]  # type: ignore[union-attr]
+    return bool(rows) and all(isinstance(cell, bool | int | float) for cells in rows for cell in cells)
+
+
+def _read_frame(
+    frame: Any,
+    labels: Any,
+    columns: FrameColumns,
+    trained: "TrainedColumns | None",
+    labelled: bool,
+    names: tuple[str, str],
+) -> ReadDocuments:
+    """Return the texts of a table, and its labels or those that come apart from it."""
+    from xmc_tf.tables.columns import ColumnOptions
+    from xmc_tf.tables.label_forms import LISTS, LabelData
+    from xmc_tf.tables.reading.structured import Frame
+
+    text, named = columns.get("text"), isinstance(labels, str)
+    options = ColumnOptions(
+        [text] if isinstance(text, str) else text, labels if named else None, columns.get("label_separator"),
+        trained=trained, python=True,
+    )  # fmt: skip
+    texts, own, used = documents_of_source(Frame(frame), options, labelled=named or labelled)
+    if empty := texts.count(""):
+        _LOG.warning(
+            "%s: %s of %s documents have no text, the first is document %s", names[0], f"{empty:,}", f"{len(texts):,}",
+            f"{texts.index(''):,}",
+        )  # fmt: skip
+    if not (named or labelled):
+        found = None if labels is None else _read_labels(labels, columns.get("label_separator"), names[1])
+        separator = "" if found is None else found.separator
+        return ReadDocuments(texts, None, found, replace(used, labels=_series_name(labels), separator=separator))
+    _count_bare(own, names[1])
+    return ReadDocuments(texts, None, LabelData(LISTS, own, separator=used.separator), used)
+
+
+def _columns_of_series(texts: Any, labels: Any, separator: str) -> "TrainedColumns | None":
+    """Return the columns that Series come from, by their names; None if the texts have no name."""
+    from xmc_tf.tables.columns import TrainedColumns
+
+    name = _series_name(texts)
+    return None if name is None else TrainedColumns((name,), _series_name(labels), separator)
+
+
+def _series_name(values: Any) -> str | None:
+    name = getattr(values, "name", None)
+    return name if isinstance(name, str) and hasattr(values, "to_list") else None
+
+
+def _read_labels(labels: Any, separator: str | None, name: str) -> "LabelData":
+    """Read labels, and count the documents that have none."""
+    from xmc_tf.tables.label_forms import read_labels
+
+    found = read_labels(labels, separator, name)
+    if not found.is_matrix:
+        _count_bare(found.lists, name)
+    return found
+
+
+def _count_bare(labels: Sequence[Sequence[Any]], name: str) -> None:
+    """Warn of documents without labels."""
+    if bare := sum(not own for own in labels):
+        _LOG.warning("%s: %s of %s documents have no label", name, f"{bare:,}", f"{len(labels):,}")

@@ -1,0 +1,220 @@
+"""Labels in every form that people have them in memory."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data.in_memory import is_frame, is_listing, listed, plain
+from xmc_tf.tables.columns import label_separator
+
+_LOG = logging.getLogger(__name__)
+
+# The four forms. A document has one label, a list of labels, or a row of a matrix.
+SINGLE, LISTS, DENSE, SPARSE = "one label per document", "lists of labels", "a dense matrix", "a sparse matrix"
+_SAMPLE = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class LabelData:
+    """The labels of documents, and the form in which they came.
+
+    Args:
+        form: one of the four forms.
+        values: an array of labels, a list of the labels of each document, or a matrix of documents × labels.
+        columns: names of the columns of a dense matrix, if it has any.
+        separator: text between the labels of a document, if each had one text of several labels.
+        name: name of the argument, for messages.
+    """
+
+    form: str
+    values: Any
+    columns: np.ndarray | None = None
+    separator: str = ""
+    name: str = "labels"
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0]) if self.is_matrix else len(self.values)
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether there is a matrix of documents × labels."""
+        return self.form in (DENSE, SPARSE)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the matrix, or the number of documents."""
+        return tuple(self.values.shape) if self.is_matrix else (len(self.values),)
+
+    @property
+    def lists(self) -> list[list[Any]]:
+        """The labels of each document: names or integers."""
+        return [[label] for label in listed(self.values)] if self.form == SINGLE else self.values
+
+    @property
+    def names(self) -> list[list[str]]:
+        """The labels of each document, as texts; of a matrix, the names of its columns."""
+        if self.columns is not None:
+            return [self.columns[row.astype(bool)].tolist() for row in np.asarray(self.values)]
+        return [[str(label) for label in labels] for labels in self.lists]
+
+    def matrix(self) -> Any:
+        """Return the matrix: a sparse one as it is, of a dense one the entries that are not zero."""
+        if self.form == SPARSE:
+            return self.values if self.values.format in ("csr", "csc") else self.values.tocsr()
+        return csr_matrix(np.asarray(self.values, np.float32))
+
+
+def read_labels(labels: Any, separator: str | None = None, name: str = "labels") -> LabelData:
+    """Read the labels of documents in any form.
+
+    A label is a text or an integer. A missing label (None, NaN) is none.
+
+    Example:
+        >>> read_labels(["baking; bread", "gardening; herbs"]).lists
+        [['baking', 'bread'], ['gardening', 'herbs']]
+
+    Args:
+        labels: a sparse matrix of documents × labels, or one of zeros and ones (an array, a DataFrame); or for each
+            document a list of labels, a text with a separator between its labels, or a single label. Series, arrays
+            and generators are lists too.
+        separator: text between the labels of a document; "" if each text is one label. None: guessed.
+        name: name of the argument, for messages.
+
+    Raises:
+        InputError: they are no labels.
+    """
+    if issparse(labels):
+        return LabelData(SPARSE, labels, name=name)
+    columns = None
+    if hasattr(labels, "__array__") and not hasattr(labels, "__iter__"):
+        labels = np.asarray(labels)
+    if is_frame(labels):
+        labels, columns = _of_frame(labels)
+    if isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.shape[1] == 1:
+        labels, columns = labels.ravel(), None
+    if isinstance(labels, np.ndarray) and labels.ndim == 2:
+        return _table(labels, columns, name)
+    if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "biu":
+        return LabelData(SINGLE, labels, name=name)
+    values = _checked_list(labels, name)
+    if any(is_listing(value) for value in values):
+        rows = _indicator_rows(values)
+        return LabelData(LISTS, _lists(values, name), name=name) if rows is None else LabelData(DENSE, rows, name=name)
+    refuse_mixed([value for value in values if value is not None], name)
+    texts = [value for value in values if isinstance(value, str)]
+    if separator is None and texts:
+        separator = label_separator(texts[:_SAMPLE])
+        if separator:
+            _LOG.info("guessed: %s of a document are separated by %r (label_separator)", name, separator)
+    if texts and separator:
+        cut = [[] if value is None else [one.strip() for one in value.split(separator)] for value in values]
+        return LabelData(LISTS, [list(dict.fromkeys(filter(None, one))) for one in cut], None, separator, name)
+    if any(value is None or value == "" for value in values):
+        return LabelData(LISTS, [[] if value is None or value == "" else [value] for value in values], name=name)
+    return LabelData(SINGLE, values, name=name)
+
+
+def refuse_mixed(labels: Iterable[Any], name: str = "labels") -> None:
+    """Refuse labels that are neither all names nor all integers.
+
+    Args:
+        labels: the labels of all documents.
+        name: name of the argument, for messages.
+    """
+    kinds = {"str" if isinstance(one, str) else "int" if isinstance(one, Integral) else type(one) for one in labels}
+    if not (kinds <= {"str"} or kinds <= {"int"}):
+        shown = sorted(kind if isinstance(kind, str) else kind.__name__ for kind in kinds)
+        raise InputError(
+            f"Unknown label type: {name} contains labels that are neither all names nor all integers",
+            expected="names (str) only, or integers only",
+            received=", ".join(shown),
+            fix="str(label) for all of them",
+        )
+
+
+def _of_frame(frame: Any) -> tuple[Any, np.ndarray | None]:
+    """Return the only column of a table, or a matrix with the names of its columns."""
+    columns = list(getattr(frame, "column_names", None) or getattr(frame, "columns", frame))
+    if len(columns) == 1 and not hasattr(frame, "to_numpy"):
+        return listed(frame[columns[0]]), None
+    matrix = frame.to_numpy() if hasattr(frame, "to_numpy") else np.array([listed(frame[one]) for one in columns]).T
+    return matrix, np.asarray([str(column) for column in columns])
+
+
+def _checked_list(labels: Any, name: str) -> list[Any]:
+    """Return the labels of each document, with None for what is missing."""
+    values = listed(labels)
+    if not is_listing(values) or isinstance(values, set | frozenset):
+        raise InputError(
+            f"{name} is not a list with the labels of each document",
+            expected='labels of each document, such as [["food", "kitchen"], ["garden"]], or a matrix',
+            received=f"{type(labels).__name__}: {labels!r}"[:80],
+            fix='the name of a column needs a DataFrame: train(frame, "subjects")'
+            if isinstance(labels, str) else "list(...) of it, in the order of the documents",
+        )  # fmt: skip
+    return [_whole(plain(value)) for value in values]
+
+
+def _whole(value: Any) -> Any:
+    """Return a label; a column of whole numbers with a missing cell arrives as 3.0."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _table(values: np.ndarray, columns: np.ndarray | None, name: str) -> LabelData:
+    """Return a dense matrix of 0 and 1, or the rows of an array of names."""
+    if values.dtype == object and not any(isinstance(value, str) for value in values.flat):
+        values = values.astype(np.float64)
+    if values.dtype.kind not in "biuf":
+        return LabelData(LISTS, _lists(values.tolist(), name), name=name)
+    if not np.isfinite(values).all():
+        raise InputError(f"{name} contains NaN or infinity", expected="1 for labels that apply, 0 for others")
+    if ((values != 0) & (values != 1)).any():
+        value = values[(values != 0) & (values != 1)][0]
+        raise InputError(
+            f"Unknown label type: {name} is a matrix, but not of indicators",
+            expected="1 for labels that apply, 0 for others; or a list of labels per document",
+            received=str(value),
+            fix=f"{name}.tolist(), if the numbers are labels; a scipy.sparse matrix, if they are weights",
+        )
+    return LabelData(DENSE, values, columns, name=name)
+
+
+def _indicator_rows(values: Sequence[Any]) -> np.ndarray | None:
+    """Return the matrix whose rows are in a list, or None for lists of labels, which have no label twice."""
+    if len({len(one) if isinstance(one, list | tuple | np.ndarray) else -1 for one in values}) > 1:
+        return None
+    if not isinstance(values[0], list | tuple | np.ndarray):
+        return None
+    rows = np.asarray([list(labels) for labels in values])
+    if rows.ndim != 2 or rows.dtype.kind not in "biuf" or not ((rows == 0) | (rows == 1)).all():
+        return None
+    # Among three numbers that are 0 or 1, two are equal.
+    return rows if rows.shape[1] > 2 or (rows.shape[1] == 2 and (rows[:, 0] == rows[:, 1]).any()) else None
+
+
+def _lists(values: Iterable[Any], name: str) -> list[list[Any]]:
+    """Return the different labels of each document."""
+    found: list[list[Any]] = []
+    for row, labels in enumerate(values):
+        if labels is None:
+            found.append([])
+            continue
+        if not is_listing(labels) or isinstance(labels, Mapping):
+            raise InputError(
+                f"{name}: document {row:,} has no list of labels",
+                expected="a list of labels per document, or one label for every document",
+                received=repr(labels)[:60],
+                fix="[] for a document without labels",
+            )
+        each = (_whole(plain(label)) for label in listed(labels))
+        found.append(list(dict.fromkeys(label for label in each if label is not None and label != "")))
+    refuse_mixed((label for labels in found for label in labels), name)
+    return found
