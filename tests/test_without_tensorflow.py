@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from xmc_tf.common.process.extras import pip_install
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # Runs each command of the command line in turn, and prints what they printed.
@@ -80,4 +82,4 @@ def test_every_command_of_linear_models_runs(outputs):
 
 def test_what_needs_tensorflow_names_the_extra(outputs):
     assert "tensorflow" in outputs["export"]
-    assert "fix:      pip install 'xmc_tf[tf]'" in outputs["export"]
+    assert f"fix:      {pip_install('tf')}" in outputs["export"]

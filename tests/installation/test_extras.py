@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from xmc_tf.common.process import cli
-from xmc_tf.common.process.extras import EXTRAS, missing_package
+from xmc_tf.common.process import cli, extras
+from xmc_tf.common.process.extras import EXTRAS, missing_package, pip_install
 
 CONFIG = ConfigParser()
 CONFIG.read(Path(__file__).parents[2] / "setup.cfg")
@@ -27,14 +27,9 @@ def test_every_extra_that_is_named_exists():
 
 
 @pytest.mark.parametrize(
-    ("module", "fix"),
-    [
-        ("tensorflow.python.framework", "pip install 'xmc_tf[tf]'"),
-        ("mpi4py", "pip install 'xmc_tf[mpi]'"),
-        ("pyarrow", "pip install 'xmc_tf[tables]'"),
-    ],
+    ("module", "extra"), [("tensorflow.python.framework", "tf"), ("mpi4py", "mpi"), ("pyarrow", "tables")]
 )
-def test_a_command_names_the_missing_extra(module, fix, capsys):
+def test_a_command_names_the_missing_extra(module, extra, capsys):
     def main(_):
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
@@ -43,8 +38,30 @@ def test_a_command_names_the_missing_extra(module, fix, capsys):
     assert ended.value.code == 2
     message = capsys.readouterr().err
     assert f"{module.split('.')[0]} is not installed" in message
-    assert fix in message
+    assert pip_install(extra) in message
     assert "Traceback" not in message
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        (None, "pip install 'xmc_tf[tf]'"),
+        ("not JSON", "pip install 'xmc_tf[tf]'"),
+        ('{"url": "file:///home/me/my%20copy", "dir_info": {}}', "pip install '/home/me/my copy[tf]'"),
+        (
+            '{"url": "https://example.org/xmc_tf", "vcs_info": {"vcs": "git"}}',
+            "pip install 'xmc_tf[tf] @ git+https://example.org/xmc_tf'",
+        ),
+    ],
+)
+def test_an_extra_is_installed_from_where_this_copy_came(origin, command, monkeypatch):
+    class Distribution:
+        def read_text(self, name):
+            assert name == "direct_url.json"
+            return origin
+
+    monkeypatch.setattr(extras, "distribution", lambda name: Distribution())
+    assert pip_install("tf") == command
 
 
 def test_tensorflow_needs_python_3_11(monkeypatch):

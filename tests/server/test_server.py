@@ -18,6 +18,7 @@ import pytest
 from tests.server.running import running
 from tests.serving.cases import HARD, assert_same, documents, text_model
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.extras import pip_install
 from xmc_tf.linear.layout import stored
 from xmc_tf.models.loading import load
 from xmc_tf.serving.client import Client, ServerError, predict_from_server
@@ -214,7 +215,7 @@ def test_errors_at_the_start_say_what_to_do(folder, tmp_path):
         taken.listen()
         assert "choose another port" in error_of("-m", str(folder), "-p", str(taken.getsockname()[1]))
     missing = "import sys; sys.modules['uvicorn'] = None; from xmc_tf.__main__ import main; main()"
-    assert "pip install 'xmc_tf[server]'" in error_of("-m", str(folder), code=missing)
+    assert pip_install("server") in error_of("-m", str(folder), code=missing)
 
 
 def _is_closed(connection):

@@ -81,8 +81,6 @@ def refuse_output(flag: str, path: str | Path | None, inputs: Mapping[str, Named
     """
     if path is None:
         return
-    if ours:
-        _refuse_foreign(flag, Path(path), ours)
     for other, read in _each(inputs):
         if _same(path, read) or (os.path.isdir(read) and _is_read_there(path, read)):
             raise _also_read(f"{flag} {path}", other, read)
@@ -96,6 +94,8 @@ def refuse_output(flag: str, path: str | Path | None, inputs: Mapping[str, Named
                 received="/".join(inside),
                 fix=f"give another name with {flag}",
             )
+    if ours:
+        _refuse_foreign(flag, Path(path), ours)
     remove_leftovers(path)
 
 
