@@ -72,6 +72,19 @@ class Frame:
     def to_numpy(self):
         return np.array([list(column) for column in self._columns.values()]).T
 
+    def collect_schema(self):
+        return self.columns
+
+
+class LazyFrame(Frame):
+    """What Polars reads when it is asked to; its columns cannot be read before."""
+
+    def __getitem__(self, name):
+        raise TypeError("a LazyFrame has no columns yet")
+
+    def collect(self):
+        return Frame(self._columns)
+
 
 def _arrow(columns):
     return pytest.importorskip("pyarrow").table(columns)
@@ -84,7 +97,7 @@ def _file(texts, folder):
 
 
 COLUMNS = {"title": TITLES, "subjects": JOINED}
-FRAMES = {"dictionary": dict, "frame": Frame, "arrow": _arrow, "rows": lambda _: ROWS}
+FRAMES = {"dictionary": dict, "frame": Frame, "lazy": LazyFrame, "arrow": _arrow, "rows": lambda _: ROWS}
 TEXTS = {
     "list": list,
     "tuple": tuple,

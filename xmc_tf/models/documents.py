@@ -226,7 +226,7 @@ def labelled_rows(
 
 def _as_table(documents: Any) -> Any:
     """Return one or several dictionaries of values as a dictionary of columns; anything else as it is."""
-    if hasattr(documents, "collect_schema"):  # Polars' LazyFrame
+    if hasattr(documents, "collect") and hasattr(documents, "collect_schema"):  # Polars' LazyFrame
         return documents.collect()
     if isinstance(documents, Mapping) and is_frame(documents) and documents:
         one = all(isinstance(value, str | bytes) or not is_listing(value) for value in documents.values())
