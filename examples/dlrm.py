@@ -11,9 +11,9 @@ if the embeddings learn these numbers; guessing has a loss of about 0.69.
 
 import argparse
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf import CollectiveStrategy, EmbeddingTable
 
@@ -45,23 +45,23 @@ def clicks(rows: list[int], steps: int, rank: int) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices((inputs, clicked.astype(np.float32))).batch(BATCH)
 
 
-def make_model(strategy: CollectiveStrategy, rows: list[int]) -> tf_keras.Model:
+def make_model(strategy: CollectiveStrategy, rows: list[int]) -> keras.Model:
     """Return a compiled DLRM: dot products between all embeddings and the encoded dense features."""
-    start = tf_keras.initializers.RandomNormal(stddev=0.1, seed=2021)
+    start = keras.initializers.RandomNormal(stddev=0.1, seed=2021)
     tables = [EmbeddingTable(f"category_{number}", count, DIM, initializer=start) for number, count in enumerate(rows)]
     with strategy.scope():
         layer = strategy.embeddings(tables, batch_size=BATCH)
         if strategy.rank() == 0:
             print(layer.plan.text(), flush=True)
-        dense = tf_keras.Input([DENSE], name="numbers")
-        categories = {table.name: tf_keras.Input([], dtype=tf.int64, name=table.name) for table in tables}
-        encoded = tf_keras.layers.Dense(DIM)(tf_keras.layers.Dense(32, "relu")(dense))
-        vectors = tf.stack([encoded, *layer(categories).values()], axis=1)
-        dots = tf.matmul(vectors, vectors, transpose_b=True)
-        pairs = tf.reshape(dots, [-1, (1 + len(rows)) ** 2])
-        hidden_layer = tf_keras.layers.Dense(32, "relu")(tf.concat([encoded, pairs], axis=1))
-        model = tf_keras.Model({"numbers": dense, **categories}, tf_keras.layers.Dense(1)(hidden_layer))
-        model.compile(tf_keras.optimizers.Adam(0.01), tf_keras.losses.BinaryCrossentropy(from_logits=True))
+        dense = keras.Input([DENSE], name="numbers")
+        categories = {table.name: keras.Input([], dtype=tf.int64, name=table.name) for table in tables}
+        encoded = keras.layers.Dense(DIM)(keras.layers.Dense(32, "relu")(dense))
+        vectors = keras.ops.stack([encoded, *layer(categories).values()], axis=1)
+        dots = keras.ops.matmul(vectors, keras.ops.transpose(vectors, [0, 2, 1]))
+        pairs = keras.ops.reshape(dots, [-1, (1 + len(rows)) ** 2])
+        hidden_layer = keras.layers.Dense(32, "relu")(keras.ops.concatenate([encoded, pairs], axis=1))
+        model = keras.Model({"numbers": dense, **categories}, keras.layers.Dense(1)(hidden_layer))
+        model.compile(keras.optimizers.Adam(0.01), keras.losses.BinaryCrossentropy(from_logits=True))
     return model
 
 
@@ -84,7 +84,7 @@ def main() -> None:
             recent = (losses[-1] - (losses[-1 - each] if step >= each else 0.0)) / each
             print(f"step {step + 1}/{options.steps}, loss {recent:.4f}", flush=True)
 
-    model.fit(data, callbacks=[tf_keras.callbacks.LambdaCallback(on_train_batch_end=after)], verbose=0)
+    model.fit(data, callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=after)], verbose=0)
     if options.folder:
         strategy.export_saved_model(options.folder, model)
 

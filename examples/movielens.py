@@ -10,9 +10,9 @@ run is interrupted, the same command resumes it, on the same or a different numb
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf import CollectiveStrategy
 from xmc_tf.collective.estimator import EvalSpec, TrainSpec
@@ -38,18 +38,18 @@ def batches(first: int, last: int) -> tf.data.Dataset:
     return data.shuffle(RATINGS, seed=2021).batch(256)
 
 
-def make_model() -> tf_keras.Model:
+def make_model() -> keras.Model:
     """Return a model that compares the embeddings of a user and a movie."""
-    user = tf_keras.Input([], dtype=tf.int64, name="user_id")
-    movie = tf_keras.Input([], dtype=tf.int64, name="movie_id")
+    user = keras.Input([], dtype=tf.int64, name="user_id")
+    movie = keras.Input([], dtype=tf.int64, name="movie_id")
     with strategy.embedding_scope(shard_above=0):
-        users = tf_keras.layers.Embedding(USERS, 8, name="users")
-        movies = tf_keras.layers.Embedding(MOVIES, 8, name="movies")
-    agreement = tf_keras.layers.Multiply()([users(user), movies(movie)])
-    start = tf_keras.initializers.Constant(3.0)
-    rating = tf_keras.layers.Dense(1, name="rating", bias_initializer=start)(agreement)
-    model = tf_keras.Model([user, movie], rating)
-    model.compile(tf_keras.optimizers.Adam(0.05), "mse", metrics=["mae"])
+        users = keras.layers.Embedding(USERS, 8, name="users")
+        movies = keras.layers.Embedding(MOVIES, 8, name="movies")
+    agreement = keras.layers.Multiply()([users(user), movies(movie)])
+    start = keras.initializers.Constant(3.0)
+    rating = keras.layers.Dense(1, name="rating", bias_initializer=start)(agreement)
+    model = keras.Model([user, movie], rating)
+    model.compile(keras.optimizers.Adam(0.05), "mse", metrics=["mae"])
     return model
 
 

@@ -4,8 +4,8 @@ python examples/variable.py
 horovodrun -np 2 -H localhost:2 python examples/variable.py
 """
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf import CollectiveStrategy
 
@@ -15,7 +15,7 @@ with strategy.scope():
     with strategy.embedding_scope(shard_above=0):
         table = strategy.variable("var_1", shape=(1000, 3), initializer="ones")
     scale = tf.Variable(2.0, name="scale")
-    optimizer = strategy.optimizer(tf_keras.optimizers.Adagrad(0.1))
+    optimizer = strategy.optimizer(keras.optimizers.Adagrad(0.1))
 
 variables = [table.variable, scale]
 

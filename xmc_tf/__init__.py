@@ -50,8 +50,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-# transformers' TensorFlow classes are written for Keras 2. Both settings only work before TensorFlow's import.
-os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+# Only works before TensorFlow's import.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 __version__ = "0.3.0"

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 from transformers import BertConfig
 
 from xmc_tf.collective.checkpoints.checkpoint import save_tables
@@ -47,7 +47,7 @@ def main() -> None:
     encoder = Encoder.from_config(config, pooling="mean")
     strategy = CollectiveStrategy(Solo())
     table = strategy.table("head", LABELS, a.hidden + 1)
-    optimizer = strategy.optimizer(tf_keras.optimizers.Adam(1e-4))
+    optimizer = strategy.optimizer(keras.optimizers.Adam(1e-4))
     optimizer.build([*encoder.trainable_variables, table.variable])
     variables = [*encoder.variables, *optimizer.variables]
     ways: dict[str, Callable[[Path], None]] = {

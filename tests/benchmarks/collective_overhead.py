@@ -13,9 +13,9 @@ import json
 import time
 from contextlib import nullcontext
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf import CollectiveStrategy
 
@@ -59,20 +59,20 @@ def main() -> None:
         )
 
 
-def make(rows: int, dim: int, optimizer: str, sharded: bool) -> tf_keras.Model:
+def make(rows: int, dim: int, optimizer: str, sharded: bool) -> keras.Model:
     """Return the model, with one embedding or the other."""
     strategy = CollectiveStrategy()
     with strategy.scope() if sharded else nullcontext():
-        ids = tf_keras.Input([IDS], dtype=tf.int64)
+        ids = keras.Input([IDS], dtype=tf.int64)
         with strategy.embedding_scope(shard_above=0) if sharded else nullcontext():
-            items = tf_keras.layers.Embedding(rows, dim)
-        hidden = tf_keras.layers.Dense(64, activation="relu")(tf.reduce_mean(items(ids), axis=1))
-        model = tf_keras.Model(ids, tf_keras.layers.Dense(1)(hidden))
+            items = keras.layers.Embedding(rows, dim)
+        hidden = keras.layers.Dense(64, activation="relu")(tf.reduce_mean(items(ids), axis=1))
+        model = keras.Model(ids, keras.layers.Dense(1)(hidden))
         model.compile(optimizer, "mse")
     return model
 
 
-def run(model: tf_keras.Model, batches: list[tuple[tf.Tensor, tf.Tensor]], steps: int) -> float:
+def run(model: keras.Model, batches: list[tuple[tf.Tensor, tf.Tensor]], steps: int) -> float:
     """Return the seconds that some steps take."""
     start = time.perf_counter()
     for number in range(steps):

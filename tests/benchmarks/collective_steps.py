@@ -87,15 +87,15 @@ class Case:
     """Create a table of one size and run steps on it."""
 
     def __init__(self, strategy: Any, sharded: bool, rows: int) -> None:
+        import keras
         import tensorflow as tf
-        import tf_keras
 
         self.strategy, self.rows, self.table = strategy, rows, None
         draw = np.random.default_rng(strategy.rank())
         # The same number of different rows whatever the size of the table: what grows is the table alone.
         pool = np.random.default_rng(9).choice(rows, 8_000, replace=False)
         self.batches = [tf.constant(draw.choice(pool, (INSTANCES, IDS))) for _ in range(8)]
-        optimizer = strategy.optimizer(tf_keras.optimizers.Adam(0.001))
+        optimizer = strategy.optimizer(keras.optimizers.Adam(0.001))
         before = _resident()
         if sharded:
             self.table = strategy.table(f"items_{rows}", rows, DIM)

@@ -80,25 +80,26 @@ class Side:
     """A model and its steps."""
 
     def __init__(self, rows: list[int], batch: int, name: str, joint: bool, placement: Any) -> None:
+        import keras
         import tensorflow as tf
-        import tf_keras
 
         from xmc_tf import CollectiveStrategy, EmbeddingTable
 
         self.name, self.losses, self.sent = name, [], 0
         strategy = CollectiveStrategy(seed=1)
-        tf_keras.utils.set_random_seed(7)
+        keras.utils.set_random_seed(7)
         tables = [EmbeddingTable(f"c{number}", count, DIM, placement=placement) for number, count in enumerate(rows)]
         with strategy.scope():
             layer = strategy.embeddings(tables, batch_size=batch, slots=1, joint=joint, name=f"{name}_tables")
-            inputs = {table.name: tf_keras.Input([], dtype=tf.int64) for table in tables}
-            dense = tf_keras.Input([DENSE])
-            bottom = tf_keras.layers.Dense(DIM, "relu")(tf_keras.layers.Dense(128, "relu")(dense))
-            vectors = tf.stack([bottom, *layer(inputs).values()], axis=1)
-            dots = tf.reshape(tf.matmul(vectors, vectors, transpose_b=True), [-1, (1 + len(rows)) ** 2])
-            top = tf_keras.layers.Dense(128, "relu")(tf.concat([bottom, dots], axis=1))
-            model = tf_keras.Model({"dense": dense, **inputs}, tf_keras.layers.Dense(1)(top))
-            model.compile(tf_keras.optimizers.Adagrad(0.02), tf_keras.losses.BinaryCrossentropy(from_logits=True))
+            inputs = {table.name: keras.Input([], dtype=tf.int64) for table in tables}
+            dense = keras.Input([DENSE])
+            bottom = keras.layers.Dense(DIM, "relu")(keras.layers.Dense(128, "relu")(dense))
+            vectors = keras.ops.stack([bottom, *layer(inputs).values()], axis=1)
+            products = keras.ops.matmul(vectors, keras.ops.transpose(vectors, [0, 2, 1]))
+            dots = keras.ops.reshape(products, [-1, (1 + len(rows)) ** 2])
+            top = keras.layers.Dense(128, "relu")(keras.ops.concatenate([bottom, dots], axis=1))
+            model = keras.Model({"dense": dense, **inputs}, keras.layers.Dense(1)(top))
+            model.compile(keras.optimizers.Adagrad(0.02), keras.losses.BinaryCrossentropy(from_logits=True))
         data = tf.data.Dataset.from_tensor_slices(_examples(rows, batch, strategy.rank())).batch(batch)
         data = data.cache().repeat()
         self._data: Iterator[Any] = iter(data.prefetch(2))

@@ -11,9 +11,9 @@ import json
 import time
 from collections.abc import Callable
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf import CollectiveStrategy
 from xmc_tf.collective.growing.eviction import LeastFrequent
@@ -36,7 +36,7 @@ def main() -> None:
     numbers = [draw.integers(0, a.ids, (BATCH, IDS)) for _ in range(16)]
     names = [np.char.add("item ", one.astype(str)) for one in numbers]
     targets = tf.constant(draw.standard_normal((BATCH, 1)), tf.float32)
-    kinds: dict[str, tuple[tf_keras.Model, list[Batch]]] = {
+    kinds: dict[str, tuple[keras.Model, list[Batch]]] = {
         "fixed": (make(a.ids, a.dim, None), [(tf.constant(one), targets) for one in numbers]),
         "growing": (make(a.ids, a.dim, tf.int64), [(tf.constant(one), targets) for one in numbers]),
         "growing_strings": (make(a.ids, a.dim, tf.string), [(tf.constant(one), targets) for one in names]),
@@ -60,23 +60,23 @@ def main() -> None:
     compare_lookups(a.ids, numbers, a.rounds)
 
 
-def make(rows: int, dim: int, dtype: tf.DType | None) -> tf_keras.Model:
+def make(rows: int, dim: int, dtype: tf.DType | None) -> keras.Model:
     """Return a model with a fixed table, or with a growing one for ids of a type."""
     strategy = CollectiveStrategy(Solo())
     with strategy.scope(), strategy.embedding_scope(shard_above=0):
-        ids = tf_keras.Input([IDS], dtype=dtype or tf.int64)
+        ids = keras.Input([IDS], dtype=dtype or tf.int64)
         if dtype is None:
-            items = tf_keras.layers.Embedding(rows, dim)
+            items = keras.layers.Embedding(rows, dim)
         else:
             items = GrowingEmbedding(dim, evict=LeastFrequent(max_rows=2 * rows))
-        hidden = tf_keras.layers.Dense(64, activation="relu")(tf.reduce_mean(items(ids), axis=1))
-        model = tf_keras.Model(ids, tf_keras.layers.Dense(1)(hidden))
+        hidden = keras.layers.Dense(64, activation="relu")(tf.reduce_mean(items(ids), axis=1))
+        model = keras.Model(ids, keras.layers.Dense(1)(hidden))
         model.compile("adam", "mse")
         model.optimizer.build(model.trainable_variables)
     return model
 
 
-def fill(model: tf_keras.Model, ids: int) -> float:
+def fill(model: keras.Model, ids: int) -> float:
     """Show all ids to a growing table; return the seconds it takes."""
     table, strings = model.layers[1].table, model.inputs[0].dtype == tf.string
     start = time.perf_counter()
@@ -87,7 +87,7 @@ def fill(model: tf_keras.Model, ids: int) -> float:
     return time.perf_counter() - start
 
 
-def run(model: tf_keras.Model, batches: list[Batch], steps: int) -> float:
+def run(model: keras.Model, batches: list[Batch], steps: int) -> float:
     """Return the seconds that some steps take."""
     start = time.perf_counter()
     for number in range(steps):

@@ -103,8 +103,8 @@ def measure(folder: Path, a: argparse.Namespace) -> dict[str, list[list[dict[str
 
 def run_rank(folder: Path, rows: int, steps: int) -> None:
     """Run a rank of our side."""
+    import keras
     import tensorflow as tf
-    import tf_keras
 
     from xmc_tf import CollectiveStrategy, EmbeddingTable
 
@@ -113,7 +113,7 @@ def run_rank(folder: Path, rows: int, steps: int) -> None:
     layer = strategy.embeddings([table], slots=1)
     with strategy.scope():
         kernel, bias = tf.Variable(dense_kernel()), tf.Variable(tf.zeros([DIM]))
-    inner = tf_keras.optimizers.Adagrad(RATE, initial_accumulator_value=0.0, epsilon=1e-20)
+    inner = keras.optimizers.Adagrad(RATE, initial_accumulator_value=0.0, epsilon=1e-20)
     optimizer, variables = strategy.optimizer(inner), [*layer.trainable_variables, kernel, bias]
 
     @tf.function(autograph=False)

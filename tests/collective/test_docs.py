@@ -3,9 +3,9 @@
 import difflib
 import re
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from tests.distributed.launch import REPOSITORY
 from xmc_tf.collective.strategy import CollectiveStrategy
@@ -45,7 +45,7 @@ def test_the_script_runs_before_and_after():
     names = [{"data": data}, {"data": data}]
     exec(small(BEFORE), names[0])
     exec(small(AFTER), names[1])
-    assert type(names[0]["items"]) is tf_keras.layers.Embedding
+    assert type(names[0]["items"]) is keras.layers.Embedding
     assert type(names[1]["items"]) is ShardedEmbedding
 
 
@@ -54,7 +54,7 @@ def test_the_scripts_for_loops_and_serving_run(tmp_path):
     names = {
         "strategy": strategy,
         "tf": tf,
-        "tf_keras": tf_keras,
+        "keras": keras,
         "scale": tf.Variable(2.0),
         "ids": tf.constant([1, 2], tf.int64),
         "weights": tf.Variable(tf.ones([3, 1])),

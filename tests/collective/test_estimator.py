@@ -1,9 +1,9 @@
 """Tests of the estimator on a single process."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.checkpoints.manifest import read_manifest
 from xmc_tf.collective.estimator import EvalSpec, TrainSpec
@@ -28,13 +28,13 @@ def make_estimator(folder, accumulate=1, **options):
     strategy = CollectiveStrategy(Solo(), seed=1)
 
     def make_model():
-        ids = tf_keras.Input([3], dtype=tf.int64, name="ids")
+        ids = keras.Input([3], dtype=tf.int64, name="ids")
         with strategy.embedding_scope(shard_above=0):
-            items = tf_keras.layers.Embedding(ROWS, 4, name="items")
-        start = tf_keras.initializers.GlorotUniform(seed=4)
-        score = tf_keras.layers.Dense(1, kernel_initializer=start, name="score")(tf.reduce_mean(items(ids), axis=1))
-        model = tf_keras.Model(ids, score)
-        model.compile(strategy.optimizer(tf_keras.optimizers.Adam(0.05), accumulate=accumulate), "mse", ["mae"])
+            items = keras.layers.Embedding(ROWS, 4, name="items")
+        start = keras.initializers.GlorotUniform(seed=4)
+        score = keras.layers.Dense(1, kernel_initializer=start, name="score")(keras.ops.mean(items(ids), axis=1))
+        model = keras.Model(ids, score)
+        model.compile(strategy.optimizer(keras.optimizers.Adam(0.05), accumulate=accumulate), "mse", metrics=["mae"])
         return model
 
     return strategy.estimator(make_model, folder, **options)
@@ -105,9 +105,9 @@ def test_input_functions_with_a_parameter_receive_an_input_context(tmp_path):
 
 def test_invalid_models_and_options_are_refused(tmp_path):
     strategy = CollectiveStrategy(Solo())
-    layers = [tf_keras.Input([2]), tf_keras.layers.Dense(1)]
+    layers = [keras.Input([2]), keras.layers.Dense(1)]
     with pytest.raises(InputError, match="model without optimizer"):
-        strategy.estimator(tf_keras.Sequential(layers), tmp_path)
+        strategy.estimator(keras.Sequential(layers), tmp_path)
     with pytest.raises(InputError, match="expected: a compiled Keras model"):
         strategy.estimator(lambda: "model", tmp_path)
     with pytest.raises(InputError, match="save_every"):

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from tests.collective.threads import on_ranks, results_of
 from xmc_tf.collective import saved_model
@@ -168,9 +168,9 @@ def test_a_function_used_in_training_is_traced_again(tmp_path):
 
 
 def test_a_keras_model_without_a_table(tmp_path):
-    first = tf_keras.Input([2], name="first")
-    second = tf_keras.Input([2], name="second")
-    model = tf_keras.Model({"first": first, "second": second}, tf_keras.layers.Dense(1, name="score")(first + second))
+    first = keras.Input([2], name="first")
+    second = keras.Input([2], name="second")
+    model = keras.Model({"first": first, "second": second}, keras.layers.Dense(1, name="score")(first + second))
 
     results_of(on_ranks(1, lambda one: export_saved_model(tmp_path / "served", model, [], one)))
     loaded = tf.saved_model.load(str(tmp_path / "served"))
@@ -179,7 +179,7 @@ def test_a_keras_model_without_a_table(tmp_path):
 
 
 def test_a_model_without_symbolic_inputs_is_refused(tmp_path):
-    class Silent(tf_keras.Model):
+    class Silent(keras.Model):
         def call(self, inputs):
             return inputs
 

@@ -1,9 +1,9 @@
 """Tests of several tables: the plan, initial values, checkpoints over other placements, and the export."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from tests.collective.threads import on_ranks, results_of
 from xmc_tf import CollectiveStrategy
@@ -177,13 +177,13 @@ def test_the_export_of_a_keras_model_equals_the_model(tmp_path):
             ]
         )
         inputs = {
-            "user": tf_keras.Input([], dtype=tf.int64, name="user"),
-            "friends": tf_keras.Input([2], dtype=tf.int64, name="friends"),
-            "words": tf_keras.Input([3], dtype=tf.int64, name="words"),
+            "user": keras.Input([], dtype=tf.int64, name="user"),
+            "friends": keras.Input([2], dtype=tf.int64, name="friends"),
+            "words": keras.Input([3], dtype=tf.int64, name="words"),
         }
         found = layer(inputs)
-        whole = tf_keras.layers.Concatenate()([found[name] for name in ("user", "friends", "words")])
-        model = tf_keras.Model(inputs, tf_keras.layers.Dense(1, name="score")(whole))
+        whole = keras.layers.Concatenate()([found[name] for name in ("user", "friends", "words")])
+        model = keras.Model(inputs, keras.layers.Dense(1, name="score")(whole))
     rng = np.random.default_rng(0)
     batch = {
         "user": tf.constant(rng.integers(0, 50, 6)),

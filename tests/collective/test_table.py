@@ -1,9 +1,9 @@
 """Tests of tables: initial values depend on seed and row, not on the number of ranks; invalid tables are refused."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,14 +48,14 @@ def test_initial_values_depend_on_seed_and_name():
 @pytest.mark.parametrize(
     "initializer",
     [
-        tf_keras.initializers.RandomUniform(-0.2, 0.6),
-        tf_keras.initializers.RandomNormal(1.0, 0.1),
-        tf_keras.initializers.TruncatedNormal(0.0, 0.5),
-        tf_keras.initializers.GlorotUniform(),
-        tf_keras.initializers.HeNormal(),
-        tf_keras.initializers.LecunNormal(),
-        tf_keras.initializers.VarianceScaling(2.0, "fan_out", "untruncated_normal"),
-        tf_keras.initializers.Constant(0.25),
+        keras.initializers.RandomUniform(-0.2, 0.6),
+        keras.initializers.RandomNormal(1.0, 0.1),
+        keras.initializers.TruncatedNormal(0.0, 0.5),
+        keras.initializers.GlorotUniform(),
+        keras.initializers.HeNormal(),
+        keras.initializers.LecunNormal(),
+        keras.initializers.VarianceScaling(2.0, "fan_out", "untruncated_normal"),
+        keras.initializers.Constant(0.25),
     ],
     ids=lambda one: type(one).__name__,
 )
@@ -92,7 +92,7 @@ def test_slots_are_created_on_demand_for_the_local_rows():
         ({"rows": 0}, "at least one row"),
         ({"partition": even_rows(5, 1)}, "not over its rows"),
         ({"initializer": np.zeros((4, 2), np.float32)}, "another shape"),
-        ({"initializer": tf_keras.initializers.Orthogonal()}, "Orthogonal cannot compute the values of single rows"),
+        ({"initializer": keras.initializers.Orthogonal()}, "Orthogonal cannot compute the values of single rows"),
     ],
 )
 def test_invalid_tables_are_refused(options, said):

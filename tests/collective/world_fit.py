@@ -1,24 +1,25 @@
 """Checks on any number of ranks: Keras models train over all ranks, and replicas stay equal."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf import CollectiveStrategy
+from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
 from xmc_tf.common.errors import InputError
 
 
 def check_replicas_stay_equal(world):
     """Replicas are bitwise equal after 50 steps; a difference is reported on all ranks with the variable's name."""
     strategy = CollectiveStrategy(world, shard_above=0)
-    tf_keras.utils.set_random_seed(world.rank)  # a different seed on each rank
+    keras.utils.set_random_seed(world.rank)  # a different seed on each rank
     with strategy.scope():
         with strategy.embedding_scope():
-            words = tf_keras.layers.Embedding(50, 4, input_length=3)
-        model = tf_keras.Sequential([words, tf_keras.layers.Flatten(), tf_keras.layers.Dense(3, "tanh")])
-        model.add(tf_keras.layers.Dense(1))
-        model.compile(tf_keras.optimizers.Adam(0.01), "mse", steps_per_execution=5)
+            words = keras.layers.Embedding(50, 4, input_length=3)
+        model = keras.Sequential([words, keras.layers.Flatten(), keras.layers.Dense(3, "tanh")])
+        model.add(keras.layers.Dense(1))
+        model.compile(keras.optimizers.Adam(0.01), "mse", steps_per_execution=5)
     rng = np.random.default_rng(world.rank)
     data = rng.integers(0, 50, (200, 3)), rng.normal(size=200)
     model.fit(*data, batch_size=4, epochs=1, shuffle=False, verbose=0)
@@ -33,7 +34,7 @@ def check_replicas_stay_equal(world):
 
 def check_fit_equals_one_process(world):
     """``fit`` over the ranks' shares equals ``fit`` over all data, for sharded and replicated embeddings."""
-    tf_keras.utils.set_random_seed(3)
+    keras.utils.set_random_seed(3)
     rng = np.random.default_rng(0)
     batch, batches = 4 * world.size, 6
     words, tags = rng.integers(0, 40, (batch * batches, 3)), rng.integers(0, 5, (batch * batches, 2))
@@ -41,15 +42,15 @@ def check_fit_equals_one_process(world):
 
     def make(strategy):
         first = rng_values((40, 4), 1), rng_values((5, 4), 2)
-        a, b = (tf_keras.Input([count], dtype="int64") for count in (3, 2))
+        a, b = (keras.Input([count], dtype="int64") for count in (3, 2))
         embeddings = [
-            tf_keras.layers.Embedding(40, 4, embeddings_initializer=tf_keras.initializers.Constant(0.1), name="words"),
-            tf_keras.layers.Embedding(5, 4, embeddings_initializer=tf_keras.initializers.Constant(0.2), name="tags"),
+            keras.layers.Embedding(40, 4, embeddings_initializer=keras.initializers.Constant(0.1), name="words"),
+            keras.layers.Embedding(5, 4, embeddings_initializer=keras.initializers.Constant(0.2), name="tags"),
         ]
-        mixed = tf_keras.layers.Concatenate(axis=1)([embeddings[0](a), embeddings[1](b)])
-        out = tf_keras.layers.Dense(1, kernel_initializer=tf_keras.initializers.Constant(first[0][:1, :1].item()))
-        model = tf_keras.Model([a, b], out(tf_keras.layers.Flatten()(mixed)))
-        model.compile(tf_keras.optimizers.SGD(0.1), "mse")
+        mixed = keras.layers.Concatenate(axis=1)([embeddings[0](a), embeddings[1](b)])
+        out = keras.layers.Dense(1, kernel_initializer=keras.initializers.Constant(first[0][:1, :1].item()))
+        model = keras.Model([a, b], out(keras.layers.Flatten()(mixed)))
+        model.compile(keras.optimizers.SGD(0.1), "mse")
         return model, embeddings
 
     def rng_values(shape, seed):
@@ -61,8 +62,8 @@ def check_fit_equals_one_process(world):
     strategy = CollectiveStrategy(world, shard_above=200)
     with strategy.scope(), strategy.embedding_scope():
         model, (our_words, our_tags) = make(strategy)
-    assert type(our_words).__name__ == "ShardedEmbedding"
-    assert type(our_tags) is tf_keras.layers.Embedding
+    assert isinstance(our_words, ShardedEmbedding)
+    assert type(our_tags) is keras.layers.Embedding
     mine = np.arange(batch * batches).reshape(batches, world.size, 4)[:, world.rank].reshape(-1)
     model.fit([words[mine], tags[mine]], targets[mine], batch_size=4, epochs=2, shuffle=False, verbose=0)
 
@@ -77,18 +78,18 @@ def check_fit_equals_one_process(world):
 
 def check_mixed_precision_fit(world):
     """Keras' loss scaling is replaced, so that an overflow on one rank counts on all."""
-    tf_keras.mixed_precision.set_global_policy("mixed_float16")
+    keras.mixed_precision.set_global_policy("mixed_float16")
     try:
         strategy = CollectiveStrategy(world, shard_above=0)
         with strategy.scope():
             with strategy.embedding_scope(wire="fp16"):
-                words = tf_keras.layers.Embedding(30, 4, input_length=2)
-            model = tf_keras.Sequential([words, tf_keras.layers.Flatten(), tf_keras.layers.Dense(1, dtype="float32")])
-            model.compile(tf_keras.optimizers.Adam(0.01), "mse")
+                words = keras.layers.Embedding(30, 4, input_length=2)
+            model = keras.Sequential([words, keras.layers.Flatten(), keras.layers.Dense(1, dtype="float32")])
+            model.compile(keras.optimizers.Adam(0.01), "mse")
         rng = np.random.default_rng(world.rank)
         history = model.fit(rng.integers(0, 30, (60, 2)), rng.normal(size=60), batch_size=6, epochs=3, verbose=0)
     finally:
-        tf_keras.mixed_precision.set_global_policy("float32")
+        keras.mixed_precision.set_global_policy("float32")
     assert type(model.optimizer).__name__ == "CollectiveOptimizer"
     assert float(model.optimizer.loss_scale.value) >= 1.0
     assert history.history["loss"][-1] < history.history["loss"][0]
@@ -101,7 +102,7 @@ def check_initial_values_come_from_rank_0(world):
     strategy = CollectiveStrategy(world)
     tf.random.set_seed(world.rank)
     with strategy.scope():
-        dense = tf_keras.layers.Dense(2)
+        dense = keras.layers.Dense(2)
         dense.build([None, 3])
         table = strategy.table("own", 10, 2)
     assert strategy.check_replicas(dense.weights) == 2

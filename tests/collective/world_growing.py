@@ -1,8 +1,8 @@
 """Checks on any number of ranks: growing tables give the losses and the ids of one process."""
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf import CollectiveStrategy
 from xmc_tf.collective.growing.eviction import LeastFrequent, OlderThan
@@ -19,7 +19,7 @@ class _Alone:
 def _train(strategy, table, ids_of, steps, accumulate=1):
     """Return the mean of the ranks' losses in each step."""
     size, rank = strategy.world_size(), strategy.rank()
-    optimizer = strategy.optimizer(tf_keras.optimizers.Adam(0.1, global_clipnorm=0.5), accumulate=accumulate)
+    optimizer = strategy.optimizer(keras.optimizers.Adam(0.1, global_clipnorm=0.5), accumulate=accumulate)
     matrix = tf.Variable(tf.ones([DIM, 1]))
 
     @tf.function(reduce_retracing=True)

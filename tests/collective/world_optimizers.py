@@ -1,8 +1,8 @@
 """Checks on any number of ranks: steps of each optimizer equal those over an unsharded table."""
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from tests.collective.cases import draw_case
 from tests.collective.reference import LazyReference
@@ -12,7 +12,7 @@ from xmc_tf.collective.tables.lookup import lookup
 STEPS = 20
 RATE = 0.05
 SCALE = 0.05  # scale of the loss, so that momentum stays stable
-KERAS = tf_keras.optimizers
+KERAS = keras.optimizers
 # The reference's kind, the Keras optimizer, and the options of both.
 KINDS = [
     ("sgd", KERAS.SGD, {}),
@@ -56,7 +56,7 @@ class Training:
         def train_step(ids, targets):
             with tf.GradientTape() as tape:
                 loss = SCALE * tf.reduce_sum(tf.square(lookup(table, ids) @ matrix - targets))
-                loss = optimizer.get_scaled_loss(loss)
+                loss = optimizer.scale_loss(loss)
             unused = tf.constant(0.0)  # without a gradient, like a pooler's weights
             variables = [table.variable, matrix]
             gradients = tape.gradient(loss, variables)
@@ -159,7 +159,7 @@ def check_loss_scale(world):
             # Only the last rank's rows overflow.
             factor = np.inf if bad and world.rank == world.size - 1 else 1.0
             loss = tf.reduce_sum(lookup(table, [2])) * factor + tf.reduce_sum(weight)
-            loss = optimizer.get_scaled_loss(loss)
+            loss = optimizer.scale_loss(loss)
         variables = [table.variable, weight]
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         scale, steps = float(optimizer.loss_scale.value), int(optimizer.iterations)

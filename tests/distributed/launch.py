@@ -48,7 +48,6 @@ ENVIRONMENT = {
     "TF_NUM_INTRAOP_THREADS": "1",
     "TF_NUM_INTEROP_THREADS": "1",
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    "TF_USE_LEGACY_KERAS": "1",
     "CUDA_VISIBLE_DEVICES": "-1",
     "PYTHONUNBUFFERED": "1",
     # Keep byte code, as an installation does, so that ranks do not compile the package at every start.

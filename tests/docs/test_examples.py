@@ -10,10 +10,10 @@ import shlex
 import shutil
 from contextlib import nullcontext
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 import xmc_tf
 from tests.docs.page_blocks import Reader, blocks, commands, run_page
@@ -49,8 +49,8 @@ def names():
     data = tf.data.Dataset.from_tensor_slices((ids, np.ones((8, 1), np.float32))).batch(4)
 
     def make_model():
-        model = tf_keras.Sequential(
-            [tf_keras.layers.Embedding(1000, 2), tf_keras.layers.GlobalAveragePooling1D(), tf_keras.layers.Dense(1)]
+        model = keras.Sequential(
+            [keras.layers.Embedding(1000, 2), keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(1)]
         )
         model.compile("sgd", "mse")
         return model
@@ -61,11 +61,11 @@ def names():
         "TrainSpec": TrainSpec,
         "data": data,
         "held_out_data": lambda: data,
+        "keras": keras,
         "ids": tf.constant([1, 2], tf.int64),
         "make_model": make_model,
         "scale": tf.Variable(2.0),
         "tf": tf,
-        "tf_keras": tf_keras,
         "training_data": lambda: data,
         "weights": tf.Variable(tf.ones([3, 1])),
     }

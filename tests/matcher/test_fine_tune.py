@@ -4,10 +4,10 @@ import dataclasses
 import logging
 import re
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from transformers import BertConfig
 
 from tests.matcher.tiny import DIM, TREE, WORDS, TinyEncoder, documents, encode, store_of
@@ -108,9 +108,9 @@ def test_training_equals_plain_keras(world):
     linear = np.interp(np.arange(12), [0, 4, 12], [0, 1, 0])
     kinds = {"head": [rows], "decayed": [plain.words, plain.kernel], "bias": [plain.bias]}
     optimizers = {
-        "head": tf_keras.optimizers.AdamW(0.05, weight_decay=0.1, epsilon=1e-8),
-        "decayed": tf_keras.optimizers.AdamW(0.01, weight_decay=0.1, epsilon=1e-8),
-        "bias": tf_keras.optimizers.Adam(0.01, epsilon=1e-8),
+        "head": keras.optimizers.AdamW(0.05, weight_decay=0.1, epsilon=1e-8),
+        "decayed": keras.optimizers.AdamW(0.01, weight_decay=0.1, epsilon=1e-8),
+        "bias": keras.optimizers.Adam(0.01, epsilon=1e-8),
     }
     rates = {"head": 0.05, "decayed": 0.01, "bias": 0.01}
     batches = TrainingBatches(world.data(params), batch=16, seed=7)
@@ -269,10 +269,10 @@ def test_one_operation_updates_a_variable_as_keras_does():
     start, gradients = rng.standard_normal((5, 3)).astype(np.float32), rng.standard_normal((6, 5, 3))
     ours, plain = tf.Variable(start), tf.Variable(start)
     fused = FusedAdam(0.01, weight_decay=0.1, epsilon=1e-8)
-    keras = tf_keras.optimizers.AdamW(0.01, weight_decay=0.1, epsilon=1e-8)
+    reference = keras.optimizers.AdamW(0.01, weight_decay=0.1, epsilon=1e-8)
     for gradient in gradients.astype(np.float32):
         fused.apply_gradients([(tf.constant(gradient), ours)])
-        keras.apply_gradients([(tf.constant(gradient), plain)])
+        reference.apply_gradients([(tf.constant(gradient), plain)])
     np.testing.assert_allclose(ours, plain, rtol=1e-5, atol=1e-7)
     assert np.abs(ours - start).max() > 0.03
 

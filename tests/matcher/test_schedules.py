@@ -1,8 +1,9 @@
 """Learning rates: compared with numbers calculated by hand, and with the formulas of transformers."""
 
+import keras
 import numpy as np
 import pytest
-import tf_keras
+import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.matcher.schedules import POLYNOMIAL_END, Schedule
@@ -49,12 +50,12 @@ def test_warmup_that_is_longer_than_the_training():
 
 
 def test_keras_uses_the_schedule():
-    optimizer = tf_keras.optimizers.SGD(Schedule("linear", peak=1.0, warmup=2, total=4))
-    variable = tf_keras.backend.variable(0.0)
+    optimizer = keras.optimizers.SGD(Schedule("linear", peak=1.0, warmup=2, total=4))
+    variable = keras.Variable(0.0)
     rates = []
     for _ in range(4):
         before = float(variable)
-        optimizer.apply_gradients([(tf_keras.backend.constant(-1.0), variable)])
+        optimizer.apply_gradients([(tf.constant(-1.0), variable)])
         rates.append(float(variable) - before)
     assert rates == pytest.approx([0.0, 0.5, 1.0, 0.5])
 

@@ -35,7 +35,6 @@ VARIABLES: dict[str, dict[str, str]] = {
         "PATH": "searched for horovodrun and mpirun by xmc-tf launch",
     },
     "Set by import xmc_tf, unless you set them": {
-        "TF_USE_LEGACY_KERAS": "1: TensorFlow uses Keras 2, for which TensorFlow classes of transformers are written",
         "TF_CPP_MIN_LOG_LEVEL": "3: TensorFlow's C++ code logs fatal errors only",
     },
     "Set by launchers, and read to find a process's rank": {

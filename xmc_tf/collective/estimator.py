@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training, tables_of
 from xmc_tf.collective.meters.traffic import TrafficSummaries
@@ -69,26 +69,26 @@ class Estimator:
     def __init__(
         self,
         strategy: "CollectiveStrategy",
-        model: tf_keras.Model | Callable[[], tf_keras.Model],
+        model: keras.Model | Callable[[], keras.Model],
         model_dir: str | Path,
         *,
         save_every: int = 1000,
-        callbacks: Sequence[tf_keras.callbacks.Callback] = (),
+        callbacks: Sequence[keras.callbacks.Callback] = (),
     ) -> None:
         if save_every < 1:
             raise InputError("steps between checkpoints (save_every)", expected="1 or more", received=str(save_every))
         self.strategy, self.model_dir = strategy, Path(model_dir)
         self._save_every, self._callbacks = save_every, list(callbacks)
         with strategy.scope():
-            made = model if isinstance(model, tf_keras.Model) else model()
-        if not isinstance(made, tf_keras.Model) or getattr(made, "optimizer", None) is None:
+            made = model if isinstance(model, keras.Model) else model()
+        if not isinstance(made, keras.Model) or getattr(made, "optimizer", None) is None:
             raise InputError(
                 "the estimator's model cannot be trained",
                 expected="a compiled Keras model, or a function that returns one",
-                received=type(made).__name__ if not isinstance(made, tf_keras.Model) else "a model without optimizer",
+                received=type(made).__name__ if not isinstance(made, keras.Model) else "a model without optimizer",
                 fix="call model.compile(strategy.optimizer(...), loss=...)",
             )
-        self.model: tf_keras.Model = made
+        self.model: keras.Model = made
         self._test_step = tf.function(made.test_step, reduce_retracing=True)
         self._loaded: str | None = None
 
@@ -153,8 +153,8 @@ class Estimator:
         callbacks = [_StopAtStep(max_steps, (max_steps - step) * batches), *self._callbacks]
         if self.strategy.rank() == 0:
             where = str(self.model_dir / "train")
-            callbacks += [tf_keras.callbacks.TensorBoard(where, write_graph=False), TrafficSummaries(where)]
-        callbacks.append(tf_keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: self._after_epoch(eval_spec)))
+            callbacks += [keras.callbacks.TensorBoard(where, write_graph=False), TrafficSummaries(where)]
+        callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: self._after_epoch(eval_spec)))
         self.model.fit(
             data,
             # An epoch ends with each checkpoint; the last one ends at max_steps.
@@ -233,7 +233,7 @@ class Estimator:
         return input_fn().shard(size, rank)
 
 
-class _StopAtStep(tf_keras.callbacks.Callback):
+class _StopAtStep(keras.callbacks.Callback):
     """A callback that ends the training at a step, which takes at least ``batches`` batches."""
 
     def __init__(self, max_steps: int, batches: int) -> None:

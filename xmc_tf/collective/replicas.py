@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.tables.table import table_of
+from xmc_tf.collective.tables.table_variable import name_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
 
@@ -31,7 +32,7 @@ def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communi
         InputError: variables differ; the message names them and the ranks that differ from rank 0.
     """
     replicated = [variable for variable in variables if table_of(variable) is None]
-    mine = [(variable.name, tuple(variable.shape), _digest(variable)) for variable in replicated]
+    mine = [(name_of(variable), tuple(variable.shape), _digest(variable)) for variable in replicated]
     every = communicator.allgather(mine)
     if any(len(one) != len(every[0]) for one in every):
         raise InputError(

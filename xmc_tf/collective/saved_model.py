@@ -13,8 +13,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 # Private, but the only variable without memory. tests/collective/test_saved_model.py shows that it is not saved itself,
 # and that the rows written beside it become its value.
@@ -52,7 +52,7 @@ class Signature(NamedTuple):
 
 def export_saved_model(
     folder: str | Path,
-    signatures: tf_keras.Model | Mapping[str, Signature],
+    signatures: keras.Model | Mapping[str, Signature],
     tables: Sequence[ShardedTable],
     communicator: Communicator,
     *,
@@ -108,13 +108,13 @@ def export_saved_model(
 
 def _save_graph(
     part: Path,
-    signatures: tf_keras.Model | Mapping[str, Signature],
+    signatures: keras.Model | Mapping[str, Signature],
     tables: Sequence[ShardedTable],
     track: Sequence[Any],
 ) -> dict[str, str]:
     """Save everything but the tables' rows; return the checkpoint keys of the used tables' variables."""
     owners = [*track]
-    if isinstance(signatures, tf_keras.Model):
+    if isinstance(signatures, keras.Model):
         owners.append(signatures)
         signatures = {"serving_default": _signature_of(signatures)}
     whole = {table: _whole_table(table) for table in tables}
@@ -154,7 +154,7 @@ def _whole_table(table: ShardedTable) -> ShardedTable:
     return ShardedTable(table.name, table.rows, table.dim, even_rows(table.rows, 1), 0, variable)
 
 
-def _signature_of(model: tf_keras.Model) -> Signature:
+def _signature_of(model: keras.Model) -> Signature:
     """Return the signature of a Keras model."""
     if not model.built or getattr(model, "inputs", None) is None:
         raise InputError(
@@ -163,16 +163,20 @@ def _signature_of(model: tf_keras.Model) -> Signature:
             received="a subclassed model",
             fix="give signatures={'serving_default': Signature(function, inputs)}",
         )
-    specs = [
-        tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype, name)
-        for name, tensor in zip(model.input_names, model.inputs, strict=True)
-    ]
+    specs = [_spec_of(tensor) for tensor in model.inputs]
 
     def serve(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        outputs = model(tf.nest.pack_sequence_as(model.input, list(tensors)), training=False)
-        return dict(zip(model.output_names, tf.nest.flatten(outputs), strict=True))
+        # Dictionaries are flattened in the order of their keys.
+        outputs = model(keras.tree.pack_sequence_as(model.input, list(tensors)), training=False)
+        return dict(zip(model.output_names, keras.tree.flatten(outputs), strict=True))
 
     return Signature(serve, specs)
+
+
+def _spec_of(tensor: keras.KerasTensor) -> tf.TensorSpec | tf.RaggedTensorSpec:
+    """Return the specification of an input of a Keras model."""
+    shape, dtype = [None, *tensor.shape[1:]], tf.dtypes.as_dtype(tensor.dtype)
+    return tf.RaggedTensorSpec(shape, dtype) if tensor.ragged else tf.TensorSpec(shape, dtype, tensor.name)
 
 
 def _traced(name: str, signature: Signature) -> tf.types.experimental.ConcreteFunction:
@@ -217,6 +221,9 @@ def _resources(owner: Any) -> list[Any]:
     is_resource = tf.saved_model.experimental.TrackableResource
     if isinstance(owner, tf.Module):
         return list(owner._flatten(predicate=lambda leaf: isinstance(leaf, is_resource)))
+    if isinstance(owner, keras.layers.Layer):
+        parts = tf.train.TrackableView(owner).descendants()
+        return [part for part in parts if isinstance(part, is_resource)]
     return [owner]
 
 

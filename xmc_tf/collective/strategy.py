@@ -1,22 +1,24 @@
 """``CollectiveStrategy``: distribute a training script over many ranks with three changed lines."""
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.engines.choosing import start_engine
+from xmc_tf.collective.fitting.compiling import check_keras, compiled_over_ranks
+from xmc_tf.collective.fitting.models import prepare_models
 from xmc_tf.collective.optimizers.gradients import Reduction
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer
 from xmc_tf.collective.replicas import check_replicas_equal
 from xmc_tf.collective.table_creation import TableCreation
-from xmc_tf.collective.tables.keras_embedding import replace_compiled_optimizer
 from xmc_tf.collective.tables.table import replicated_here
 from xmc_tf.collective.tables.wire import WireFormat
 from xmc_tf.ranks.choosing import choose_communicator
@@ -38,8 +40,8 @@ class CollectiveStrategy(TableCreation):
         >>> strategy = CollectiveStrategy()
         >>> with strategy.scope():
         ...     with strategy.embedding_scope():
-        ...         words = tf_keras.layers.Embedding(10_000_000, 64)
-        ...     model = tf_keras.Sequential([words, tf_keras.layers.GlobalAveragePooling1D(), tf_keras.layers.Dense(1)])
+        ...         words = keras.layers.Embedding(10_000_000, 64)
+        ...     model = keras.Sequential([words, keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(1)])
         ...     model.compile("adam", "mse")
         >>> model.fit(data.shard(strategy.world_size(), strategy.rank()))
 
@@ -66,8 +68,10 @@ class CollectiveStrategy(TableCreation):
         stall_timeout: float | None = None,
     ) -> None:
         super().__init__(choose_communicator() if communicator is None else communicator, seed, shard_above, wire)
+        check_keras()
         if self.communicator.size > 1:
             start_engine(self.communicator)
+            prepare_models(self.communicator)
             watch_for_stalls(self.communicator, stall_timeout)
 
     def local_rank(self) -> int:
@@ -80,17 +84,35 @@ class CollectiveStrategy(TableCreation):
 
         def same_everywhere(next_creator: Callable, **kwargs: Any) -> tf.Variable:
             variable = next_creator(**kwargs)
-            # While a graph is traced, variables have no values yet; the optimizer broadcasts them later.
+            # While a graph is traced, variables have no values yet; the seeds of their initializers are equal.
             if self.world_size() > 1 and tf.executing_eagerly() and replicated_here() and _is_broadcastable(variable):
                 operations.broadcast_variables([variable])
             return variable
 
-        with tf.variable_creator_scope(same_everywhere), replace_compiled_optimizer(self._optimizer_of):
+        with (
+            self._same_seeds(),
+            tf.variable_creator_scope(same_everywhere),
+            compiled_over_ranks(self.communicator, self._optimizer_of, self._is_large),
+        ):
             yield self
+
+    @contextmanager
+    def _same_seeds(self) -> Iterator[None]:
+        """Let Keras draw the seeds of initializers as on rank 0, for layers that it builds after the block."""
+        before = random.getstate()
+        version, numbers, gauss = self.communicator.broadcast(before)
+        if self.rank() == 0:
+            yield
+            return
+        random.setstate((version, tuple(numbers), gauss))
+        try:
+            yield
+        finally:
+            random.setstate(before)
 
     def optimizer(
         self,
-        optimizer: str | tf_keras.optimizers.Optimizer = "adam",
+        optimizer: str | keras.optimizers.Optimizer = "adam",
         *,
         table_optimizer: TableOptimizer | None = None,
         reduction: Reduction = "mean",
@@ -108,7 +130,7 @@ class CollectiveStrategy(TableCreation):
             accumulate: the number of batches in a step.
             loss_scale: for fp16: "dynamic", or a constant. Default: none.
         """
-        inner = tf_keras.optimizers.get(optimizer)
+        inner = optimizer if type(optimizer).__module__.startswith("tf_keras") else keras.optimizers.get(optimizer)
         if loss_scale == "dynamic":
             loss_scale = LossScale()
         elif isinstance(loss_scale, float | int):
@@ -123,7 +145,7 @@ class CollectiveStrategy(TableCreation):
         )
 
     def estimator(
-        self, model: tf_keras.Model | Callable[[], tf_keras.Model], model_dir: str | Path, **options: Any
+        self, model: keras.Model | Callable[[], keras.Model], model_dir: str | Path, **options: Any
     ) -> "Estimator":
         """Return an ``Estimator``, which trains, evaluates, checkpoints and exports a compiled Keras model.
 
@@ -141,7 +163,7 @@ class CollectiveStrategy(TableCreation):
         return Estimator(self, model, model_dir, **options)
 
     def export_saved_model(
-        self, folder: str | Path, model: "tf_keras.Model | Mapping[str, Signature]", *, track: Sequence[Any] = ()
+        self, folder: str | Path, model: "keras.Model | Mapping[str, Signature]", *, track: Sequence[Any] = ()
     ) -> Path:
         """Write a SavedModel that plain TensorFlow loads; collective. See ``saved_model.export_saved_model``.
 
@@ -162,16 +184,17 @@ class CollectiveStrategy(TableCreation):
         """
         return check_replicas_equal(variables, self.communicator)
 
-    def _optimizer_of(self, model: tf_keras.Model) -> tf_keras.optimizers.Optimizer:
+    def _optimizer_of(self, model: keras.Model, passed: CollectiveOptimizer | None) -> CollectiveOptimizer:
         """Return the collective form of the optimizer that a model was compiled with."""
-        given = model.optimizer
-        if isinstance(given, CollectiveOptimizer):
-            return given
-        if isinstance(given, tf_keras.mixed_precision.LossScaleOptimizer):  # Keras adds it under mixed_float16
-            growth = given.dynamic_growth_steps if given.dynamic else None
-            scale = LossScale(float(given.initial_scale if given.dynamic else given.loss_scale), growth)
-            return self.optimizer(given.inner_optimizer, loss_scale=scale)
-        return self.optimizer(given)
+        given, scale = model.optimizer, None
+        if isinstance(given, keras.mixed_precision.LossScaleOptimizer):  # Keras adds it under mixed_float16
+            scale = LossScale(float(given.initial_scale), given.dynamic_growth_steps)
+            given = given.inner_optimizer
+        if passed is None:
+            return self.optimizer(given, loss_scale=scale)
+        if passed.loss_scale is None:
+            passed.loss_scale = scale
+        return passed
 
 
 def _is_broadcastable(variable: tf.Variable) -> bool:

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.growing.eviction import Rule
 from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding, make_growing_with
@@ -159,7 +159,7 @@ class TableCreation:
         self,
         name: str,
         dim: int,
-        initializer: str | tf_keras.initializers.Initializer = "uniform",
+        initializer: str | keras.initializers.Initializer = "uniform",
         *,
         admit_after: int = 1,
         evict: Rule | Sequence[Rule] | None = None,
@@ -274,6 +274,10 @@ class TableCreation:
             evict=layer.rules,
             trainable=layer.trainable,
         )
+
+    def _is_large(self, rows: int, dim: int) -> bool:
+        """Return whether an embedding scope shards a table of this size by default."""
+        return _large(rows, dim, self._defaults)
 
     def _add(self, table: ShardedTable) -> None:
         self.tables.append(table)

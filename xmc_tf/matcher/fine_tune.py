@@ -174,7 +174,7 @@ class _Report:
         """Report the steps since the last report."""
         if self._silent:
             return
-        rate, norm = float(self._optimizer.learning_rate), float(self._optimizer.gradient_norm)
+        rate, norm = float(self._optimizer.last_rate), float(self._optimizer.gradient_norm)
         logger.info("level %d, step %d of %d: %s", self._level, step, self._total, course.line(rate, norm))
         if self._summaries is not None:
             self._summaries.write(step, course, rate, norm)

@@ -3,9 +3,9 @@
 import logging
 from dataclasses import dataclass
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.collective.tables.every_row import EveryRow
@@ -218,9 +218,9 @@ class LabelHead:
         return tf.concat([scaled, tf.ones([tf.shape(scaled)[0], 1])], axis=1)
 
 
-def random_rows(stddev: float = 0.02) -> tf_keras.initializers.Initializer:
+def random_rows(stddev: float = 0.02) -> keras.initializers.Initializer:
     """Return an initializer of random rows, for heads without a bootstrap."""
-    return tf_keras.initializers.RandomNormal(stddev=stddev)
+    return keras.initializers.RandomNormal(stddev=stddev)
 
 
 def shards(nr_nodes: int, splits: np.ndarray | None, size: int) -> Partition:

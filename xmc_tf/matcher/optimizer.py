@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.optimizers.row_wise import RowAdam
@@ -12,23 +12,23 @@ from xmc_tf.matcher.schedules import Schedule
 from xmc_tf.params import MatcherParams
 
 
-class FusedAdam(tf_keras.optimizers.Adam):
+class FusedAdam(keras.optimizers.Adam):
     """Adam, or AdamW with ``weight_decay``, whose update of a variable is one operation.
 
     It reads and writes each number once; Keras' own update makes ten passes.
     """
 
-    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
         """Update a variable with a dense gradient."""
-        index = self._index_dict[self._var_key(variable)]
-        step = tf.cast(self.iterations + 1, tf.float32)
+        index = self._get_variable_index(variable)
+        step = tf.cast(self.iterations.value + 1, tf.float32)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
-            m=self._momentums[index].handle,
-            v=self._velocities[index].handle,
+            m=self._momentums[index].value.handle,
+            v=self._velocities[index].value.handle,
             beta1_power=tf.pow(self.beta_1, step),
             beta2_power=tf.pow(self.beta_2, step),
-            lr=tf.cast(self.learning_rate, tf.float32),
+            lr=tf.cast(learning_rate, tf.float32),
             beta1=self.beta_1,
             beta2=self.beta_2,
             epsilon=self.epsilon,

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.params.choices import SCHEDULES
@@ -15,7 +15,7 @@ Course = Callable[[tf.Tensor], tf.Tensor]
 POLYNOMIAL_END = 1e-7  # final rate of "polynomial"; an absolute rate, not a share
 
 
-class Schedule(tf_keras.optimizers.schedules.LearningRateSchedule):
+class Schedule(keras.optimizers.schedules.LearningRateSchedule):
     """A schedule that rises from 0 to ``peak`` in the warmup, then follows the named formula.
 
     Example:

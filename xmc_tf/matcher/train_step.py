@@ -92,7 +92,7 @@ def make_train_batch(
             else:
                 losses = head.losses(vectors, ragged, ragged.with_flat_values(targets), loss_of, factors)
             loss = tf.reduce_sum(losses) / global_count
-            scaled = optimizer.get_scaled_loss(loss)
+            scaled = optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, variables)
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         counts = [documents, tf.reduce_sum(mask), documents * width]

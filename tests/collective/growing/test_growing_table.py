@@ -1,9 +1,9 @@
 """Tests of growing tables in one process: the same losses as a fixed table, admission, eviction and slots."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf import CollectiveStrategy
 from xmc_tf.collective.growing import table as growing
@@ -43,7 +43,7 @@ def test_training_equals_that_of_a_fixed_table_with_remapped_ids(kind, in_graph,
     reference = fixed.table("items", 60, 5, initializer=lambda numbers: table.initial(hashes_of(names[numbers])))
 
     def trained(strategy, one, ids_of):
-        made = strategy.optimizer(getattr(tf_keras.optimizers, kind)(0.1))
+        made = strategy.optimizer(getattr(keras.optimizers, kind)(0.1))
         matrix = tf.Variable(tf.ones([5, 1]))
 
         def step(ids, targets, weights):
@@ -81,10 +81,10 @@ def test_training_equals_that_of_a_fixed_table_with_remapped_ids(kind, in_graph,
 
 def make_model(strategy, **options):
     with strategy.scope(), strategy.embedding_scope():
-        ids = tf_keras.Input([None], dtype=tf.string, name="ids", ragged=True)
+        ids = keras.Input([None], dtype=tf.string, name="ids", ragged=True)
         layer = GrowingEmbedding(4, name="items", combiner="sum", **options)
-        model = tf_keras.Model(ids, tf_keras.layers.Dense(1, kernel_initializer="ones", name="score")(layer(ids)))
-        model.compile(tf_keras.optimizers.Adagrad(0.1), "mse")
+        model = keras.Model(ids, keras.layers.Dense(1, kernel_initializer="ones", name="score")(layer(ids)))
+        model.compile(keras.optimizers.Adagrad(0.1), "mse")
     return model, layer.table
 
 
@@ -106,7 +106,7 @@ def test_inference_adds_no_ids_and_gives_zeros_for_unknown_ones():
 def test_an_id_gets_its_row_after_enough_sightings():
     strategy = CollectiveStrategy(Solo())
     table = strategy.growing_table("items", 3, "ones", admit_after=3)
-    optimizer = strategy.optimizer(tf_keras.optimizers.SGD(1.0))
+    optimizer = strategy.optimizer(keras.optimizers.SGD(1.0))
     sums = []
     for ids in (["a", "b"], ["a", "a"], ["a"], ["a"]):
         with tf.GradientTape() as tape:
@@ -177,9 +177,9 @@ def test_the_limit_is_that_of_a_sort(most):
 def test_steps_in_one_execution_evict_between_them():
     strategy = CollectiveStrategy(Solo())
     with strategy.scope(), strategy.embedding_scope():
-        ids = tf_keras.Input([1], dtype=tf.int64)
+        ids = keras.Input([1], dtype=tf.int64)
         layer = GrowingEmbedding(2, name="items", evict=LeastFrequent(max_rows=2, every=1))
-        model = tf_keras.Model(ids, tf_keras.layers.Dense(1)(layer(ids)))
+        model = keras.Model(ids, keras.layers.Dense(1)(layer(ids)))
         model.compile("adam", "mse", steps_per_execution=4)
     model.fit(np.arange(16).reshape(-1, 1), np.zeros([16, 1, 1]), batch_size=2, shuffle=False, verbose=0)
     assert known(layer.table, range(16)) == [14, 15]

@@ -1,9 +1,9 @@
 """Tests of hashes, of the index against a dictionary, and of initial rows."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -98,12 +98,12 @@ def test_an_index_of_many_ids_reuses_rows():
     ("initializer", "mean", "deviation", "limit"),
     [
         ("uniform", 0.0, 0.1 / 12**0.5, 0.05),
-        (tf_keras.initializers.RandomUniform(1.0, 3.0), 2.0, 2 / 12**0.5, 1.0),
-        (tf_keras.initializers.RandomNormal(1.0, 2.0), 1.0, 2.0, 12.0),
-        (tf_keras.initializers.TruncatedNormal(0.0, 1.0), 0.0, 0.8796, 2.0),
+        (keras.initializers.RandomUniform(1.0, 3.0), 2.0, 2 / 12**0.5, 1.0),
+        (keras.initializers.RandomNormal(1.0, 2.0), 1.0, 2.0, 12.0),
+        (keras.initializers.TruncatedNormal(0.0, 1.0), 0.0, 0.8796, 2.0),
         ("zeros", 0.0, 0.0, 0.0),
         ("ones", 1.0, 0.0, 0.0),
-        (tf_keras.initializers.Constant(0.25), 0.25, 0.0, 0.0),
+        (keras.initializers.Constant(0.25), 0.25, 0.0, 0.0),
     ],
 )
 def test_initial_rows_depend_on_the_id_alone(initializer, mean, deviation, limit):

@@ -12,9 +12,9 @@ from pathlib import Path
 if "OMPI_COMM_WORLD_RANK" in os.environ:
     from mpi4py import MPI  # noqa: F401  first, so that it initialises MPI with the thread level it needs
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.checkpoints.training_state import load_training, save_training
 from xmc_tf.collective.growing.eviction import LeastFrequent
@@ -27,10 +27,10 @@ TASK, FOLDER = sys.argv[1], Path(sys.argv[2])
 strategy = CollectiveStrategy(seed=5)
 rank, size = strategy.rank(), strategy.world_size()
 with strategy.scope(), strategy.embedding_scope():
-    ids = tf_keras.Input([4], dtype=tf.string, name="ids")
+    ids = keras.Input([4], dtype=tf.string, name="ids")
     items = GrowingEmbedding(6, name="items", admit_after=2, evict=LeastFrequent(max_rows=20, every=4))
-    model = tf_keras.Model(ids, tf_keras.layers.Dense(1, name="score")(tf.reduce_mean(items(ids), axis=1)))
-    model.compile(tf_keras.optimizers.Adam(0.05), "mse")
+    model = keras.Model(ids, keras.layers.Dense(1, name="score")(keras.ops.mean(items(ids), axis=1)))
+    model.compile(keras.optimizers.Adam(0.05), "mse")
 
 
 def train(first, last):

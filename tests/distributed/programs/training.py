@@ -14,9 +14,8 @@ from pathlib import Path
 if "OMPI_COMM_WORLD_RANK" in os.environ:
     from mpi4py import MPI  # noqa: F401  first, so that it initialises MPI with the thread level it needs
 
+import keras
 import numpy as np
-import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.checkpoints.training_state import load_training, save_training, tables_of
 from xmc_tf.collective.saved_model import export_saved_model
@@ -32,13 +31,13 @@ rank, size = strategy.rank(), strategy.world_size()
 
 def make_model():
     with strategy.scope():
-        ids = tf_keras.Input([4], dtype=tf.int64, name="ids")
+        ids = keras.Input([4], dtype="int64", name="ids")
         with strategy.embedding_scope(shard_above=0):
-            items = tf_keras.layers.Embedding(ROWS, DIM, name="items")
-        kinds = tf_keras.layers.Embedding(3, DIM, name="kinds")
-        together = tf.reduce_mean(items(ids), axis=1) + tf.reduce_mean(kinds(ids % 3), axis=1)
-        model = tf_keras.Model(ids, tf_keras.layers.Dense(1, name="score")(together))
-        model.compile(tf_keras.optimizers.Adam(0.05), "mse")
+            items = keras.layers.Embedding(ROWS, DIM, name="items")
+        kinds = keras.layers.Embedding(3, DIM, name="kinds")
+        together = keras.ops.mean(items(ids), axis=1) + keras.ops.mean(kinds(ids % 3), axis=1)
+        model = keras.Model(ids, keras.layers.Dense(1, name="score")(together))
+        model.compile(keras.optimizers.Adam(0.05), "mse")
     return model
 
 

@@ -1,22 +1,24 @@
 """The state that a training needs to resume: the model, its optimizer's state, and the step."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.checkpoints.manifest import MANIFEST, read_manifest
 from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.tables.table import ShardedTable, table_of
+from xmc_tf.collective.tables.table_variable import name_of, plain_variable
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
 
 
-def save_training(folder: str | Path, model: tf_keras.Model, communicator: Communicator) -> int:
+def save_training(folder: str | Path, model: keras.Model, communicator: Communicator) -> int:
     """Write a checkpoint of a compiled model with its optimizer, between two steps; collective.
 
     Ranks write their own rows of sharded tables and slots; rank 0 writes everything else. Gradients that are being
@@ -40,9 +42,7 @@ def save_training(folder: str | Path, model: tf_keras.Model, communicator: Commu
     return step
 
 
-def load_training(
-    folder: str | Path, model: tf_keras.Model, communicator: Communicator, *, optimizer: bool = True
-) -> int:
+def load_training(folder: str | Path, model: keras.Model, communicator: Communicator, *, optimizer: bool = True) -> int:
     """Load a checkpoint into a model that is built in the same way, on any number of ranks; collective.
 
     Example:
@@ -62,20 +62,21 @@ def load_training(
         InputError: the checkpoint is damaged, or does not fit the model; the message names the file or variable.
     """
     if optimizer:
-        model.optimizer.build(model.trainable_variables)
+        model.optimizer.build(list(model.trainable_variables))
     targets = _replicated(model) if optimizer else _model_part(model)
     found = load_tables(folder, tables_of(model), communicator, slots=optimizer)
     for name, variable in targets.items():
         value = found.get(name)
         if value is None or tuple(value.shape) != tuple(variable.shape):
             raise InputError(
-                f"{folder} does not fit the model: {name} ({variable.name})",
+                f"{folder} does not fit the model: {name} ({name_of(variable)})",
                 expected=f"shape {tuple(variable.shape)}",
                 received="nothing of that name" if value is None else f"shape {tuple(value.shape)}",
                 fix="create and compile the model as it was when the checkpoint was written",
             )
     for name, variable in targets.items():
-        variable.assign(tf.cast(found[name], variable.dtype))
+        plain = plain_variable(variable)
+        plain.assign(tf.cast(found[name], plain.dtype))
     return read_manifest(folder).step
 
 
@@ -84,20 +85,20 @@ def has_checkpoint(folder: str | Path, communicator: Communicator) -> bool:
     return bool(communicator.broadcast((Path(folder) / MANIFEST).is_file()))
 
 
-def tables_of(model: tf_keras.Model) -> list[ShardedTable]:
+def tables_of(model: keras.Model) -> list[ShardedTable]:
     """Return the sharded tables of a model, each once; of stacked tables, the members."""
-    tables = (table_of(variable) for variable in model.variables)
+    tables = (table_of(variable) for variable in _weights(model))
     own = [member for table in tables if table is not None for member in table.members or [table]]
     return list({table.name: table for table in own}.values())
 
 
-def _model_part(model: tf_keras.Model) -> dict[str, tf.Variable]:
+def _model_part(model: keras.Model) -> dict[str, tf.Variable]:
     """Return the model's replicated variables by position; names depend on the models made before."""
-    variables = [variable for variable in model.variables if table_of(variable) is None]
+    variables = [variable for variable in _weights(model) if table_of(variable) is None]
     return {f"model/{number:05d}": variable for number, variable in enumerate(variables)}
 
 
-def _replicated(model: tf_keras.Model) -> dict[str, tf.Variable]:
+def _replicated(model: keras.Model) -> dict[str, tf.Variable]:
     """Return the replicated variables of the model and of the optimizer."""
     optimizer = model.optimizer
     scales = [part for part in vars(optimizer).values() if isinstance(part, LossScale)]
@@ -105,6 +106,12 @@ def _replicated(model: tf_keras.Model) -> dict[str, tf.Variable]:
     return _model_part(model) | {f"optimizer/{number:05d}": variable for number, variable in enumerate(kept)}
 
 
-def _to_numpy(variable: tf.Variable) -> np.ndarray:
+def _weights(model: keras.Model) -> Sequence[tf.Variable]:
+    """Return the weights of a model, without the states of metrics."""
+    return model.weights if isinstance(model, keras.Model) else model.variables
+
+
+def _to_numpy(variable: tf.Variable | keras.Variable) -> np.ndarray:
+    variable = plain_variable(variable)
     value: Any = variable.read_value()
     return tf.cast(value, tf.float32).numpy() if variable.dtype == tf.bfloat16 else value.numpy()

@@ -6,8 +6,8 @@ ids arrive nor the number of ranks matters.
 
 from collections.abc import Callable
 
+import keras
 import numpy as np
-import tf_keras
 from scipy.special import ndtr, ndtri
 
 from xmc_tf.collective.growing import kernels
@@ -18,7 +18,7 @@ from xmc_tf.common.errors import InputError
 InitialRows = Callable[[np.ndarray], np.ndarray]
 
 
-def initial_rows(initializer: str | tf_keras.initializers.Initializer, name: str, dim: int, seed: int) -> InitialRows:
+def initial_rows(initializer: str | keras.initializers.Initializer, name: str, dim: int, seed: int) -> InitialRows:
     """Return a function from hashes of ids to initial rows.
 
     Args:
@@ -30,7 +30,7 @@ def initial_rows(initializer: str | tf_keras.initializers.Initializer, name: str
     Raises:
         InputError: for other initializers.
     """
-    made = tf_keras.initializers.get(initializer)
+    made = keras.initializers.get(initializer)
     transform = _transform(made, name)
     own = np.uint64(table_seed(name, seed, made))
 
@@ -42,24 +42,24 @@ def initial_rows(initializer: str | tf_keras.initializers.Initializer, name: str
     return rows
 
 
-def _transform(initializer: tf_keras.initializers.Initializer, name: str) -> Callable[[np.ndarray], np.ndarray]:
+def _transform(initializer: keras.initializers.Initializer, name: str) -> Callable[[np.ndarray], np.ndarray]:
     """Return the function that turns uniform numbers between 0 and 1 into the initializer's."""
     config = initializer.get_config()
-    if isinstance(initializer, tf_keras.initializers.Zeros):
+    if isinstance(initializer, keras.initializers.Zeros):
         return np.zeros_like
-    if isinstance(initializer, tf_keras.initializers.Ones):
+    if isinstance(initializer, keras.initializers.Ones):
         return np.ones_like
-    if isinstance(initializer, tf_keras.initializers.Constant):
-        return lambda drawn: np.full_like(drawn, config["value"])
-    if isinstance(initializer, tf_keras.initializers.RandomUniform):
+    if isinstance(initializer, keras.initializers.Constant):
+        return lambda drawn: np.full_like(drawn, initializer.value)
+    if isinstance(initializer, keras.initializers.RandomUniform):
         return lambda drawn: config["minval"] + drawn * (config["maxval"] - config["minval"])
-    if isinstance(initializer, tf_keras.initializers.RandomNormal):
+    if isinstance(initializer, keras.initializers.RandomNormal):
         return lambda drawn: config["mean"] + config["stddev"] * ndtri(drawn)
-    if isinstance(initializer, tf_keras.initializers.TruncatedNormal):  # at two standard deviations
+    if isinstance(initializer, keras.initializers.TruncatedNormal):  # at two standard deviations
         low, high = ndtr(-2.0), ndtr(2.0)
         return lambda drawn: config["mean"] + config["stddev"] * ndtri(low + drawn * (high - low))
     raise InputError(
         f"growing table {name!r}: an initializer that is not supported, as the number of rows is not known",
-        expected="RandomUniform, RandomNormal, TruncatedNormal, Zeros, Ones or Constant of tf_keras",
+        expected="RandomUniform, RandomNormal, TruncatedNormal, Zeros, Ones or Constant of keras",
         received=type(initializer).__name__,
     )

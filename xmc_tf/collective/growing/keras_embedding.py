@@ -5,13 +5,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.growing.eviction import Rule, rules_of
 from xmc_tf.collective.growing.lookup import growing_lookup
 from xmc_tf.collective.growing.table import GrowingTable
 from xmc_tf.collective.tables.lookup import Combiner
+from xmc_tf.collective.tables.table_variable import TableVariable
 from xmc_tf.collective.tables.wire import WireFormat
 from xmc_tf.common.errors import InputError
 
@@ -21,7 +22,7 @@ MakeGrowing = Callable[["GrowingEmbedding"], tuple[GrowingTable, WireFormat]]
 _MAKER: ContextVar[MakeGrowing | None] = ContextVar("maker_of_growing_tables", default=None)
 
 
-class GrowingEmbedding(tf_keras.layers.Layer):
+class GrowingEmbedding(keras.layers.Layer):
     """An Embedding without a number of rows: an id gets a row when training first sees it.
 
     It is made inside ``strategy.embedding_scope()``. Ids are strings or whole numbers, dense or ragged. In inference,
@@ -29,9 +30,9 @@ class GrowingEmbedding(tf_keras.layers.Layer):
 
     Example:
         >>> with strategy.scope(), strategy.embedding_scope():
-        ...     item = tf_keras.Input([], dtype=tf.string)
+        ...     item = keras.Input([], dtype=tf.string)
         ...     items = GrowingEmbedding(64, admit_after=2, evict=LeastFrequent(max_rows=1_000_000))
-        ...     model = tf_keras.Model(item, tf_keras.layers.Dense(1)(items(item)))
+        ...     model = keras.Model(item, keras.layers.Dense(1)(items(item)))
         ...     model.compile("adam", "mse")
 
     Args:
@@ -50,11 +51,12 @@ class GrowingEmbedding(tf_keras.layers.Layer):
         *,
         admit_after: int = 1,
         evict: Rule | Sequence[Rule] | None = None,
-        embeddings_initializer: str | tf_keras.initializers.Initializer = "uniform",
+        embeddings_initializer: str | keras.initializers.Initializer = "uniform",
         combiner: Combiner = None,
         **options: Any,
     ) -> None:
         super().__init__(autocast=False, **options)
+        self.supports_jit = False
         maker = _MAKER.get()
         if maker is None:
             raise InputError(
@@ -68,7 +70,7 @@ class GrowingEmbedding(tf_keras.layers.Layer):
             rules_of(evict),
             combiner,
         )
-        self.embeddings_initializer = tf_keras.initializers.get(embeddings_initializer)
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self._maker = maker
 
     def build(self, input_shape: Any = None) -> None:
@@ -78,7 +80,7 @@ class GrowingEmbedding(tf_keras.layers.Layer):
             input_shape: not used; ids may have any shape.
         """
         self.table, self._wire = self._maker(self)
-        self.embeddings = self.table.variable
+        self.embeddings = TableVariable(self.table)
         self.built = True
 
     def call(self, inputs: tf.Tensor | tf.RaggedTensor, training: bool | None = None) -> tf.Tensor | tf.RaggedTensor:
@@ -90,6 +92,28 @@ class GrowingEmbedding(tf_keras.layers.Layer):
         """
         rows = growing_lookup(self.table, inputs, self.combiner, wire=self._wire, training=bool(training))
         return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)
+
+    def compute_output_spec(self, inputs: Any, training: bool | None = None) -> keras.KerasTensor:
+        """Return the shape of the rows for ids.
+
+        Args:
+            inputs: symbolic ids.
+            training: not used.
+        """
+        ragged = bool(getattr(inputs, "ragged", False)) and self.combiner is None
+        leading = inputs.shape if self.combiner is None else inputs.shape[:-1]
+        return keras.KerasTensor((*leading, self.output_dim), dtype=self.compute_dtype, ragged=ragged)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Refuse: Keras' files have a fixed number of rows.
+
+        Args:
+            store: not used.
+        """
+        raise InputError(
+            f"{self.name!r} has a growing table, which Keras cannot save",
+            fix="save_training(folder, model, strategy.communicator), or strategy.export_saved_model(folder, model)",
+        )
 
 
 @contextmanager

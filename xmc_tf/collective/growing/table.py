@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.growing.eviction import (
     LeastFrequent,
@@ -181,7 +181,7 @@ def make_growing_table(
     *,
     size: int = 1,
     rank: int = 0,
-    initializer: str | tf_keras.initializers.Initializer = "uniform",
+    initializer: str | keras.initializers.Initializer = "uniform",
     admit_after: int = 1,
     evict: Rule | Sequence[Rule] | None = None,
     seed: int = 0,

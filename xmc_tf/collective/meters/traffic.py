@@ -2,8 +2,8 @@
 
 from contextlib import AbstractContextManager, nullcontext
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 _COUNTERS: dict[str, tf.Variable] = {}
 
@@ -42,7 +42,7 @@ def bytes_sent() -> dict[str, int]:
     return {kind: int(counter.numpy()) for kind, counter in sorted(_COUNTERS.items())}
 
 
-class TrafficSummaries(tf_keras.callbacks.Callback):
+class TrafficSummaries(keras.callbacks.Callback):
     """A callback that writes each epoch's bytes sent to TensorBoard.
 
     Example:

@@ -1,10 +1,11 @@
 """A Keras optimizer that works over all ranks, in ``fit`` and in custom training loops."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.optimizers.accumulation import Accumulator
@@ -22,21 +23,21 @@ from xmc_tf.collective.optimizers.gradients import (
 )
 from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer, row_wise_of
+from xmc_tf.collective.tables.keras_embedding import keras_2, load_rows
 from xmc_tf.collective.tables.table import ShardedTable, table_of
+from xmc_tf.collective.tables.table_variable import plain_variable
+from xmc_tf.collective.tables.whole_rows import whole_rows
 from xmc_tf.common.errors import InputError
 
 
-class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precision.LossScaleOptimizer):
+class CollectiveOptimizer(keras.optimizers.Optimizer):
     """An optimizer that combines the gradients of all ranks and makes the same step on all of them.
 
     ``inner`` updates replicated variables with gradients summed over the ranks. Its row-wise form updates sharded
     tables, each rank its own rows. The learning rate is not scaled by the number of ranks.
 
-    It is a LossScaleOptimizer so that Keras does not wrap it in one, which would decide on overflow on each rank
-    separately.
-
     Example:
-        >>> optimizer = strategy.optimizer(tf_keras.optimizers.Adam(1e-3))
+        >>> optimizer = strategy.optimizer(keras.optimizers.Adam(1e-3))
         >>> gradients = tape.gradient(loss, model.trainable_variables)
         >>> optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
@@ -45,19 +46,21 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         size: the number of ranks.
         table_optimizer: the optimizer of the tables; default: the row-wise form of ``inner``.
         reduction: "mean" if each rank's loss is the mean over its batch, "sum" if the ranks' losses add up.
-        accumulate: the number of batches in a step.
-        loss_scale: for fp16: ``apply_gradients`` then expects gradients of ``get_scaled_loss(loss)``; default: none.
+        accumulate: the number of batches in a step; default: the gradient_accumulation_steps of ``inner``, or 1.
+        loss_scale: for fp16: ``apply_gradients`` then expects gradients of ``scale_loss(loss)``; default: the constant
+            loss_scale_factor of ``inner``, if it has one.
 
     Attributes:
         gradient_norm: the norm of all gradients of the last step before clipping; only computed with clipping or loss
             scaling.
+        last_rate: the learning rate of the last step.
     """
 
-    loss_scale: LossScale | None = None  # hides Keras' read-only property
+    built: bool
 
     def __init__(
         self,
-        inner: tf_keras.optimizers.Optimizer,
+        inner: keras.optimizers.Optimizer,
         size: int,
         *,
         table_optimizer: TableOptimizer | None = None,
@@ -66,113 +69,148 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         loss_scale: LossScale | None = None,
     ) -> None:
         _check(inner, reduction, accumulate)
-        super().__init__(name=f"collective_{inner.name}")
+        super().__init__(learning_rate=0.0, name=f"collective_{inner.name}")
         self.inner = inner
-        # Clipping happens here, by the norm of all gradients; ``inner`` sees only the replicated variables.
-        self.norm_limit, inner.global_clipnorm = inner.global_clipnorm, None
+        self.norm_limit = inner.global_clipnorm
         self._size, self._reduction = size, reduction
         self._table_optimizer = table_optimizer
+        accumulate = inner.gradient_accumulation_steps or accumulate
         self._accumulator = Accumulator(accumulate) if accumulate > 1 else None
+        if loss_scale is None and inner.loss_scale_factor is not None:
+            loss_scale = LossScale(float(inner.loss_scale_factor), growth_steps=None)
         self.loss_scale = loss_scale
-        self._ready = False
         with tf.init_scope():
             self.gradient_norm = tf.Variable(0.0, trainable=False, name="gradient_norm")  # not saved
+            self.last_rate = tf.Variable(0.0, trainable=False, name="last_rate")  # not saved
 
     @property
-    def iterations(self) -> tf.Variable:
+    def iterations(self) -> keras.Variable:
         """The number of steps made."""
-        return self.inner.iterations
-
-    @iterations.setter
-    def iterations(self, variable: tf.Variable) -> None:
-        self.inner.iterations = variable
+        return self.inner._iterations
 
     @property
-    def learning_rate(self) -> tf.Variable:
-        """The learning rate of replicated variables and tables."""
+    def learning_rate(self) -> Any:
+        """The learning rate of replicated variables and tables; with a schedule, that of the next step."""
         return self.inner.learning_rate
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
         self.inner.learning_rate = value
 
-    lr = learning_rate
-
     @property
-    def variables(self) -> list[tf.Variable]:
+    def variables(self) -> list[keras.Variable]:
         """The state for replicated variables; that of tables is in ``table.slots``."""
         return self.inner.variables
-
-    @property
-    def inner_optimizer(self) -> tf_keras.optimizers.Optimizer:
-        """``inner``, under Keras' name."""
-        return self.inner
 
     @property
     def batches_per_step(self) -> int:
         """The number of batches in a step."""
         return 1 if self._accumulator is None else self._accumulator.every
 
+    def __dir__(self) -> list[str]:
+        """Return the attributes without ``inner``, whose state is saved as that of this optimizer.
+
+        Keras looks here for the parts of a model to save.
+        """
+        return [name for name in super().__dir__() if name != "inner"]
+
     def get_config(self) -> dict:
         """Return the configuration of ``inner``, so that saved models do not depend on ranks."""
-        return {**self.inner.get_config(), "global_clipnorm": self.norm_limit}
+        return self.inner.get_config()
 
     @tf.autograph.experimental.do_not_convert
-    def get_scaled_loss(self, loss: tf.Tensor) -> tf.Tensor:
+    def scale_loss(self, loss: tf.Tensor) -> tf.Tensor:
         """Return the loss times the loss scale, if there is one."""
         return loss if self.loss_scale is None else self.loss_scale.scaled(loss)
 
-    def get_unscaled_gradients(self, grads: Sequence[Gradient | None]) -> Sequence[Gradient | None]:
-        """Return the gradients unchanged: ``apply_gradients`` unscales them. For loops written for Keras."""
-        return grads
-
     @tf.autograph.experimental.do_not_convert
-    def compute_gradients(
-        self, loss: tf.Tensor | Callable, var_list: Any, tape: tf.GradientTape | None = None
-    ) -> list[tuple[Gradient | None, tf.Variable]]:
-        """Return the gradients of the scaled loss; ``fit`` calls this."""
-        tape = tf.GradientTape() if tape is None else tape
-        with tape:
-            loss = self.get_scaled_loss(loss() if callable(loss) else loss)
-        variables = var_list() if callable(var_list) else list(var_list)
-        return list(zip(tape.gradient(loss, variables), variables, strict=True))
-
-    @tf.autograph.experimental.do_not_convert
-    def build(self, var_list: Iterable[tf.Variable]) -> None:
+    def build(self, variables: Iterable[tf.Variable]) -> None:
         """Create the slots, and broadcast rank 0's values of replicated variables."""
-        if self._ready:
+        if self.built:
             return
-        variables = list(var_list)
-        replicated = [variable for variable in variables if table_of(variable) is None]
+        self.trained = list(variables)
+        replicated = [variable for variable in self.trained if table_of(variable) is None]
         if self._size > 1:
-            operations.broadcast_variables(replicated)
-        if replicated:
+            # While the first step is traced, variables that it has made have no values yet. They are made from equal
+            # seeds, and ``fit`` checks that they are equal.
+            plain = [plain_variable(variable) for variable in replicated]
+            operations.broadcast_variables([variable for variable in plain if bool(variable.is_initialized())])
+        with _only_updates(self.inner):
             self.inner.build(replicated)
-        tables = [table for variable in variables if (table := table_of(variable)) is not None]
+        tables = [table for variable in self.trained if (table := table_of(variable)) is not None]
         if tables and self._table_optimizer is None:
             self._table_optimizer = row_wise_of(self.inner)
         for table in tables:
             assert self._table_optimizer is not None
             self._table_optimizer.make_slots(table)
-        self._ready = True
+        self.built = True
 
     @tf.autograph.experimental.do_not_convert
-    def apply_gradients(
-        self, grads_and_vars: Iterable[tuple[Gradient | None, tf.Variable]], name: str | None = None, **_: Any
-    ) -> tf.Variable:
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient | None, tf.Variable]]) -> keras.Variable:
         """Make a step, or accumulate the gradients for one; collective."""
         gradients, variables = (list(part) for part in zip(*grads_and_vars, strict=True))
+        self.apply(gradients, variables)
+        return self.iterations
+
+    @tf.autograph.experimental.do_not_convert
+    def apply(self, grads: Sequence[Gradient | None], trainable_variables: Iterable[tf.Variable] | None = None) -> None:
+        """Make a step, or accumulate the gradients for one; collective.
+
+        Args:
+            grads: the gradients.
+            trainable_variables: their variables; default: those of ``build``.
+        """
+        variables = list(self.trained if trainable_variables is None else trainable_variables)
         with tf.init_scope():
             self.build(variables)
-        with tf.name_scope(name or self.name):
-            replicated, dense, tables, rows = split(gradients, variables, [table_of(one) for one in variables])
+        with tf.name_scope(self.name):
+            replicated, dense, tables, rows = split(grads, variables, [table_of(one) for one in variables])
             if self.loss_scale is not None:
                 dense, rows = scaled(dense, rows, 1.0 / self.loss_scale.value)
             if self._accumulator is None:
                 self._step(replicated, dense, tables, rows)
             else:
                 self._accumulate(replicated, dense, tables, rows)
-        return self.iterations
+
+    def save_own_variables(self, store: Any) -> None:
+        """Save the state as that of ``inner`` over all variables in one process."""
+        for number, (variable, table, slot) in enumerate(self._state()):
+            store[str(number)] = variable.numpy() if table is None else whole_rows(table, slot)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load the state of an optimizer of one process, or of this kind on any number of ranks."""
+        state = self._state()
+        if len(store.keys()) != len(state):
+            raise InputError(
+                f"the saved state of the optimizer does not fit {self.inner.name!r}",
+                expected=f"{len(state)} variables",
+                received=str(len(store.keys())),
+                fix="load the model with compile=False, and compile it again",
+            )
+        for number, (variable, table, slot) in enumerate(state):
+            if table is None:
+                variable.assign(store[str(number)])
+            else:
+                load_rows(table, store[str(number)], slot)
+
+    def _state(self) -> list[tuple[Any, ShardedTable | None, str]]:
+        """Return the variables in the order of an optimizer of one process: variable, table, name of its slot."""
+        if not self.built:
+            return [(variable, None, "") for variable in self.inner.variables]
+        replicated = [variable for variable in self.trained if table_of(variable) is None]
+        every = list(self.inner.variables)
+        own = len(every) - 2 + (not isinstance(self.inner._learning_rate, keras.Variable))
+        each = own // max(1, len(replicated))
+        first = len(every) - each * len(replicated)
+        state: list[tuple[Any, ShardedTable | None, str]] = [(variable, None, "") for variable in every[:first]]
+        rest = iter(every[first:])
+        for variable in self.trained:
+            table = table_of(variable)
+            if table is None:
+                state += [(next(rest), None, "") for _ in range(each)]
+            else:
+                state += [(slot, table, name) for name, slot in table.slots.items()]
+        return state
 
     def _accumulate(
         self,
@@ -234,31 +272,50 @@ class CollectiveOptimizer(tf_keras.optimizers.Optimizer, tf_keras.mixed_precisio
         rows: Sequence[RowGradient],
     ) -> None:
         """Update this rank's variables, without communication."""
-        if replicated:  # also counts the step and applies the learning rate schedule
-            self.inner.apply_gradients(zip(dense, replicated, strict=True))
-        else:
-            self.inner._compute_current_learning_rate()
-            self.inner.iterations.assign_add(1)
+        self.last_rate.assign(tf.cast(tf.convert_to_tensor(self.inner.learning_rate), tf.float32))
+        iterations = plain_variable(self.inner._iterations)
+        # Tables first: ``inner`` counts the step, and schedules depend on the number of those before.
         for table, gradient in zip(tables, rows, strict=True):
             values = gradient.values
             if self.inner.clipvalue is not None:
                 values = tf.clip_by_value(values, -self.inner.clipvalue, self.inner.clipvalue)
             assert self._table_optimizer is not None
-            self._table_optimizer.apply(table, gradient.rows, values, self.inner.iterations)
+            self._table_optimizer.apply(table, gradient.rows, values, iterations.read_value() + 1)
+        if replicated:
+            with _only_updates(self.inner):
+                self.inner.apply(dense, replicated)
+        else:
+            iterations.assign_add(1)
         for table in tables:
-            table.finish_step(self.inner.iterations)
+            table.finish_step(iterations.read_value())
 
 
-def _check(inner: tf_keras.optimizers.Optimizer, reduction: str, accumulate: int) -> None:
+@contextmanager
+def _only_updates(inner: keras.optimizers.Optimizer) -> Iterator[None]:
+    """Switch off what happens over all ranks before, in the block; the options stay in the saved configuration."""
+    options = ("global_clipnorm", "loss_scale_factor", "gradient_accumulation_steps")
+    before = {name: getattr(inner, name) for name in options}
+    for name in options:
+        setattr(inner, name, None)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(inner, name, value)
+
+
+def _check(inner: keras.optimizers.Optimizer, reduction: str, accumulate: int) -> None:
     """Refuse options that are not supported over ranks."""
-    if isinstance(inner, tf_keras.optimizers.legacy.Optimizer) or not isinstance(inner, tf_keras.optimizers.Optimizer):
-        raise InputError(
-            "optimizer", expected="one of tf_keras.optimizers, not of its legacy part", received=type(inner).__name__
-        )
+    if type(inner).__module__.startswith("tf_keras"):
+        raise keras_2("optimizer")
+    if not isinstance(inner, keras.optimizers.Optimizer):
+        raise InputError("optimizer", expected="one of keras.optimizers", received=type(inner).__name__)
     if reduction not in ("mean", "sum"):
         raise InputError("reduction over the ranks", expected="'mean' or 'sum'", received=repr(reduction))
     if accumulate < 1:
         raise InputError("batches in a step (accumulate)", expected="1 or more", received=str(accumulate))
+    if accumulate > 1 and inner.gradient_accumulation_steps:
+        raise InputError("gradient_accumulation_steps and accumulate", expected="one of them", received="both")
     if inner.clipnorm is not None:
         raise InputError(
             "clipnorm clips every variable by itself, and no rank sees the whole of a sharded one",

@@ -7,8 +7,8 @@ in steps that touch the row (the usual lazy form). If each step touches each row
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.common.errors import InputError
@@ -151,7 +151,7 @@ class RowAdam:
         table.variable.scatter_sub(tf.IndexedSlices(mean * alpha / (tf.sqrt(squares) + self.epsilon), unique_rows))
 
 
-def row_wise_of(optimizer: tf_keras.optimizers.Optimizer) -> RowSGD | RowAdagrad | RowAdam:
+def row_wise_of(optimizer: keras.optimizers.Optimizer) -> RowSGD | RowAdagrad | RowAdam:
     """Return the row-wise form of a Keras optimizer, which follows its learning rate, schedules included."""
 
     def rate() -> tf.Tensor:
@@ -159,16 +159,16 @@ def row_wise_of(optimizer: tf_keras.optimizers.Optimizer) -> RowSGD | RowAdagrad
 
     config, decay = optimizer.get_config(), optimizer.weight_decay or 0.0
     kind = type(optimizer)
-    if kind is tf_keras.optimizers.SGD:
+    if kind is keras.optimizers.SGD:
         return RowSGD(rate, config["momentum"], config["nesterov"], decay)
-    if kind is tf_keras.optimizers.Adagrad:
+    if kind is keras.optimizers.Adagrad:
         return RowAdagrad(rate, config["initial_accumulator_value"], config["epsilon"], decay)
-    special = [flag for flag in ("amsgrad", "adaptive_epsilon") if config.get(flag)]
-    if kind in (tf_keras.optimizers.Adam, tf_keras.optimizers.AdamW) and not special:
+    special = [flag for flag in ("amsgrad",) if config.get(flag)]
+    if kind in (keras.optimizers.Adam, keras.optimizers.AdamW) and not special:
         return RowAdam(rate, config["beta_1"], config["beta_2"], config["epsilon"], decay)
     raise InputError(
         "this optimizer does not support sharded tables",
-        expected="SGD, Adagrad, Adam or AdamW (without amsgrad and adaptive_epsilon) of tf_keras.optimizers",
+        expected="SGD, Adagrad, Adam or AdamW (without amsgrad) of keras.optimizers",
         received=" with ".join([kind.__name__, *special]),
         fix="give the tables their own optimizer: strategy.optimizer(yours, table_optimizer=RowAdam(1e-3))",
     )

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.several.combining import Bags, bags, combine
 from xmc_tf.collective.several.embedding_table import EmbeddingTable, Piece, pieces_of
@@ -14,6 +14,7 @@ from xmc_tf.collective.tables.lookup import fetch, flat_ids, lookup
 from xmc_tf.collective.tables.row_requests import Request, check_ids_of_all_ranks, request_rows
 from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.tables.table_variable import TableVariable
 from xmc_tf.collective.tables.wire import WireFormat
 from xmc_tf.common.errors import InputError
 
@@ -29,7 +30,7 @@ class _Slot(NamedTuple):
     piece: int  # its number in the stack
 
 
-class EmbeddingCollection(tf_keras.layers.Layer):
+class EmbeddingCollection(keras.layers.Layer):
     """A layer of several embedding tables: it takes the ids of all features and returns their embeddings.
 
     ``CollectiveStrategy.embeddings`` makes it. Its calls are collective.
@@ -53,6 +54,7 @@ class EmbeddingCollection(tf_keras.layers.Layer):
         self, plan: Plan, rank: int, *, seed: int = 0, wire: WireFormat = "fp32", joint: bool = True, name: str
     ) -> None:
         super().__init__(name=name, autocast=False)
+        self.supports_jit = False
         self.plan, self.wire = plan, wire
         features = [feature for one in plan.decisions for feature in one.table.features]
         for what, names in (("table", [one.table.name for one in plan.decisions]), ("feature", features)):
@@ -70,7 +72,7 @@ class EmbeddingCollection(tf_keras.layers.Layer):
             for feature in piece.table.features
         ]
         self._features = features
-        self.embeddings = [stack.table.variable for stack in self.stacks]  # tracked by Keras
+        self.embeddings = [TableVariable(stack.table) for stack in self.stacks]  # tracked by Keras
         self.built = True
 
     @property
@@ -112,9 +114,29 @@ class EmbeddingCollection(tf_keras.layers.Layer):
                 starts[slot.feature].append(stack.pieces[slot.piece].start)
         return {name: self._joined(some, starts[name]) for name, some in parts.items()}
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
-        """Not available: the shapes of the results depend on the ids."""
-        raise NotImplementedError("call the layer on Keras inputs instead")
+    def compute_output_spec(self, inputs: Mapping[str, Any], weights: Any = None) -> dict[str, keras.KerasTensor]:
+        """Return the shapes of the embeddings of each feature.
+
+        Args:
+            inputs: symbolic ids of each feature.
+            weights: not used.
+        """
+        found = {}
+        for table in (one.table for one in self.plan.decisions):
+            for feature in table.features:
+                ids = inputs[feature]
+                whole = table.combiner is None or len(ids.shape) == 1
+                ragged = bool(getattr(ids, "ragged", False)) and table.combiner is None
+                shape = (*(ids.shape if whole else ids.shape[:-1]), table.dim)
+                found[feature] = keras.KerasTensor(shape, dtype=self.compute_dtype, ragged=ragged)
+        return {feature: found[feature] for feature in self._features}
+
+    def save_own_variables(self, store: Any) -> None:
+        """Refuse: the placement of the tables depends on the ranks."""
+        raise InputError(
+            f"{self.name!r} has several tables, which Keras cannot save",
+            fix="save_training(folder, model, strategy.communicator), or strategy.export_saved_model(folder, model)",
+        )
 
     def get_config(self) -> dict[str, Any]:
         """Refuse: a collection belongs to its strategy."""

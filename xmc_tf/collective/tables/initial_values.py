@@ -9,9 +9,9 @@ import zlib
 from collections.abc import Callable
 from typing import TypeAlias
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.common.errors import InputError
 
@@ -21,7 +21,7 @@ BLOCK_ROWS = 1024
 Draw: TypeAlias = Callable[[tf.Tensor, int], tf.Tensor]
 
 # A Keras initializer or its name, a matrix of values (may be a memory map), or a function from row numbers to values.
-Initializer: TypeAlias = str | tf_keras.initializers.Initializer | np.ndarray | Callable[[np.ndarray], np.ndarray]
+Initializer: TypeAlias = str | keras.initializers.Initializer | np.ndarray | Callable[[np.ndarray], np.ndarray]
 
 
 def first_values(
@@ -42,10 +42,10 @@ def first_values(
     if isinstance(initializer, np.ndarray):
         return _rows_of(initializer, name, rows, dim)
     if isinstance(initializer, str):
-        initializer = tf_keras.initializers.get(initializer)
-    if isinstance(initializer, tf_keras.initializers.Zeros):
+        initializer = keras.initializers.get(initializer)
+    if isinstance(initializer, keras.initializers.Zeros):
         return None
-    if isinstance(initializer, tf_keras.initializers.Initializer):
+    if isinstance(initializer, keras.initializers.Initializer):
         return _in_blocks(_draw(initializer, name, rows, dim), table_seed(name, seed, initializer), rows)
     return lambda start, stop: tf.cast(initializer(np.arange(start, stop)), tf.float32)
 
@@ -61,7 +61,7 @@ def _rows_of(matrix: np.ndarray, name: str, rows: int, dim: int) -> Callable[[in
     return lambda start, stop: tf.constant(np.asarray(matrix[start:stop], dtype=np.float32))
 
 
-def table_seed(name: str, seed: int, initializer: tf_keras.initializers.Initializer) -> int:
+def table_seed(name: str, seed: int, initializer: keras.initializers.Initializer) -> int:
     """Return the seed of a table: a hash of the user's seed, the table's name, and the initializer's seed."""
     own = initializer.get_config().get("seed") or 0
     return zlib.crc32(f"{name}/{seed}/{own}".encode()) & 0x7FFFFFFF
@@ -80,25 +80,25 @@ def _in_blocks(draw: Draw, table_seed: int, rows: int) -> Callable[[int, int], t
     return values
 
 
-def _draw(initializer: tf_keras.initializers.Initializer, name: str, rows: int, dim: int) -> Draw:
+def _draw(initializer: keras.initializers.Initializer, name: str, rows: int, dim: int) -> Draw:
     """Return the stateless form of a Keras initializer."""
     config = initializer.get_config()
-    if isinstance(initializer, tf_keras.initializers.RandomUniform):
+    if isinstance(initializer, keras.initializers.RandomUniform):
         return _uniform(dim, config["minval"], config["maxval"])
-    if isinstance(initializer, tf_keras.initializers.RandomNormal):
+    if isinstance(initializer, keras.initializers.RandomNormal):
         return _normal(dim, config["mean"], config["stddev"], truncated=False)
-    if isinstance(initializer, tf_keras.initializers.TruncatedNormal):
+    if isinstance(initializer, keras.initializers.TruncatedNormal):
         return _normal(dim, config["mean"], config["stddev"], truncated=True)
-    if isinstance(initializer, tf_keras.initializers.Ones):
+    if isinstance(initializer, keras.initializers.Ones):
         return lambda _, count: tf.ones([count, dim])
-    if isinstance(initializer, tf_keras.initializers.Constant):
-        return lambda _, count: tf.fill([count, dim], tf.cast(config["value"], tf.float32))
-    if isinstance(initializer, tf_keras.initializers.VarianceScaling):
+    if isinstance(initializer, keras.initializers.Constant):
+        return lambda _, count: tf.fill([count, dim], tf.cast(initializer.value, tf.float32))
+    if isinstance(initializer, keras.initializers.VarianceScaling):
         return _variance_scaling(initializer, rows, dim)
     raise InputError(
         f"table {name!r}: {type(initializer).__name__} cannot compute the values of single rows",
         expected="RandomUniform, RandomNormal, TruncatedNormal, VarianceScaling (Glorot, He, LeCun), Zeros, Ones or "
-        "Constant of tf_keras, a matrix, or a function from row numbers to values",
+        "Constant of keras, a matrix, or a function from row numbers to values",
         received=type(initializer).__name__,
     )
 
@@ -112,7 +112,7 @@ def _normal(dim: int, mean: float, stddev: float, truncated: bool) -> Draw:
     return lambda seed, count: draw([count, dim], seed, mean, stddev, alg="philox")
 
 
-def _variance_scaling(initializer: tf_keras.initializers.VarianceScaling, rows: int, dim: int) -> Draw:
+def _variance_scaling(initializer: keras.initializers.VarianceScaling, rows: int, dim: int) -> Draw:
     """Return Keras' variance scaling, with the fans of the whole table instead of a shard."""
     scale, mode, distribution = initializer.scale, initializer.mode, initializer.distribution
     fan = {"fan_in": rows, "fan_out": dim, "fan_avg": (rows + dim) / 2}[mode]

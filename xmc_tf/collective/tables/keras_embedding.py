@@ -1,17 +1,23 @@
-"""A sharded form of Keras' Embedding, which large ones made inside ``embedding_scope()`` become."""
+"""A sharded form of Keras' Embedding, which large ones made inside ``embedding_scope()`` are."""
 
-import functools
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
+import keras
+import numpy as np
 import tensorflow as tf
-import tf_keras
+from keras.src.api_export import REGISTERED_OBJS_TO_NAMES
 
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.lookup import lookup
+from xmc_tf.collective.tables.row_access import set_rows
 from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.tables.table_variable import TableVariable
+from xmc_tf.collective.tables.whole_rows import whole_rows
 from xmc_tf.collective.tables.wire import WireFormat
 from xmc_tf.common.errors import InputError
 
@@ -21,35 +27,49 @@ logger = logging.getLogger(__name__)
 MakeTable = Callable[[str, int, int, Initializer, bool], ShardedTable]
 
 
-class ShardedEmbedding(tf_keras.layers.Embedding):
+class _Sharding(NamedTuple):
+    """The maker of the tables of sharded embeddings, which embeddings are sharded, and the format of rows."""
+
+    make: MakeTable
+    wants: Callable[[int, int], bool]
+    wire: WireFormat
+
+
+_SHARDING: ContextVar[_Sharding | None] = ContextVar("sharding", default=None)
+
+
+class ShardedEmbedding(keras.layers.Embedding):
     """An Embedding of which each rank holds a range of rows.
 
     It takes the arguments of Keras' Embedding. ``embeddings`` has the local rows; ``table`` describes which these are.
     """
 
     table: ShardedTable
-    _make_table: MakeTable
-    _wire: WireFormat
 
-    @classmethod
-    def convert(cls, layer: tf_keras.layers.Embedding, make: MakeTable, wire: WireFormat) -> None:
-        """Convert a layer without weights to this class."""
-        for option in ("embeddings_regularizer", "embeddings_constraint", "activity_regularizer", "sparse"):
-            if getattr(layer, option):
+    def __init__(self, input_dim: int, output_dim: int, *args: Any, weights: Any = None, **kwargs: Any) -> None:
+        sharding = _SHARDING.get()
+        if sharding is None:
+            raise InputError("ShardedEmbedding outside of an embedding scope", fix="make a keras.layers.Embedding")
+        super().__init__(input_dim, output_dim, *args, **kwargs)
+        self.supports_jit = False
+        self._make_table, self._wire = sharding.make, sharding.wire
+        given = weights[0] if isinstance(weights, list) else weights
+        self._first_rows = None if given is None else np.asarray(given, np.float32)
+        unsupported = ("embeddings_regularizer", "embeddings_constraint", "activity_regularizer", "lora_rank")
+        for option in (*unsupported, "quantization_mode"):
+            if getattr(self, option):
                 raise InputError(
-                    f"embedding {layer.name!r}: {option} is not supported for sharded embeddings",
+                    f"embedding {self.name!r}: {option} is not supported for sharded embeddings",
                     expected="an Embedding without it (weight decay is the optimizer's)",
                     fix="leave it out, or create the layer outside embedding_scope()",
                 )
-        layer.__class__ = cls
-        layer._make_table, layer._wire = make, wire
 
     def build(self, input_shape: Any = None) -> None:
         """Create this rank's rows."""
-        self.table = self._make_table(
-            self.name, self.input_dim, self.output_dim, self.embeddings_initializer, self.trainable
-        )
-        self.embeddings = self.table.variable
+        first = self.embeddings_initializer if self._first_rows is None else self._first_rows
+        self.table = self._make_table(self.name, self.input_dim, self.output_dim, first, self.trainable)
+        self._first_rows = None
+        self._embeddings = TableVariable(self.table)
         self.built = True
 
     def call(self, inputs: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
@@ -64,49 +84,97 @@ class ShardedEmbedding(tf_keras.layers.Embedding):
         rows = lookup(self.table, ids, wire=self._wire)
         return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)
 
+    def save_own_variables(self, store: Any) -> None:
+        """Save the whole table, as an ordinary Embedding does."""
+        if self.built:
+            store["0"] = whole_rows(self.table)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load this rank's rows of a whole table."""
+        if "0" not in store.keys():  # noqa: SIM118  Keras' stores are no mappings
+            raise InputError(f"embedding {self.name!r}: the file has no rows of it")
+        load_rows(self.table, store["0"])
+
+
+# In saved models it has the name of the layer that loads it in a plain process (check_saved_models_are_whole of
+# tests/collective/world_keras.py). The first is that of its configuration, the second that of its weights.
+REGISTERED_OBJS_TO_NAMES[ShardedEmbedding] = "keras.layers.Embedding"
+ShardedEmbedding.__name__ = "Embedding"
+
+
+def load_rows(table: ShardedTable, whole: np.ndarray, slot: str | None = None) -> None:
+    """Set this rank's rows, or those of a slot, from a whole table.
+
+    Args:
+        table: the table.
+        whole: the rows of the whole table.
+        slot: the name of a slot; default: the rows themselves.
+    """
+    if tuple(whole.shape) != (table.rows, table.dim):
+        raise InputError(
+            f"table {table.name!r}: the saved rows do not fit",
+            expected=f"shape ({table.rows}, {table.dim})",
+            received=f"shape {tuple(whole.shape)}",
+        )
+    target = table.variable if slot is None else table.slot(slot)
+    set_rows(target, 0, tf.constant(whole[table.start : table.start + table.local_rows]))
+
 
 @contextmanager
 def shard_embeddings(make: MakeTable, wants: Callable[[int, int], bool], wire: WireFormat) -> Iterator[None]:
-    """Shard the large Keras Embeddings that are made in the block.
-
-    Keras builds layers on their first call, perhaps long after the block, so the layers themselves are changed.
+    """Make the large Keras Embeddings of the block sharded ones, also those that Keras builds later or loads.
 
     Args:
         make: makes a table.
         wants: returns whether an embedding with this number of rows and columns is sharded.
         wire: the format in which rows are sent.
     """
-    original = tf_keras.layers.Embedding.__init__
+    original = keras.layers.Embedding.__new__
 
-    @functools.wraps(original)
-    def made(self: tf_keras.layers.Embedding, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        if type(self) is not tf_keras.layers.Embedding:
-            return  # a subclass may work differently
-        if wants(self.input_dim, self.output_dim):
-            ShardedEmbedding.convert(self, make, wire)
-        else:
-            logger.info("embedding %r is small and stays replicated", self.name)
+    def new(cls: type, *args: Any, **kwargs: Any) -> keras.layers.Embedding:
+        # A subclass may work differently.
+        if cls is keras.layers.Embedding:
+            named = [kwargs[name] for name in ("input_dim", "output_dim")[len(args) :] if name in kwargs]
+            rows, dim = [*args, *named][:2]
+            if wants(rows, dim):
+                return original(ShardedEmbedding, *args, **kwargs)
+            logger.info("an embedding of %d rows is small and stays replicated", rows)
+        return original(cls, *args, **kwargs)
 
-    tf_keras.layers.Embedding.__init__ = made
+    token = _SHARDING.set(_Sharding(make, wants, wire))
+    keras.layers.Embedding.__new__ = new
     try:
-        yield
+        with _no_keras_2():
+            yield
     finally:
-        tf_keras.layers.Embedding.__init__ = original
+        del keras.layers.Embedding.__new__
+        _SHARDING.reset(token)
 
 
 @contextmanager
-def replace_compiled_optimizer(change: Callable[[tf_keras.Model], tf_keras.optimizers.Optimizer]) -> Iterator[None]:
-    """Give models that are compiled in the block the optimizer that ``change`` returns."""
-    original = tf_keras.Model.compile
+def _no_keras_2() -> Iterator[None]:
+    """Refuse embeddings of tf_keras in the block, which would be neither sharded nor averaged."""
+    other = sys.modules.get("tf_keras")
+    if other is None:
+        yield
+        return
+    original = other.layers.Embedding.__init__
 
-    @functools.wraps(original)
-    def compile_and_change(self: tf_keras.Model, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        self.optimizer = change(self)
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> None:
+        raise keras_2("an Embedding of tf_keras (Keras 2) inside embedding_scope()")
 
-    tf_keras.Model.compile = compile_and_change
+    other.layers.Embedding.__init__ = refuse
     try:
         yield
     finally:
-        tf_keras.Model.compile = original
+        other.layers.Embedding.__init__ = original
+
+
+def keras_2(what: str) -> InputError:
+    """Return the error for something of Keras 2."""
+    return InputError(
+        what,
+        expected="Keras 3",
+        received="Keras 2",
+        fix="write `import keras` instead of `import tf_keras`, or, if you use tf.keras, unset TF_USE_LEGACY_KERAS",
+    )

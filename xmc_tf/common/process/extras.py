@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 
 # Top-level module -> the extra of setup.cfg that installs it.
 EXTRAS = {
-    **dict.fromkeys(("tensorflow", "tensorflow_text", "tf_keras", "tensorboard"), "tf"),
+    **dict.fromkeys(("tensorflow", "tensorflow_text", "keras", "tf_keras", "tensorboard"), "tf"),
     **dict.fromkeys(("transformers", "tokenizers", "safetensors"), "tf"),
     "mpi4py": "mpi",
     "horovod": "distributed",

@@ -1,8 +1,8 @@
 """A sequence model: the item table, which is both the input's embedding and the output's weights, and a transformer."""
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.collective.tables.initial_values import first_values
@@ -125,7 +125,7 @@ def with_one(vectors: tf.Tensor) -> tf.Tensor:
 def _item_table(strategy: CollectiveStrategy, params: SequenceParams, nr_items: int) -> ShardedTable:
     """Return the item table: this rank's rows, or all of them."""
     embeddings = first_values(
-        tf_keras.initializers.TruncatedNormal(stddev=_STDDEV), TABLE, nr_items, params.embed_dim, params.seed
+        keras.initializers.TruncatedNormal(stddev=_STDDEV), TABLE, nr_items, params.embed_dim, params.seed
     )
     assert embeddings is not None
 

@@ -3,7 +3,6 @@
 import math
 
 import tensorflow as tf
-import tf_keras
 
 _FAR = -1e9  # added to the attention scores of positions that may not be seen
 _STDDEV = 0.02
@@ -119,7 +118,7 @@ class _Layer(tf.Module):
 
     def __call__(self, state: tf.Tensor, barred: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
         state += self._drop(self._attention(self.before_attention(state), barred, seed), seed, 1)
-        hidden = tf_keras.activations.gelu(self.wide(self.before_network(state)))
+        hidden = tf.nn.gelu(self.wide(self.before_network(state)))
         return state + self._drop(self.narrow(hidden), seed, 2)
 
     def _attention(self, state: tf.Tensor, barred: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:

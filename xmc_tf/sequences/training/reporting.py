@@ -40,7 +40,7 @@ class Report:
         """
         if self._silent:
             return
-        rate, norm = float(self._optimizer.learning_rate), float(self._optimizer.gradient_norm)
+        rate, norm = float(self._optimizer.last_rate), float(self._optimizer.gradient_norm)
         loss = float(np.mean(course.losses)) if course.losses else float("nan")
         sent = ""
         if course.wire_bytes:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training
 from xmc_tf.collective.engines import operations
@@ -124,7 +124,7 @@ def make_optimizer(model: Recommender, total: int) -> CollectiveOptimizer:
     """
     params = model.params
     schedule = Schedule(params.lr_schedule, params.learning_rate, params.warmup_steps, total)
-    inner = tf_keras.optimizers.AdamW(
+    inner = keras.optimizers.AdamW(
         schedule, weight_decay=params.weight_decay, epsilon=1e-8, global_clipnorm=params.max_grad_norm
     )
     inner.exclude_from_weight_decay(var_list=[one for one in model.replicated if not decays(one)])

@@ -1,0 +1,233 @@
+"""Checks on any number of ranks: the features of Keras 3 that a user of the strategy touches."""
+
+import logging
+import os
+import tempfile
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xmc_tf import CollectiveStrategy
+from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
+from xmc_tf.common.errors import InputError
+
+ROWS, BATCHES = 40, 6
+CALLBACKS = keras.callbacks
+
+
+def batches(world, batch=4, count=BATCHES, seed=0):
+    """Return this rank's share of batches, and all of them for one process."""
+    rng = np.random.default_rng(seed)
+    # No id twice in a step: of its own sparse gradients, Keras 3 squares those of repeated ids one by one.
+    each = [rng.permutation(ROWS)[: 3 * batch * world.size] for _ in range(count)]
+    ids = np.concatenate(each).reshape(-1, 3)
+    targets = (ids % 7).mean(axis=1, keepdims=True).astype(np.float32)
+    whole = tf.data.Dataset.from_tensor_slices((ids, targets))
+    return whole.shard(world.size, world.rank).batch(batch), whole.batch(batch * world.size)
+
+
+def constant(seed, *shape):
+    return keras.initializers.Constant(np.random.default_rng(seed).normal(size=shape) * 0.3)
+
+
+def layers():
+    return [
+        keras.Input([3], dtype="int64"),
+        keras.layers.Embedding(ROWS, 4, embeddings_initializer=keras.initializers.Constant(0.1), name="items"),
+        keras.layers.Flatten(),
+        keras.layers.Dense(3, "tanh", kernel_initializer=constant(1, 12, 3)),
+        keras.layers.Dense(1, kernel_initializer=constant(2, 3, 1), dtype="float32"),
+    ]
+
+
+def over_ranks(world, optimizer, **options):
+    """Return the strategy, and a model with a sharded embedding."""
+    strategy = CollectiveStrategy(world, shard_above=0)
+    with strategy.scope(), strategy.embedding_scope():
+        model = keras.Sequential(layers())
+        model.compile(optimizer, "mse", metrics=["mae"], **options)
+    assert isinstance(model.layers[0], ShardedEmbedding)
+    return strategy, model
+
+
+def alone(optimizer, **options):
+    """Return the same model as plain Keras makes it."""
+    model = keras.Sequential(layers())
+    model.compile(optimizer, "mse", metrics=["mae"], **options)
+    assert type(model.layers[0]) is keras.layers.Embedding
+    return model
+
+
+def whole_table(world, model):
+    return np.concatenate(world.allgather(model.layers[0].table.variable.numpy()))
+
+
+def compare(world, optimizer, epochs=1, atol=2e-5, **options):
+    """Train over the ranks and in one process of plain Keras; all weights must be equal."""
+    ours, whole = batches(world)
+    strategy, model = over_ranks(world, optimizer(), **options)
+    plain = alone(optimizer(), **options)
+    before = plain.get_weights()
+    history = model.fit(ours, epochs=epochs, verbose=0)
+    expected = plain.fit(whole, epochs=epochs, verbose=0)
+    np.testing.assert_allclose(whole_table(world, model), plain.layers[0].embeddings, atol=atol)
+    for mine, theirs, first in zip(model.get_weights()[1:], plain.get_weights()[1:], before[1:], strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=atol)
+        assert np.abs(theirs - first).max() > 1e-4
+    np.testing.assert_allclose(history.history["loss"], expected.history["loss"], rtol=1e-3)
+    assert strategy.check_replicas(model.trainable_variables) == 4
+    return strategy, model, plain
+
+
+def check_optimizers_equal_plain_keras(world):
+    """SGD and Adagrad, whose row-wise forms are exact, with a schedule, clipping and weight decay of Keras 3."""
+    schedule = keras.optimizers.schedules.PiecewiseConstantDecay([2, 4], [0.3, 0.1, 0.02])
+    compare(world, lambda: keras.optimizers.SGD(schedule))
+    compare(world, lambda: keras.optimizers.Adagrad(0.1))
+    compare(world, lambda: keras.optimizers.SGD(0.5, global_clipnorm=0.2))
+    compare(world, lambda: keras.optimizers.SGD(0.1, gradient_accumulation_steps=3))
+
+
+def check_several_steps_per_execution(world):
+    """Steps run in a loop of the graph, in which the order of exchanges must hold."""
+    compare(world, lambda: keras.optimizers.SGD(0.1, momentum=0.0), steps_per_execution=3)
+
+
+def check_adamw_of_rows_touched_in_each_step(world):
+    """A step that touches all rows equals AdamW of Keras 3."""
+    ids = np.arange(ROWS).reshape(-1, 4)[:, :3]  # on each rank, so that each of these rows has a gradient
+    _, model = over_ranks(world, keras.optimizers.AdamW(0.01, weight_decay=0.1))
+    plain = alone(keras.optimizers.AdamW(0.01, weight_decay=0.1))
+    targets = np.ones((len(ids), 1), np.float32)
+    for one in (model, plain):
+        one.fit(ids, targets, batch_size=len(ids), epochs=5, shuffle=False, verbose=0)
+    touched = np.unique(ids)
+    np.testing.assert_allclose(
+        whole_table(world, model)[touched], plain.layers[0].embeddings.numpy()[touched], atol=1e-5
+    )
+    np.testing.assert_allclose(model.layers[-1].kernel, plain.layers[-1].kernel, atol=1e-5)
+    assert int(model.optimizer.iterations) == 5
+
+
+def check_callbacks_decide_the_same(world):
+    """Ranks with different data see the same metrics, so that they stop and change the learning rate together."""
+    ours, _ = batches(world, seed=1)
+    _, model = over_ranks(world, keras.optimizers.SGD(0.05))
+    held_out = batches(world, seed=5 + world.rank)[0]  # other data on each rank
+    stop = CALLBACKS.EarlyStopping("val_loss", patience=0, min_delta=10.0)
+    slower = CALLBACKS.ReduceLROnPlateau("val_mae", factor=0.5, patience=0, min_delta=10.0, cooldown=0)
+    seen = []
+    note = CALLBACKS.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(dict(logs)))
+    history = model.fit(ours, validation_data=held_out, epochs=6, callbacks=[slower, stop, note], verbose=0)
+    assert set(seen[0]) >= {"loss", "mae", "val_loss", "val_mae"}
+    assert len(seen) == 2  # the second epoch is not better by 10
+    everyone = world.allgather((seen, float(model.optimizer.learning_rate), history.history["loss"]))
+    assert all(one == everyone[0] for one in everyone)
+    assert np.isclose(everyone[0][1], 0.025)
+    results = world.allgather(model.evaluate(held_out, verbose=0))
+    assert all(one == results[0] for one in results)
+    assert len(results[0]) == 2
+    schedule = CALLBACKS.LearningRateScheduler(lambda epoch, rate: 0.25)
+    model.fit(ours, epochs=1, callbacks=[schedule], verbose=0)
+    assert float(model.optimizer.learning_rate) == 0.25
+
+
+def check_saved_models_are_whole(world):
+    """Files have the whole table and the optimizer's state; they load over ranks and in one process."""
+    ours, whole = batches(world)
+    _, model, _ = compare(world, lambda: keras.optimizers.Adagrad(0.1))
+    folder = world.broadcast(tempfile.mkdtemp())
+    files = CALLBACKS.ModelCheckpoint(os.path.join(folder, "best.keras"), save_best_only=True, monitor="loss")
+    weights = CALLBACKS.ModelCheckpoint(os.path.join(folder, "last.weights.h5"), save_weights_only=True)
+    model.fit(ours, epochs=1, callbacks=[files, weights], verbose=0)
+    ids = np.arange(ROWS - 1).reshape(-1, 3)
+    expected = np.asarray(model(ids))
+    world.barrier()
+    assert sorted(os.listdir(folder)) == ["best.keras", "last.weights.h5"]
+
+    # In one process, as on a machine without xmc_tf.
+    plain = keras.models.load_model(os.path.join(folder, "best.keras"))
+    assert type(plain.layers[0]) is keras.layers.Embedding
+    assert type(plain.optimizer) is keras.optimizers.Adagrad
+    np.testing.assert_allclose(plain(ids), expected, atol=1e-6)
+    from_weights = alone("sgd")
+    from_weights.load_weights(os.path.join(folder, "last.weights.h5"))
+    np.testing.assert_allclose(from_weights(ids), expected, atol=1e-6)
+
+    # Over the ranks, where training continues as in one process.
+    again = CollectiveStrategy(world, shard_above=0)
+    with again.scope(), again.embedding_scope():
+        loaded = keras.models.load_model(os.path.join(folder, "best.keras"))
+    assert isinstance(loaded.layers[0], ShardedEmbedding)
+    np.testing.assert_allclose(loaded(ids), expected, atol=1e-6)
+    model.load_weights(os.path.join(folder, "last.weights.h5"))
+    for one, data in ((loaded, ours), (plain, whole), (model, ours)):
+        one.fit(data, epochs=1, verbose=0)
+    np.testing.assert_allclose(loaded(ids), plain(ids), atol=2e-5)
+    np.testing.assert_allclose(model(ids), plain(ids), atol=2e-5)
+    if world.size > 1:
+        with pytest.raises(InputError, match=r"strategy\.export_saved_model"):
+            model.export(os.path.join(folder, "exported"))
+        with pytest.raises(
+            OSError, match="nowhere" if world.rank == 0 else "rank 0 could not save the model: .*nowhere"
+        ):
+            model.save(os.path.join(folder, "nowhere", "model.keras"))
+        assert world.allgather(world.rank) == list(range(world.size))
+
+
+def check_mixed_precision(world):
+    """A loss scale of Keras 3 becomes one of all ranks."""
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        ours, _ = batches(world)
+        strategy, model = over_ranks(world, keras.optimizers.Adam(0.02))
+        history = model.fit(ours, epochs=4, verbose=0)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    assert model.layers[0].compute_dtype == "float16"
+    assert float(model.optimizer.loss_scale.value) == 2.0**15
+    assert history.history["loss"][-1] < history.history["loss"][0]
+    assert strategy.check_replicas(model.trainable_variables) == 4
+
+
+def check_what_is_not_over_all_ranks_is_reported(world):
+    """Errors and warnings name the line to change."""
+    ours, _ = batches(world)
+    strategy = CollectiveStrategy(world, shard_above=0)
+    if world.size == 1:
+        return
+    with strategy.embedding_scope():
+        outside = keras.Sequential(layers())
+    outside.compile("adam", "mse")
+    with pytest.raises(InputError, match=r"move model\.compile"):
+        outside.fit(ours, verbose=0)
+    optimizer = keras.optimizers.Adam()
+    with pytest.raises(InputError, match=r"items.* is sharded.*\n.*\n.*\n.*move model\.compile"):
+        optimizer.apply([tf.zeros_like(one) for one in outside.trainable_variables], outside.trainable_variables)
+    with pytest.raises(InputError, match="jit_compile=True"), strategy.scope():
+        outside.compile("adam", "mse", jit_compile=True)
+
+    notes = []
+    handler = logging.Handler()
+    handler.emit = lambda record: notes.append(record.getMessage())
+    logging.getLogger("xmc_tf").addHandler(handler)
+    try:
+        plain = keras.Sequential(layers())
+        with strategy.scope():
+            plain.compile("sgd", "mse")
+        assert any("was made outside strategy.embedding_scope()" in note for note in notes)
+        plain.compile("sgd", "mse")
+        plain.fit(ours, verbose=0)
+    finally:
+        logging.getLogger("xmc_tf").removeHandler(handler)
+    assert any("each of the" in note for note in notes) == (world.rank == 0)
+
+    # Without scopes around the layers, the ranks have different initial values, which the first step shows.
+    keras.utils.set_random_seed(world.rank)
+    unbuilt = keras.Sequential([keras.layers.Embedding(ROWS, 4), keras.layers.Flatten(), keras.layers.Dense(1)])
+    with strategy.scope():
+        unbuilt.compile("sgd", "mse")
+    with pytest.raises(InputError, match="differ from rank 0's"):
+        unbuilt.fit(ours, verbose=0)

@@ -1,0 +1,1 @@
+"""Keras models over all ranks: compile, fit and save."""

@@ -1,0 +1,117 @@
+"""``model.compile`` inside ``strategy.scope()``, which makes a model train over all ranks."""
+
+import functools
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+
+from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
+from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding, keras_2
+from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.communicator import Communicator
+
+log = logging.getLogger(__name__)
+
+
+def check_keras() -> None:
+    """Refuse a Keras that does not compute with TensorFlow."""
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise InputError(
+            "Keras' backend",
+            expected="tensorflow",
+            received=backend,
+            fix="set KERAS_BACKEND=tensorflow before `import keras`",
+        )
+
+
+@contextmanager
+def compiled_over_ranks(
+    communicator: Communicator,
+    change: Callable[[keras.Model, CollectiveOptimizer | None], CollectiveOptimizer],
+    large: Callable[[int, int], bool],
+) -> Iterator[None]:
+    """Give models that are compiled in the block the optimizer that ``change`` returns.
+
+    Args:
+        communicator: the ranks.
+        change: returns the optimizer of a model that is compiled with one of Keras, and the one that was passed, if it
+            already works over all ranks.
+        large: returns whether an embedding of so many rows and columns would be sharded in an embedding scope.
+    """
+    # The class that has the method: Keras does not recompile loaded models of a class with a method of its own.
+    owner = next(one for one in keras.Model.__mro__ if "compile" in vars(one))
+    original = owner.compile
+
+    @functools.wraps(original)
+    def compile_and_change(self: keras.Model, *args: Any, **kwargs: Any) -> None:
+        given = inspect.signature(original).bind(self, *args, **kwargs)
+        optimizer = given.arguments.get("optimizer", "rmsprop")
+        if type(optimizer).__module__.startswith("tf_keras"):
+            raise keras_2(f"optimizer of model {self.name!r}")
+        passed = optimizer if isinstance(optimizer, CollectiveOptimizer) else None
+        if passed is not None:
+            given.arguments["optimizer"] = passed.inner  # what saved models are compiled with
+        if communicator.size > 1:
+            if given.arguments.get("jit_compile", "auto") is True:
+                raise InputError(
+                    f"model {self.name!r}: jit_compile=True",
+                    expected="jit_compile=False: XLA cannot compile exchanges between ranks",
+                    fix="leave jit_compile out, and decorate the functions of your layers that need it with "
+                    "@tf.function(jit_compile=True)",
+                )
+            given.arguments["jit_compile"] = False
+        original(*given.args, **given.kwargs)
+        self.optimizer = change(self, passed)
+        if communicator.size > 1:
+            _warn_of_replicated_embeddings(self, large)
+
+    owner.compile = compile_and_change
+    try:
+        with _no_keras_2_models():
+            yield
+    finally:
+        owner.compile = original
+
+
+def _warn_of_replicated_embeddings(model: keras.Model, large: Callable[[int, int], bool]) -> None:
+    """Warn of large embeddings that were made outside of an embedding scope."""
+    for layer in model._flatten_layers():
+        if type(layer) is not keras.layers.Embedding or not large(layer.input_dim, layer.output_dim):
+            continue
+        log.warning(
+            "embedding %r (%d rows of %d) was made outside strategy.embedding_scope(): every rank holds all of it. To "
+            "shard it, make it inside `with strategy.embedding_scope():`",
+            layer.name,
+            layer.input_dim,
+            layer.output_dim,
+        )
+
+
+@contextmanager
+def _no_keras_2_models() -> Iterator[None]:
+    """Refuse to compile models of tf_keras in the block, which would train on each rank by themselves."""
+    other = sys.modules.get("tf_keras")
+    if other is None:
+        yield
+        return
+    original = other.Model.compile
+
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> None:
+        raise keras_2(f"model {self.name!r} of tf_keras (Keras 2) inside strategy.scope()")
+
+    other.Model.compile = refuse
+    try:
+        yield
+    finally:
+        other.Model.compile = original
+
+
+def sharded_layers(model: keras.Model) -> list[ShardedEmbedding]:
+    """Return the sharded embeddings of a model."""
+    return [layer for layer in model._flatten_layers() if isinstance(layer, ShardedEmbedding)]

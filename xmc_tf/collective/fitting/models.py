@@ -1,0 +1,161 @@
+"""``fit``, ``evaluate``, ``save`` and ``export`` of Keras models, once there are several ranks.
+
+``fit`` shows the same metrics to the callbacks of all ranks, so that early stopping and the like decide the same on all
+of them. ``save`` writes whole tables, once. A model that was not compiled over the ranks is reported.
+"""
+
+import functools
+import logging
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
+from xmc_tf.collective.replicas import check_replicas_equal
+from xmc_tf.collective.tables.table import ShardedTable, table_of
+from xmc_tf.collective.tables.whole_rows import save_on_rank_0
+from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.communicator import Communicator
+
+log = logging.getLogger(__name__)
+
+_prepared: Communicator | None = None
+_warned: "weakref.WeakSet[keras.Model]" = weakref.WeakSet()
+
+
+def prepare_models(communicator: Communicator) -> None:
+    """Make the methods of all Keras models work over several ranks from now on.
+
+    Args:
+        communicator: the ranks.
+    """
+    global _prepared
+    if _prepared is not None or communicator.size == 1:
+        return
+    _prepared = communicator
+    for name, around in (("fit", _fit), ("evaluate", _evaluate), ("save", _save), ("save_weights", _save)):
+        _wrap(name, around)
+    _wrap("export", _export)
+
+
+def _wrap(name: str, around: Callable[..., Any]) -> None:
+    original = getattr(keras.Model, name)
+
+    @functools.wraps(original)
+    def method(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        assert _prepared is not None
+        return around(_prepared, functools.partial(original, self), self, *args, **kwargs)
+
+    setattr(keras.Model, name, method)
+
+
+def _fit(communicator: Communicator, fit: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any) -> Any:
+    """Fit with the same metrics on all ranks."""
+    if not _over_ranks(model):
+        if getattr(model, "optimizer", None) is not None:
+            _report_local(communicator, model)
+        return fit(*args, **kwargs)
+    callbacks = kwargs.get("callbacks")
+    first = _SameOnAllRanks(communicator)
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        callbacks.callbacks.insert(0, first)
+    else:
+        several = callbacks if isinstance(callbacks, list | tuple) else [callbacks] if callbacks else []
+        kwargs["callbacks"] = [first, *several]
+    return fit(*args, **kwargs)
+
+
+def _evaluate(
+    communicator: Communicator, evaluate: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any
+) -> Any:
+    """Return the mean of the ranks' metrics, if the model works over all ranks."""
+    result = evaluate(*args, **kwargs)
+    if not _over_ranks(model):
+        return result
+    if isinstance(result, dict):
+        return _mean(communicator, result)
+    named = {str(number): value for number, value in enumerate(result if isinstance(result, list) else [result])}
+    means = list(_mean(communicator, named).values())
+    return means if isinstance(result, list) else means[0]
+
+
+def _save(communicator: Communicator, save: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any) -> Any:
+    """Save on rank 0, if the model works over all ranks."""
+    tables = sharded_tables(model)
+    if not tables and not _over_ranks(model):
+        return save(*args, **kwargs)
+    return save_on_rank_0(communicator, tables, functools.partial(save, *args, **kwargs))
+
+
+def _export(
+    communicator: Communicator, export: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any
+) -> Any:
+    if sharded_tables(model):
+        raise InputError(
+            f"model {model.name!r}: model.export",
+            expected="an export that holds the rows of all ranks",
+            fix="strategy.export_saved_model(folder, model)",
+        )
+    return export(*args, **kwargs)
+
+
+def sharded_tables(model: keras.Model) -> list[ShardedTable]:
+    """Return the sharded tables of a model, in the order of its variables."""
+    tables = [table_of(variable) for variable in model.variables]
+    return [table for table in dict.fromkeys(tables) if table is not None and table.size > 1]
+
+
+def _over_ranks(model: keras.Model) -> bool:
+    """Return whether a model was compiled over all ranks."""
+    return isinstance(getattr(model, "optimizer", None), CollectiveOptimizer)
+
+
+def _report_local(communicator: Communicator, model: keras.Model) -> None:
+    """Report a model that trains on this rank only."""
+    if sharded_tables(model) or any(type(layer).__name__ == "ShardedEmbedding" for layer in model._flatten_layers()):
+        raise InputError(
+            f"model {model.name!r} has sharded embeddings, but was compiled outside strategy.scope()",
+            expected="an optimizer over all ranks",
+            received=type(model.optimizer).__name__,
+            fix="move model.compile(...) into `with strategy.scope():`",
+        )
+    if communicator.rank == 0 and model not in _warned:
+        _warned.add(model)
+        log.warning(
+            "model %r was compiled outside strategy.scope(): each of the %d ranks trains a model of its own. To train "
+            "one model, move the model and model.compile(...) into `with strategy.scope():`",
+            model.name,
+            communicator.size,
+        )
+
+
+class _SameOnAllRanks(keras.callbacks.Callback):
+    """The first callback of a model over all ranks: it replaces the metrics of an epoch by the means of the ranks.
+
+    After the first step, it checks that the replicated variables are equal.
+    """
+
+    def __init__(self, communicator: Communicator) -> None:
+        super().__init__()
+        self._communicator, self._checked = communicator, False
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Check the replicas once."""
+        if not self._checked:
+            self._checked = True
+            check_replicas_equal(self.model.trainable_variables, self._communicator)
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Replace the metrics, which the callbacks after this one see."""
+        if logs:
+            logs.update(_mean(self._communicator, logs))
+
+
+def _mean(communicator: Communicator, named: dict[str, Any]) -> dict[str, Any]:
+    """Return the means over the ranks of numbers; other values stay."""
+    numbers = {name: float(value) for name, value in named.items() if np.ndim(value) == 0}
+    sums = communicator.allreduce_array(np.array(list(numbers.values()), np.float64))
+    return {**named, **{name: float(total) / communicator.size for name, total in zip(numbers, sums, strict=True)}}
