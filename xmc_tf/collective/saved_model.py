@@ -164,11 +164,12 @@ def _signature_of(model: keras.Model) -> Signature:
             fix="give signatures={'serving_default': Signature(function, inputs)}",
         )
     specs = [_spec_of(tensor) for tensor in model.inputs]
+    network = getattr(model, "_functional", model)  # of a Sequential model, the one with names and structure
 
     def serve(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         # Dictionaries are flattened in the order of their keys.
-        outputs = model(keras.tree.pack_sequence_as(model.input, list(tensors)), training=False)
-        return dict(zip(model.output_names, keras.tree.flatten(outputs), strict=True))
+        outputs = model(keras.tree.pack_sequence_as(network.input, list(tensors)), training=False)
+        return dict(zip(network.output_names, keras.tree.flatten(outputs), strict=True))
 
     return Signature(serve, specs)
 

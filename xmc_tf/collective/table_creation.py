@@ -237,7 +237,7 @@ class TableCreation:
         Example:
             >>> layer = strategy.embeddings([EmbeddingTable("users", 1000, 8), EmbeddingTable("items", 5000, 8)])
             >>> print(layer.plan.text())
-            >>> found = layer({"users": [3, 1], "items": [7, 7]})       # two tensors of shape [2, 8]
+            >>> found = layer({"users": tf.constant([3, 1]), "items": tf.constant([7, 7])})  # two tensors [2, 8]
 
         Args:
             tables: the tables; one with a ``placement`` keeps it.

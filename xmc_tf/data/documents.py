@@ -61,8 +61,7 @@ def read_texts(documents: Any, name: str = "texts", *, training: bool = False) -
             _refuse_table(values, name)
             return None
     values = _checked_list(values, name)
-    kinds = set(map(type, values))
-    if kinds <= {str} or kinds == {bytes}:
+    if set(map(type, values)) <= set(_TEXTS):
         return values
     values = [plain(value) for value in values]
     present = [value for value in values if value is not None]
@@ -96,10 +95,8 @@ def _filled(values: list[Any], name: str) -> list[Any]:
             "%s: %s of %s are missing and count as empty, the first is document %s", name, f"{len(missing):,}",
             f"{len(values):,}", f"{missing[0]:,}",
         )  # fmt: skip
-    kind: type = next((type(value) for value in values if isinstance(value, _TEXTS)), str)
-    empty = "" if issubclass(kind, str) else b""
     for row, value in enumerate(values):
-        if value is not None and not isinstance(value, kind):
+        if value is not None and not isinstance(value, _TEXTS):
             words = is_listing(value) and all(isinstance(word, str) for word in value)
             raise InputError(
                 f"{name}: document {row:,} is not a text",
@@ -107,7 +104,7 @@ def _filled(values: list[Any], name: str) -> list[Any]:
                 received=f"{type(value).__name__}: {value!r}"[:80],
                 fix='" ".join(words) for a list of words' if words else "str(text) for each of them",
             )
-    return [empty if value is None else value for value in values]
+    return ["" if value is None else value for value in values]
 
 
 def _refuse_table(values: np.ndarray, name: str) -> None:

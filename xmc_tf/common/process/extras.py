@@ -1,12 +1,12 @@
 """The extras of the installation: which of them a missing package belongs to."""
 
-import json
 import shlex
 import sys
 from importlib.metadata import PackageNotFoundError, distribution
 from urllib.parse import unquote, urlsplit
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import parse_json
 
 # Top-level module -> the extra of setup.cfg that installs it.
 EXTRAS = {
@@ -28,8 +28,9 @@ def pip_install(extra: str) -> str:
         extra: name of the extra.
     """
     try:
-        origin = json.loads(distribution("xmc_tf").read_text("direct_url.json") or "{}")
-    except (PackageNotFoundError, ValueError):
+        written = distribution("xmc_tf").read_text("direct_url.json") or "{}"
+        origin = parse_json(written, of="direct_url.json", foreign=True)
+    except (PackageNotFoundError, InputError):
         origin = {}
     url = str(origin.get("url", ""))
     if url.startswith("file:"):
