@@ -59,6 +59,7 @@ def main() -> None:
             if a.data
             else None
         ),
+        "languages": ["--data", a.data, *(("--field", a.annif) if a.annif else ())] if a.data else None,
         "annif_backends": ["--data", a.data, "--annif", a.annif] if a.data and a.annif else None,
         "hidden_labels": ["--data", a.data, *(("--encoder", a.encoder) if a.encoder else ())] if a.data else None,
         "static_encoder": ["--encoder", a.encoder, "--data", a.data] if a.encoder and a.data else None,
