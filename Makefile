@@ -34,7 +34,7 @@ help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1 \2/p' $(MAKEFILE_LIST) \
 	  | while read -r target text; do printf '  make %-8s%s\n' "$$target" "$$text"; done
 	@echo
-	@echo "It needs Linux x86-64, Python 3.11 and, for setup and test, g++. Everything else goes into $(VENV)."
+	@echo "It needs Linux x86-64, Python 3.11 to 3.13 and, for setup and test, g++. Everything else goes into $(VENV)."
 
 demo: $(LIGHT) $(ENCODERS)  ## install the light part (2 minutes), train on real texts, try the models (8 minutes)
 	@$(PY) -m xmc_tf.demo $(DEMO_ARGS)

@@ -8,12 +8,12 @@ import sys
 
 from setuptools import setup
 
-if not (3, 10) <= sys.version_info[:2] <= (3, 13):
+if not (3, 11) <= sys.version_info[:2] <= (3, 13):
     major, minor = sys.version_info[:2]
     sys.exit(
         f"error: Python {major}.{minor} ({sys.executable}) is not supported\n"
-        "  expected: CPython 3.10 to 3.13, with TensorFlow 3.11\n"
-        "  fix:      python3.11 -m venv .venv && .venv/bin/pip install .\n"
-        "            (to get Python 3.11: Debian, Ubuntu: apt install python3.11-venv; anywhere: pyenv install 3.11)"
+        "  expected: CPython 3.11, 3.12 or 3.13\n"
+        "  fix:      python3.13 -m venv .venv && .venv/bin/pip install .\n"
+        "            (to get Python 3.13: Debian, Ubuntu: apt install python3.13-venv; anywhere: pyenv install 3.13)"
     )
 setup()

