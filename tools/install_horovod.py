@@ -240,7 +240,9 @@ def patched_source(folder: Path, environment: dict[str, str]) -> Path:
     lines = listed.read_text().splitlines(keepends=True)
     kept = [line for line in lines if LEFT_OUT not in line]
     if len(kept) != len(lines) - 1:
-        leave(f"expected one line with {LEFT_OUT} in {listed}, found {len(lines) - len(kept)}: is this Horovod {HOROVOD}?")
+        leave(
+            f"expected one line with {LEFT_OUT} in {listed}, found {len(lines) - len(kept)}: is this Horovod {HOROVOD}?"
+        )
     listed.write_text("".join(kept))
     return source
 

@@ -60,7 +60,7 @@ def _columns(
     score = np.where(ranked, log_odds(scores), 0.0)
     name = np.where(named, log_odds(worths), 0.0)
     out = np.empty((len(scores), len(NAMES)))
-    columns = (
+    columns: tuple[np.ndarray | float, ...] = (
         1.0, score, np.maximum(score, -2.0), np.maximum(score, 0.0), ~ranked, name, np.maximum(name, -3.0) * named,
         np.maximum(name, -1.0) * named, named, score * name, score * named, log_documents, log_odds(best),
         np.log(total + 0.1), similarity, np.maximum(similarity - 1.0, 0.0), np.maximum(similarity - 2.0, 0.0),

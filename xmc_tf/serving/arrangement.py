@@ -209,7 +209,8 @@ def _entries(
                     [part[(columns[0] >= begin) & (columns[0] < end)] for part in columns]
                     for columns in _pieces(weights, order, before, low, high)
                 ]
-                yield (first, *(np.concatenate(part) for part in zip(*parts, strict=True)))
+                rows, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
+                yield first, rows, columns, values
         first = last
 
 

@@ -115,6 +115,7 @@ def first_level(features: Features, pool: ThreadPool) -> Level:
     nr_labels = features.nr_rows
     sparse = features.sparse
     dense = read_only(np.zeros((nr_labels, 0)) if features.dense is None else features.dense, np.float32)
+    indices: np.ndarray
     if sparse is None:
         indptr, indices, values = np.zeros(nr_labels + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
     else:

@@ -83,7 +83,7 @@ def _groups(inputs: ReportInputs, decisions: Decisions) -> tuple[np.ndarray, str
     group = np.full(inputs.nr_labels, -1)
     if 1 < len(seen) <= MATRIX_SIZE:
         group[seen] = np.arange(len(seen))
-        return group, "labels", tuple(inputs.label_name(label) for label in seen)
+        return group, "labels", tuple(inputs.label_name(label) for label in seen.tolist())
     tree = None if inputs.model is None or not _same_labels(inputs) else inputs.model.tree
     if tree is None:
         return group, "", ()

@@ -146,7 +146,7 @@ class Metrics:
         """Add the ranks of some held-out items, from 1."""
         gains = 1.0 / np.log2(ranks + 1.0)
         values = [np.sum(ranks <= k) for k in CUTOFFS] + [np.sum(gains * (ranks <= k)) for k in CUTOFFS]
-        self._sums += [*values, np.sum(1.0 / ranks), len(ranks)]
+        self._sums += np.array([*values, np.sum(1.0 / ranks), len(ranks)])
 
     def result(self, communicator: Communicator) -> dict[str, float]:
         """Return the metrics over all ranks; collective."""
