@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 
-from xmc_tf.common.wire.format import pack, unpack
+from xmc_tf.common.wire import pack, unpack
 
 
 class ThreadCommunicator:

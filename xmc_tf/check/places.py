@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
-from xmc_tf.common.wire.format import register
+from xmc_tf.common.wire import register
 from xmc_tf.ranks.communicator import Communicator
 
 PACKAGES = ("xmc_tf", "numpy", "tensorflow", "horovod", "mpi4py")

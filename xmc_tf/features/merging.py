@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.wire.format import register
+from xmc_tf.common.wire import register
 from xmc_tf.features.counts import Counted
 from xmc_tf.features.tfidf import Counts
 from xmc_tf.features.vocabulary import Block, Vocabulary, best, lines_of, no_features_error, vocabulary_of

@@ -13,7 +13,7 @@ class Communicator(Protocol):
     """A rank of a run, and its collective operations.
 
     All methods except ``abort`` are collective: all ranks must call them, in the same order. Objects are sent in a
-    format that cannot run code (``common/wire/format.py`` lists the types). Arrays are sent without conversion, in
+    format that cannot run code (``common/wire.py`` lists the types). Arrays are sent without conversion, in
     messages of at most ``exchange.CHUNK_BYTES``, because MPI counts in 32 bits.
     """
 

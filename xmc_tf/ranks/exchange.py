@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.wire.format import pack, unpack
+from xmc_tf.common.wire import pack, unpack
 from xmc_tf.ranks.communicator import Operation
 
 Value = TypeVar("Value")

@@ -15,7 +15,7 @@ from xmc_tf.collective.checkpoints.shard_files import ShardFile
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.wire.format import register
+from xmc_tf.common.wire import register
 
 MANIFEST = "manifest.json"
 VERSION = 2

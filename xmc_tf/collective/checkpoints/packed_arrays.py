@@ -18,7 +18,7 @@ import numpy as np
 
 from xmc_tf.collective.checkpoints.shard_files import BLOCK_BYTES, blocks, check_length
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.wire.format import register
+from xmc_tf.common.wire import register
 
 # The maximum length of a file; a longer array has its own file.
 PACK_BYTES = 1 << 30

@@ -19,7 +19,7 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.crc import crc_of_all
 from xmc_tf.common.files.writing import write_in_steps
-from xmc_tf.common.wire.format import register
+from xmc_tf.common.wire import register
 from xmc_tf.data.npz.writing import padded_head
 
 # Two clients of a network disk may overwrite each other's bytes within one memory page.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.common.wire.format import register
+from xmc_tf.common.wire import register
 
 # Enough to keep some thousand threads busy until the end; each sub-problem costs a file and a claim.
 MOST_SUB_PROBLEMS = 8192

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from xmc_tf.common.memory import release_freed_memory
 from xmc_tf.common.threads import thread_count
-from xmc_tf.common.wire.format import register
+from xmc_tf.common.wire import register
 from xmc_tf.data import Features
 from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.linear.distributed.account import Account

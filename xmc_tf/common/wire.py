@@ -1,0 +1,394 @@
+"""The format in which ranks send objects, which can describe values but not run code: msgpack with extensions.
+
+Example:
+    >>> unpack(pack({"step": 3, "loss": float("nan"), "rows": np.arange(4)}))
+    {'step': 3, 'loss': nan, 'rows': array([0, 1, 2, 3])}
+
+It supports None, bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, ``Path``, numpy's
+arrays, scalars and types, sparse matrices (CSR and CSC), and the dataclasses and named tuples that are registered where
+they are defined:
+
+    >>> @wire.register
+    ... class Point(NamedTuple):
+    ...     x: int
+    ...     y: int
+
+The length of a msgpack value, the value, and the memory of the arrays in it, in the order in which they occur: so that
+an array is copied once on each side. What msgpack lacks is an extension whose payload is a msgpack value. Classes are
+looked up by name among those that are registered; no name in the data is ever imported. msgpack compares each length
+with the remaining bytes before it allocates memory, and this module does so for arrays.
+"""
+
+import dataclasses
+import math
+import re
+import struct
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from functools import partial
+from pathlib import Path, PosixPath
+from typing import Any, TypeVar
+
+import msgpack
+import numpy as np
+
+__all__ = ["WireFormatError", "pack", "register", "unpack"]
+
+MOST_LEVELS = 30  # of extensions within extensions; msgpack itself limits lists within lists
+MOST_INT_BYTES = 512
+_LENGTH = struct.Struct("<Q")
+_MOST_DIMENSIONS = 32
+_DTYPE = re.compile(r"[<>|=]?(?:[biufcSU][0-9]{1,10}|[mM]8(?:\[[0-9]{0,6}[a-zA-Z]{1,2}\])?)")
+_LARGEST_CHARACTER = 0x10FFFF
+Registered = TypeVar("Registered", bound=type)
+
+
+class WireFormatError(ValueError):
+    """A value that cannot be sent, or bytes that are not a value."""
+
+
+class _Kind(IntEnum):
+    """The code of each extension."""
+
+    TUPLE, SET, FROZENSET, INT, COMPLEX, RANGE, PATH, DTYPE, ARRAY, SCALAR, TEXT, BYTES, CSR, CSC, RECORD = range(15)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Record:
+    """The fields and the constructor of a registered class."""
+
+    name: str
+    fields: tuple[str, ...]
+    make: Callable[..., Any]
+
+
+_BY_CLASS: dict[type, _Record] = {}
+_BY_NAME: dict[str, _Record] = {}
+
+
+def register(cls: Registered) -> Registered:
+    """Register a dataclass or named tuple, so that its instances can be sent to other ranks; a class decorator.
+
+    Args:
+        cls: the class. Its fields must be values that can be sent; a receiving rank calls the class with them.
+    """
+    if dataclasses.is_dataclass(cls):
+        fields = dataclasses.fields(cls)
+        if not all(field.init for field in fields):
+            raise TypeError(f"{cls.__name__}: a field that __init__ does not take cannot be sent")
+        names = tuple(field.name for field in fields)
+    elif issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        names = tuple(cls._fields)
+    else:
+        raise TypeError(f"{cls.__name__}: only dataclasses and named tuples can be registered")
+    record = _Record(f"{cls.__module__}.{cls.__qualname__}", names, cls)
+    _BY_CLASS[cls] = _BY_NAME[record.name] = record
+    return cls
+
+
+def pack(value: Any) -> bytes:
+    """Return a value as bytes.
+
+    Raises:
+        WireFormatError: a part of the value has a type that cannot be sent, or is nested too deeply.
+    """
+    arrays: list[memoryview] = []
+    body = _packed(value, arrays, 0)
+    return b"".join([_LENGTH.pack(len(body)), body, *arrays])
+
+
+def unpack(data: bytes | memoryview) -> Any:
+    """Return the value of bytes that ``pack`` returned.
+
+    Arrays are copies that can be written to.
+
+    Raises:
+        WireFormatError: the bytes are damaged, or describe a class that is not registered here.
+    """
+    rest = _Rest(memoryview(data).cast("B"))
+    body = rest.take(_LENGTH.unpack(rest.take(_LENGTH.size))[0])
+    value = _unpacked(body, rest, 0)
+    if rest.left:
+        raise WireFormatError(f"{rest.left:,} bytes are left over behind the value")
+    return value
+
+
+class _Rest:
+    """The bytes that have not been read."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data, self._at = data, 0
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._at
+
+    def take(self, count: int) -> memoryview:
+        """Return the next bytes, without a copy."""
+        if count > self.left:
+            raise WireFormatError(f"{count:,} bytes should follow, and {self.left:,} are left")
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+
+# Sending.
+
+
+def _packed(value: Any, arrays: list[memoryview], level: int) -> bytes:
+    if level > MOST_LEVELS:
+        raise WireFormatError(f"a value with more than {MOST_LEVELS} levels of values within it cannot be sent")
+    extend = partial(_extension, arrays=arrays, level=level + 1)
+    try:
+        return msgpack.packb(value, default=extend, strict_types=True, unicode_errors="surrogatepass", buf_size=1024)
+    except WireFormatError:
+        raise
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise WireFormatError(f"this value cannot be sent, for example because of too many levels: {error}") from None
+
+
+def _extension(value: Any, arrays: list[memoryview], level: int) -> msgpack.ExtType:
+    """Return what msgpack sends instead of a value of a type that it lacks."""
+    kind, content = _content(value, arrays)
+    return msgpack.ExtType(kind, _packed(content, arrays, level))
+
+
+_ITEMS: dict[Any, _Kind] = {tuple: _Kind.TUPLE, set: _Kind.SET, frozenset: _Kind.FROZENSET}
+
+
+def _content(value: Any, arrays: list[memoryview]) -> tuple[_Kind, Any]:
+    kind = type(value)
+    if kind in _ITEMS:
+        return _ITEMS[kind], list(value)
+    if (record := _BY_CLASS.get(kind)) is not None:
+        return _Kind.RECORD, [record.name, [getattr(value, name) for name in record.fields]]
+    if kind is np.ndarray:
+        return _Kind.ARRAY, _array_content(value, arrays)
+    if isinstance(value, np.str_):
+        return _Kind.TEXT, str(value)
+    if isinstance(value, np.bytes_):
+        return _Kind.BYTES, bytes(value)
+    if isinstance(value, np.generic):
+        return _Kind.SCALAR, [_dtype_name(value.dtype), value.tobytes()]
+    if isinstance(value, np.dtype):
+        return _Kind.DTYPE, _dtype_name(value)
+    if kind is int:  # beyond 64 bits
+        return _Kind.INT, _int_bytes(value)
+    if kind is complex:
+        return _Kind.COMPLEX, [value.real, value.imag]
+    if kind is range:
+        return _Kind.RANGE, [value.start, value.stop, value.step]
+    if kind is PosixPath:
+        return _Kind.PATH, str(value)
+    if kind.__module__.startswith("scipy.sparse.") and kind.__qualname__ in ("csr_matrix", "csc_matrix"):
+        by_rows = kind.__qualname__ == "csr_matrix"
+        return _Kind.CSR if by_rows else _Kind.CSC, [*value.shape, value.data, value.indices, value.indptr]
+    raise WireFormatError(
+        f"a value of type {kind.__module__}.{kind.__qualname__} cannot be sent to other ranks: send numbers, text, "
+        "arrays, lists, tuples or dicts of them, or register its dataclass with wire.register"
+    )
+
+
+def _int_bytes(value: int) -> bytes:
+    data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+    if len(data) > MOST_INT_BYTES:
+        raise WireFormatError(f"a whole number of {len(data):,} bytes; at most {MOST_INT_BYTES} can be sent")
+    return data
+
+
+def _array_content(array: np.ndarray, arrays: list[memoryview]) -> list[Any]:
+    """Return the description of an array, whose memory order (C or Fortran) is kept; its memory goes to ``arrays``."""
+    backwards = array.flags.f_contiguous and not array.flags.c_contiguous
+    plain = np.ascontiguousarray(array.T if backwards else array)
+    name = _dtype_name(array.dtype)
+    arrays.append(plain.reshape(-1).view(np.uint8).data)
+    return [name, bool(backwards), list(array.shape[::-1] if backwards else array.shape)]
+
+
+def _dtype_name(dtype: np.dtype) -> str:
+    if dtype.name == "bfloat16":  # numpy's name for it would mean any two bytes
+        return "bfloat16"
+    if not _DTYPE.fullmatch(dtype.str) or dtype.itemsize == 0:
+        raise WireFormatError(f"an array of type {dtype} cannot be sent: numbers, dates, and text of fixed length can")
+    return dtype.str
+
+
+# Receiving.
+
+
+def _unpacked(data: bytes | memoryview, rest: _Rest, level: int) -> Any:
+    if level > MOST_LEVELS:
+        raise WireFormatError(f"more than {MOST_LEVELS} levels of values within values")
+    try:
+        return msgpack.unpackb(
+            data,
+            ext_hook=partial(_value, rest=rest, level=level + 1),
+            object_pairs_hook=_dict,
+            strict_map_key=False,
+            unicode_errors="surrogatepass",
+        )
+    except WireFormatError:
+        raise
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise WireFormatError(f"no value: {error}") from None
+
+
+def _value(kind: int, data: bytes, rest: _Rest, level: int) -> Any:
+    """Return the value of an extension."""
+    make = _MAKERS.get(kind)
+    if make is None:
+        raise WireFormatError(f"no kind of value has number {kind}")
+    content = _unpacked(data, rest, level)
+    parts = content if isinstance(content, list) and kind not in _ITEMS.values() else [content]
+    return make(*parts, rest=rest) if kind == _Kind.ARRAY else make(*parts)
+
+
+def _expect(value: Any, *kinds: type) -> None:
+    if type(value) not in kinds:
+        raise WireFormatError(f"a value of type {type(value).__name__} where {kinds[0].__name__} is expected")
+
+
+def _unique(make: Callable[[Iterable[Any]], Any], values: Iterable[Any], count: int) -> Any:
+    made = make(values)
+    if len(made) != count:
+        raise WireFormatError("a key or member is given twice")
+    return made
+
+
+def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    return _unique(dict, pairs, len(pairs))
+
+
+def _items(values: list[Any], make: Callable[[Iterable[Any]], Any]) -> Any:
+    _expect(values, list)
+    return _unique(make, values, len(values))
+
+
+def _int(data: bytes) -> int:
+    _expect(data, bytes)
+    if len(data) > MOST_INT_BYTES:
+        raise WireFormatError(f"a whole number of {len(data):,} bytes")
+    return int.from_bytes(data, "little", signed=True)
+
+
+def _complex(real: float, imaginary: float) -> complex:
+    _expect(real, float)
+    _expect(imaginary, float)
+    return complex(real, imaginary)
+
+
+def _range(start: int, stop: int, step: int) -> range:
+    for number in (start, stop, step):
+        _expect(number, int)
+    return range(start, stop, step)
+
+
+def _text(text: str, make: Callable[[str], Any]) -> Any:
+    _expect(text, str)
+    return make(text)
+
+
+def _dtype(name: str) -> np.dtype:
+    _expect(name, str)
+    if name == "bfloat16":
+        import ml_dtypes  # comes with TensorFlow, as such arrays do
+
+        return np.dtype(ml_dtypes.bfloat16)
+    dtype = np.dtype(name) if _DTYPE.fullmatch(name) else None
+    if dtype is None or dtype.itemsize == 0:
+        raise WireFormatError(f"no type of an array: {name[:100]!r}")
+    return dtype
+
+
+def _array(name: str, backwards: bool, shape: list[int], rest: _Rest) -> np.ndarray:
+    dtype = _dtype(name)
+    _expect(backwards, bool)
+    _expect(shape, list)
+    if len(shape) > _MOST_DIMENSIONS or not all(type(length) is int and length >= 0 for length in shape):
+        raise WireFormatError(f"an array of {len(shape):,} dimensions: {shape[:9]}")
+    if math.prod(length or 1 for length in shape) * dtype.itemsize >= 2**62:
+        raise WireFormatError(f"an array of shape {shape}")
+    data = rest.take(math.prod(shape) * dtype.itemsize)
+    array = np.empty(len(data), np.uint8)
+    array.data[:] = data
+    array = _checked(array.view(dtype)).reshape(shape)
+    return array.T if backwards else array
+
+
+def _scalar(name: str, data: bytes) -> np.generic:
+    dtype = _dtype(name)
+    _expect(data, bytes)
+    if len(data) != dtype.itemsize:
+        raise WireFormatError(f"{len(data):,} bytes for a value of {dtype}")
+    return _checked(np.frombuffer(data, dtype))[0]
+
+
+def _numpy_bytes(data: bytes) -> np.bytes_:
+    _expect(data, bytes)
+    return np.bytes_(data)
+
+
+def _sparse(rows: int, columns: int, *arrays: np.ndarray, by_rows: bool) -> Any:
+    """Return a CSR or CSC matrix; its indices are checked, because compiled code relies on them."""
+    from scipy.sparse import csc_matrix, csr_matrix
+
+    _expect(rows, int)
+    _expect(columns, int)
+    for array in arrays:
+        _expect(array, np.ndarray)
+    data, indices, indptr = arrays
+    kinds = [array.dtype.kind for array in arrays]
+    if kinds[0] not in "biufc" or kinds[1:] != ["i", "i"] or any(array.ndim != 1 for array in arrays):
+        raise WireFormatError("a sparse matrix of other arrays than numbers and indices")
+    if len(indptr) != (rows if by_rows else columns) + 1 or min(rows, columns) < 0 or max(rows, columns) >= 2**62:
+        raise WireFormatError(f"a sparse matrix of shape {(rows, columns)} with {len(indptr):,} offsets")
+    try:
+        matrix = (csr_matrix if by_rows else csc_matrix)((rows, columns), dtype=data.dtype)
+        matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
+        matrix.check_format(full_check=True)
+    except (ValueError, TypeError, IndexError, OverflowError) as error:
+        raise WireFormatError(f"not a sparse matrix: {error}") from None
+    return matrix
+
+
+def _record(name: str, values: list[Any]) -> Any:
+    _expect(name, str)
+    _expect(values, list)
+    record = _BY_NAME.get(name)
+    if record is None:
+        raise WireFormatError(f"class {name[:200]!r} is not registered")
+    if len(values) != len(record.fields):
+        raise WireFormatError(f"{name}: {len(values)} values for {len(record.fields)} fields")
+    try:
+        return record.make(**dict(zip(record.fields, values, strict=True)))
+    except Exception as error:
+        raise WireFormatError(f"{name}: {error}") from error
+
+
+def _checked(array: np.ndarray) -> np.ndarray:
+    """Return the array after checking that its bytes are valid for its type."""
+    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+        raise WireFormatError("a truth value that is neither 0 nor 1")
+    if array.dtype.kind == "U" and array.size:
+        codes = array.view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
+        if codes.max() > _LARGEST_CHARACTER:
+            raise WireFormatError("text with characters that do not exist")
+    return array
+
+
+_MAKERS: dict[int, Callable[..., Any]] = {
+    _Kind.TUPLE: partial(_items, make=tuple),
+    _Kind.SET: partial(_items, make=set),
+    _Kind.FROZENSET: partial(_items, make=frozenset),
+    _Kind.INT: _int,
+    _Kind.COMPLEX: _complex,
+    _Kind.RANGE: _range,
+    _Kind.PATH: partial(_text, make=Path),
+    _Kind.DTYPE: _dtype,
+    _Kind.ARRAY: _array,
+    _Kind.SCALAR: _scalar,
+    _Kind.TEXT: partial(_text, make=np.str_),
+    _Kind.BYTES: _numpy_bytes,
+    _Kind.CSR: partial(_sparse, by_rows=True),
+    _Kind.CSC: partial(_sparse, by_rows=False),
+    _Kind.RECORD: _record,
+}

@@ -1,1 +1,0 @@
-"""The format in which ranks send values, which cannot run code."""
