@@ -8,9 +8,9 @@ from xmc_tf.data.reading import Reading
 from xmc_tf.encoder import TextTokenizer
 from xmc_tf.encoder.truncation import TruncationCounter
 from xmc_tf.jobs.tokens import TokenCount, TokenizedTexts
+from xmc_tf.tables import stored_tokens
 from xmc_tf.tables.preparation import prepare
 from xmc_tf.tables.store import TableStore
-from xmc_tf.tables.stored import tokens as stored_tokens
 
 
 @pytest.fixture

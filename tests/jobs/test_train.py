@@ -50,20 +50,23 @@ def test_one_label_per_document_is_measured_as_such(single, capsys):
     assert "macro F1" in shown
 
 
-def test_a_second_run_splits_no_text_into_words(multi, caplog):
-    from xmc_tf.jobs.features import StoredFeatures
+def test_features_are_computed_once_a_run(multi, monkeypatch):
+    from xmc_tf.jobs import features
     from xmc_tf.params import TfidfParams
 
+    fits, fit = [], features.fit_tfidf
+    monkeypatch.setattr(features, "fit_tfidf", lambda *a: fits.append(a[1]) or fit(*a))
     _train(multi, "--effort", "fast")
-    store = TableStore.open(multi.with_suffix(".sqlite"), write=True)
-    again = StoredFeatures(store)
+    assert len(fits) == 1
+    store = TableStore.open(multi.with_suffix(".sqlite"))
+    again = features.DataSetFeatures(store)
     tfidf, X = again.of(TfidfParams())
-    test = again.of_test(TfidfParams())
-    assert again.computed == 0
+    test = again.of_test(tfidf.params)
+    assert len(fits) == 2
     assert (tfidf.transform([*store.texts("train"), *store.texts("validation")]) != X).nnz == 0
     assert (test != tfidf.transform(list(store.texts("test")))).nnz == 0
     again.of(TfidfParams(ngram_max=1))
-    assert again.computed == 180
+    assert len(fits) == 3
 
 
 def test_a_prepared_data_set_is_trained_on_as_it_is(multi, capsys):

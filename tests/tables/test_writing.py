@@ -5,7 +5,6 @@ import sqlite3
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from xmc_tf.common.errors import InputError
@@ -15,7 +14,6 @@ from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.runs import Run, record_run, runs_of
 from xmc_tf.tables.splits import SplitOptions
 from xmc_tf.tables.store import TableStore
-from xmc_tf.tables.stored.arrays import array_bytes, bytes_array, entry_key, get_entry, put_entry
 
 RUN = Run("2026-01-01T00:00:00+00:00", 1.0, "command", "model", "XR-Linear")
 ALL = PrepareOptions(splits=SplitOptions(0, 0))
@@ -48,12 +46,10 @@ def test_a_locked_database_is_named_with_a_fix(table, tmp_path, impatient):
     with pytest.raises(InputError, match=r"out\.sqlite is in use: another command is writing to it") as error:
         record_run(store, RUN)
     assert "wait until the other command has ended" in str(error.value)
-    assert not put_entry(store, entry_key(a=1), {"x": b"content"})
     with pytest.raises(InputError, match="is in use"):
         prepare(table, tmp_path / "out.sqlite", PrepareOptions(splits=SplitOptions(0.5, 0)))
     other.rollback()
     assert record_run(store, RUN) == 1
-    assert put_entry(store, entry_key(a=1), {"x": b"content"})
 
 
 def test_a_full_disk_keeps_complete_rows_and_the_command_resumes(table, tmp_path, monkeypatch):
@@ -78,14 +74,12 @@ def test_a_full_disk_keeps_complete_rows_and_the_command_resumes(table, tmp_path
     assert [line for (line,) in store.connection.execute("SELECT line FROM documents ORDER BY id")] == [*range(2, 402)]
 
 
-def test_a_full_disk_leaves_no_half_of_a_run_or_an_array(table, tmp_path):
+def test_a_full_disk_leaves_no_half_of_a_run(table, tmp_path):
     store = prepare(table, tmp_path / "out.sqlite", ALL)
     _full(store)
-    assert not put_entry(store, entry_key(a=1), {"x": bytes(1 << 20)})
     with pytest.raises(OSError, match="disk is full"):
         record_run(store, Run("", 1.0, "x" * 100_000, "", ""))
     again = TableStore.open(tmp_path / "out.sqlite")
-    assert get_entry(again, entry_key(a=1)) is None
     assert runs_of(again) == []
 
 
@@ -95,24 +89,6 @@ def test_two_commands_that_read_a_table_at_once_do_not_mix(table, tmp_path):
         write.execute("INSERT INTO documents (id, line, text, key) VALUES (0, 2, 'text', 1)")
     with pytest.raises(InputError, match="is in use"), store.writing() as write:
         write.execute("INSERT INTO documents (id, line, text, key) VALUES (0, 2, 'text', 1)")
-
-
-def test_arrays_are_stored_in_pieces_and_old_ones_removed(table, tmp_path, monkeypatch):
-    monkeypatch.setattr("xmc_tf.tables.stored.arrays._PIECE", 1000)
-    store = prepare(table, tmp_path / "out.sqlite", ALL)
-    array = np.arange(5000, dtype=np.float32)
-    assert put_entry(store, entry_key(n=0), {"array": array_bytes(array), "empty": b""})
-    found = get_entry(store, entry_key(n=0))
-    assert found["empty"] == b""
-    np.testing.assert_array_equal(bytes_array(found["array"]), array)
-    assert store.connection.execute("SELECT count(*) FROM stored").fetchone()[0] > 20
-    for number in range(1, 9):
-        put_entry(store, entry_key(n=number), {"x": b"y"})
-    assert get_entry(store, entry_key(n=0)) is None
-    assert get_entry(store, entry_key(n=1)) == {"x": b"y"}
-    assert store.connection.execute("SELECT count(*) FROM stored").fetchone() == (8,)
-    monkeypatch.setattr("xmc_tf.tables.stored.arrays._MOST_BYTES", 10)
-    assert not put_entry(store, entry_key(n=99), {"x": bytes(11)})
 
 
 def test_a_command_leaves_no_files_beside_the_database(tmp_path):

@@ -1,10 +1,9 @@
-"""TF-IDF features of a data set, stored in its database: a second run reads no text again."""
+"""TF-IDF features of a data set, computed once a run for each choice of options."""
 
-import logging
+import json
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, overload
 
 from scipy.sparse import csr_matrix, vstack
@@ -13,20 +12,9 @@ from xmc_tf.data.text import LazyTexts
 from xmc_tf.models.linear.training import fit_tfidf
 from xmc_tf.params import TfidfParams
 from xmc_tf.tables.store import StoredTexts, TableStore
-from xmc_tf.tables.stored.arrays import (
-    content_matrix,
-    entry_key,
-    folder_content,
-    get_entry,
-    matrix_content,
-    put_entry,
-    write_folder,
-)
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
-
-_LOG = logging.getLogger(__name__)
 
 
 class JoinedTexts(LazyTexts):
@@ -68,21 +56,19 @@ class JoinedTexts(LazyTexts):
             yield from part
 
 
-class StoredFeatures:
+class DataSetFeatures:
     """TF-IDF features of the training and validation documents, and of the test documents.
 
     Words are counted in training and validation documents, without their labels, so that settings can be compared on
     validation documents and the last training on both needs no other features.
 
     Args:
-        store: the data set, open for writing.
+        store: the data set.
         threads: number of threads; -1: one per core.
     """
 
     def __init__(self, store: TableStore, threads: int = -1) -> None:
         self.store, self.threads = store, threads
-        self.computed = 0
-        """Number of texts that were split into words because their features were not stored."""
         self._known: dict[str, tuple[Tfidf, csr_matrix]] = {}
 
     @property
@@ -94,64 +80,26 @@ class StoredFeatures:
 
     def of(self, params: TfidfParams) -> "tuple[Tfidf | None, csr_matrix]":
         """Return the vectorizer, and the features of the training documents followed by the validation documents."""
-        if self.store.nr_features:
-            return None, self._given()
-        key = self._key(params, "train+validation")
+        texts = self.texts
+        if texts is None:
+            return None, self._of_table
+        key = json.dumps(params.to_json(), sort_keys=True)
         if key not in self._known:
-            found = self._stored(key) or self._compute(key, params)
+            tfidf, features = fit_tfidf(texts, params, self.threads)
+            assert features.sparse is not None
             # Also by the parameters that contain the language that was found.
-            self._known[key] = self._known[self._key(found[0].params, "train+validation")] = found
+            found = json.dumps(tfidf.params.to_json(), sort_keys=True)
+            self._known[key] = self._known[found] = tfidf, features.sparse
         return self._known[key]
 
     def of_test(self, params: TfidfParams) -> csr_matrix:
         """Return the features of the test documents."""
-        if self.store.nr_features:
-            return self.store.features("test")
         tfidf = self.of(params)[0]
-        assert tfidf is not None  # there are texts
-        key = self._key(tfidf.params, "test")
-        if (content := get_entry(self.store, key)) is not None:
-            return content_matrix(content)
-        texts = self.store.texts("test")
-        X = tfidf.transform(texts, threads=self.threads)
-        self.computed += len(texts)
-        put_entry(self.store, key, matrix_content(X))
-        return X
+        if tfidf is None:
+            return self.store.features("test")
+        return tfidf.transform(self.store.texts("test"), threads=self.threads)
 
-    def _given(self) -> csr_matrix:
-        """Return the features that the table holds instead of texts."""
-        if not hasattr(self, "_table_features"):
-            parts = [self.store.features(split) for split in ("train", "validation")]
-            self._table_features = vstack(parts, format="csr")
-        return self._table_features
-
-    def _key(self, params: TfidfParams, documents: str) -> str:
-        source, columns, splits = (self.store.meta(key) for key in ("source", "columns", "splits"))
-        return entry_key(
-            tfidf=params.to_json(), documents=documents, source=source, columns=columns, splits=splits, version=1
-        )
-
-    def _stored(self, key: str) -> "tuple[Tfidf, csr_matrix] | None":
-        content = get_entry(self.store, key)
-        if content is None:
-            return None
-        from xmc_tf.features import Tfidf
-
-        with TemporaryDirectory() as folder:
-            write_folder(content, Path(folder))
-            tfidf = Tfidf.load(folder)
-        X = content_matrix(content)
-        _LOG.info("features of %s documents read from %s", f"{X.shape[0]:,}", self.store.path)
-        return tfidf, X
-
-    def _compute(self, key: str, params: TfidfParams) -> "tuple[Tfidf, csr_matrix]":
-        texts = self.texts
-        assert texts is not None  # else the table holds features
-        tfidf, features = fit_tfidf(texts, params, self.threads)
-        self.computed += len(texts)
-        X = features.sparse
-        assert X is not None
-        with TemporaryDirectory() as folder:
-            tfidf.save(Path(folder) / "features")
-            put_entry(self.store, key, {**folder_content(Path(folder) / "features"), **matrix_content(X)})
-        return tfidf, X
+    @cached_property
+    def _of_table(self) -> csr_matrix:
+        """The features that the table holds instead of texts."""
+        return vstack([self.store.features(split) for split in ("train", "validation")], format="csr")

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.data import Features, as_features
-from xmc_tf.jobs.features import StoredFeatures
+from xmc_tf.jobs.features import DataSetFeatures
 from xmc_tf.jobs.settings import COMPARED_TREES, Settings
 from xmc_tf.label_names import have_letters
 from xmc_tf.metrics import evaluate
@@ -82,7 +82,7 @@ class LinearTraining:
         keep_training_data: whether the model keeps its training data, so that it can grow.
     """
 
-    features: StoredFeatures
+    features: DataSetFeatures
     Y: csr_matrix
     Y_validation: csr_matrix
     names: Sequence[str]

@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data.reading import Reading
 from xmc_tf.encoder.truncation import TruncationCounter
 from xmc_tf.tables.store import StoredTexts, TableStore
-from xmc_tf.tables.stored.tokens import DocumentTokens, StoredTokens
+from xmc_tf.tables.stored_tokens import DocumentTokens, StoredTokens
 
 if TYPE_CHECKING:
     from xmc_tf.encoder import TextTokenizer

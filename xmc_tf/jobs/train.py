@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
-from xmc_tf.jobs.features import StoredFeatures
+from xmc_tf.jobs.features import DataSetFeatures
 from xmc_tf.jobs.linear import Chosen, LinearTraining
 from xmc_tf.jobs.settings import DataShape, choose_settings
 from xmc_tf.jobs.summary import JobSummary, Results, examples_of, next_commands
@@ -116,7 +116,7 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
     if options.keep_training_data:  # a model with other negatives could not grow
         fixed |= {"negative_sampling"}
     settings = choose_settings(shape, options.params, fixed=fixed, minutes=job.minutes, effort=job.effort)
-    features = StoredFeatures(store, job.threads)
+    features = DataSetFeatures(store, job.threads)
     training = LinearTraining(
         features, store.labels("train"), store.labels("validation"), store.names, options.overrides,
         job.threads, job.seed, about.single_label, options.label_names, options.keep_training_data,

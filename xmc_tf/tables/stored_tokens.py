@@ -4,6 +4,7 @@ tokenizations   id, key: a digest of the tokenizer's checksum, the length of a w
 tokens          tokenization, document, ids, lengths of its windows, numbers of tokens before and after truncation
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -11,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from xmc_tf.tables.store import TableStore
-from xmc_tf.tables.stored.arrays import entry_key
 
 _MOST = 4  # tokenizations; the oldest are removed
 _NARROW, _WIDE = np.dtype("<u2"), np.dtype("<i4")
@@ -53,7 +53,8 @@ class StoredTokens:
 
     def __init__(self, store: TableStore, *, tokenizer: str, max_length: int, max_windows: int) -> None:
         self.store = store
-        self._key = entry_key(tokenizer=tokenizer, max_length=max_length, max_windows=max_windows, version=1)
+        about = {"tokenizer": tokenizer, "max_length": max_length, "max_windows": max_windows, "version": 1}
+        self._key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
 
     def get(self, documents: np.ndarray) -> dict[int, DocumentTokens]:
         """Return the tokens of those of these documents that are stored.
