@@ -3,6 +3,8 @@
 import unicodedata
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.features.texts import in_all_versions
 from tools.name_characters import UNICODE, entry
@@ -16,6 +18,8 @@ from xmc_tf.label_names.characters import (
     UNSPACED,
     character_table,
     has_letter,
+    runs_of_table,
+    table_of_runs,
 )
 
 # Characters that came with a version of Unicode; Python 3.10 has 13.0, 3.11 14.0, 3.12 15.0 and 3.13 15.1.
@@ -63,3 +67,16 @@ def test_letters_and_case_are_as_the_python_says():
 def test_capitals_that_python_3_10_does_not_know_are_compared():
     small = "\U00010597\U000105bc\u2c5f\ua7c1\ua7d9 strasse"
     assert without_case("\U00010570\U00010595\u2c2f\ua7c0\ua7d8 STRASSE") == small
+
+
+@given(st.lists(st.sampled_from([SEPARATOR, SKIPPED, 1, 2, 3, 4, 2 | UNSPACED, 3 | UNSPACED]), min_size=1, max_size=40))
+def test_any_table_is_restored_from_its_runs(first):
+    table = np.full(NR_CHARACTERS, SEPARATOR, np.int32)
+    table[: len(first)] = first
+    assert np.array_equal(table_of_runs(*runs_of_table(table)), table)
+
+
+def test_the_table_has_few_runs():
+    starts, values = runs_of_table(character_table())
+    assert np.array_equal(table_of_runs(starts, values), character_table())
+    assert starts.nbytes + values.nbytes < 50_000

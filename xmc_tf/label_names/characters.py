@@ -4,7 +4,7 @@ A word is a run of letters, digits and their marks. The table maps each characte
 ("É" to "e"), to ``SEPARATOR`` if it is in no word, or to ``SKIPPED`` if it is dropped, as combining marks are.
 ``characters.npy`` contains its runs, written by ``python -m tools.name_characters``, so it does not depend on the
 Unicode version of Python: the first character of each, and for all of its characters the distance to the base character
-and the kind. A model has the table that it was trained with.
+and the kind. A model has the table that it was trained with, as runs too.
 """
 
 from functools import cache
@@ -36,6 +36,25 @@ def character_table() -> np.ndarray:
         part = table[first : last + 1]
         part += np.where(part > 0, np.int32(UNSPACED), np.int32(0))
     return table
+
+
+def runs_of_table(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a character table as runs, a hundredth of its size: where each begins, and what its first character becomes.
+
+    In a run, either all characters become the same, or letters become letters that follow one another.
+    """
+    before, after = table[:-1], table[1:]
+    begins = np.where(after > 0, after != before + 1, after != before) | ((after > 0) & (before <= 0))
+    starts = np.flatnonzero(np.concatenate([[True], begins])).astype(np.int32)
+    return starts, table[starts]
+
+
+def table_of_runs(starts: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the character table of runs."""
+    lengths = _lengths(starts)
+    steps = np.arange(NR_CHARACTERS, dtype=np.int32) - np.repeat(starts, lengths)
+    table = np.repeat(values, lengths)
+    return np.where(table > 0, table + steps, table)
 
 
 def has_letter(text: str) -> bool:

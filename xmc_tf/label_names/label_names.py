@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix, spmatrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.typing_names import Self
 from xmc_tf.data import Texts
-from xmc_tf.label_names.characters import SEPARATOR
+from xmc_tf.label_names.characters import runs_of_table, table_of_runs
 from xmc_tf.label_names.index import NameIndex, build_index, extend_index, reordered_index, words_of_names
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.matcher import count_documents, find_matches
@@ -32,6 +32,7 @@ from xmc_tf.words.languages import chosen_languages
 
 NAMES_FILES = r"names\.npz"
 _FILE = "names.npz"
+_RUNS = ("character_starts", "character_values")  # in the file
 
 
 class TrainingEvidence(NamedTuple):
@@ -159,13 +160,10 @@ class LabelNames:
         folder = Path(folder)
         folder.mkdir(parents=True)
         reading = self.reading._asdict()
-        last = int(np.flatnonzero(self.reading.characters != SEPARATOR)[-1]) + 1
-        reading["characters"] = reading["characters"][:last]
+        runs = zip(_RUNS, runs_of_table(reading.pop("characters")), strict=True)
         if not len(self.reading.forms):  # the form of names that are read as they are written
-            reading = {"characters": reading["characters"]} | (
-                {"piece": self.reading.piece} if self.reading.piece else {}
-            )
-        arrays = self.index._asdict() | reading | {"worth": self.worth, "priors": self.priors}
+            reading = {"piece": self.reading.piece} if self.reading.piece else {}
+        arrays = self.index._asdict() | dict(runs) | reading | {"worth": self.worth, "priors": self.priors}
         with (folder / _FILE).open("wb") as file:
             # Without allow_pickle, which numpy before 2.1 stores as another array.
             np.savez(file, nr_labels=np.int64(self.nr_labels), **arrays)
@@ -186,6 +184,8 @@ class LabelNames:
                 index = NameIndex(*(held[name] for name in NameIndex._fields))
                 reading = as_written()._replace(**{name: held[name] for name in Reading._fields if name in held})
                 reading = reading._replace(piece=int(reading.piece))
+                if _RUNS[0] in held:  # older models have the table itself
+                    reading = reading._replace(characters=table_of_runs(*(held[name] for name in _RUNS)))
                 names = cls(index, held["worth"], reading, int(held["nr_labels"]), held["priors"])
         except (OSError, KeyError, ValueError, BadZipFile) as error:
             raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None
