@@ -28,6 +28,7 @@ from xmc_tf.jobs.train_flags import (
     given_flags,
     has_encoder,
     linear_options,
+    read_language_column,
     refuse_job_flags,
     refuse_search_flags,
     table_job,
@@ -114,6 +115,7 @@ def _train_on_table(arguments: argparse.Namespace, given: dict[str, Any], argv: 
         warn_without_effect(arguments, "train")
         cli.on_interrupt(resume_hint)
     job = table_job(arguments, given, shlex.join([as_called("python -m xmc_tf.train"), *argv]))
+    run_on_all_ranks(communicator, lambda: read_language_column(arguments, given))
     recipe = _recipe(arguments) if has_encoder(given) else None
     if recipe is not None:
         refuse_search_flags(given)

@@ -10,7 +10,14 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile
 from xmc_tf.params import TfidfParams
 from xmc_tf.words.dictionaries import dictionary_languages
-from xmc_tf.words.languages import WITHOUT_DICTIONARY, chosen_languages, dictionary_code, languages_of
+from xmc_tf.words.languages import (
+    _SHORT_CODE,
+    WITHOUT_DICTIONARY,
+    chosen_languages,
+    dictionary_code,
+    known_code,
+    languages_of,
+)
 
 ENGLISH = "The history of public libraries and the education of their readers in the nineteenth century"
 FINNISH = "Yleisten kirjastojen historia ja niiden lukijoiden kasvatus yhdeksännellätoista vuosisadalla"
@@ -74,9 +81,20 @@ def test_codes_are_taken_as_they_are_given():
     assert chosen_languages("fi", [ENGLISH] * 20) == ("fi",)
     assert chosen_languages("fi,sv", []) == ("fi", "sv")
     assert chosen_languages("hr,sr,no,zh", []) == ("hbs", "nb", "zh")
+    assert chosen_languages("fin,swe,ger,fi", []) == ("fi", "sv", "de")
 
 
-@pytest.mark.parametrize("code", ["xx", "eng", "fi,xx"])
+def test_codes_as_tables_have_them():
+    codes = ["fi", " FIN ", "en-GB", "pt_BR", "nor", "scr", "", "und", "mul"]
+    assert [known_code(code) for code in codes] == ["fi", "fi", "en", "pt", "nb", None, None, None, None]
+
+
+def test_every_code_of_three_letters_is_of_a_language():
+    assert all(known_code(code) and len(code) == 3 for code in _SHORT_CODE)
+    assert not set(_SHORT_CODE) & dictionary_languages()
+
+
+@pytest.mark.parametrize("code", ["xx", "xqq", "fi,xx"])
 def test_a_code_of_no_language_is_refused(code):
     with pytest.raises(InputError) as caught:
         chosen_languages(code, [])

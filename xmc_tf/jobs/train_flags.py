@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.jobs.languages import languages_of_column
 from xmc_tf.jobs.train import LinearOptions, TableJob
 from xmc_tf.params import (
     WITHOUT_EFFECT,
@@ -20,9 +21,10 @@ from xmc_tf.params import (
     from_arguments,
     several_trees,
 )
+from xmc_tf.tables.reading_flags import source_options
 from xmc_tf.tables.table_flags import add_table_options, table_options
 
-_OF_JOBS = ("minutes", "preponly", "data_set", "report", "keep_training_data")
+_OF_JOBS = ("minutes", "preponly", "data_set", "report", "keep_training_data", "language_column")
 _OF_FILES = {
     "trn_text_path": "-t", "trn_feat_path": "-x", "trn_label_path": "-y", "tst_text_path": "-tt",
     "tst_feat_path": "-xt", "tst_label_path": "-yt", "labels": "--labels", "vocabulary": "--vocabulary",
@@ -49,6 +51,10 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     add("--report", metavar="DIR", help="folder to write a report to: one HTML page, with its data as JSON and CSV")
     add_keep_training_data(group)
     add("--data-set", metavar="FILE", help="database of the data set (default: TABLE with the ending .sqlite)")
+    add(
+        "--language-column", metavar="NAME",
+        help="column of the languages of the texts, as codes such as fi or fin, instead of --language",
+    )  # fmt: skip
     add_table_options(parser)
 
 
@@ -105,6 +111,16 @@ def table_job(arguments: argparse.Namespace, given: dict[str, Any], command: str
         arguments.seed,
         None if arguments.report is None else Path(arguments.report),
     )
+
+
+def read_language_column(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
+    """Set the languages to those of the column that a command line names, if it names one."""
+    if arguments.language_column is None:
+        return
+    if "language" in given:
+        raise InputError("--language and --language-column exclude each other", fix="leave one of them out")
+    found = languages_of_column(Path(arguments.table), arguments.language_column, source_options(arguments))
+    arguments.language = given["language"] = found
 
 
 def has_encoder(given: dict[str, Any]) -> bool:

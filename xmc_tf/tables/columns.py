@@ -141,9 +141,9 @@ def choose_columns(
     """
     guesses: list[str] = []
     options = _as_trained(options, name, columns, labelled)
-    document = None if options.document is None else _place(name, columns, options.document, options.named("document"))
+    document = None if options.document is None else place_of(name, columns, options.document, options.named("document"))
     if options.labels is not None:
-        labels: int | None = _place(name, columns, options.labels, options.named("label"))
+        labels: int | None = place_of(name, columns, options.labels, options.named("label"))
     else:
         labels = _by_name(columns, LABELS, taken=())
         if labels is None and len(columns) == 2 and options.text is None:
@@ -156,7 +156,7 @@ def choose_columns(
     if labels is None and labelled:
         raise _unknown(name, columns, "labels", options.named("label"))
     if options.text is not None:
-        texts = tuple(_place(name, columns, one, options.named("text")) for one in options.text)
+        texts = tuple(place_of(name, columns, one, options.named("text")) for one in options.text)
     else:
         found = _by_name(columns, TEXTS, taken=(labels, document))
         if found is None:
@@ -212,7 +212,15 @@ def _short(options: ColumnOptions, what: str) -> str:
     return options.named(what).partition("=" if options.python else " ")[0]
 
 
-def _place(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
+def place_of(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
+    """Return the place of a column that a user names.
+
+    Args:
+        name: the table, for messages.
+        columns: names of its columns.
+        wanted: the name, in any case, or the place.
+        flag: the flag that names it, for messages.
+    """
     for candidates in (list(columns), [column.strip().lower() for column in columns]):
         if candidates.count(wanted) == 1:
             return candidates.index(wanted)

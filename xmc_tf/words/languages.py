@@ -25,6 +25,16 @@ _NO_LANGUAGE = "zxx"  # of numbers and the like
 _DICTIONARY_OF = {
     "no": "nb", "hr": "hbs", "sr": "hbs", "bs": "hbs", "sh": "hbs", "nds": "de", "pcm": "en"
 }  # fmt: skip
+# The codes of three letters that catalogues of libraries have (ISO 639-2, both forms).
+_THREE_LETTERS = (
+    "afr=af ara=ar arm=hy aze=az baq=eu bel=be ben=bn bos=bs bre=br bul=bg cat=ca ces=cs chi=zh cym=cy cze=cs dan=da "
+    "deu=de dut=nl ell=el eng=en epo=eo est=et eus=eu fas=fa fin=fi fra=fr fre=fr geo=ka ger=de gla=gd gle=ga glg=gl "
+    "glv=gv gre=el guj=gu heb=he hin=hi hrv=hr hun=hu hye=hy ice=is ind=id isl=is ita=it jav=jv jpn=ja kan=kn kat=ka "
+    "kaz=kk kor=ko lat=la lav=lv lit=lt ltz=lb mac=mk mal=ml mar=mr may=ms mkd=mk mlt=mt msa=ms nld=nl nno=nn nob=nb "
+    "nor=no per=fa pol=pl por=pt ron=ro rum=ro rus=ru slk=sk slo=sk slv=sl sme=se spa=es sqi=sq alb=sq srp=sr swa=sw "
+    "swe=sv tam=ta tel=te tgl=tl tha=th tur=tr ukr=uk urd=ur vie=vi wel=cy zho=zh"
+)
+_SHORT_CODE = dict(pair.split("=") for pair in _THREE_LETTERS.split())
 
 
 def languages_of(texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[str, ...]:
@@ -77,8 +87,14 @@ def chosen_languages(setting: str, texts: "TextFile | Sequence[bytes] | Sequence
 
 def dictionary_code(code: str) -> str:
     """Return the code of the dictionary that has the words of a language."""
-    base = code.partition("-")[0]  # of a variant, as en-gb
+    base = _base(code)
     return _DICTIONARY_OF.get(base, base)
+
+
+def known_code(code: str) -> str | None:
+    """Return the code of the dictionary for a code as tables have it, such as fi, FIN or en-GB; None: no language."""
+    code = code.strip().lower()
+    return dictionary_code(code) if _is_known(code) else None
 
 
 def _shortened(text: object) -> str:
@@ -88,13 +104,28 @@ def _shortened(text: object) -> str:
     return (text if isinstance(text, str) else text[: 4 * _LONGEST].decode("utf-8", "replace"))[:_LONGEST]
 
 
+def _base(code: str) -> str:
+    """Return a code without what is said of a variant, as in en-gb, and with two letters if there is one."""
+    base = code.replace("_", "-").partition("-")[0]
+    return _SHORT_CODE.get(base, base)
+
+
+def _known() -> set[str]:
+    from xmc_tf.words.dictionaries import dictionary_languages
+
+    return {*dictionary_languages(), *WITHOUT_DICTIONARY, *_DICTIONARY_OF}
+
+
+def _is_known(code: str) -> bool:
+    return _base(code) in _known()
+
+
 def _checked(code: str) -> str:
     from xmc_tf.words.dictionaries import dictionary_languages
 
-    known = dictionary_languages() | WITHOUT_DICTIONARY | set(_DICTIONARY_OF)
-    if code.partition("-")[0] in known:
+    if _is_known(code):
         return code
-    close = nearest(code, known)
+    close = nearest(code, _known())
     raise InputError(
         f"--language: {code!r} is no language that is known here",
         expected=f"codes such as en, fi or fi,sv; with a dictionary: {', '.join(sorted(dictionary_languages()))}",
