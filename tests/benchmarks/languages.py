@@ -9,7 +9,8 @@ and simplemma; without it, only ours are run.
 
 Ours are XR-Linear with ``effort="balanced"`` and, where labels have names, with them as evidence: with words as written
 ("words"), lemmas without pieces ("lemmas"), and the default. ``--also pieces=5,piece_weight=0.7`` adds a row with other
-parameters of TF-IDF. Omikuji-Bonsai reads the words of Annif's analyzers snowball and simplemma, each where it has the
+parameters of TF-IDF. With ``--export 2000``, each model is exported, and the SavedModel's answers for that many test
+documents are compared with the model's. Omikuji-Bonsai reads the words of Annif's analyzers snowball and simplemma, each where it has the
 language, or else the words as written, with the weights of our TF-IDF. With ``--held-out``, training documents take the
 place of the test documents: settings are chosen so.
 
@@ -62,6 +63,7 @@ def main() -> None:
     parser.add_argument("--analyzers", nargs="+", choices=("snowball", "simplemma"), default=("snowball", "simplemma"))
     parser.add_argument("--also", action="append", default=[], type=_parameters, metavar="NAME=VALUE,…")
     parser.add_argument("--only", nargs="+", metavar="ROW", help="of ours, run these alone: words, lemmas, default")
+    parser.add_argument("--export", type=int, default=0, metavar="TEXTS", help="compare the SavedModel's answers for them")
     parser.add_argument("--held-out", action="store_true", help="test on training documents instead")
     parser.add_argument("--threads", type=int, default=2, help="for training (prediction: one)")
     a = parser.parse_args()
@@ -79,7 +81,7 @@ def main() -> None:
                 "threads": a.threads, "documents": load_matrix(folder / "Y.trn.npz").shape[0], "results": results,
             }), flush=True)  # fmt: skip
             rows += [[name, row, *map(str, _cells(figures))] for row, figures in results.items()]
-    columns = ["data", "features", "P@1/3/5", "train s", "CPU s", "MB", "ms in batch", "ms one", "analyzer s"]
+    columns = ["data", "features", "P@1/3/5", "train s", "CPU s", "MB", "ms in batch", "ms one", "analyzer s", "SavedModel: texts / with other labels / score difference"]
     print(format_table(columns, rows))
 
 
@@ -123,7 +125,7 @@ def _warm(data: Path, work: Path) -> None:
     few = work / "few"
     first = {part: texts[part][:_WARM] for part in texts}
     _write(few, first, {part: labels[part][:_WARM] for part in labels}, data / "labels.txt")
-    _ours({}, few, 1, work / "few.npz")
+    _ours({}, few, 1, work / "few.npz", 0)
 
 
 def _compared(name: str, language: str, data: Path, a: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -135,7 +137,7 @@ def _compared(name: str, language: str, data: Path, a: argparse.Namespace) -> di
     truth, out = load_matrix(data / "Y.tst.npz").tocsr(), data / "predicted.npz"
     for row, params in ours.items():
         print(f"{name}: {row} …", file=sys.stderr, flush=True)
-        figures = _ours(params, data, a.threads, out)
+        figures = _ours(params, data, a.threads, out, a.export)
         results[row] = {"P@1/3/5": _precision(truth, out), **figures}
     if a.field:
         known = {"snowball": SNOWBALL.get(language), "simplemma": language}
@@ -148,9 +150,11 @@ def _compared(name: str, language: str, data: Path, a: argparse.Namespace) -> di
     return results
 
 
-def _ours(params: dict[str, Any], data: Path, threads: int, out: Path) -> dict[str, Any]:
+def _ours(params: dict[str, Any], data: Path, threads: int, out: Path, exported: int) -> dict[str, Any]:
     """Train and predict in a process of its own."""
-    side = [sys.executable, "-m", "tests.benchmarks.sides.language_ours", data, json.dumps(params), threads, out]
+    side = [
+        sys.executable, "-m", "tests.benchmarks.sides.language_ours", data, json.dumps(params), threads, out, exported,
+    ]  # fmt: skip
     return _last_line(side, dict(os.environ))
 
 
@@ -196,7 +200,11 @@ def _precision(truth: csr_matrix, predicted: Path) -> list[float]:
 
 def _cells(figures: dict[str, Any]) -> list[Any]:
     keys = ("train_s", "train_cpu_s", "train_peak_mb", "batch_ms_per_text", "one_p50_ms", "analyzer_s")
-    return ["/".join(f"{value:.1f}" for value in figures["P@1/3/5"]), *(figures.get(key, "") for key in keys)]
+    served = [figures[key] for key in figures if key.startswith("saved_model")]
+    return [
+        "/".join(f"{value:.1f}" for value in figures["P@1/3/5"]), *(figures.get(key, "") for key in keys),
+        " / ".join(f"{value:.3g}" for value in served),
+    ]  # fmt: skip
 
 
 if __name__ == "__main__":
