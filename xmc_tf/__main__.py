@@ -14,33 +14,20 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("xmc_tf.demo", "Train on the documentation of installed packages, and try the models."),
     },
     "Data and training": {
+        "train": ("xmc_tf.train", "Train a model on a table, or on files of texts and labels."),
         "prepare": ("xmc_tf.prepare", "Read a table of texts and labels, such as CSV, into a data set."),
         "preprocess": ("xmc_tf.preprocess", "Make matrices from files of labels and texts."),
-        "train": ("xmc_tf.train", "Train a model on a table, or an XR-Transformer on files of texts and labels."),
-        "linear train": ("xmc_tf.linear.train", "Train linear rankers only, on texts or on features."),
-        "sequences prepare": ("xmc_tf.sequences.prepare", "Read interactions of users with items into histories."),
-        "sequences train": ("xmc_tf.sequences.train", "Train a model of the next item: BERT4Rec or SASRec."),
         "plan": ("xmc_tf.plan", "Estimate memory, network traffic and hours of a training."),
         "launch": ("xmc_tf.launch", "Run a module or script on several ranks, on one machine or many."),
         "check": ("xmc_tf.check", "Check that all ranks can reach each other, or that a model is intact."),
     },
     "Using a model": {
-        "predict": ("xmc_tf.predict", "Predict the best labels of texts, with a model of either kind."),
-        "linear predict": ("xmc_tf.linear.predict", "Predict with linear rankers, on texts or on features."),
-        "evaluate": ("xmc_tf.evaluate", "Compare predictions with the true labels."),
-        "linear evaluate": (
-            "xmc_tf.linear.evaluate",
-            "Compare predictions; print what PECOS prints.",
-        ),
-        "runs": ("xmc_tf.runs", "List, compare, plot and delete the trainings on a data set."),
-        "report": ("xmc_tf.report.command", "Write a report on models: one HTML page, with its data as JSON and CSV."),
+        "predict": ("xmc_tf.predict", "Predict the best labels of texts."),
+        "evaluate": ("xmc_tf.evaluate", "Measure a model on a table, or compare predictions with the true labels."),
         "explain": ("xmc_tf.explain", "Show why a text gets its labels: words, and the path through the tree."),
-        "sequences predict": ("xmc_tf.sequences.predict", "Predict the next items of histories."),
-        "sequences evaluate": ("xmc_tf.sequences.evaluate", "Measure a sequence model on held-out items."),
-        "append": (
-            "xmc_tf.append",
-            "Append documents to a linear model, without training it again.",
-        ),
+        "report": ("xmc_tf.report.command", "Write a report on models: one HTML page, with its data as JSON and CSV."),
+        "runs": ("xmc_tf.runs", "List, compare, plot and delete the trainings on a data set."),
+        "append": ("xmc_tf.append", "Append documents to a linear model, without training it again."),
         "labels add": ("xmc_tf.labels.add", "Add labels to a trained model, which finds them by their names."),
         "labels remove": ("xmc_tf.labels.remove", "Remove labels from a linear model."),
         "labels merge": ("xmc_tf.labels.merge", "Make one label of several, in a linear model."),
@@ -49,13 +36,29 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Serving": {
         "export": ("xmc_tf.export", "Export a model as a SavedModel for TensorFlow Serving."),
-        "sequences export": ("xmc_tf.sequences.export", "Export a sequence model for TensorFlow Serving."),
         "serve": ("xmc_tf.server", "Serve a model over HTTP, in the REST format of TensorFlow Serving."),
         "try": ("xmc_tf.playground", "Open a local web page to try a model or an export."),
     },
+    "Sequences": {
+        "sequences prepare": ("xmc_tf.sequences.prepare", "Read interactions of users with items into histories."),
+        "sequences train": ("xmc_tf.sequences.train", "Train a model of the next item: BERT4Rec or SASRec."),
+        "sequences predict": ("xmc_tf.sequences.predict", "Predict the next items of histories."),
+        "sequences evaluate": ("xmc_tf.sequences.evaluate", "Measure a sequence model on held-out items."),
+        "sequences export": ("xmc_tf.sequences.export", "Export a sequence model for TensorFlow Serving."),
+    },
+    "PECOS's spelling of train, predict and evaluate, for linear models": {
+        "linear train": ("xmc_tf.linear.train", "Train linear rankers on texts or features, with PECOS's flags."),
+        "linear predict": ("xmc_tf.linear.predict", "Predict with linear rankers, on texts or on features."),
+        "linear evaluate": ("xmc_tf.linear.evaluate", "Compare predictions; print what PECOS prints."),
+    },
+}
+# The list shows one line for each of these, or none.
+_SUB_GROUPS = {
+    "labels": "Add, remove or merge labels of a trained model.",
+    "sequences": "Prepare, train, predict, evaluate, export: models of the next item.",
+    "linear": "",
 }
 MODULES = {command: module for group in COMMANDS.values() for command, (module, _) in group.items()}
-_SUB_GROUPS = {command.split()[0] for command in MODULES if " " in command}
 _EXAMPLES = (
     "train data.csv -m model",
     "train -t X.trn.txt -y Y.trn.npz -m model --labels labels.txt",
@@ -124,14 +127,26 @@ def _overview(program: str, group: str = "") -> str:
     lines = [f"usage: {program} {group + ' ' if group else ''}COMMAND [options]", ""]
     if not group:
         lines += ["Extreme multi-label text classification, from raw text to a served model.", ""]
-    width = max(map(len, MODULES))
+    width = max(map(len, MODULES)) if group else max(len(name) for name in MODULES if " " not in name)
     for title, commands in COMMANDS.items():
-        chosen = {name: about for name, (_, about) in commands.items() if name.startswith(group)}
-        if chosen:
+        if chosen := _listed(commands, group):
             lines += [f"{title}:", *(f"  {name:<{width}}  {about}" for name, about in chosen.items()), ""]
     if not group:
         lines += ["Examples:", *(f"  {program} {example}" for example in _EXAMPLES), ""]
+        lines += ["Scripts of PECOS run with python -m xmc_tf.linear.train, xmc_tf.linear.predict, and so on.", ""]
     return "\n".join([*lines, f"Options of a command: {program} {group + ' ' if group else ''}COMMAND --help"])
+
+
+def _listed(commands: dict[str, tuple[str, str]], group: str) -> dict[str, str]:
+    """Return what the list shows of some commands: those of a sub-group, or one line for each sub-group."""
+    if group:
+        return {name: about for name, (_, about) in commands.items() if name.startswith(f"{group} ")}
+    found = {}
+    for name, (_, about) in commands.items():
+        first = name.split()[0]
+        if line := _SUB_GROUPS.get(first, about):
+            found[first] = line
+    return found
 
 
 def _refuse(program: str, command: str) -> NoReturn:

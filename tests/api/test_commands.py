@@ -66,9 +66,12 @@ def test_the_list_names_all_commands_and_two_examples(flags, capsys):
     main(flags)
     out = capsys.readouterr().out
     assert out.startswith("usage: xmc-tf COMMAND")
+    listed = re.findall(r"^  (\w+)  ", out.partition("Examples:")[0], re.MULTILINE)
+    assert set(listed) == {command.split()[0] for command in MODULES} - {"linear"}
+    assert len(listed) == len(set(listed)) <= 22
     for group in COMMANDS.values():
         for command, (_, about) in group.items():
-            assert re.search(rf"^  {command} +{re.escape(about)}$", out, re.MULTILINE)
+            assert " " in command or re.search(rf"^  {command} +{re.escape(about)}$", out, re.MULTILINE)
     assert "  xmc-tf train -t X.trn.txt" in out
     assert "  xmc-tf predict -m model" in out
     assert max(map(len, out.splitlines())) <= 100
@@ -106,6 +109,21 @@ def test_help_shows_how_the_command_was_called(command, capsys):
     out = capsys.readouterr().out
     assert out.startswith(f"usage: xmc-tf {command} ")
     assert "python -m xmc_tf." not in out
+
+
+def test_help_of_train_fits_a_screen_and_leads_to_the_rest(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["train", "--help"])
+    short = capsys.readouterr().out
+    assert len(short.splitlines()) <= 45
+    assert len(re.findall("^  [-T]", short, re.MULTILINE)) == 25
+    assert "xmc-tf train --help-all" in short
+    with pytest.raises(SystemExit, match="0"):
+        main(["train", "--help-all"])
+    full = capsys.readouterr().out
+    assert full.count("\n  -") == int(re.search(r"all (\d+) options", short)[1]) - 1  # TABLE is none of them
+    assert "--rel-mode" in full
+    assert "--imbalanced-ratio" not in full
 
 
 def test_help_of_a_module_shows_the_module(capsys):

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 from tools.docs.markdown import block, code, plain, table
 from xmc_tf.__main__ import COMMANDS, MODULES
+from xmc_tf.params import WITHOUT_EFFECT
 
 _CALL = re.compile(r"python -m (xmc_tf(?:\.\w+)+)")
 _CALLED = {module: f"xmc-tf {command}" for command, module in MODULES.items()}
@@ -17,7 +18,7 @@ def page() -> str:
     parts = [
         "# Commands",
         "Reference: all commands, with usage, options and examples. The page is generated from the commands' parsers; "
-        "`xmc-tf COMMAND --help` prints the same. `python -m MODULE` runs the same command as `xmc-tf COMMAND`.",
+        "`xmc-tf COMMAND --help` prints the same, of `train` the most used options (`--help-all`: all). `python -m MODULE` runs the same command as `xmc-tf COMMAND`.",
         table(
             ["command", "module", ""],
             (
@@ -30,6 +31,18 @@ def page() -> str:
     for title, commands in COMMANDS.items():
         parts.append(f"## {title}")
         parts += [section(command) for command in commands]
+    parts += [
+        "## Flags of PECOS without effect",
+        "They are accepted, so that scripts written for PECOS run, and named in a warning.",
+        table(
+            ["command", "flag", "reason"],
+            (
+                [code(f"xmc_tf.{command}"), code(flag), reason]
+                for command, flags in WITHOUT_EFFECT.items()
+                for flag, reason in flags.items()
+            ),
+        ),
+    ]
     return "\n\n".join(parts) + "\n"
 
 

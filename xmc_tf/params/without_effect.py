@@ -52,10 +52,9 @@ _SHORT_FORMS = {"--main-workload-factor": ("-mwf",), "--dtype": ("-t",)}
 
 
 def add_without_effect(parser: argparse.ArgumentParser, command: str) -> None:
-    """Accept the command's flags without effect; each takes one value, and the help gives the reason."""
-    group = parser.add_argument_group("without effect (accepted for PECOS's scripts)")
-    for flag, reason in WITHOUT_EFFECT[command].items():
-        group.add_argument(*_SHORT_FORMS.get(flag, ()), flag, metavar="VALUE", help=reason)
+    """Accept the command's flags without effect; each takes one value. The reference lists them, the help does not."""
+    for flag in WITHOUT_EFFECT[command]:
+        parser.add_argument(*_SHORT_FORMS.get(flag, ()), flag, metavar="VALUE", help=argparse.SUPPRESS)
 
 
 def warn_without_effect(arguments: argparse.Namespace, command: str) -> None:

@@ -25,6 +25,7 @@ from xmc_tf.params import (
     truth,
 )
 from xmc_tf.params.tfidf import TFIDF_FLAGS
+from xmc_tf.pipeline.usual_flags import USUAL_FLAGS
 
 _DESCRIPTION = """Train XR-Transformer: fine-tune an encoder on a label tree, then rankers on features and embeddings.
 
@@ -52,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     out = cli.make_parser(
         "xmc_tf.train",
         _DESCRIPTION,
+        usual=USUAL_FLAGS,
         usage="%(prog)s TABLE -m MODEL [options]\n       %(prog)s -t TEXTS -y LABELS -m MODEL [-x FEATURES] [options]",
     )
     _add_files(out)

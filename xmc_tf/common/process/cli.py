@@ -8,8 +8,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import launcher, run_records, signals
@@ -34,8 +34,54 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
         return super()._get_help_string(action)
 
 
+class UsualFlags(NamedTuple):
+    """What ``--help`` shows of a command with many flags, on one screen; ``--help-all`` shows all of them.
+
+    Args:
+        description: what the command does, with examples.
+        groups: title → the flags that people use, by their first spelling, → what each is for, in one line.
+    """
+
+    description: str
+    groups: Mapping[str, Mapping[str, str]]
+
+
 class _Parser(argparse.ArgumentParser):
-    """A parser that names the flag that a misspelt one is most similar to."""
+    """A parser with a short help, if it has many flags, that names the flag that a misspelt one is most similar to."""
+
+    def __init__(self, *, usual: UsualFlags | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self._usual = usual
+        if usual is not None:
+            self.add_argument("--help-all", action=_FullHelp, nargs=0, help="show all options and exit")
+
+    def format_help(self) -> str:
+        """Return the text of ``--help``."""
+        if self._usual is None:
+            return super().format_help()
+        return as_called(f"{self.format_usage()}\n{self._usual.description}\n{self._usual_lines()}")
+
+    def format_full_help(self) -> str:
+        """Return the text of ``--help-all``."""
+        return super().format_help()
+
+    def _usual_lines(self) -> str:
+        assert self._usual is not None
+        spelled = {
+            spelling: self._spelling(action)
+            for action in self._actions
+            for spelling in (*action.option_strings, *([] if action.option_strings else [str(action.metavar)]))
+        }
+        lines = []
+        for title, flags in self._usual.groups.items():
+            lines += ["", f"{title}:", *(f"  {spelled[flag]:<29} {text}" for flag, text in flags.items())]
+        count = sum(action.help != argparse.SUPPRESS for action in self._actions)
+        return "\n".join([*lines, "", f"{self.prog} --help-all shows all {count} options.\n"])
+
+    def _spelling(self, action: argparse.Action) -> str:
+        """Return the first spelling of a flag, and its value."""
+        value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else "")
+        return " ".join([*action.option_strings[:1], *([] if action.nargs == 0 else [str(value)])])
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and end the command."""
@@ -48,7 +94,22 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
 
-def make_parser(module: str, description: str, **options: Any) -> argparse.ArgumentParser:
+class _FullHelp(argparse.Action):
+    """The flag ``--help-all``."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "dest": argparse.SUPPRESS, "default": argparse.SUPPRESS})
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print all flags, and end the command."""
+        assert isinstance(parser, _Parser)
+        print(parser.format_full_help(), end="")
+        parser.exit()
+
+
+def make_parser(
+    module: str, description: str, *, usual: UsualFlags | None = None, **options: Any
+) -> argparse.ArgumentParser:
     """Return a parser without flags for a command.
 
     Example:
@@ -57,10 +118,15 @@ def make_parser(module: str, description: str, **options: Any) -> argparse.Argum
     Args:
         module: the command's; the help shows the call that the user typed.
         description: the help's text.
+        usual: the flags that ``--help`` shows; None: all.
         **options: of ``ArgumentParser``.
     """
     return _Parser(
-        prog=as_called(f"python -m {module}"), description=description, formatter_class=HelpFormatter, **options
+        prog=as_called(f"python -m {module}"),
+        description=description,
+        formatter_class=HelpFormatter,
+        usual=usual,
+        **options,
     )
 
 

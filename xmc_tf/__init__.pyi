@@ -1,0 +1,42 @@
+from xmc_tf.collective.growing.eviction import LeastFrequent as LeastFrequent
+from xmc_tf.collective.growing.eviction import OlderThan as OlderThan
+from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding as GrowingEmbedding
+from xmc_tf.collective.several.embedding_table import EmbeddingTable as EmbeddingTable
+from xmc_tf.collective.strategy import CollectiveStrategy as CollectiveStrategy
+from xmc_tf.common.errors import InputError as InputError
+from xmc_tf.data.matrices import load_matrix as load_matrix
+from xmc_tf.data.text import TextFile as TextFile
+from xmc_tf.features.tfidf import Tfidf as Tfidf
+from xmc_tf.metrics.evaluation import evaluate as evaluate
+from xmc_tf.models.loading import load as load
+from xmc_tf.models.model import Model as Model
+from xmc_tf.models.training_run import TrainingRun as TrainingRun
+from xmc_tf.models.xr_linear import XRLinear as XRLinear
+from xmc_tf.models.xtransformer import XTransformer as XTransformer
+from xmc_tf.params.linear import LinearChainParams as LinearChainParams
+from xmc_tf.params.linear import LinearChainPredParams as LinearChainPredParams
+from xmc_tf.params.linear import LinearLevelParams as LinearLevelParams
+from xmc_tf.params.linear import LinearLevelPredParams as LinearLevelPredParams
+from xmc_tf.params.linear import RankerParams as RankerParams
+from xmc_tf.params.linear import RankerPredParams as RankerPredParams
+from xmc_tf.params.matcher import MatcherParams as MatcherParams
+from xmc_tf.params.matcher import MatcherPredParams as MatcherPredParams
+from xmc_tf.params.tfidf import TfidfParams as TfidfParams
+from xmc_tf.params.tree import HierarchicalKMeansParams as HierarchicalKMeansParams
+from xmc_tf.params.xr_linear import XRLinearParams as XRLinearParams
+from xmc_tf.params.xtransformer import XTransformerParams as XTransformerParams
+from xmc_tf.params.xtransformer import XTransformerPredParams as XTransformerPredParams
+from xmc_tf.report.inputs import ReportInputs as ReportInputs
+from xmc_tf.report.writing import write_report as write_report
+from xmc_tf.serving.client import Client as Client
+from xmc_tf.serving.export import ExportSettings as ExportSettings
+from xmc_tf.tables.columns import ColumnOptions as ColumnOptions
+from xmc_tf.tables.preparation import PrepareOptions as PrepareOptions
+from xmc_tf.tables.preparation import prepare as prepare
+from xmc_tf.tables.reading.options import SourceOptions as SourceOptions
+from xmc_tf.tables.splits import SplitOptions as SplitOptions
+from xmc_tf.tables.store import TableStore as TableStore
+from xmc_tf.tree.label_tree import LabelTree as LabelTree
+
+__version__: str
+__all__: list[str]
