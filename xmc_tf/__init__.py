@@ -11,9 +11,9 @@ Start with:
     evaluate, write_report         measure predictions; a report as an HTML page
     CollectiveStrategy             shard the embedding tables of any Keras model over ranks
 
-``dir(xmc_tf)`` lists all public names. They load when they are first used: ``import xmc_tf`` costs nothing, and the parts
-that need no TensorFlow (``xmc_tf.linear``, ``xmc_tf.tree``) run on machines that have none. ``python -m xmc_tf`` lists the
-commands.
+``dir(xmc_tf)`` lists all public names. They load when they are first used: ``import xmc_tf`` costs nothing, and the
+parts that need no TensorFlow (``xmc_tf.linear``, ``xmc_tf.tree``) run on machines that have none. ``python -m xmc_tf``
+lists the commands.
 """
 
 import os
@@ -31,9 +31,8 @@ __version__ = "0.3.0"
 def _modules() -> dict[str, str]:
     """Return the module of each public name, as ``__init__.pyi`` says, which type checkers read."""
     found = {}
-    with open(
-        f"{os.path.dirname(__file__)}/__init__.pyi", encoding="utf-8"
-    ) as stub:  # no import: this costs a millisecond
+    # Without an import of pathlib or ast: this runs at the start of every command.
+    with open(f"{os.path.dirname(__file__)}/__init__.pyi", encoding="utf-8") as stub:
         for line in stub:
             if line.startswith("from "):
                 _, module, _, name, *_ = line.split()

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from tools.docs.markdown import block, code, plain, table
 from xmc_tf.__main__ import COMMANDS, MODULES
 from xmc_tf.params import WITHOUT_EFFECT
+from xmc_tf.params.without_effect import SHORT_FORMS
 
 _CALL = re.compile(r"python -m (xmc_tf(?:\.\w+)+)")
 _CALLED = {module: f"xmc-tf {command}" for command, module in MODULES.items()}
@@ -18,7 +19,8 @@ def page() -> str:
     parts = [
         "# Commands",
         "Reference: all commands, with usage, options and examples. The page is generated from the commands' parsers; "
-        "`xmc-tf COMMAND --help` prints the same, of `train` the most used options (`--help-all`: all). `python -m MODULE` runs the same command as `xmc-tf COMMAND`.",
+        "`xmc-tf COMMAND --help` prints the same, of `train` the most used options (`--help-all`: all). "
+        "`python -m MODULE` runs the same command as `xmc-tf COMMAND`.",
         table(
             ["command", "module", ""],
             (
@@ -37,7 +39,7 @@ def page() -> str:
         table(
             ["command", "flag", "reason"],
             (
-                [code(f"xmc_tf.{command}"), code(flag), reason]
+                [code(f"xmc_tf.{command}"), ", ".join(map(code, (*SHORT_FORMS.get(flag, ()), flag))), reason]
                 for command, flags in WITHOUT_EFFECT.items()
                 for flag, reason in flags.items()
             ),

@@ -48,13 +48,13 @@ WITHOUT_EFFECT: Mapping[str, Mapping[str, str]] = {
         "--buffer-size": "text files are mapped into memory",
     },
 }
-_SHORT_FORMS = {"--main-workload-factor": ("-mwf",), "--dtype": ("-t",)}
+SHORT_FORMS = {"--main-workload-factor": ("-mwf",), "--dtype": ("-t",)}
 
 
 def add_without_effect(parser: argparse.ArgumentParser, command: str) -> None:
     """Accept the command's flags without effect; each takes one value. The reference lists them, the help does not."""
     for flag in WITHOUT_EFFECT[command]:
-        parser.add_argument(*_SHORT_FORMS.get(flag, ()), flag, metavar="VALUE", help=argparse.SUPPRESS)
+        parser.add_argument(*SHORT_FORMS.get(flag, ()), flag, metavar="VALUE", help=argparse.SUPPRESS)
 
 
 def warn_without_effect(arguments: argparse.Namespace, command: str) -> None:

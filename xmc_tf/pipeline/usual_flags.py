@@ -1,4 +1,4 @@
-"""What ``xmc-tf train --help`` shows: the flags that people use, on one screen."""
+"""The help of ``xmc-tf train``: the flags that people use, on one screen."""
 
 from xmc_tf.common.process.cli import UsualFlags
 

@@ -35,7 +35,7 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
 
 
 class UsualFlags(NamedTuple):
-    """What ``--help`` shows of a command with many flags, on one screen; ``--help-all`` shows all of them.
+    """The help of a command with many flags, on one screen; ``--help-all`` shows all of them.
 
     Args:
         description: what the command does, with examples.
