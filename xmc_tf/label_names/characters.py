@@ -39,7 +39,7 @@ def character_table() -> np.ndarray:
 
 
 def runs_of_table(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a character table as runs, a hundredth of its size: where each begins, and what its first character becomes.
+    """Return a character table as runs, which are small: where each begins, and what its first character becomes.
 
     In a run, either all characters become the same, or letters become letters that follow one another.
     """

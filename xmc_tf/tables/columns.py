@@ -141,7 +141,9 @@ def choose_columns(
     """
     guesses: list[str] = []
     options = _as_trained(options, name, columns, labelled)
-    document = None if options.document is None else place_of(name, columns, options.document, options.named("document"))
+    document = None
+    if options.document is not None:
+        document = place_of(name, columns, options.document, options.named("document"))
     if options.labels is not None:
         labels: int | None = place_of(name, columns, options.labels, options.named("label"))
     else:
