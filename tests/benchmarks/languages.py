@@ -10,9 +10,9 @@ and simplemma; without it, only ours are run.
 Ours are XR-Linear with ``effort="balanced"`` and, where labels have names, with them as evidence: with words as written
 ("words"), lemmas without pieces ("lemmas"), and the default. ``--also pieces=5,piece_weight=0.7`` adds a row with other
 parameters of TF-IDF. With ``--export 2000``, each model is exported, and the SavedModel's answers for that many test
-documents are compared with the model's. Omikuji-Bonsai reads the words of Annif's analyzers snowball and simplemma, each where it has the
-language, or else the words as written, with the weights of our TF-IDF. With ``--held-out``, training documents take the
-place of the test documents: settings are chosen so.
+documents are compared with the model's. Omikuji-Bonsai reads the words of Annif's analyzers snowball and simplemma,
+each where it has the language, or else the words as written, with the weights of our TF-IDF. With ``--held-out``,
+training documents take the place of the test documents: settings are chosen so.
 
 Prints one JSON line per data set, and a table: P@1, P@3 and P@5 in percent; training seconds by the clock and of all
 processors, and the peak memory of the process that trains; milliseconds per text in a batch and one at a time, on one
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--analyzers", nargs="+", choices=("snowball", "simplemma"), default=("snowball", "simplemma"))
     parser.add_argument("--also", action="append", default=[], type=_parameters, metavar="NAME=VALUE,…")
     parser.add_argument("--only", nargs="+", metavar="ROW", help="of ours, run these alone: words, lemmas, default")
-    parser.add_argument("--export", type=int, default=0, metavar="TEXTS", help="compare the SavedModel's answers for them")
+    parser.add_argument("--export", type=int, default=0, metavar="TEXTS", help="compare the SavedModel's answers")
     parser.add_argument("--held-out", action="store_true", help="test on training documents instead")
     parser.add_argument("--threads", type=int, default=2, help="for training (prediction: one)")
     a = parser.parse_args()
@@ -81,7 +81,8 @@ def main() -> None:
                 "threads": a.threads, "documents": load_matrix(folder / "Y.trn.npz").shape[0], "results": results,
             }), flush=True)  # fmt: skip
             rows += [[name, row, *map(str, _cells(figures))] for row, figures in results.items()]
-    columns = ["data", "features", "P@1/3/5", "train s", "CPU s", "MB", "ms in batch", "ms one", "analyzer s", "SavedModel: texts / with other labels / score difference"]
+    columns = ["data", "features", "P@1/3/5", "train s", "CPU s", "MB", "ms in batch", "ms one", "analyzer s"]
+    columns.append("SavedModel: texts / with other labels / score difference")
     print(format_table(columns, rows))
 
 

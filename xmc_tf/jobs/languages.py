@@ -51,7 +51,8 @@ def languages_of_column(table: Path, column: str, options: SourceOptions) -> str
     least = _LEAST_SHARE * written.total()
     found = {code: count for code, count in counts.most_common() if count >= least or len(counts) == 1}
     listed = ", ".join(f"{code} ({count:,} rows)" for code, count in found.items())
-    _LOG.info("languages: %s, by column %r; %s other rows", listed, column, f"{written.total() - sum(found.values()):,}")
+    others = written.total() - sum(found.values())
+    _LOG.info("languages: %s, by column %r; %s other rows", listed, column, f"{others:,}")
     return ",".join(found)
 
 

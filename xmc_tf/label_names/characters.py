@@ -41,7 +41,7 @@ def character_table() -> np.ndarray:
 def runs_of_table(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return a character table as runs, which are small: where each begins, and what its first character becomes.
 
-    In a run, either all characters become the same, or letters become letters that follow one another.
+    In a run, either all characters become the same, or letters become letters that are consecutive.
     """
     before, after = table[:-1], table[1:]
     begins = np.where(after > 0, after != before + 1, after != before) | ((after > 0) & (before <= 0))
