@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.features.texts import HARD
+from tests.words.small import small_dictionaries_in
 from xmc_tf.features import Tfidf
 from xmc_tf.features.graph.pieces import piece_keys
 from xmc_tf.features.kernels.pieces import FACTOR, LEAST, OFFSET
@@ -76,12 +77,21 @@ def test_words_that_share_parts_are_alike():
 
 
 @pytest.mark.parametrize(
-    ("text", "weight", "expected"),
-    [("long " * 30, None, 0.5), ("long " * 50, None, 0.3), ("long " * 50, 0.7, 0.7), ("long ", 2.0, 2.0)],
+    ("text", "language", "weight", "expected"),
+    [
+        ("long " * 30, "none", None, 0.5),
+        ("long " * 50, "none", None, 0.3),
+        ("long " * 30, "af,sv", None, 0.5),
+        ("long " * 30, "sv,af", None, 0.7),  # the first language decides
+        ("long " * 50, "sv", None, 0.5),
+        ("long " * 50, "none", 0.7, 0.7),
+        ("long ", "sv", 2.0, 2.0),
+    ],
 )
-def test_the_weight_of_pieces(text, weight, expected):
+def test_the_weight_of_pieces(text, language, weight, expected, tmp_path):
     texts = [text + "wordlike"] * 4
-    tfidf = Tfidf.fit(texts, TfidfParams(piece_weight=weight, language="none", norm="none", ngram_max=1))
+    with small_dictionaries_in(tmp_path):
+        tfidf = Tfidf.fit(texts, TfidfParams(piece_weight=weight, language=language, norm="none", ngram_max=1))
     assert tfidf.params.piece_weight == expected
     row = tfidf.transform(["wordlike"]).toarray()[0]
     of = dict(zip(tfidf.names, row.tolist(), strict=True))

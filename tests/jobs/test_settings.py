@@ -6,7 +6,14 @@ import pytest
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.jobs.settings import DataShape, choose_settings, estimated_seconds
-from xmc_tf.params import EFFORTS, HierarchicalKMeansParams, XRLinearParams, params_of_effort, several_trees
+from xmc_tf.params import (
+    EFFORTS,
+    HierarchicalKMeansParams,
+    TfidfParams,
+    XRLinearParams,
+    params_of_effort,
+    several_trees,
+)
 
 SMALL = DataShape(9_000, 1_000, 2_000, 25.0)
 LARGE = DataShape(1_000_000, 100_000, 200_000, 100.0)
@@ -78,9 +85,15 @@ def test_less_time_tries_less_on_fewer_documents():
 
 
 def test_each_step_changes_just_what_it_says():
-    settings = choose_settings(LARGE, DEFAULTS, effort="best")
-    for step in settings.steps:
-        assert step.change(settings.params).to_json() != settings.params.to_json(), step.name
+    # As the features of the texts have set it.
+    weighted = dataclasses.replace(DEFAULTS, tfidf=TfidfParams(piece_weight=0.5))
+    settings = choose_settings(LARGE, weighted, effort="best")
+    changed = {step.name: step.change(settings.params) for step in settings.steps}
+    assert all(params.to_json() != settings.params.to_json() for params in changed.values())
+    of_pieces = {name: params.tfidf.piece_weight for name, params in changed.items() if name.startswith("pieces")}
+    assert of_pieces == {
+        "pieces of long words with 0.5 times the weight": 0.25, "pieces of long words with 1.5 times the weight": 0.75
+    }  # fmt: skip
     assert [step.name for step in settings.steps if step.name.startswith("Cp")] == ["Cp 1", "Cp 0.25", "Cp 2"]
     assert XRLinearParams() == DEFAULTS
 

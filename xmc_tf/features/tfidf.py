@@ -16,8 +16,8 @@ from xmc_tf.features.counts import Counted, NgramCounter
 from xmc_tf.features.texts import Weigher, splitter
 from xmc_tf.features.vocabulary import Vocabulary, choose_block, no_features_error, vocabulary_of
 from xmc_tf.params import TfidfParams
-from xmc_tf.params.tfidf import AUTO
-from xmc_tf.words.languages import chosen_languages
+from xmc_tf.params.tfidf import AUTO, first_language
+from xmc_tf.words.languages import WITH_COMPOUNDS, chosen_languages
 from xmc_tf.words.lexicon import NO_LEXICON, Lexicon
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from xmc_tf.data import TextFile
     from xmc_tf.features.graph import TfidfGraph
 
-_WEIGHT, _WEIGHT_IN_LONG_TEXTS, _LONG_TEXT = 0.5, 0.3, 40  # words
+_LONG_TEXT = 40  # words
+_WEIGHT, _WEIGHT_IN_LONG_TEXTS = 0.5, 0.3
+# In languages that write compounds as one word, where pieces find the parts.
+_WEIGHT_OF_COMPOUNDS, _WEIGHT_OF_COMPOUNDS_IN_LONG_TEXTS = 0.7, 0.5
 
 
 class Tfidf:
@@ -207,11 +210,21 @@ def resolved(
 
 
 def weighted(params: TfidfParams, nr_words: int, nr_documents: int) -> TfidfParams:
-    """Return the parameters with the weight of pieces: a long text has enough words that are clear without them."""
+    """Return the parameters with the weight of pieces: a long text has enough words that are clear without them.
+
+    Args:
+        params: the parameters, with the language of the texts.
+        nr_words: number of words of all texts.
+        nr_documents: number of texts.
+    """
     if params.piece_weight is not None or not params.pieces:
         return params
     long = nr_words > _LONG_TEXT * nr_documents
-    return dataclasses.replace(params, piece_weight=_WEIGHT_IN_LONG_TEXTS if long else _WEIGHT)
+    if first_language(params.language) in WITH_COMPOUNDS:
+        weight = _WEIGHT_OF_COMPOUNDS_IN_LONG_TEXTS if long else _WEIGHT_OF_COMPOUNDS
+    else:
+        weight = _WEIGHT_IN_LONG_TEXTS if long else _WEIGHT
+    return dataclasses.replace(params, piece_weight=weight)
 
 
 def count_terms(

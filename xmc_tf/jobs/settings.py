@@ -188,10 +188,10 @@ def _description(params: XRLinearParams, labels: int) -> str:
 def _steps(params: XRLinearParams, labels: int, effort: str) -> list[Step]:
     """Return the changes that may pay, those that usually pay most first."""
     of_pieces = ("pieces", "piece_weight")
-    no_pieces = Step("no pieces of long words", _pieces(0, None), 0.5, of_pieces)
+    no_pieces = Step("no pieces of long words", _without_pieces, 0.5, of_pieces)
     light, heavy = (
-        Step(f"pieces of long words with weight {weight}", _pieces(params.tfidf.pieces, weight), 1.0, of_pieces)
-        for weight in (0.25, 0.7)
+        Step(f"pieces of long words with {factor:g} times the weight", _piece_weight(factor), 1.0, of_pieces)
+        for factor in (0.5, 1.5)
     )
     single, triple = Step("single words only", _ngrams(1), 0.5, ("ngram_max",)), _ngrams(3)
     double, half, four = (_cost_step(params, factor) for factor in (2.0, 0.5, 4.0))
@@ -248,9 +248,17 @@ def _cost_step(params: XRLinearParams, factor: float) -> Step:
     return Step(f"Cp {Cp:g}", change, 1.0, ("Cp",))
 
 
-def _pieces(length: int, weight: float | None) -> Callable[[XRLinearParams], XRLinearParams]:
+def _without_pieces(params: XRLinearParams) -> XRLinearParams:
+    return dataclasses.replace(params, tfidf=dataclasses.replace(params.tfidf, pieces=0, piece_weight=None))
+
+
+def _piece_weight(factor: float) -> Callable[[XRLinearParams], XRLinearParams]:
+    """Return a step that changes the weight of pieces, which the features with the first settings have."""
+
     def change(params: XRLinearParams) -> XRLinearParams:
-        return dataclasses.replace(params, tfidf=dataclasses.replace(params.tfidf, pieces=length, piece_weight=weight))
+        weight = params.tfidf.piece_weight
+        assert weight is not None
+        return dataclasses.replace(params, tfidf=dataclasses.replace(params.tfidf, piece_weight=factor * weight))
 
     return change
 

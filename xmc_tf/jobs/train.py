@@ -19,6 +19,7 @@ from xmc_tf.metrics import evaluate
 from xmc_tf.metrics.single_label import measure_single_label
 from xmc_tf.models.loading import load
 from xmc_tf.params import PredictionOverrides, XRLinearParams
+from xmc_tf.params.tfidf import TFIDF_FLAGS
 from xmc_tf.report.inputs import ReportInputs
 from xmc_tf.report.run_curves import curves_of
 from xmc_tf.report.writing import write_report
@@ -112,7 +113,7 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
         about = summary_of(store)
     _require_documents(store, about)
     shape = shape_of(store, about)
-    fixed = options.fixed | {"ngram_max"} if store.nr_features else options.fixed
+    fixed = options.fixed | set(TFIDF_FLAGS) if store.nr_features else options.fixed
     if options.keep_training_data:  # a model with other negatives could not grow
         fixed |= {"negative_sampling"}
     settings = choose_settings(shape, options.params, fixed=fixed, minutes=job.minutes, effort=job.effort)

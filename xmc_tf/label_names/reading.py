@@ -9,9 +9,8 @@ from xmc_tf.common.kernels import kernel_view
 from xmc_tf.label_names.characters import character_table
 from xmc_tf.label_names.kernels import hash_texts
 from xmc_tf.words.dictionaries import Strings, dictionary_languages, load_dictionary
+from xmc_tf.words.languages import WITH_COMPOUNDS
 
-# Languages that write compounds as one word: pieces find their parts.
-_WITH_COMPOUNDS = frozenset({"da", "de", "et", "fi", "hu", "is", "lb", "nb", "nl", "nn", "se", "sv"})
 PIECE = 5  # characters
 _AT_ONCE = 100_000  # forms whose hashes are computed at once
 
@@ -74,7 +73,7 @@ def reading_of(languages: Sequence[str]) -> Reading:
         languages: their codes, the most frequent first: its lemma is that of forms that several have.
     """
     plain = as_written()
-    piece = PIECE if languages and languages[0] in _WITH_COMPOUNDS else 0
+    piece = PIECE if languages and languages[0] in WITH_COMPOUNDS else 0
     forms: list[np.ndarray] = []
     numbers: list[np.ndarray] = []
     keys: list[np.ndarray] = []

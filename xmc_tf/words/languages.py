@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+WITH_COMPOUNDS = frozenset({"da", "de", "et", "fi", "hu", "is", "lb", "nb", "nl", "nn", "se", "sv"})
+"""Languages that write compounds as one word."""
+
 _SAMPLE = 400  # texts
 _LONGEST = 1000  # characters of a text that are looked at
 _LEAST_TEXT = 500  # characters of the whole sample: the language of less is a guess
