@@ -4,7 +4,6 @@ Each host also has its own mounts and its own name, so that a test can give it o
 """
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -21,7 +20,6 @@ _INTERFACES = {"one": "eth0", "two": "lan0", "three": "eth1"}
 _IN_REPOSITORY = ("env", f"--chdir={REPOSITORY}")  # nsenter begins in /
 _NEEDED = {
     "ip": "iproute2",
-    "tc": "iproute2",
     "unshare": "util-linux",
     "nsenter": "util-linux",
     "sshd": "openssh-server",
@@ -87,23 +85,6 @@ class Cluster:
         finally:
             self.link(host, "up")
 
-    @contextlib.contextmanager
-    def slowed(self, host: str, rate: str) -> Iterator[None]:
-        """Limit what a host receives to a rate such as ``100mbit``."""
-        place = ("-n", self._space("switch"), "qdisc")
-        shape = ("dev", f"to-{host}", "root", "tbf", "rate", rate, "burst", "64kb", "latency", "50ms")
-        _run("tc", *place, "add", *shape)
-        try:
-            yield
-        finally:
-            _run("tc", *place, "del", "dev", f"to-{host}", "root")
-
-    def rename_interface(self, host: str, name: str) -> None:
-        """Give the network interface of a host another name."""
-        old = json.loads(self.on(host, "ip", "-json", "link"))[-1]["ifname"]
-        if old != name:
-            self.on(host, "sh", "-c", f"ip link set {old} down; ip link set {old} name {name} up")
-
     def link(self, host: str, state: str) -> None:
         """Switch the link of a host ``up`` or ``down``."""
         _run("ip", "-n", self._space("switch"), "link", "set", f"to-{host}", state)
@@ -129,21 +110,8 @@ class Cluster:
         for number, name in enumerate(SLOTS, 1):
             space, interface = self._space(name), _INTERFACES[name]
             _run("ip", "netns", "add", space)
-            _run(
-                "ip",
-                "-n",
-                switch,
-                "link",
-                "add",
-                f"to-{name}",
-                "type",
-                "veth",
-                "peer",
-                "name",
-                interface,
-                "netns",
-                space,
-            )
+            pair = ("type", "veth", "peer", "name", interface, "netns", space)
+            _run("ip", "-n", switch, "link", "add", f"to-{name}", *pair)
             _run("ip", "-n", switch, "link", "set", f"to-{name}", "master", "bridge", "up")
             _run("ip", "-n", space, "addr", "add", f"10.77.0.{number}/24", "dev", interface)
             _run("ip", "-n", space, "link", "set", interface, "up")

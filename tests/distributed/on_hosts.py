@@ -26,7 +26,7 @@ def start(hosts, host, *command):
     return process
 
 
-def finish(process, timeout=300):
+def finish(process, timeout=1200):
     """Wait for a command, and return its status and its output."""
     try:
         status = process.wait(timeout)
@@ -51,33 +51,24 @@ def await_line(process, pattern, count=1):
         raise
 
 
-def launch(hosts, *arguments, timeout=300):
+def launch(hosts, *arguments, timeout=1200):
     """Run the launcher on host ``one`` with all hosts."""
     return finish(start(hosts, "one", *LAUNCH, "--hosts", hosts.folder / "hosts.json", *arguments), timeout)
 
 
-def start_by_hand(hosts, *arguments, names=tuple(SLOTS)):
+def start_by_hand(hosts, *arguments, slots=SLOTS, nodes=None):
     """Start the launcher on each of these hosts, without ssh; the first process is the master."""
-    flags = ["--nodes", 3, "--master-addr", "one", "--secret-file", hosts.folder / "secret"]
+    flags = ["--nodes", nodes or len(slots), "--master-addr", "one", "--secret-file", hosts.folder / "secret"]
     return [
-        start(hosts, host, *LAUNCH, *flags, "--node-rank", number, "--np", SLOTS[host], *arguments)
-        for number, host in enumerate(names)
+        start(hosts, host, *LAUNCH, *flags, "--node-rank", number, "--np", count, *arguments)
+        for number, (host, count) in enumerate(slots.items())
     ]
 
 
-def launch_by_hand(hosts, *arguments, timeout=300):
+def launch_by_hand(hosts, *arguments, slots=SLOTS):
     """Run the launcher on each host, without ssh; return the greatest status, and the output of the master."""
-    ended = [finish(node, timeout) for node in start_by_hand(hosts, *arguments)]
+    ended = [finish(node) for node in start_by_hand(hosts, *arguments, slots=slots)]
     return max(status for status, _ in ended), ended[0][1]
-
-
-def horovodrun_on(hosts, *program, timeout=300):
-    """Run a program by ``horovodrun -H`` on two other hosts."""
-    for host in ("two", "three"):  # it takes the same name of the network for all
-        hosts.rename_interface(host, "eth0")
-    flags = ["--gloo", "-np", 2, "-H", "two:1,three:1"]
-    flags += ["--network-interfaces", "eth0", "--disable-cache", sys.executable]
-    return finish(start(hosts, "one", sys.executable, "-m", "horovod.runner.launch", *flags, *program), timeout)
 
 
 def assert_none_left(hosts):

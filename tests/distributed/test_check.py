@@ -16,28 +16,36 @@ def checked(how, *arguments, engine="gloo", world=2, **options):
     return start("check_trouble.py", how, "--megabytes", "0.5", *arguments, world=world, **keywords, **options)
 
 
-@pytest.mark.parametrize(
-    ("engine", "world", "communicator"), [("gloo", 2, "Horovod over Gloo"), ("mpiexec", 3, "mpi4py over Open MPI")]
-)
-def test_a_successful_check(engine, world, communicator, tmp_path):
-    run = checked("none", "--json", "--shared-workdir", str(tmp_path), engine=engine, world=world)
-    assert run.returncode == 0, run.describe()
-    report = run.ranks[0].result
+def assert_right(report, communicator, world):
     assert report["communicator"].startswith(communicator)
     assert [place["rank"] for place in report["ranks"]] == list(range(world))
-    assert [place["local_rank"] for place in report["ranks"]] == list(range(world))
     assert len({place["pid"] for place in report["ranks"]}) == world
     assert {place["versions"]["python"] for place in report["ranks"]} == {report["ranks"][0]["versions"]["python"]}
-    assert [(one["name"], one["right"]) for one in report["collectives"]] == [
-        ("broadcast", True),
-        ("all-reduce", True),
-        ("all-to-all", True),
-    ]
-    assert all(one["short_ms"] > 0 and one["long_ms"] > 0 for one in report["collectives"])
-    assert report["shared_workdir"] is True
+    names = ["broadcast", "all-reduce", "all-to-all"]
+    assert [(one["name"], one["right"]) for one in report["collectives"]] == [(name, True) for name in names]
     assert report["problems"] == []
+
+
+def test_a_successful_check_over_gloo(tmp_path):
+    run = checked("none", "--json", "--shared-workdir", str(tmp_path))
+    assert run.returncode == 0, run.describe()
+    report = run.ranks[0].result
+    assert_right(report, "Horovod over Gloo", 2)
+    assert [place["local_rank"] for place in report["ranks"]] == [0, 1]
+    assert report["shared_workdir"] is True
     assert list(tmp_path.iterdir()) == []
-    assert all(rank.output == "" for rank in run.ranks[1:])
+    assert run.ranks[1].output == ""
+
+
+def test_several_hosts_have_links_over_mpi_and_a_slow_one_is_named():
+    """The program times each exchange as one of a certain speed, whatever the machine does beside it."""
+    run = checked("slow", "--json", engine="mpiexec", world=4)
+    assert run.returncode == 0, run.describe()
+    report = run.ranks[0].result
+    assert_right(report, "mpi4py over Open MPI", 4)
+    assert len(report["links"]) == 6
+    slow = re.findall(r"slow link: (host-\d – host-\d): 100 MB/s", " ".join(report["warnings"]))
+    assert sorted(slow) == ["host-0 – host-1", "host-1 – host-2", "host-1 – host-3"]
 
 
 def test_ranks_that_hang_and_that_are_stopped_are_named(tmp_path):
@@ -59,17 +67,6 @@ def test_a_rank_that_never_starts_is_named(tmp_path):
     assert run.returncode == 1, run.describe()
     assert run.leftovers == 0
     assert "failed: no answer within 10 s in 'start'\n  rank 1 has not reported" in run.ranks[0].output
-
-
-def test_several_hosts_have_a_matrix_of_links_and_a_slow_one_is_named():
-    run = checked("slow", "--megabytes", "4", engine="mpiexec", world=4)
-    assert run.returncode == 0, run.describe()
-    shown = run.ranks[0].output
-    assert re.search(r"^MB/s between +host-0 +host-1 +host-2 +host-3$", shown, re.MULTILINE)
-    assert re.search(r"^host-2 +[\d,]+ +[\d,]+ +– +[\d,]+$", shown, re.MULTILINE)
-    slow = re.findall(r"slow link: (host-\d – host-\d):", shown)
-    assert sorted(slow) == ["host-0 – host-1", "host-1 – host-2", "host-1 – host-3"]
-    assert re.search(r"^slowest: .*host-1.*: 100 MB/s, [\d.]+ ms \(median [\d,]+ MB/s\)$", shown, re.MULTILINE)
 
 
 def test_a_rank_that_hangs_on_another_host_is_named_without_a_shared_folder():

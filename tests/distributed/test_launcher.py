@@ -6,14 +6,10 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.distributed.launch import ENVIRONMENT, PROGRAMS, REPOSITORY, is_running, python, wait_for
-from tests.ranks.attacks import attack, flood
-from xmc_tf.launch.messages import ADDRESS, SECRET_FILE
 
 pytestmark = pytest.mark.distributed
 
@@ -46,7 +42,7 @@ def test_each_rank_has_its_cores_threads_and_arguments_and_prefixed_lines(contro
     environment = {k: v for k, v in (os.environ | ENVIRONMENT).items() if "NUM_" not in k or "THREADS" not in k}
     command = [sys.executable, "-m", "xmc_tf.launch", "--np", "2", "--controller", controller, PROGRAM, "place"]
     run = subprocess.run(
-        [*command, "-m", "--np", "two words"], env=environment, cwd=REPOSITORY, capture_output=True, timeout=90
+        [*command, "-m", "--np", "two words"], env=environment, cwd=REPOSITORY, capture_output=True, timeout=360
     )
     out, err = run.stdout.decode(), run.stderr.decode()
     assert run.returncode == 0, err
@@ -64,45 +60,8 @@ def test_each_rank_has_its_cores_threads_and_arguments_and_prefixed_lines(contro
     for rank in range(2):
         assert f"[{rank}] to the errors ['-m', '--np', 'two words']" in err
         assert f"[{rank}] no end, \ufffd no UTF-8" in out
+        assert not is_running(places[rank]["left"])
     assert len(out.splitlines()) == 4
-
-
-def test_strangers_do_not_disturb_a_run():
-    """A line of ``[[[[…`` once ended the launcher, and with it the training."""
-    seen = {}
-
-    def attack_launcher(folder):
-        environment = {}
-
-        def has_started():
-            pid_file = folder / "0.pid"
-            pid = pid_file.read_text() if pid_file.exists() else ""
-            for child in psutil.Process(int(pid)).children() if pid else []:
-                environment.update(child.environ())
-            return ADDRESS in environment
-
-        wait_for(has_started, what="horovodrun's start")
-        launcher = int((folder / "0.pid").read_text())
-        host, _, port = environment[ADDRESS].rpartition(":")
-        secret_file = Path(environment[SECRET_FILE])
-        secret = secret_file.read_bytes()
-        seen.update(mode=secret_file.parent.stat().st_mode, file=secret_file, host=host)
-        # Other users could read it on a command line or in the environment.
-        assert secret.hex() not in str(environment)
-        with attack((host, int(port))), flood((host, int(port))):
-            wait_for(lambda: not is_running(launcher), what="the end of the run")
-
-    run = launched("--no-pin", PROGRAM, "place", controller="gloo", during=attack_launcher)
-    assert run.returncode == 0, run.describe()
-    assert run.leftovers == 0
-    places = [json.loads(text) for text in re.findall(r"^\[\d\] (\{.*\})$", run.ranks[0].output, re.MULTILINE)]
-    assert sorted(place["rank"] for place in places) == [0, 1]
-    # Variables of the user are kept: the tests' own environment sets one thread.
-    assert [place["threads"] for place in places] == [["1"]] * 2
-    assert all(set(place["cores"]) == os.sched_getaffinity(0) for place in places)
-    assert seen["host"] == "127.0.0.1"
-    assert seen["mode"] & 0o777 == 0o700
-    assert not seen["file"].parent.exists()
 
 
 @pytest.mark.parametrize(("controller", "how", "status"), [("mpi", "raise", 1), ("gloo", "exit", 7)])
@@ -138,24 +97,10 @@ def test_sigkill_stops_the_others_and_names_the_rank(controller, how):
     assert run.leftovers == 0
 
 
-def test_the_rank_that_reported_its_error_first_is_named(tmp_path):
-    run = launched(PROGRAM, "both", str(tmp_path))
-    assert run.returncode == 6, run.describe()
-    assert "failed: rank 1" in run.ranks[0].output
-
-
-def test_nothing_outlives_the_ranks():
-    run = launched(PROGRAM, "orphan")
-    assert run.returncode == 0, run.describe()
-    assert run.leftovers == 0
-
-
 @pytest.mark.parametrize(
-    ("controller", "number", "status"), [("gloo", signal.SIGINT, 130), ("mpi", signal.SIGKILL, -9)]
+    ("controller", "number", "status"), [("gloo", signal.SIGKILL, -9), ("mpi", signal.SIGINT, 130)]
 )
 def test_stopping_the_launcher_stops_the_ranks(controller, number, status):
-    """For SIGTERM see ``test_one_command.py``."""
-
     def stop(folder):
         pids = waiting_pids(folder)
         os.kill(int((folder / "0.pid").read_text()), number)

@@ -41,7 +41,6 @@ def end_launcher(number, pids, segments):
     ("start", "number"),
     [
         ("horovodrun --mpi", signal.SIGTERM),
-        ("horovodrun --gloo", signal.SIGKILL),
         ("mpiexec", signal.SIGKILL),
     ],
 )

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from functools import partial
 
 import pytest
 
@@ -23,7 +24,8 @@ def line(run, rank):
 
 def stalled(how, size, engine, *arguments, **options):
     """Return a run that stalls."""
-    run = horovodrun("stalled_training.py", how, *arguments, engine=engine, world=size, check=False, **options)
+    start = mpiexec if engine == "mpiexec" else partial(horovodrun, engine=engine)
+    run = start("stalled_training.py", how, *arguments, world=size, check=False, **options)
     assert run.returncode == 1, run.describe()
     assert run.leftovers == 0
     assert all("trained" in rank.output for rank in run.ranks)
@@ -33,7 +35,7 @@ def stalled(how, size, engine, *arguments, **options):
 
 def test_a_rank_that_skips_a_lookup_is_reported_with_both_collectives():
     # The environment overrides the program.
-    run = stalled("skip", 2, "mpi", "3600", env={"XMC_TF_STALL_TIMEOUT": str(TIMEOUT)})
+    run = stalled("skip", 2, "mpiexec", "3600", env={"XMC_TF_STALL_TIMEOUT": str(TIMEOUT)})
     assert_both_ways(line(run, 0), line(run, 1))
     assert f"failed: aborted after {TIMEOUT} s without progress (--stall-timeout)\n" in run.ranks[0].output
 

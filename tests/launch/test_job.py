@@ -5,11 +5,11 @@ import itertools
 import pytest
 
 from xmc_tf.launch import job as jobs
+from xmc_tf.launch.checks import Cell, Report
 from xmc_tf.launch.hosts.hosts import Host, Hosts
 from xmc_tf.launch.job import Checks, Job
 from xmc_tf.launch.output import Output
 from xmc_tf.launch.plan import LaunchPlan
-from xmc_tf.launch.preflight.checks import Cell, Report
 from xmc_tf.launch.running import Outcome
 
 HOSTS = Hosts([Host("one", 2), Host("two", 1), Host("three", 1)])
@@ -22,41 +22,28 @@ class World:
         self.down, self.outcomes, self.runs = itertools.chain(down, itertools.repeat(())), iter(outcomes), []
         world = self
 
-        class Sessions:
-            def __init__(self, hosts, shell, timeout_s):
-                self.open = True
-
-            def close(self):
-                self.open = False
-
         class Run:
             def __init__(self, plan, *others):
                 world.runs.append(plan.hosts.as_flag())
 
-            def run(self, sessions, interrupt):
-                assert sessions.open
+            def run(self, interrupt):
                 outcome = next(world.outcomes)
                 if outcome == "until a host returns":
                     assert interrupt.wait(20)
                     return Outcome(1)
                 return outcome
 
-        def check_hosts(sessions, hosts, **inputs):
+        def check_hosts(nodes, hosts, **inputs):
             down = next(world.down)
             failed = {name: Cell("no", "it is down", "start it") for name in down}
             return Report({host: {"reached": failed.get(host.name, Cell("yes"))} for host in hosts})
 
-        monkeypatch.setattr(jobs, "Sessions", Sessions)
         monkeypatch.setattr(jobs, "Run", Run)
         monkeypatch.setattr(jobs, "check_hosts", check_hosts)
 
     def job(self, min_np=None):
-        class Shell:
-            def address_here(self, hosts):
-                return "127.0.0.1"
-
         plan = LaunchPlan(HOSTS, "gloo", ["x.py"], timeout_s=0)
-        return Job(plan, Shell(), Output(), Checks([], ".", strict=True), min_np=min_np)
+        return Job(plan, None, Output(), Checks([], ".", strict=True), min_np=min_np)
 
 
 LOST, FAILED, GOOD = Outcome(1, lost=True), Outcome(3), Outcome(0)

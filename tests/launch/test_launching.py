@@ -4,21 +4,16 @@ import itertools
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process import run_records
 from xmc_tf.launch import __main__ as launch
-from xmc_tf.launch import messages
-from xmc_tf.launch.command import check_installed, default_controller, ranks_command
 from xmc_tf.launch.cores import divide, thread_settings
-from xmc_tf.launch.hosts.hosts import Host, Hosts
+from xmc_tf.launch.engines import check_installed, default_controller
 from xmc_tf.launch.outcome import RankState, first_failure
-from xmc_tf.ranks.channels.frames import Unpacker
 
 
 @given(st.sets(st.integers(0, 200), min_size=1, max_size=40), st.integers(1, 50))
@@ -37,20 +32,6 @@ def test_thread_settings_keep_those_of_the_user():
     assert set(settings.values()) == {"3"}
     assert "OMP_NUM_THREADS" not in settings
     assert "TF_NUM_INTRAOP_THREADS" in settings
-
-
-@given(
-    st.lists(st.dictionaries(st.sampled_from(["text", "stream"]), st.text(max_size=30)), max_size=8),
-    st.lists(st.integers(1, 20), min_size=1, max_size=50),
-)
-def test_messages_arrive_in_pieces_of_any_size(fields, sizes):
-    sent = b"".join(messages.pack("line", **one) for one in fields)
-    unpacker, got, at = Unpacker(), [], 0
-    for number in range(len(sent)):
-        size = sizes[number % len(sizes)]
-        got += unpacker.feed(sent[at : at + size])
-        at += size
-    assert got == [{"kind": "line", **one} for one in fields]
 
 
 def state(rank, status, last_line_at=0.0, ended_at=10.0, stopped=False):
@@ -84,18 +65,6 @@ def test_the_end_of_a_rank_is_described():
     assert "ended with exit status 3. The others were stopped. It had no" in state(1, 3).describe(siblings=True)
 
 
-def test_the_command_names_hosts_and_uses_the_loopback_for_this_one():
-    here = ranks_command(Hosts([Host("localhost", 3)]), "gloo", ["w.py", "--x"], start_timeout=9)
-    assert here[here.index("-np") + 1] == "3"
-    assert "--gloo" in here
-    assert here[here.index("--network-interfaces") + 1] == "lo"
-    assert here[-2:] == ["w.py", "--x"]
-    there = ranks_command(Hosts([Host("a", 2), Host("b", 1)]), "gloo", ["w.py"], start_timeout=9)
-    assert there[there.index("-H") + 1] == "a:2,b:1"
-    assert there[there.index("-np") + 1] == "3"
-    assert "--network-interfaces" not in there
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -127,20 +96,20 @@ def test_a_launcher_among_ranks_is_refused(monkeypatch):
         ("mpi", "mpiexec with mpi4py", "pip install 'xmc_tf[mpi]'"),
     ],
 )
-def test_what_starts_the_ranks_is_named_if_it_is_missing(controller, missing, fix, monkeypatch):
-    monkeypatch.setattr("xmc_tf.launch.command.find_spec", lambda name: None)
+def test_what_connects_the_ranks_is_named_if_it_is_missing(controller, missing, fix, monkeypatch):
+    monkeypatch.setattr("xmc_tf.launch.engines.find_spec", lambda name: None)
     with pytest.raises(InputError, match=f"{missing}, which is not installed") as error:
         launch.main(["--np", "2", "--controller", controller, "-m", "x"])
     assert fix in str(error.value)
 
 
 def test_mpiexec_needs_no_horovod(monkeypatch):
-    monkeypatch.setattr("xmc_tf.launch.command.find_spec", lambda name: None if name == "horovod" else True)
+    monkeypatch.setattr("xmc_tf.launch.engines.find_spec", lambda name: None if name == "horovod" else True)
     check_installed("mpi")
     assert default_controller() == "mpi"
-    monkeypatch.setattr("xmc_tf.launch.command.find_spec", lambda name: True)
+    monkeypatch.setattr("xmc_tf.launch.engines.find_spec", lambda name: True)
     assert default_controller() == "gloo"
-    monkeypatch.setattr("xmc_tf.launch.command.find_spec", lambda name: None)
+    monkeypatch.setattr("xmc_tf.launch.engines.find_spec", lambda name: None)
     assert default_controller() == "gloo"  # whose error names both ways
 
 
@@ -151,24 +120,3 @@ def test_help_needs_no_horovod_and_shows_an_example():
     )
     assert "python -m xmc_tf.launch --np 2 -m xmc_tf.check" in run.stdout
     assert "(-m MODULE | SCRIPT)" in run.stdout
-
-
-_LAUNCHER = """
-import sys
-from xmc_tf.launch import messages
-from xmc_tf.launch.watch import Watch
-print(Watch(2, "127.0.0.1", print).environment[messages.SECRET_FILE], flush=True)
-sys.stdin.read()
-"""
-
-
-def test_the_secret_of_a_killed_launcher_is_removed_by_the_next_run():
-    launcher = subprocess.Popen([sys.executable, "-c", _LAUNCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    secret = Path(launcher.stdout.readline().decode().strip())
-    assert secret.stat().st_mode & 0o077 == 0 or secret.parent.stat().st_mode & 0o077 == 0
-    run_records.clean_up()
-    assert secret.is_file(), "the launcher still runs"
-    launcher.kill()
-    launcher.communicate()
-    run_records.clean_up()
-    assert not secret.parent.exists()

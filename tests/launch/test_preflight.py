@@ -1,51 +1,50 @@
 """Tests of the checks of the hosts: what is compared, and how the table shows it."""
 
-import io
-import json
 import os
-import subprocess
-import sys
+import time
+from types import SimpleNamespace
 
 import pytest
 
+from xmc_tf.launch.checks import COLUMNS, Cell, Report, check_hosts
 from xmc_tf.launch.hosts.hosts import Host, Hosts
-from xmc_tf.launch.preflight.checks import COLUMNS, Cell, Report, check_hosts
-from xmc_tf.launch.preflight.checksums import quick_checksum
-from xmc_tf.launch.preflight.looking import look
-from xmc_tf.launch.preflight.table import format_report, wants_colour
+from xmc_tf.launch.looking import look, quick_checksum
+from xmc_tf.launch.table import format_report
 
 HOSTS = Hosts([Host("one", 2), Host("two", 1), Host("three", 1)])
 
 
-class FakeSessions:
-    """Probes whose answers are those of this host, changed for some hosts."""
+class FakeNodes:
+    """Nodes whose answers are those of this host, changed for some hosts."""
 
-    def __init__(self, shared, changes=None, errors=None):
-        self.shared, self.changes, self.errors = shared, changes or {}, errors or {}
-        self.asked = None
+    timeout_s = 9
 
-    def ask_all(self, share, ask):
-        outer = self
+    def __init__(self, changes=None, errors=None):
+        self.changes, self.errors = changes or {}, errors or {}
 
-        class Session:
-            def __init__(self, host):
-                self.host = host
+    def start(self, hosts, seconds):
+        """Do nothing: they run."""
 
-            def ask(self, step, **fields):
-                changes = outer.changes.get(self.host.name, {})
-                if step == "look":
-                    answer = look(**fields)
-                elif step == "listen":
-                    answer = {"address": "127.0.0.1", "port": 1, "network": "127.0.0.0/8"}
-                elif step == "connect":
-                    answer = {"unreachable": []}
-                else:
-                    import time
+    def ask_all(self, hosts, share, ask):
+        return {
+            host.name: ask(SimpleNamespace(ask=self.answers_of(host.name)))
+            for host in hosts
+            if host.name not in self.errors
+        }
 
-                    answer = {"time": time.time() + changes.get("skew", 0)}
-                return answer | {name: value for name, value in changes.items() if name in answer}
+    def answers_of(self, name):
+        changes = self.changes.get(name, {})
 
-        return {host.name: ask(Session(host)) for host in HOSTS if host.name not in self.errors}
+        def answer(step, **fields):
+            found = {
+                "look": lambda: look(**fields),
+                "listen": lambda: {"address": "127.0.0.1", "port": 1},
+                "connect": lambda: {"unreachable": []},
+                "clock": lambda: {"time": time.time() + changes.get("skew", 0)},
+            }[step]()
+            return found | {key: value for key, value in changes.items() if key in found}
+
+        return answer
 
 
 @pytest.fixture
@@ -56,19 +55,17 @@ def data(tmp_path):
 
 
 def report_of(data, changes=None, errors=None):
-    sessions = FakeSessions(data.parent, changes, errors)
-    return check_hosts(sessions, HOSTS, paths=[str(data)], shared=str(data.parent), launcher="127.0.0.1", timeout_s=9)
+    return check_hosts(FakeNodes(changes, errors), HOSTS, paths=[str(data)], shared=str(data.parent))
 
 
 def test_equal_hosts_have_no_problems(data):
     report = report_of(data)
     assert report.problems == []
     assert set(report.rows) == set(HOSTS)
-    assert report.networks == ["127.0.0.0/8"]
     assert os.listdir(data.parent) == ["X.txt"], "the mark in the shared folder is removed"
 
 
-VERSIONS = look([], ".", "", "")["versions"]
+VERSIONS = look(".", [], ".", "", "")["versions"]
 
 
 @pytest.mark.parametrize(
@@ -126,16 +123,13 @@ def test_a_host_that_is_not_reached_has_one_problem(data, error, fix):
     assert report.unreachable == ["two"]
 
 
-def test_the_table_marks_failed_cells_and_colours_them_only_on_terminals():
+def test_the_table_marks_failed_cells():
     rows = {column: Cell("ok") for column in COLUMNS}
     report = Report({HOSTS.all[0]: rows, HOSTS.all[1]: rows | {"shared": Cell("no", "it is not shared", "mount it")}})
-    text = format_report(report, colour=False)
+    text = format_report(report)
     assert text.splitlines()[0] == "host  ranks  reached  versions  data  shared  disk  GPUs  clock  ports"
     assert "no !" in text
-    assert "\033" not in text
     assert text.endswith("\n\ntwo: it is not shared\n  fix: mount it")
-    assert "\033[31mno !  \033[0m" in format_report(report, colour=True)
-    assert not wants_colour(io.StringIO())
 
 
 def test_a_checksum_depends_on_names_sizes_and_content(tmp_path):
@@ -151,31 +145,3 @@ def test_a_checksum_depends_on_names_sizes_and_content(tmp_path):
         file.write(b"1")
     assert quick_checksum(str(large)) != before
     assert quick_checksum(str(tmp_path / "none")) is None
-
-
-def test_a_probe_keeps_the_secret_until_its_input_ends(tmp_path):
-    probe = subprocess.Popen(
-        [sys.executable, "-m", "xmc_tf.launch.preflight.probe"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-    def ask(**request):
-        probe.stdin.write(json.dumps(request) + "\n")
-        probe.stdin.flush()
-        return json.loads(probe.stdout.readline().removeprefix("xmc_tf-probe "))
-
-    secret = tmp_path / "run" / "secret"
-    assert ask(step="secret", path=str(secret), content="00ff") == {}
-    assert secret.read_bytes() == b"\x00\xff"
-    assert secret.parent.stat().st_mode & 0o777 == 0o700
-    listening = ask(step="listen", launcher="127.0.0.1")
-    assert listening["network"] == "127.0.0.0/8"
-    hosts = [["self", "127.0.0.1", listening["port"]], ["none", "127.0.0.1", 9]]
-    assert ask(step="connect", hosts=hosts, patience_s=5) == {"unreachable": ["none"]}
-    assert "error" in ask(step="secret", path="/nowhere/at/all", content="00")
-    probe.stdin.close()
-    assert probe.wait(20) == 0
-    probe.stdout.close()
-    assert not secret.parent.exists()

@@ -2,13 +2,12 @@
 
 import itertools
 import os
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import metadata
 
 from xmc_tf.common.wire import register
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.this_host import versions
 
 PACKAGES = ("xmc_tf", "numpy", "tensorflow", "horovod", "mpi4py")
 
@@ -25,7 +24,7 @@ class Place:
         pid: its process id.
         cores: the cores it may use.
         threads: OMP_NUM_THREADS, or the number of cores if that is not set.
-        versions: the versions of Python and of the packages in ``PACKAGES``; "-" if not installed.
+        versions: the versions of Python and of the packages in ``PACKAGES``; "none" if not installed.
     """
 
     rank: int
@@ -41,14 +40,10 @@ def place_of_rank(communicator: Communicator) -> Place:
     """Return the place of this rank."""
     cores = tuple(sorted(os.sched_getaffinity(0)))
     setting = os.environ.get("OMP_NUM_THREADS", "")
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = "-"
     threads = int(setting) if setting.isdigit() else len(cores)
-    return Place(communicator.rank, communicator.local_rank, communicator.host, os.getpid(), cores, threads, versions)
+    return Place(
+        communicator.rank, communicator.local_rank, communicator.host, os.getpid(), cores, threads, versions(PACKAGES)
+    )
 
 
 def as_table(places: Sequence[Place]) -> str:
@@ -59,8 +54,7 @@ def as_table(places: Sequence[Place]) -> str:
             f"{place.rank:>4}  {place.host:<24} {place.local_rank:>5} {place.pid:>8} {place.threads:>7}  "
             f"{ranges(place.cores)}"
         )
-    versions = places[0].versions
-    lines.append("versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()))
+    lines.append("versions: " + ", ".join(f"{name} {version}" for name, version in places[0].versions.items()))
     return "\n".join(lines)
 
 
@@ -71,7 +65,7 @@ def warnings(places: Sequence[Place]) -> list[str]:
         others = [place for place in places if place.versions.get(name) != version]
         if others:
             found.append(
-                f"{name} is {version} on rank 0 and {others[0].versions.get(name, '-')} on rank {others[0].rank}: "
+                f"{name} is {version} on rank 0 and {others[0].versions.get(name, 'none')} on rank {others[0].rank}: "
                 "install the same on all hosts"
             )
     for host, group in itertools.groupby(sorted(places, key=lambda place: place.host), key=lambda place: place.host):

@@ -1,12 +1,11 @@
 """The check that all ranks see the same folder, which checkpoints, models and resuming need."""
 
-import contextlib
 import secrets
-import time
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.this_host import appears
 
 PATIENCE_S = 5.0  # network file systems show new files with a delay
 
@@ -27,22 +26,11 @@ def ranks_without(world: Communicator, folder: Path) -> list[int]:
     if problem := world.broadcast(problem):
         raise InputError("rank 0 cannot write to the shared folder", received=problem)
     try:
-        seen = world.rank == 0 or (_appears(mark, token) and _writable(mark, world.rank))
+        seen = world.rank == 0 or (appears(mark, token, PATIENCE_S) and _writable(mark, world.rank))
         return [rank for rank, fine in enumerate(world.allgather(seen)) if not fine]
     finally:
         if world.rank == 0:
             mark.unlink(missing_ok=True)
-
-
-def _appears(mark: Path, token: str) -> bool:
-    end = time.monotonic() + PATIENCE_S
-    while True:
-        with contextlib.suppress(OSError):
-            if mark.read_text() == token:
-                return True
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.1)
 
 
 def _writable(mark: Path, rank: int) -> bool:

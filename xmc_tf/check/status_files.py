@@ -21,7 +21,6 @@ from xmc_tf.common.files.json_files import read_json
 
 # The variables that identify a run, the best one first.
 _RUN_VARIABLES = (
-    "XMC_TF_LAUNCH_SECRET_FILE",
     "PMIX_NAMESPACE",
     "OMPI_MCA_orte_hnp_uri",
     "OMPI_MCA_ess_base_jobid",

@@ -4,21 +4,21 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.launch import by_hand
 from xmc_tf.launch.choosing import choose_gpus, choose_hosts, choose_program, inputs_of, shared_folder_of
-from xmc_tf.launch.command import check_installed, default_controller
+from xmc_tf.launch.engines import check_installed, default_controller
 from xmc_tf.launch.hosts.gpus import Gpu, visible_gpus
 from xmc_tf.launch.hosts.hosts import Hosts
 from xmc_tf.launch.job import Checks, Job
+from xmc_tf.launch.nodes import Nodes, address_towards
 from xmc_tf.launch.options import check_numbers, is_by_hand, parser
 from xmc_tf.launch.output import Output
-from xmc_tf.launch.plan import LaunchPlan
-from xmc_tf.launch.remote.shells import Shell, Ssh
+from xmc_tf.launch.plan import LaunchPlan, lost_after
 from xmc_tf.launch.running import Run
 from xmc_tf.ranks.choosing import how_started
 
@@ -31,51 +31,79 @@ def main(argv: Sequence[str] | None = None) -> None:
     _refuse_ranks()
     args.controller = args.controller or default_controller()
     gpus = visible_gpus(os.environ)
-    by_hand_wanted = is_by_hand(args)
-    if by_hand_wanted:
-        by_hand.check_options(args)
-        here = by_hand.slots_here(args, gpus)
-        if args.dry_run:
-            print(f"{by_hand.describe(args, here)}\nprogram: {shlex.join(program)}")
-            return
-    hosts = None if by_hand_wanted else choose_hosts(args, os.environ, gpus)
-    if hosts is not None and args.dry_run:
-        print(_plan(args, program, hosts, gpus).describe())
+
+    def plan(hosts: Hosts) -> LaunchPlan:
+        return LaunchPlan(
+            hosts, args.controller, program, args.timeout, gpus=choose_gpus(hosts, gpus), threads=args.threads,
+            pin=not args.no_pin, stall_timeout_s=args.stall_timeout,
+        )  # fmt: skip
+
+    run = _run_by_hand(args, program, gpus, plan) if is_by_hand(args) else _run_from_here(args, plan, gpus)
+    if run is None:  # --dry-run
         return
     check_installed(args.controller)
     output = Output(Path(args.log_dir) if args.log_dir else None, args.quiet)
-
-    def run(hosts: Hosts, shell: Shell) -> int:
-        return _run(args, _plan(args, program, hosts, gpus), shell, output)
-
     try:
-        if hosts is not None:
-            status = run(hosts, Ssh(args.timeout))
-        else:
-            status = (
-                by_hand.run_node(args, here, output) if args.node_rank else by_hand.run_master(args, here, output, run)
-            )
+        status = run(output)
     finally:
         output.close()
     if status:
         sys.exit(status)
 
 
-def _plan(args: argparse.Namespace, program: Sequence[str], hosts: Hosts, gpus: Sequence[Gpu]) -> LaunchPlan:
-    agent = [*(["--threads", str(args.threads)] if args.threads else []), *(["--no-pin"] if args.no_pin else [])]
-    chosen = choose_gpus(hosts, gpus)
-    return LaunchPlan(
-        hosts, args.controller, program, args.timeout, gpus=chosen, agent=agent, stall_timeout_s=args.stall_timeout
-    )
+def _run_from_here(
+    args: argparse.Namespace, plan: Callable[[Hosts], LaunchPlan], gpus: Sequence[Gpu]
+) -> Callable[[Output], int] | None:
+    """Return what runs the program on hosts whose nodes this command starts; None after ``--dry-run``."""
+    hosts = choose_hosts(args, os.environ, gpus)
+    if args.dry_run:
+        print(plan(hosts).describe())
+        return None
+
+    def run(output: Output) -> int:
+        address, lost_after_s = address_towards([host.name for host in hosts]), lost_after(args.timeout)
+        nodes = Nodes(address, args.timeout, 0.0 if hosts.only_here else lost_after_s)
+        return _run(args, nodes, lambda: plan(hosts), output)
+
+    return run
 
 
-def _run(args: argparse.Namespace, plan: LaunchPlan, shell: Shell, output: Output) -> int:
-    """Run the plan and return its exit status."""
-    if plan.hosts.only_here and not args.check_only:
-        return Run(plan, output, shell, verbose=args.verbose).run().status
-    checks = Checks(inputs_of(plan.program), shared_folder_of(args, plan.program), strict=not args.skip_checks)
-    job = Job(plan, shell, output, checks, min_np=args.min_np, verbose=args.verbose)
-    return job.check_only() if args.check_only else job.run()
+def _run_by_hand(
+    args: argparse.Namespace, program: Sequence[str], gpus: Sequence[Gpu], plan: Callable[[Hosts], LaunchPlan]
+) -> Callable[[Output], int] | None:
+    """Return what runs the program on nodes that users start, or is such a node; None after ``--dry-run``."""
+    by_hand.check_options(args)
+    here = by_hand.slots_here(args, gpus)
+    if args.dry_run:
+        print(f"{by_hand.describe(args, here)}\nprogram: {shlex.join(program)}")
+        return None
+
+    def run(output: Output) -> int:
+        if args.node_rank:
+            return by_hand.run_node(args, here, output)
+        secret, address = by_hand.read_secret(args.secret_file), by_hand.master_address(args)
+        nodes = Nodes(address, args.timeout, lost_after(args.timeout), secret=secret, port=args.master_port)
+        output.note(f"node 0 waits for the other nodes at {address}:{args.master_port}")
+        return _run(args, nodes, lambda: plan(nodes.wait(here, args.nodes, args.other_gpus)), output)
+
+    return run
+
+
+def _run(args: argparse.Namespace, nodes: Nodes, make_plan: Callable[[], LaunchPlan], output: Output) -> int:
+    """Run the plan on its nodes, and return its exit status."""
+    status = 1
+    try:
+        plan = make_plan()
+        if plan.hosts.only_here and not args.check_only:
+            nodes.start(plan.hosts, args.timeout)
+            status = Run(plan, nodes, output, verbose=args.verbose).run().status
+        else:
+            checks = Checks(inputs_of(plan.program), shared_folder_of(args, plan.program), strict=not args.skip_checks)
+            job = Job(plan, nodes, output, checks, min_np=args.min_np, verbose=args.verbose)
+            status = job.check_only() if args.check_only else job.run()
+    finally:
+        nodes.close(status)
+    return status
 
 
 def _refuse_ranks() -> None:

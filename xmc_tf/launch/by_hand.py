@@ -2,21 +2,23 @@
 
 import argparse
 import hashlib
-from collections.abc import Callable, Sequence
+import socket
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import signals
 from xmc_tf.launch.hosts.gpus import Gpu
-from xmc_tf.launch.hosts.hosts import MOST_SLOTS, Hosts
+from xmc_tf.launch.hosts.hosts import MOST_SLOTS
+from xmc_tf.launch.node import PURPOSE, Node
+from xmc_tf.launch.nodes import address_towards
 from xmc_tf.launch.output import Output
-from xmc_tf.launch.plan import count
-from xmc_tf.launch.remote.interfaces import address_towards
-from xmc_tf.launch.remote.node import Node
-from xmc_tf.launch.remote.nodes import Nodes
-from xmc_tf.launch.remote.shells import Shell
+from xmc_tf.launch.plan import count, lost_after
+from xmc_tf.ranks.channels.handshake import StrangerError, call
 
 _LEAST_SECRET = 16  # characters
+_RETRY_S = 0.5
 
 
 def check_options(args: argparse.Namespace) -> None:
@@ -63,33 +65,15 @@ def describe(args: argparse.Namespace, here: int) -> str:
     if number:
         lines.append(f"connects to node 0 at {args.master_addr}:{args.master_port}, which starts its ranks")
     else:
-        lines.append(f"waits at {_address(args)}:{args.master_port} for {others}, at most {args.timeout} s")
+        lines.append(f"waits at {master_address(args)}:{args.master_port} for {others}, at most {args.timeout} s")
     return "\n".join(lines)
-
-
-def run_master(args: argparse.Namespace, here: int, output: Output, run: Callable[[Hosts, Shell], int]) -> int:
-    """Wait for the nodes, run the job on them, and return its status.
-
-    Args:
-        args: the options.
-        here: the number of ranks of this node.
-        output: where lines go.
-        run: runs the job on these hosts.
-    """
-    address = _address(args)
-    nodes, status = Nodes(address, args.master_port, read_secret(args.secret_file), args.timeout), 1
-    try:
-        output.note(f"node 0 waits for the other nodes at {address}:{args.master_port}")
-        status = run(nodes.wait(here, args.nodes, args.other_gpus), nodes)
-    finally:
-        nodes.close(status)
-    return status
 
 
 def run_node(args: argparse.Namespace, here: int, output: Output) -> int:
     """Serve the master until the run ends, and return its status."""
     master = (args.master_addr, args.master_port)
-    node = Node(master, read_secret(args.secret_file), args.node_rank, here, args.timeout)
+    connection = _connect(master, read_secret(args.secret_file), args.node_rank, args.timeout)
+    node = Node(connection, slots=here, lost_after_s=lost_after(args.timeout))
     output.note(f"node {args.node_rank} has connected to node 0 at {master[0]}:{master[1]}")
     try:
         status = node.serve()
@@ -98,6 +82,7 @@ def run_node(args: argparse.Namespace, here: int, output: Output) -> int:
         node.close()
         output.error(f"\n{signals.describe(interrupted.number)}; all ranks of this node have ended")
         return 128 + interrupted.number
+    node.close()
     if status is None:
         output.error("failed: node 0 is lost; all ranks of this node have ended")
         return 1
@@ -120,6 +105,28 @@ def read_secret(path: str) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def _address(args: argparse.Namespace) -> str:
+def master_address(args: argparse.Namespace) -> str:
     """Return the address at which node 0 listens."""
     return str(args.master_addr or address_towards(["192.0.2.1"]))  # any other network
+
+
+def _connect(master: tuple[str, int], secret: bytes, number: int, timeout_s: float) -> socket.socket:
+    """Connect to the master, which may start later than this node."""
+    end, problem = time.monotonic() + timeout_s, ""
+    while time.monotonic() < end:
+        try:
+            return call(master, secret, PURPOSE, caller=number, patience_s=min(5.0, timeout_s))
+        except StrangerError as error:
+            raise InputError(
+                f"--secret-file: {master[0]}:{master[1]} has another secret, or is no master",
+                received=str(error),
+                fix="copy the same file to all nodes",
+            ) from None
+        except OSError as error:
+            problem = str(error)
+        time.sleep(_RETRY_S)
+    raise InputError(
+        f"--master-addr: no connection to {master[0]}:{master[1]} within {timeout_s:g} s",
+        received=problem,
+        fix="start node 0, and check its name, its port and its firewall",
+    )

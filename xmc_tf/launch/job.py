@@ -2,19 +2,17 @@
 
 import dataclasses
 import os
-import sys
 import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from xmc_tf.launch.checks import Report, check_hosts
 from xmc_tf.launch.hosts.hosts import Host, Hosts
+from xmc_tf.launch.nodes import Nodes
 from xmc_tf.launch.output import Output
 from xmc_tf.launch.plan import LaunchPlan
-from xmc_tf.launch.preflight.checks import Report, check_hosts
-from xmc_tf.launch.preflight.sessions import Sessions
-from xmc_tf.launch.preflight.table import format_report, wants_colour
-from xmc_tf.launch.remote.shells import Shell
 from xmc_tf.launch.running import Outcome, Run
+from xmc_tf.launch.table import format_report
 
 _MOST_UNCHANGED = 3  # restarts on the same hosts, after a host was lost for a moment
 
@@ -38,31 +36,30 @@ class Job:
 
     Args:
         plan: the plan with all hosts.
-        shell: the way to other hosts.
+        nodes: the nodes.
         output: where lines go.
         checks: what to check.
         min_np: the least number of ranks to go on with when hosts are lost; None to end then.
-        verbose: print the command and the placement of the ranks, too.
+        verbose: print the placement of the ranks, too.
     """
 
     def __init__(
         self,
         plan: LaunchPlan,
-        shell: Shell,
+        nodes: Nodes,
         output: Output,
         checks: Checks,
         *,
         min_np: int | None,
         verbose: bool = False,
     ) -> None:
-        self._plan, self._shell, self._output, self._checks = plan, shell, output, checks
+        self._plan, self._nodes, self._output, self._checks = plan, nodes, output, checks
         self._min_np, self._verbose = min_np, verbose
 
     def check_only(self) -> int:
         """Check the hosts, print the table, and return 1 if a check has failed."""
-        sessions, report = self._look(self._plan.hosts)
-        sessions.close()
-        print(format_report(report, wants_colour(sys.stdout)))
+        report = self._look(self._plan.hosts)
+        print(format_report(report))
         return 1 if report.problems else 0
 
     def run(self) -> int:
@@ -70,13 +67,12 @@ class Job:
         before: Hosts | None = None
         outcome, returned, unchanged = Outcome(1), False, 0
         while True:
-            sessions, report = self._look(self._plan.hosts)
+            report = self._look(self._plan.hosts)
             lost = self._unusable(report)
             if before is None or report.problems:
                 self._show(report)
             left = self._plan.hosts.size - sum(host.slots for host in lost)
             if lost and (self._min_np is None or left < self._min_np):
-                sessions.close()
                 if self._min_np is not None:
                     self._output.error(f"failed: {left} ranks are left, fewer than --min-np {self._min_np}")
                 return outcome.status
@@ -84,13 +80,11 @@ class Job:
             if before is not None:
                 unchanged = unchanged + 1 if hosts == before and not returned else 0
                 if unchanged and (not outcome.lost or unchanged > _MOST_UNCHANGED):
-                    sessions.close()
                     return outcome.status  # all hosts are there: the program itself has failed
                 self._output.error(f"restarting on {hosts.size} ranks ({hosts.as_flag()})")
             plan = dataclasses.replace(self._plan, hosts=hosts, gpus={**self._plan.gpus, **report.gpus})
-            run = Run(plan, self._output, self._shell, tuple(report.networks), self._verbose)
             with _Returning(self, lost) as returning:
-                outcome = run.run(sessions, returning.event)
+                outcome = Run(plan, self._nodes, self._output, self._verbose).run(returning.event)
             before, returned = hosts, returning.event.is_set()
             if outcome.status == 0 or outcome.interrupted or self._min_np is None:
                 return outcome.status
@@ -103,27 +97,11 @@ class Job:
 
     def usable(self, host: Host) -> bool:
         """Return whether a host passes all checks now."""
-        sessions, report = self._look(Hosts([host]))
-        sessions.close()
+        report = self._look(Hosts([host]))
         return not self._unusable(report)
 
-    def _look(self, hosts: Hosts) -> tuple[Sessions, Report]:
-        """Check the hosts; the sessions stay open."""
-        names = [host.name for host in self._plan.hosts]
-        sessions = Sessions(hosts, self._shell, self._plan.timeout_s)
-        try:
-            report = check_hosts(
-                sessions,
-                hosts,
-                paths=self._checks.paths,
-                shared=self._checks.shared,
-                launcher=self._shell.address_here(names),
-                timeout_s=self._plan.timeout_s,
-            )
-        except BaseException:
-            sessions.close()
-            raise
-        return sessions, report
+    def _look(self, hosts: Hosts) -> Report:
+        return check_hosts(self._nodes, hosts, paths=self._checks.paths, shared=self._checks.shared)
 
     def _unusable(self, report: Report) -> list[Host]:
         problems = {host for host, column, _ in report.problems if self._checks.strict or column == "reached"}
@@ -131,7 +109,7 @@ class Job:
 
     def _show(self, report: Report) -> None:
         """Print the table of the checks: always if one has failed."""
-        text = format_report(report, wants_colour(sys.stderr))
+        text = format_report(report)
         (self._output.error if report.problems else self._output.note)(f"{text}{os.linesep}")
 
 

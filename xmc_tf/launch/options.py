@@ -88,8 +88,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add(
         "--controller",
         choices=["gloo", "mpi"],
-        help="how ranks communicate: gloo starts horovodrun, and ranks use Horovod; mpi starts mpiexec, and ranks use "
-        "mpi4py, which needs no compiler (default: gloo, or mpi where Horovod is not installed)",
+        help="how ranks communicate: gloo uses Horovod; mpi uses mpiexec and mpi4py, which need no compiler (default: "
+        "gloo, or mpi where Horovod is not installed)",
     )
     add("--threads", type=whole, metavar="N", help="number of threads of each rank (default: one per core of the rank)")
     add("--no-pin", action="store_true", help="do not pin ranks to cores")
@@ -111,7 +111,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--log-dir", metavar="DIR", help="also write the lines of each rank to a file in this folder")
     add("--dry-run", action="store_true", help="print what would run where, and start nothing")
     add("-q", "--quiet", action="store_true", help="print only the ranks' lines, and errors")
-    add("-v", "--verbose", action="store_true", help="also print the placement of the ranks and the command")
+    add("-v", "--verbose", action="store_true", help="also print the placement of the ranks")
 
 
 _NUMBERS = ("np", "threads", "timeout", "stall_timeout", "here_gpus", "min_np", "max_np", "nodes", "other_gpus")

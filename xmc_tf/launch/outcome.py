@@ -24,7 +24,7 @@ class RankState:
         output: the last lines of its standard output.
         errors: the last lines of its standard error.
         last_line_at: when its last line was received.
-        status: its exit status, negative for a signal; None while it runs, or if its agent was lost.
+        status: its exit status, negative for a signal; None while it runs, or if its node was lost.
         ended_at: when its end was noticed; None while it runs.
         stopped: whether it was stopped before it ended.
     """
@@ -56,7 +56,7 @@ class RankState:
         """Return how it ended, and its last lines; ``siblings`` mentions that other ranks were stopped."""
         who = f"rank {self.rank} (pid {self.pid} on {self.host})"
         if self.status is None:
-            what = "was lost: its host is unreachable, or its agent was killed"
+            what = "was lost: its host is unreachable, or the node process there was killed"
         elif self.status < 0:
             number = signal.Signals(-self.status)
             what = f"was ended by signal {-self.status} ({number.name})"

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from xmc_tf.launch.command import Controller, ranks_command
+from xmc_tf.launch.engines import Controller
 from xmc_tf.launch.hosts.hosts import Host, Hosts, is_here
-from xmc_tf.launch.messages import GPUS
+from xmc_tf.launch.table import align
 from xmc_tf.ranks.stalls.settings import VARIABLE as STALL_TIMEOUT
 
 
@@ -23,7 +23,8 @@ class LaunchPlan:
         program: the command of each rank.
         timeout_s: the maximum seconds until all ranks have started, and until a host that is lost is noticed.
         gpus: the GPUs of each host that its ranks use, in the order of the local ranks; empty for CPUs.
-        agent: options of the agents.
+        threads: the threads of each rank; None for one per core of the rank.
+        pin: whether ranks are pinned to their share of the cores.
         stall_timeout_s: the limit of a collective without progress.
     """
 
@@ -32,29 +33,14 @@ class LaunchPlan:
     program: Sequence[str]
     timeout_s: int = 60
     gpus: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    agent: Sequence[str] = ()
+    threads: int | None = None
+    pin: bool = True
     stall_timeout_s: int | None = None
-
-    @property
-    def agent_options(self) -> list[str]:
-        """The options of each rank's agent."""
-        lost = [] if self.hosts.only_here else ["--lost-after", f"{self.lost_after_s:g}"]
-        return [*self.agent, *lost]
-
-    @property
-    def lost_after_s(self) -> float:
-        """The seconds without an answer after which a host is lost; its ranks must also end within the timeout."""
-        return max(4.0, self.timeout_s / 4)
 
     def environment(self) -> dict[str, str]:
         """Return the variables of the ranks, in addition to those of this process."""
-        # The mpirun that Horovod needs is installed beside the interpreter.
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        found = {"PATH": path}
-        if any(self.gpus.values()):
-            found[GPUS] = ";".join(
-                ",".join(self.gpus.get(host.name, ())) for host in self.hosts for _ in range(host.slots)
-            )
+        # mpiexec, and other programs of ours, are installed beside the interpreter.
+        found = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
         if self.stall_timeout_s:
             # Horovod's own stall check, which only works over MPI, serves programs that do not use ours.
             later = str(self.stall_timeout_s + 10)
@@ -65,39 +51,15 @@ class LaunchPlan:
             }
         return found
 
-    def command(
-        self,
-        interface: str | None = None,
-        networks: Sequence[str] = (),
-        remote_shell: str = "",
-        exported: Sequence[str] = (),
-    ) -> list[str]:
-        """Return the command that starts all ranks.
-
-        Args:
-            interface: this host's network interface towards the others.
-            networks: the networks of all hosts' interfaces.
-            remote_shell: the program that runs commands on other hosts.
-            exported: the variables that other hosts need.
-        """
-        return ranks_command(
-            self.hosts, self.controller, self.program, start_timeout=self.timeout_s, agent=self.agent_options,
-            interface=interface, networks=networks, remote_shell=remote_shell, exported=exported,
-        )  # fmt: skip
-
     def describe(self) -> str:
         """Return the plan as text, for ``--dry-run``."""
-        runner = {"gloo": "horovodrun over Gloo", "mpi": "mpiexec over MPI"}[self.controller]
-        lines = [f"{count(self.hosts.size, 'rank')} on {count(len(self.hosts), 'host')}, started by {runner}", ""]
-        rows = [("host", "ranks", "GPUs", "reached")] + [self._row(host) for host in self.hosts]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines += [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-        ]
+        runner = {"gloo": "Horovod over Gloo", "mpi": "mpiexec over MPI"}[self.controller]
+        lines = [f"{count(self.hosts.size, 'rank')} on {count(len(self.hosts), 'host')}, with {runner}", ""]
+        lines += align([("host", "ranks", "GPUs", "reached"), *map(self._row, self.hosts)])
         lines += ["", f"folder:  {os.getcwd()}", f"program: {shlex.join(self.program)}"]
         more = {name: value for name, value in self.environment().items() if name != "PATH"}
         lines += [f"sets:    {name}={value}" for name, value in more.items()]
-        return "\n".join([*lines, f"command: {shlex.join(self.command())}"])
+        return "\n".join(lines)
 
     def _row(self, host: Host) -> tuple[str, str, str, str]:
         first = self.hosts.first_rank(host)
@@ -105,6 +67,11 @@ class LaunchPlan:
         here = is_here(host.name)
         gpus = ",".join(self.gpus.get(host.name, ())) or ("none" if here else f"the {host.slots} least busy, if any")
         return host.name, ranks, gpus, "this host" if here else "ssh"
+
+
+def lost_after(timeout_s: float) -> float:
+    """Return the seconds after which a host that does not answer is lost; its ranks must also end in time."""
+    return max(4.0, timeout_s / 4)
 
 
 def count(number: int, what: str) -> str:

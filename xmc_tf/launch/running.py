@@ -1,20 +1,22 @@
-"""One run of a plan: start the ranks, follow them to their end, and report a failure."""
+"""One run of a plan: start the ranks, show their output, stop all when one fails, and report the failure."""
 
+import contextlib
+import itertools
 import os
-import subprocess
+import queue
 import sys
 import threading
-from typing import NamedTuple
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from xmc_tf.common.process import signals
-from xmc_tf.launch.hosts.hosts import is_here
-from xmc_tf.launch.messages import SECRET_FILE
+from xmc_tf.launch.engines import Engine, Gloo, Mpi
+from xmc_tf.launch.node import DONE, END, JOB, LINE, STARTED, STOP
+from xmc_tf.launch.nodes import NodeError, Nodes
+from xmc_tf.launch.outcome import RankState, first_failure
 from xmc_tf.launch.output import Output
 from xmc_tf.launch.plan import LaunchPlan
-from xmc_tf.launch.preflight.sessions import Sessions
-from xmc_tf.launch.remote.interfaces import interface_of
-from xmc_tf.launch.remote.shells import Shell
-from xmc_tf.launch.watch import Watch
 
 # Not passed to other hosts: what describes this host or this login, and what launchers set.
 _OWN_VARIABLES = (
@@ -31,6 +33,10 @@ _OWN_VARIABLES = (
     "SHLVL",
     "TERM",
 )
+_GRACE_S = 1.0  # time for other failures after the first one: one of them may be the cause
+_PATIENCE_S = 10.0  # time for the nodes to end their processes
+_POLL_S = 0.1
+_NUMBERS = itertools.count()
 
 
 class Outcome(NamedTuple):
@@ -46,104 +52,145 @@ class Run:
 
     Args:
         plan: what to run where.
+        nodes: the nodes of its hosts.
         output: where lines go.
-        shell: the way to other hosts.
-        networks: the networks of the hosts' interfaces.
-        verbose: print the command and the placement of the ranks, too.
+        verbose: print the placement of the ranks, too.
     """
 
-    def __init__(
-        self, plan: LaunchPlan, output: Output, shell: Shell, networks: tuple[str, ...] = (), verbose: bool = False
-    ) -> None:
-        self.plan, self._output, self._shell, self._networks, self._verbose = plan, output, shell, networks, verbose
+    def __init__(self, plan: LaunchPlan, nodes: Nodes, output: Output, verbose: bool = False) -> None:
+        self.plan, self._nodes, self._output, self._verbose = plan, nodes, output, verbose
+        self.ranks: dict[int, RankState] = {}
+        self._stopped_at: float | None = None
+        self._number = next(_NUMBERS)
 
-    def run(self, sessions: Sessions | None = None, interrupt: threading.Event | None = None) -> Outcome:
+    def run(self, interrupt: threading.Event | None = None) -> Outcome:
         """Run all ranks to their end.
 
         Args:
-            sessions: the sessions with the probes of the other hosts, which write the secret there; closed on return.
             interrupt: stops the ranks when it is set.
         """
-        plan, several = self.plan, not self.plan.hosts.only_here
-        address = self._shell.address_here([host.name for host in plan.hosts]) if several else "127.0.0.1"
-        closing = threading.Thread(target=sessions.close) if sessions is not None else None
-        watch = Watch(
-            plan.hosts.size,
-            address,
-            self._output.show,
-            lost_after_s=plan.lost_after_s if several else None,
-            started=closing.start if closing is not None else lambda: None,
-        )
+        plan, nodes = self.plan, self._nodes
+        nodes.forget_events()
+        variables = {**os.environ, **plan.environment()}
+        exported = {name: value for name, value in variables.items() if not name.startswith(_OWN_VARIABLES)}
+        job: dict[str, Any] = {"run": self._number, "program": list(plan.program), "environment": exported}
+        job |= {"threads": plan.threads, "pin": plan.pin}
         try:
-            if sessions is not None:
-                _place_secret(sessions, watch)
-            environment = {**os.environ, **plan.environment(), **watch.environment, **self._shell.environment()}
-            exported = [name for name in sorted(environment) if not name.startswith(_OWN_VARIABLES)] if several else []
-            command = plan.command(interface_of(address), self._networks, self._shell.program, exported)
-            if self._verbose:
-                self._output.note(" ".join(command))
-            return self._follow(watch, command, environment, interrupt)
+            with contextlib.closing(self._engine(variables)) as engine:
+                for host in plan.hosts:
+                    nodes[host.name].send(JOB, gpus=list(plan.gpus.get(host.name, ())), **job)
+                engine.start()
+                return self._outcome(engine, interrupt)
+        except NodeError:  # a node has just been lost
+            return Outcome(1, lost=True)
         finally:
-            watch.close()
-            if sessions is not None:
-                sessions.close()
             if self._verbose:
-                self._show_places(watch)
+                self._show_places()
 
-    def _follow(
-        self, watch: Watch, command: list[str], environment: dict[str, str], interrupt: threading.Event | None
-    ) -> Outcome:
-        timeout = self.plan.timeout_s
-        launcher = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches only this process, which stops the ranks
-        )
+    def _engine(self, variables: Mapping[str, str]) -> Engine:
+        hosts, nodes = self.plan.hosts, self._nodes
+        return Mpi(hosts, nodes, variables) if self.plan.controller == "mpi" else Gloo(hosts, nodes)
+
+    def _outcome(self, engine: Engine, interrupt: threading.Event | None) -> Outcome:
         try:
-            watch.follow(launcher, timeout, interrupt)
+            self._follow(engine, interrupt)
         except signals.Interrupted as interrupted:
             signals.allow_slow_end()  # so that the ranks have some seconds to end
-            watch.stop()
-            watch.follow(launcher, timeout)
+            self._stop()
+            self._follow(engine, None)
             self._output.error(f"\n{signals.describe(interrupted.number)}; all ranks have ended")
             return Outcome(128 + interrupted.number, interrupted=True)
-        if interrupt is not None and interrupt.is_set() and watch.stopped:
+        if interrupt is not None and interrupt.is_set() and self._stopped_at is not None:
             return Outcome(1)
-        failure, missing = watch.first_failure(), watch.missing()
-        if failure is not None:
-            self._output.error(f"\nfailed: {failure.describe(siblings=watch.size > 1)}")
+        missing = sorted(set(range(self.plan.hosts.size)) - set(self.ranks))
+        if (failure := first_failure(self.ranks.values())) is not None:
+            self._output.error(f"\nfailed: {failure.describe(siblings=self.plan.hosts.size > 1)}")
             return Outcome(failure.exit_code, lost=failure.status is None)
-        if missing or launcher.returncode:
-            self._explain(watch, missing, launcher.returncode)
+        if missing or engine.status():
+            self._explain(engine, missing)
             return Outcome(1, lost=bool(missing))
         return Outcome(0)
 
-    def _explain(self, watch: Watch, missing: list[int], status: int) -> None:
+    def _follow(self, engine: Engine, interrupt: threading.Event | None) -> None:
+        """Handle what the nodes report, until all ranks have ended."""
+        begun, gone_at = time.monotonic(), None
+        while True:
+            try:
+                name, message = self._nodes.events.get(timeout=_POLL_S)
+            except queue.Empty:
+                pass
+            else:
+                self._lose(engine, name) if message is None else self._handle(engine, message)
+            now = time.monotonic()
+            states = self.ranks.values()
+            started = len(states) == self.plan.hosts.size
+            running = not started or any(state.ended_at is None for state in states)
+            gone_at = gone_at or (now if engine.status() is not None else None)
+            if not running and (gone_at is not None or isinstance(engine, Gloo)):
+                return
+            if gone_at is not None and now - gone_at > _GRACE_S and not any(s.ended_at is None for s in states):
+                return  # mpiexec has ended without starting all ranks
+            if self._stopped_at is not None and now - self._stopped_at > _PATIENCE_S:
+                return
+            failed = any(state.failed and now - (state.ended_at or 0) > _GRACE_S for state in states)
+            late = not started and now - begun > self.plan.timeout_s
+            if failed or late or (interrupt is not None and interrupt.is_set()):
+                self._stop()
+
+    def _stop(self) -> None:
+        """Tell all nodes to stop their ranks."""
+        if self._stopped_at is None:
+            self._stopped_at = time.monotonic()
+            self._nodes.send(STOP)
+
+    def _handle(self, engine: Engine, message: dict[str, Any]) -> None:
+        """Handle a message of a node."""
+        kind, now = message["kind"], time.monotonic()
+        if message["run"] != self._number:
+            return  # late, of the run before
+        if kind == DONE:
+            engine.tail.extend(message["lines"])
+            engine.finish(message["number"], message["status"])
+            return
+        rank = message["rank"]
+        if kind == STARTED:
+            self.ranks[rank] = RankState(rank, message["host"], message["pid"], message["cores"], last_line_at=now)
+            if self._stopped_at is not None:
+                self._nodes.send(STOP)
+            return
+        state = self.ranks[rank]
+        if kind == LINE:
+            (state.output if message["stream"] == "out" else state.errors).append(message["text"])
+            state.last_line_at = now
+            self._output.show(rank, message["stream"], message["text"])
+        elif kind == END:
+            state.status, state.stopped, state.ended_at = message["status"], message["stopped"], now
+
+    def _lose(self, engine: Engine, name: str) -> None:
+        """Handle the loss of a node, and of its ranks."""
+        engine.lose(name)
+        for host in self.plan.hosts:
+            if host.name == name:
+                first = self.plan.hosts.first_rank(host)
+                for rank in range(first, first + host.slots):
+                    state = self.ranks.setdefault(rank, RankState(rank, name, 0, [], last_line_at=time.monotonic()))
+                    state.ended_at = state.ended_at or time.monotonic()
+
+    def _explain(self, engine: Engine, missing: list[int]) -> None:
         """Report a failure for which no rank has reported an error."""
-        runner = {"gloo": "horovodrun", "mpi": "mpiexec"}[self.plan.controller]
+        runner, status = {"gloo": "Horovod", "mpi": "mpiexec"}[self.plan.controller], engine.status()
         if missing:
             names = ", ".join(map(str, missing))
             hosts = dict.fromkeys(self.plan.hosts.host_of(rank).name for rank in missing)
             where = "" if self.plan.hosts.only_here else f" on {', '.join(hosts)}"
-            when = f"within {self.plan.timeout_s} s" if watch.stopped else f"before {runner} ended with status {status}"
+            when = f"before {runner} ended with status {status}" if status else f"within {self.plan.timeout_s} s"
             self._output.error(f"\nfailed: no connection from rank {names}{where} {when}")
         else:
             self._output.error(f"\nfailed: {runner} ended with status {status}")
-        for line in watch.launcher_tail:
+        for line in list(engine.tail):
             self._output.error(f"    {line}")
 
-    def _show_places(self, watch: Watch) -> None:
-        for state in sorted(watch.ranks.values(), key=lambda state: state.rank):
+    def _show_places(self) -> None:
+        for state in sorted(self.ranks.values(), key=lambda state: state.rank):
             where = f"rank {state.rank}: pid {state.pid} on {state.host}, cores {state.cores}"
             print(f"{where}, exit status {state.exit_code}", file=sys.stderr)
-
-
-def _place_secret(sessions: Sessions, watch: Watch) -> None:
-    """Write the run's secret on the other hosts, where the agents read it."""
-    content, path = watch.secret_file.read_bytes().hex(), watch.environment[SECRET_FILE]
-    sessions.ask_all(
-        0.5, lambda session: {} if is_here(session.host.name) else session.ask("secret", path=path, content=content)
-    )

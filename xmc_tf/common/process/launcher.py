@@ -19,7 +19,7 @@ from typing import NamedTuple
 RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 
 _PROGRAMS = {"horovodrun", "mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "mpiexec.hydra"}
-_MODULES = {"horovod.runner.launch", "xmc_tf.launch", "xmc_tf.launch.agent"}
+_MODULES = {"horovod.runner.launch", "xmc_tf.launch", "xmc_tf.launch.node"}
 # The command line that horovodrun becomes over MPI, which is unlikely for any other shell.
 _HOROVODRUN_AS_SHELL = re.compile(r"mpirun (--allow-run-as-root --tag-output|-l) -np \d")
 _KILL_S = 20.0  # from SIGTERM to SIGKILL, for a program that handles the first in its own way

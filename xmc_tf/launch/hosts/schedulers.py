@@ -1,7 +1,7 @@
 """The hosts that a cluster's scheduler has assigned: Slurm and Kubernetes' MPI operator."""
 
-import itertools
 import re
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,25 +21,6 @@ def hosts_of_scheduler(environment: Mapping[str, str]) -> Hosts | None:
     return read_hostfile(path) if path and Path(path).is_file() else None
 
 
-def expand_slurm_hosts(text: str) -> list[str]:
-    """Return the names of Slurm's compressed list.
-
-    Example:
-        >>> expand_slurm_hosts("gpu[01-03,7],login")
-        ['gpu01', 'gpu02', 'gpu03', 'gpu7', 'login']
-    """
-    names: list[str] = []
-    for part in re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", text):
-        pieces = [
-            _numbers(piece) if piece.startswith("[") else [piece] for piece in re.findall(r"\[.*?\]|[^\[]+", part)
-        ]
-        for combination in itertools.product(*pieces):
-            names.append("".join(combination))
-            if len(names) > _MOST_HOSTS:
-                raise InputError("SLURM_JOB_NODELIST: too many hosts", expected=f"at most {_MOST_HOSTS:,}")
-    return names
-
-
 def expand_slurm_tasks(text: str) -> list[int]:
     """Return the number of tasks per host of Slurm's compressed list.
 
@@ -57,10 +38,16 @@ def expand_slurm_tasks(text: str) -> list[int]:
 
 
 def _slurm(environment: Mapping[str, str]) -> Hosts:
-    names = expand_slurm_hosts(environment["SLURM_JOB_NODELIST"])
-    source = "Slurm (SLURM_JOB_NODELIST, SLURM_TASKS_PER_NODE)"
-    if not names:
-        raise InputError("SLURM_JOB_NODELIST is empty", expected="hosts such as gpu[01-03]")
+    nodes = environment["SLURM_JOB_NODELIST"]
+    try:
+        shown = subprocess.run(["scontrol", "show", "hostnames", nodes], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise InputError(
+            f"SLURM_JOB_NODELIST: scontrol does not list the hosts of {nodes}",
+            received=getattr(error, "stderr", "") or str(error),
+            fix="name them with -H or --hostfile",
+        ) from None
+    names, source = shown.stdout.split(), "Slurm (SLURM_JOB_NODELIST, SLURM_TASKS_PER_NODE)"
     tasks = expand_slurm_tasks(environment.get("SLURM_TASKS_PER_NODE", f"1(x{len(names)})"))
     if len(tasks) != len(names):
         raise InputError(
@@ -68,18 +55,4 @@ def _slurm(environment: Mapping[str, str]) -> Hosts:
             expected=f"{len(names)} numbers of tasks, one per host",
             received=f"{len(tasks)}",
         )
-    return Hosts([make_host(name, slots, source) for name, slots in zip(names, tasks, strict=True)], source)
-
-
-def _numbers(group: str) -> list[str]:
-    """Return the numbers of ``[01-03,7]`` as texts, with leading zeros kept."""
-    found: list[str] = []
-    for part in group.strip("[]").split(","):
-        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part)
-        if match is None:
-            raise InputError("SLURM_JOB_NODELIST", expected="ranges such as [01-03,7]", received=repr(group))
-        first, last = match[1], match[2] or match[1]
-        if int(last) - int(first) > _MOST_HOSTS:
-            raise InputError("SLURM_JOB_NODELIST: too many hosts", expected=f"at most {_MOST_HOSTS:,}")
-        found += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
-    return found
+    return Hosts([make_host(name, count, source) for name, count in zip(names, tasks, strict=True)], source)

@@ -1,6 +1,7 @@
 """The addresses at which other ranks reach this host, so that listeners are not open to other networks."""
 
 import fcntl
+import ipaddress
 import os
 import socket
 import struct
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from xmc_tf.ranks.communicator import Communicator
 
 LOOPBACK = "127.0.0.1"
-_SIOCGIFADDR = 0x8915  # Linux: the address of an interface
+_SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B  # Linux: the address of an interface, and its network
 _ANYWHERE = "192.0.2.1"  # reserved for documentation: belongs to no host, but has a route
 
 
@@ -34,24 +35,38 @@ def _own_names() -> tuple[str, ...]:
 
 def _address_towards(names: Sequence[str]) -> str:
     interface = os.environ.get("HOROVOD_GLOO_IFACE") or os.environ.get("HOROVOD_IFACE")
-    if interface and (address := _address_of_interface(interface)):
-        return address
+    for own, (one, _) in interfaces().items():
+        if one == interface:
+            return own
     for name in names:
-        if address := _address_on_route(name):
+        if address := address_on_route(name):
             return address
-    return _address_on_route(_ANYWHERE) or LOOPBACK
+    return address_on_route(_ANYWHERE) or LOOPBACK
 
 
-def _address_of_interface(name: str) -> str | None:
-    request = struct.pack("256s", name.encode()[:15])
+def interfaces() -> dict[str, tuple[str, str]]:
+    """Return the name and the network of the IPv4 address of each interface of this host.
+
+    Example:
+        >>> interfaces()["127.0.0.1"]
+        ('lo', '127.0.0.0/8')
+    """
+    found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            return socket.inet_ntoa(fcntl.ioctl(probe, _SIOCGIFADDR, request)[20:24])
-        except OSError:  # no such interface, or it has no address
-            return None
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                address, mask = (
+                    socket.inet_ntoa(fcntl.ioctl(probe, question, request)[20:24])
+                    for question in (_SIOCGIFADDR, _SIOCGIFNETMASK)
+                )
+            except OSError:  # the interface has no address
+                continue
+            found[address] = (name, str(ipaddress.ip_network(f"{address}/{mask}", strict=False)))
+    return found
 
 
-def _address_on_route(name: str) -> str | None:
+def address_on_route(name: str) -> str | None:
     """Return the address from which packets to a host would be sent; nothing is sent."""
     try:
         found = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)

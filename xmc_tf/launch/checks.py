@@ -1,6 +1,7 @@
-"""The checks of the hosts: what their probes have found, compared with this host."""
+"""The checks of the hosts: what their nodes have found, compared with this host."""
 
 import contextlib
+import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,9 @@ from typing import Any, NamedTuple
 
 from xmc_tf.launch.hosts.gpus import Gpu, least_busy
 from xmc_tf.launch.hosts.hosts import Host, Hosts
-from xmc_tf.launch.preflight.looking import look
-from xmc_tf.launch.preflight.sessions import Session, Sessions
+from xmc_tf.launch.looking import PACKAGES, quick_checksum
+from xmc_tf.launch.nodes import NodeConnection, Nodes
+from xmc_tf.ranks.this_host import versions
 
 LEAST_DISK_BYTES = 1 << 30
 MOST_SKEW_S = 2.0
@@ -33,12 +35,10 @@ class Report:
     Args:
         rows: the cells of each host, by column; later columns are missing if a host was not reached.
         gpus: the GPUs that the ranks of each host shall use.
-        networks: the networks of the hosts' interfaces.
     """
 
     rows: dict[Host, dict[str, Cell]] = field(default_factory=dict)
     gpus: dict[str, list[str]] = field(default_factory=dict)
-    networks: list[str] = field(default_factory=list)
 
     @property
     def problems(self) -> list[tuple[str, str, Cell]]:
@@ -53,51 +53,47 @@ class Report:
         return [host for host, column, _ in self.problems if column == "reached"]
 
 
-def check_hosts(
-    sessions: Sessions, hosts: Hosts, *, paths: Sequence[str], shared: str, launcher: str, timeout_s: float
-) -> Report:
-    """Check all hosts, and return the results.
+def check_hosts(nodes: Nodes, hosts: Hosts, *, paths: Sequence[str], shared: str) -> Report:
+    """Start the nodes of all hosts, check them, and return the results.
 
     Args:
-        sessions: the sessions with their probes.
+        nodes: the nodes.
         hosts: the hosts.
         paths: the files and folders of the program.
         shared: the folder that all hosts shall share.
-        launcher: the address of this host that the others reach.
-        timeout_s: the maximum seconds of all checks.
     """
     token, mark = secrets.token_hex(16), f".xmc_tf-launch-{secrets.token_hex(8)}"
-    mine = look(paths, shared, "", "")
-    written = Path(shared, mark)
+    written, own_problem = Path(shared, mark), ""
+    request = {"folder": os.getcwd(), "paths": list(paths), "shared": shared, "mark": mark, "token": token}
+    nodes.start(hosts, 0.4 * nodes.timeout_s)
+    my_versions, my_checksums = versions(PACKAGES), {path: quick_checksum(path) for path in paths}
     try:
-        own_problem = ""
         try:
             written.write_text(token)
         except OSError as error:
             own_problem = f"this host cannot write to {shared}: {error.strerror}"
-        skews = sessions.ask_all(0.4, _ask_clock)  # includes the start of the probes
-        found = sessions.ask_all(
-            0.3, lambda session: session.ask("look", paths=list(paths), shared=shared, mark=mark, token=token)
-        )
+        skews = nodes.ask_all(hosts, 0.1, _ask_clock)
+        found = nodes.ask_all(hosts, 0.3, lambda node: node.ask("look", **request))
     finally:
         with contextlib.suppress(OSError):
             written.unlink()
-    listening = sessions.ask_all(0.1, lambda session: session.ask("listen", launcher=launcher))
+    listening = nodes.ask_all(hosts, 0.1, lambda node: node.ask("listen"))
     targets = [[name, one["address"], one["port"]] for name, one in listening.items()]
-    connected = sessions.ask_all(0.2, lambda session: session.ask("connect", hosts=targets, patience_s=0.1 * timeout_s))
-    report = Report(networks=sorted({one["network"] for one in listening.values() if one["network"]}))
+    patience_s = 0.1 * nodes.timeout_s
+    connected = nodes.ask_all(hosts, 0.2, lambda node: node.ask("connect", hosts=targets, patience_s=patience_s))
+    report = Report()
     use_gpus = any(one["gpus"] for one in found.values())
     for host in hosts:
         name = host.name
-        if name in sessions.errors or name not in connected:
-            report.rows[host] = {"reached": _unreached(sessions.errors.get(name, "no answer"))}
+        if name in nodes.errors or name not in connected:
+            report.rows[host] = {"reached": _unreached(nodes.errors.get(name, "no answer"))}
             continue
         theirs = found[name]
         gpus = _gpus(host, [Gpu(*one) for one in theirs["gpus"]], use_gpus)
         report.rows[host] = {
             "reached": Cell("yes"),
-            "versions": _versions(mine["versions"], theirs["versions"]),
-            "data": _data(mine["checksums"], theirs["checksums"]),
+            "versions": _versions(my_versions, theirs["versions"]),
+            "data": _data(my_checksums, theirs["checksums"]),
             "shared": _shared(theirs["shared"], shared, own_problem),
             "disk": _disk(theirs["disk"]),
             "GPUs": gpus,
@@ -109,10 +105,9 @@ def check_hosts(
     return report
 
 
-def _ask_clock(session: Session) -> dict[str, Any]:
-    session.ask("clock")  # the probe has started
+def _ask_clock(node: NodeConnection) -> dict[str, Any]:
     before = time.time()
-    theirs = session.ask("clock")["time"]
+    theirs = node.ask("clock")["time"]
     after = time.time()
     return {"skew": theirs - (before + after) / 2, "error": (after - before) / 2}
 

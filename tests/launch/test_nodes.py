@@ -1,0 +1,90 @@
+"""Tests of the nodes: how they start, answer, and are lost. For those on other hosts see ``tests/distributed``."""
+
+import os
+import re
+
+import psutil
+import pytest
+
+from tests.distributed.launch import is_running, wait_for
+from xmc_tf.launch.hosts.hosts import Host, Hosts
+from xmc_tf.launch.node import JOB, START
+from xmc_tf.launch.nodes import NodeError, Nodes
+
+HERE = Hosts([Host("localhost", 1)])
+
+
+@pytest.fixture
+def nodes():
+    made = Nodes("127.0.0.1", timeout_s=60)
+    made.start(HERE, 60)
+    assert made.errors == {}
+    yield made
+    made.close(0)
+
+
+def ask(nodes, step, **fields):
+    """Return the answer of the only node, and what has failed."""
+    nodes.errors.clear()
+    return nodes.ask_all(HERE, 1, lambda node: node.ask(step, **fields)).get("localhost"), dict(nodes.errors)
+
+
+def test_a_node_answers_what_the_checks_ask(nodes):
+    port = ask(nodes, "listen")[0]["port"]
+    hosts = [["self", "127.0.0.1", port], ["none", "127.0.0.1", 9]]
+    assert ask(nodes, "connect", hosts=hosts, patience_s=5)[0] == {"unreachable": ["none"]}
+    assert nodes["localhost"].network == "127.0.0.0/8"
+    _, errors = ask(nodes, "look", folder="/nowhere", paths=[], shared=".", mark="", token="")
+    assert "No such file or directory: '/nowhere'" in errors["localhost"]
+
+
+def test_the_secret_is_on_no_command_line_and_in_no_variable(nodes):
+    (node,) = (child for child in psutil.Process().children() if "xmc_tf.launch.node" in child.cmdline())
+    assert not re.search(r"[0-9a-f]{64}", str([node.cmdline(), node.environ()]))
+    assert "/" in nodes["localhost"].stand_ins
+    assert os.stat(os.path.dirname(nodes["localhost"].stand_ins)).st_mode & 0o777 == 0o700
+
+
+def start(nodes, *program, **job):
+    """Start a rank, and return its node's messages until it ends."""
+    node = nodes["localhost"]
+    node.send(JOB, run=7, program=program, environment={"MORE": "x"}, gpus=["5"], threads=3, pin=True, **job)
+    node.send(START, environment={"HOROVOD_RANK": "4", "HOROVOD_LOCAL_RANK": "0", "HOROVOD_LOCAL_SIZE": "1"})
+    messages = []
+    while not messages or messages[-1]["kind"] != "end":
+        messages.append(nodes.events.get(timeout=60)[1])
+        assert (messages[-1]["run"], messages[-1]["rank"]) == (7, 4)
+    return messages
+
+
+def test_a_rank_has_the_variables_of_the_job(nodes):
+    started, line, end = start(nodes, "sh", "-c", "echo $MORE $CUDA_VISIBLE_DEVICES $TF_NUM_INTEROP_THREADS")
+    assert started["cores"] == sorted(os.sched_getaffinity(0))
+    assert (line["stream"], line["text"].split()[:2]) == ("out", ["x", "5"])
+    assert (end["status"], end["stopped"]) == (0, False)
+
+
+def test_a_program_that_cannot_start_is_the_failure_of_its_rank(nodes):
+    _, line, end = start(nodes, "/no/such/program")
+    assert "/no/such/program" in line["text"]
+    assert end["status"] == 127
+
+
+def test_a_node_that_is_killed_is_lost_and_its_rank_ends(nodes):
+    node = nodes["localhost"]
+    node.send(JOB, run=1, program=["sleep", "600"], environment={}, gpus=[], threads=None, pin=False)
+    node.send(START, environment={"HOROVOD_RANK": "0", "HOROVOD_LOCAL_RANK": "0", "HOROVOD_LOCAL_SIZE": "1"})
+    pid = nodes.events.get(timeout=60)[1]["pid"]
+    psutil.Process(pid).parent().kill()
+    assert nodes.events.get(timeout=60) == ("localhost", None)
+    wait_for(lambda: not is_running(pid), what="the end of the rank")
+    with pytest.raises(NodeError, match="the node of localhost is lost"):
+        nodes["localhost"]
+
+
+def test_a_node_that_cannot_start_is_reported_with_its_last_line(monkeypatch):
+    nodes = Nodes("127.0.0.1", timeout_s=60)
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    nodes.start(HERE, 60)
+    nodes.close(1)
+    assert nodes.errors == {"localhost": "ended with status 1"}

@@ -1,0 +1,217 @@
+"""The engines that make processes into the ranks of a run: Horovod over Gloo, or MPI."""
+
+import contextlib
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.run_records import TemporaryFolder
+from xmc_tf.launch.hosts.hosts import Hosts, is_here
+from xmc_tf.launch.node import RUN, START
+from xmc_tf.launch.nodes import Nodes
+from xmc_tf.launch.stand_in import LAUNCHER, NODE
+from xmc_tf.ranks.channels.frames import frame, receive, text_of
+
+Controller = Literal["gloo", "mpi"]
+_STAND_IN_S = 10.0
+
+
+def default_controller() -> Controller:
+    """Return ``mpi`` where Horovod is not installed but mpi4py is, otherwise ``gloo``."""
+    return "mpi" if find_spec("horovod") is None and find_spec("mpi4py") is not None else "gloo"
+
+
+def check_installed(controller: Controller) -> None:
+    """Check that the package that connects the ranks is installed: Horovod, or mpi4py beside ``mpiexec``.
+
+    Raises:
+        InputError: it is missing.
+    """
+    package, name, fix = {
+        "gloo": (
+            "horovod",
+            "Horovod",
+            "pip install 'xmc_tf[mpi]' and use --controller mpi; or install the extra 'distributed' (make setup)",
+        ),
+        "mpi": ("mpi4py", "mpiexec with mpi4py", "pip install 'xmc_tf[mpi]'"),
+    }[controller]
+    if find_spec(package) is None:
+        raise InputError(
+            f"several processes are connected by {name}, which is not installed for {sys.executable}", fix=fix
+        )
+
+
+class Engine(ABC):
+    """The engine of a run. The nodes must know the job before the engine starts its ranks."""
+
+    def __init__(self) -> None:
+        self.tail: deque[str] = deque(maxlen=30)  # the last lines of mpiexec
+        self._stand_ins: list[tuple[str, socket.socket]] = []  # with their hosts, by the number of the command
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start all ranks."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what the engine itself has started."""
+
+    def status(self) -> int | None:
+        """Return the exit status of mpiexec; None while it runs, and for an engine without it."""
+        return None
+
+    def finish(self, number: int, status: int) -> None:
+        """End the stand-in of a command with its status."""
+        with contextlib.suppress(OSError):
+            self._stand_ins[number][1].sendall(frame({"status": status}))
+
+    def lose(self, host: str) -> None:
+        """End the stand-ins of a host that is lost."""
+        for name, stand_in in self._stand_ins:
+            if name == host:
+                stand_in.close()
+
+
+class Gloo(Engine):
+    """Horovod over Gloo: the nodes start the ranks, which find each other through Horovod's rendezvous server.
+
+    Args:
+        hosts: the hosts.
+        nodes: their nodes.
+    """
+
+    def __init__(self, hosts: Hosts, nodes: Nodes) -> None:
+        super().__init__()
+        self._nodes = nodes
+        runner = import_module("horovod.runner.common.util.hosts")
+        self._slots = runner.get_host_assignments(runner.parse_hosts(hosts.as_flag()), hosts.size)
+        self._server = import_module("horovod.runner.http.http_server").RendezvousServer()
+        self._port = self._server.start()
+        self._server.init(self._slots)
+
+    def start(self) -> None:
+        """Start all ranks."""
+        for slot in self._slots:
+            names = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
+            environment = {f"HOROVOD_{name.upper()}": str(getattr(slot, name)) for name in names}
+            environment |= {"HOROVOD_HOSTNAME": slot.hostname, "HOROVOD_CONTROLLER": "gloo"}
+            environment |= {"HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_GLOO_RENDEZVOUS_ADDR": self._nodes.address}
+            environment["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(self._port)
+            self._nodes[slot.hostname].send(START, environment=environment)
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._server.stop()
+
+
+class Mpi(Engine):
+    """MPI: mpiexec starts a stand-in for each rank, and Open MPI's daemon on other hosts through their nodes.
+
+    Args:
+        hosts: the hosts.
+        nodes: their nodes.
+        environment: the variables of the ranks.
+    """
+
+    def __init__(self, hosts: Hosts, nodes: Nodes, environment: Mapping[str, str]) -> None:
+        super().__init__()
+        self._nodes, self._hosts = nodes, hosts
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = TemporaryFolder()  # readable by this user only
+        path = str(Path(self._folder.name, "launcher"))
+        self._environment = {**environment, LAUNCHER: path}
+        for host in hosts:
+            if is_here(host.name):
+                self._environment[NODE] = nodes[host.name].stand_ins
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(path)
+        self._server.listen(1024)
+
+    def start(self) -> None:
+        """Start mpiexec."""
+        networks = sorted({self._nodes[host.name].network for host in self._hosts} - {""})
+        self._process = subprocess.Popen(
+            mpiexec_command(self._hosts, networks),
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches only this process, which stops the ranks
+        )
+        for target in (self._read, self._accept):
+            threading.Thread(target=target, daemon=True).start()
+
+    def status(self) -> int | None:
+        """Return the exit status of mpiexec, or None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    def close(self) -> None:
+        """End mpiexec, if it still runs."""
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.terminate()
+                self._process.wait(5)
+            self._process.kill()
+            self._process.wait()
+        self._server.close()
+        for _, stand_in in self._stand_ins:
+            stand_in.close()
+        self._folder.cleanup()
+
+    def _read(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        with self._process.stdout as stream:
+            for line in stream:
+                if text := line.decode(errors="replace").strip():
+                    self.tail.append(text)
+
+    def _accept(self) -> None:
+        """Pass the commands of stand-ins on to the nodes."""
+        with contextlib.suppress(OSError):  # the server is closed
+            while True:
+                stand_in, _ = self._server.accept()
+                with contextlib.suppress(OSError, ValueError, KeyError):
+                    request = receive(stand_in, _STAND_IN_S)
+                    stand_in.settimeout(None)
+                    host = text_of(request, "host")
+                    self._stand_ins.append((host, stand_in))
+                    self._nodes[host].send(RUN, number=len(self._stand_ins) - 1, line=text_of(request, "line"))
+
+
+def mpiexec_command(hosts: Hosts, networks: Sequence[str] = ()) -> list[str]:
+    """Return the command that starts a stand-in for each slot of the hosts.
+
+    Args:
+        hosts: the hosts, in the order of the ranks.
+        networks: the networks that MPI uses; default: all.
+    """
+    if hosts.only_here:
+        networks = ["lo"]
+    command = [str(Path(sys.executable).with_name("mpiexec")), "--allow-run-as-root"]
+    command += ["-n", str(hosts.size), "--host", hosts.as_flag(), "--bind-to", "none", "--map-by", "slot"]
+    settings = {"pml": "ob1", "btl": "^openib"}  # InfiniBand's old driver prints warnings on hosts without it
+    if networks:
+        # Other interfaces, such as those of containers, lead nowhere.
+        settings |= {"btl_tcp_if_include": ",".join(networks), "oob_tcp_if_include": ",".join(networks)}
+    stand_in = [sys.executable, "-m", "xmc_tf.launch.stand_in"]
+    if not hosts.only_here:
+        # In a job of Slurm, Open MPI would start the ranks by srun, and refuse hosts that Slurm calls differently.
+        settings |= {"plm": "rsh", "ras": "^slurm", "plm_rsh_agent": shlex.join(stand_in)}
+        # All connections start here, and end with a host that is lost.
+        settings |= {"plm_rsh_no_tree_spawn": "1", "plm_rsh_num_concurrent": str(len(hosts))}
+        settings |= {"oob_tcp_keepalive_time": "5", "oob_tcp_keepalive_intvl": "3", "oob_tcp_keepalive_probes": "3"}
+        command.append("--leave-session-attached")
+    for name, value in settings.items():
+        command += ["--mca", name, value]
+    return [*command, *stand_in]

@@ -1,0 +1,136 @@
+"""The steps of the checks that a node runs on its host: what it finds there, its clock, and its ports."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.launch.hosts.gpus import visible_gpus
+from xmc_tf.ranks.this_host import appears, versions
+
+PACKAGES = ("xmc_tf", "tensorflow", "horovod", "transformers")
+_GREETING = b"xmc_tf node\n"
+_GREET_S = 5.0
+_PATIENCE_S = 3.0  # for the file in the shared folder
+_PIECE, _PIECES = 64 << 10, 16
+_WHOLE = _PIECE * _PIECES  # smaller files are read to the end
+_MOST_FILES = 1000
+
+
+def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str) -> dict[str, Any]:
+    """Return what is found on this host, and stay in the folder of the run.
+
+    Args:
+        folder: the current folder of the launcher.
+        paths: the files and folders of the program, to compare.
+        shared: the folder that all hosts shall share.
+        mark: the name of the launcher's file in it.
+        token: the content of that file.
+    """
+    os.chdir(folder)
+    return {
+        "versions": versions(PACKAGES),
+        "checksums": {path: quick_checksum(path) for path in paths},
+        "shared": appears(Path(shared, mark), token, _PATIENCE_S),
+        "disk": {one: _free_bytes(one) for one in (shared, tempfile.gettempdir())},
+        "gpus": [[gpu.name, gpu.memory, gpu.utilisation] for gpu in visible_gpus(os.environ)],
+    }
+
+
+def clock() -> dict[str, Any]:
+    """Return the time of this host."""
+    return {"time": time.time()}
+
+
+def listen(address: str) -> dict[str, Any]:
+    """Listen for the nodes of other hosts."""
+    return {"address": address, "port": _greeter(address).getsockname()[1]}
+
+
+def connect(hosts: list[list[Any]], patience_s: float) -> dict[str, Any]:
+    """Connect to the nodes of other hosts, at the same time; return the names of those that do not answer."""
+    end = time.monotonic() + patience_s
+    answered: list[str] = []
+    threads = [threading.Thread(target=_connect, args=(*host, patience_s, answered), daemon=True) for host in hosts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return {"unreachable": [name for name, *_ in hosts if name not in answered]}
+
+
+STEPS: dict[str, Callable[..., dict[str, Any]]] = {"look": look, "clock": clock, "listen": listen, "connect": connect}
+
+
+def quick_checksum(path: str) -> str | None:
+    """Return a checksum of a file, or of the files of a folder, within seconds; None if it does not exist.
+
+    Of a large file, its size and 16 pieces are read. The training itself compares all data; this finds old copies.
+    """
+    root = Path(path)
+    total = hashlib.blake2b(digest_size=8)
+    if not root.exists():
+        return None
+    try:
+        files = [root] if root.is_file() else sorted(file for file in root.rglob("*") if file.is_file())[:_MOST_FILES]
+        for file in files:
+            if file != root:
+                total.update(str(file.relative_to(root)).encode(errors="surrogateescape") + b"\0")
+            _add(total, file)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return total.hexdigest()
+
+
+def _add(total: "hashlib.blake2b", file: Path) -> None:
+    size = file.stat().st_size
+    total.update(size.to_bytes(8, "little"))
+    with file.open("rb") as stream:
+        if size <= _WHOLE:
+            total.update(stream.read(_WHOLE))
+            return
+        for number in range(_PIECES):
+            stream.seek(number * (size - _PIECE) // (_PIECES - 1))
+            total.update(stream.read(_PIECE))
+
+
+def _free_bytes(folder: str) -> int | None:
+    """Return the free bytes of a folder's disk, or None if the folder does not exist."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
+
+
+@cache
+def _greeter(address: str) -> socket.socket:
+    """Return a server that greets whoever connects, until this process ends."""
+    server = socket.create_server((address, 0), backlog=1024)
+    threading.Thread(target=_greet, args=(server,), daemon=True).start()
+    return server
+
+
+def _greet(server: socket.socket) -> None:
+    while True:
+        with contextlib.suppress(OSError):
+            connection, _ = server.accept()
+            with connection:
+                connection.settimeout(_GREET_S)
+                connection.sendall(_GREETING)
+
+
+def _connect(name: str, address: str, port: int, patience_s: float, answered: list[str]) -> None:
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection((address, port), timeout=patience_s) as connection,
+    ):
+        if connection.recv(len(_GREETING)) == _GREETING:
+            answered.append(name)

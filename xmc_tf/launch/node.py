@@ -1,0 +1,237 @@
+"""A node, the process on each host that checks the host, starts its ranks, and forwards their output.
+
+The launcher starts it, here or over ssh, with the run's secret on standard input; or the user starts it by hand. It
+connects to the launcher, does what the launcher says, and ends with that connection, and its ranks end with it.
+"""
+
+import argparse
+import contextlib
+import os
+import selectors
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common.process.run_records import TemporaryFolder
+from xmc_tf.launch import looking
+from xmc_tf.launch.child import PATIENCE_S, Child
+from xmc_tf.launch.cores import divide, thread_settings
+from xmc_tf.launch.keepalive import end_when_lost
+from xmc_tf.launch.stand_in import NODE
+from xmc_tf.ranks.channels.addresses import interfaces
+from xmc_tf.ranks.channels.frames import Unpacker, frame, number_of, receive, text_of
+from xmc_tf.ranks.channels.handshake import call
+
+PURPOSE = "node"
+# To the launcher: HELLO once, ANSWER to each ASK; STARTED, LINE and END of a rank; DONE of a command.
+HELLO, ANSWER, STARTED, LINE, END, DONE = "hello", "answer", "started", "line", "end", "done"
+# From the launcher: ASK; JOB with what the ranks of a run have in common, and START for each; RUN a command; STOP all;
+# and EXIT at the end.
+ASK, JOB, START, RUN, STOP, EXIT = "ask", "job", "start", "run", "stop", "exit"
+_CANNOT_START = 127  # as of a shell
+_STAND_IN_S = 10.0  # time limit for the request of a stand-in
+
+
+class Node:
+    """The node of this host.
+
+    Args:
+        launcher: the connection to the launcher.
+        slots: the number of ranks of this node, if the launcher does not know it.
+        lost_after_s: the seconds without an answer after which the launcher is lost; 0 for one on this host.
+    """
+
+    def __init__(self, launcher: socket.socket, *, slots: int = 0, lost_after_s: float = 0.0) -> None:
+        self._launcher = launcher
+        if lost_after_s:
+            end_when_lost(self._launcher, lost_after_s)
+        self._sending = threading.Lock()
+        self._job: dict[str, Any] = {}
+        self._children: list[Child] = []
+        self._by_stand_in: dict[socket.socket, Child] = {}
+        self._folder = TemporaryFolder()  # readable by this user only
+        self._stand_ins = socket.socket(socket.AF_UNIX)
+        self._stand_ins.bind(path := str(Path(self._folder.name, "node")))
+        self._stand_ins.listen(1024)
+        self._address = self._launcher.getsockname()[0]
+        self._interface, network = interfaces().get(self._address, ("", ""))
+        self._send(HELLO, slots=slots, network=network, stand_ins=path)
+
+    def serve(self) -> int | None:
+        """Serve the launcher until it ends; return the exit status of the run, or None if the launcher is lost."""
+        unpacker = Unpacker()
+        with selectors.DefaultSelector() as selector, contextlib.suppress(OSError, ValueError):
+            for one in (self._launcher, self._stand_ins):
+                selector.register(one, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select():
+                    if key.fileobj is self._stand_ins:
+                        stand_in, _ = self._stand_ins.accept()
+                        if self._welcome(stand_in):
+                            selector.register(stand_in, selectors.EVENT_READ)
+                    elif key.fileobj is not self._launcher:
+                        assert isinstance(key.fileobj, socket.socket)
+                        self._dismiss(key.fileobj)
+                        selector.unregister(key.fileobj)
+                    elif not (data := self._launcher.recv(1 << 16)):
+                        return None
+                    else:
+                        for message in unpacker.feed(data):
+                            if message["kind"] == EXIT:
+                                return number_of(message, "status")
+                            self._handle(message)
+        return None
+
+    def close(self) -> None:
+        """End all processes of this node."""
+        self._stop()
+        end = time.monotonic() + 2 * PATIENCE_S
+        for child in self._children:
+            child.wait(max(0.0, end - time.monotonic()))
+        self._launcher.close()
+        self._stand_ins.close()
+        self._folder.cleanup()
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        kind = text_of(message, "kind")
+        if kind == ASK:
+            self._answer(message["question"])
+        elif kind == JOB:
+            self._job = message
+        elif kind == START:
+            with contextlib.suppress(OSError):  # it has been reported
+                self._start({**os.environ, **self._job["environment"], **message["environment"]}, None)
+        elif kind == RUN:
+            self._run(number_of(message, "number"), text_of(message, "line"))
+        elif kind == STOP:
+            self._stop()
+
+    def _answer(self, question: dict[str, Any]) -> None:
+        step = question.pop("step")
+        if step == "listen":
+            question["address"] = self._address
+        try:
+            answer = looking.STEPS[step](**question)
+        except (OSError, ValueError) as error:
+            answer = {"error": str(error)}
+        self._send(ANSWER, answer=answer)
+
+    def _welcome(self, stand_in: socket.socket) -> bool:
+        """Start the rank that a stand-in asks for."""
+        try:
+            environment = receive(stand_in, _STAND_IN_S)["environment"]
+            stand_in.settimeout(None)
+            self._by_stand_in[stand_in] = self._start(environment, stand_in)
+        except (OSError, ValueError, KeyError):
+            stand_in.close()
+            return False
+        return True
+
+    def _dismiss(self, stand_in: socket.socket) -> None:
+        """Stop the rank of a stand-in that has ended."""
+        self._by_stand_in.pop(stand_in).stop()
+
+    def _start(self, environment: Mapping[str, str], stand_in: socket.socket | None) -> Child:
+        """Start a rank, whose numbers are in its variables."""
+        rank, local_rank, local_size = _numbers(environment)
+        of = {"run": self._job["run"], "rank": rank}
+        available = sorted(os.sched_getaffinity(0))
+        cores, gpus = divide(available, local_size)[local_rank], self._job["gpus"]
+        threads = self._job["threads"] or (len(cores) if local_size <= len(available) else 1)
+        # Output is unbuffered, and a fatal signal prints a traceback.
+        environment = {"PYTHONFAULTHANDLER": "1", **environment, "PYTHONUNBUFFERED": "1"}
+        environment |= thread_settings(threads, environment)
+        if self._interface:  # hosts may call it differently
+            environment |= {"HOROVOD_GLOO_IFACE": self._interface, "NCCL_SOCKET_IFNAME": self._interface}
+        if local_rank < len(gpus):
+            environment["CUDA_VISIBLE_DEVICES"] = gpus[local_rank]
+
+        def ended(status: int) -> None:
+            self._send(END, **of, status=status, stopped=child.stopping)
+            if stand_in is not None:
+                if status:
+                    # mpiexec then stops the other ranks; wait, so that other failures are reported first.
+                    child.wait_for_stop(PATIENCE_S)
+                _reply(stand_in, status)
+
+        def show(stream: str, text: str) -> None:
+            self._send(LINE, **of, stream=stream, text=text)
+
+        pinned = cores if self._job["pin"] else available
+        try:
+            child = Child(self._job["program"], environment, cores=pinned, show=show, ended=ended)
+        except OSError as error:
+            self._send(STARTED, **of, host=socket.gethostname(), pid=0, cores=[])
+            show("err", str(error))
+            self._send(END, **of, status=_CANNOT_START, stopped=False)
+            raise
+        self._send(STARTED, **of, host=socket.gethostname(), pid=child.pid, cores=pinned)
+        self._children.append(child)
+        child.follow()
+        return child
+
+    def _run(self, number: int, line: str) -> None:
+        """Run a command line, by which mpiexec starts its part on this host."""
+        last, run = deque[str](maxlen=20), self._job["run"]
+
+        def ended(status: int) -> None:
+            self._send(DONE, run=run, number=number, status=128 - status if status < 0 else status, lines=list(last))
+
+        environment = {**os.environ, **self._job["environment"], NODE: self._stand_ins.getsockname()}
+        command = ["/bin/sh", "-c", line]
+        child = Child(command, environment, show=lambda _, text: last.append(text), ended=ended)
+        self._children.append(child)
+        child.follow()
+
+    def _stop(self) -> None:
+        for child in self._children:
+            child.stop()
+
+    def _send(self, kind: str, **fields: Any) -> None:
+        # The launcher may have ended, in which case the processes are being stopped.
+        with self._sending, contextlib.suppress(OSError):
+            self._launcher.sendall(frame({"kind": kind, **fields}))
+
+
+def _numbers(environment: Mapping[str, str]) -> tuple[int, int, int]:
+    """Return rank, local rank and local size of a process that Horovod or Open MPI describes."""
+    prefix = "HOROVOD" if "HOROVOD_RANK" in environment else "OMPI_COMM_WORLD"
+    rank, local_rank, local_size = (
+        int(environment[f"{prefix}_{name}"]) for name in ("RANK", "LOCAL_RANK", "LOCAL_SIZE")
+    )
+    return rank, local_rank, local_size
+
+
+def _reply(stand_in: socket.socket, status: int) -> None:
+    with contextlib.suppress(OSError):  # it has been killed
+        stand_in.sendall(frame({"status": 128 - status if status < 0 else status}))
+
+
+def main() -> None:
+    """Serve the launcher that has started this node."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("launcher", help="HOST:PORT of the launcher")
+    parser.add_argument("number", type=int)
+    parser.add_argument("--timeout", type=float, default=60.0)
+    parser.add_argument("--lost-after", type=float, default=0.0)
+    args = parser.parse_args()
+    host, _, port = args.launcher.rpartition(":")
+    secret = bytes.fromhex(sys.stdin.readline().strip())
+    try:
+        launcher = call((host, int(port)), secret, PURPOSE, caller=args.number, patience_s=args.timeout)
+    except OSError as error:
+        sys.exit(f"cannot connect to the launcher at {args.launcher}: {error}")
+    node = Node(launcher, lost_after_s=args.lost_after)
+    status = node.serve()
+    node.close()
+    # Immediately, without exit handlers: there is nothing to clean up.
+    os._exit(1 if status is None else status)
+
+
+if __name__ == "__main__":
+    main()

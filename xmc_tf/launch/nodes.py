@@ -1,0 +1,346 @@
+"""The nodes of a run, as the launcher sees them: one process on each host, which does what the launcher says."""
+
+import contextlib
+import logging
+import os
+import queue
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.launch.hosts.hosts import THIS_HOST, Host, Hosts, is_here, make_host
+from xmc_tf.launch.keepalive import end_when_lost
+from xmc_tf.launch.node import ANSWER, ASK, EXIT, HELLO, PURPOSE
+from xmc_tf.ranks.channels.addresses import LOOPBACK, address_on_route
+from xmc_tf.ranks.channels.frames import FrameError, Unpacker, frame, number_of, receive, text_of
+from xmc_tf.ranks.channels.handshake import new_secret
+from xmc_tf.ranks.channels.listener import Listener
+
+log = logging.getLogger(__name__)
+
+_HELLO_S = 10.0
+_MOST_EVENTS = 1000  # beyond these, the output of the ranks waits
+_LEAVE_S = 2.0
+Event = tuple[str, dict[str, Any] | None]
+
+
+class NodeError(Exception):
+    """A node that did not start, did not answer in time, or failed; the message says which."""
+
+
+class NodeConnection:
+    """The connection to a node.
+
+    Args:
+        name: the name of its host.
+        connection: the connection.
+        hello: the first message of the node.
+    """
+
+    def __init__(self, name: str, connection: socket.socket, hello: dict[str, Any]) -> None:
+        self.name, self.network, self.stand_ins = name, text_of(hello, "network"), text_of(hello, "stand_ins")
+        self.end = 0.0  # of time.monotonic: when answers must have arrived
+        self.answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._connection, self._sending = connection, threading.Lock()
+
+    def send(self, kind: str, **fields: Any) -> None:
+        """Send a message."""
+        with self._sending, contextlib.suppress(OSError):  # the thread that reads notices the end
+            self._connection.sendall(frame({"kind": kind, **fields}))
+
+    def ask(self, step: str, **fields: Any) -> dict[str, Any]:
+        """Run a step of the checks on the node, and return its answer.
+
+        Raises:
+            NodeError: there is no answer in time, or the node has ended or failed.
+        """
+        self.send(ASK, question={"step": step, **fields})
+        try:
+            answer = self.answers.get(timeout=max(0.01, self.end - time.monotonic()))
+        except queue.Empty:
+            self.close()  # a late answer would be taken for that of the next question
+            raise NodeError("no answer in time") from None
+        if answer is None:
+            raise NodeError("the connection is lost")
+        if "error" in answer:
+            raise NodeError(answer["error"])
+        return answer
+
+    def close(self) -> None:
+        """Close the connection; the node then ends."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+
+class Nodes:
+    """The nodes of a run.
+
+    Args:
+        address: the address of this host that the nodes reach.
+        timeout_s: the maximum seconds of the checks.
+        lost_after_s: the seconds without an answer after which a host is lost; 0 if all ranks are on this host.
+        secret: the secret that users give to nodes that they start; default: a new one, for nodes that this starts.
+        port: the port to listen on; default: any free one.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        timeout_s: float,
+        lost_after_s: float = 0.0,
+        *,
+        secret: bytes | None = None,
+        port: int = 0,
+    ) -> None:
+        self.address, self.timeout_s, self._lost_after_s = address, timeout_s, lost_after_s
+        self._by_hand, self._secret = secret is not None, secret or new_secret()
+        self.events: queue.Queue[Event] = queue.Queue(_MOST_EVENTS)  # (host, message), or None when it is lost
+        self.errors: dict[str, str] = {}
+        self._names: list[str] = [THIS_HOST]  # by number
+        self._by_number: dict[int, Host] = {}  # those that users start
+        self._nodes: dict[str, NodeConnection] = {}
+        self._processes: list[subprocess.Popen[str]] = []
+        self._changed = threading.Condition()
+        try:
+            self._listener = Listener([address], self._secret, PURPOSE, self._welcome, port=port)
+        except OSError as error:
+            raise InputError(
+                f"--master-port {port}: cannot listen on {address}", received=str(error), fix="choose another port"
+            ) from None
+
+    def __getitem__(self, host: str) -> NodeConnection:
+        if (node := self._nodes.get(host)) is None:
+            raise NodeError(f"the node of {host} is lost")
+        return node
+
+    def forget_events(self) -> None:
+        """Drop the events of an earlier run."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self.events.get_nowait()
+
+    def send(self, kind: str, **fields: Any) -> None:
+        """Send a message to all nodes."""
+        for node in list(self._nodes.values()):
+            node.send(kind, **fields)
+
+    def start(self, hosts: Iterable[Host], seconds: float) -> None:
+        """Start the nodes of these hosts that are not there, and wait for them; ``errors`` has those that failed."""
+        names = [host.name for host in hosts]
+        for name in names:
+            self.errors.pop(name, None)
+            if name not in self._nodes:
+                self._start(name)
+        with self._changed:
+            self._changed.wait_for(lambda: all(name in self._nodes or name in self.errors for name in names), seconds)
+        for name in names:
+            if name not in self._nodes:
+                self.errors.setdefault(name, "no answer in time")
+
+    def wait(self, here: int, nodes: int | None, other_slots: int | None) -> Hosts:
+        """Wait for all nodes that users start, and return the hosts of the run.
+
+        Args:
+            here: the number of ranks of this host.
+            nodes: the number of nodes, or None.
+            other_slots: the number of ranks of all other nodes, or None.
+
+        Raises:
+            InputError: they have not all connected in time.
+        """
+
+        def complete() -> bool:
+            slots = sum(host.slots for host in self._by_number.values())
+            return (nodes is None or len(self._by_number) == nodes - 1) and (
+                other_slots is None or slots >= other_slots
+            )
+
+        with self._changed:
+            if not self._changed.wait_for(complete, self.timeout_s):
+                raise InputError(self._missing(nodes, other_slots), fix="start the same command on each node")
+            others = [host for _, host in sorted(self._by_number.items())]
+        total = sum(host.slots for host in others)
+        if other_slots is not None and total != other_slots:
+            raise InputError("--other-gpus", expected=f"{total}, the sum of the other nodes", received=str(other_slots))
+        return Hosts([Host(THIS_HOST, here), *others], "the nodes")
+
+    def ask_all(
+        self, hosts: Iterable[Host], share: float, ask: Callable[[NodeConnection], dict[str, Any]]
+    ) -> dict[str, dict[str, Any]]:
+        """Return the answers of these hosts, without those that have failed, which ``errors`` has.
+
+        Args:
+            hosts: the hosts.
+            share: the share of the time limit for these questions. A host that is down uses up its own time only.
+            ask: asks one node.
+        """
+        answers: dict[str, dict[str, Any]] = {}
+
+        def ask_one(node: NodeConnection) -> None:
+            try:
+                answers[node.name] = ask(node)
+            except NodeError as error:
+                self.errors[node.name] = str(error)
+
+        names = [host.name for host in hosts]
+        threads = []
+        for name in names:
+            if name not in self.errors and (node := self._nodes.get(name)) is not None:
+                node.end = time.monotonic() + share * self.timeout_s
+                threads.append(threading.Thread(target=ask_one, args=(node,)))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return {name: answers[name] for name in names if name in answers}
+
+    def close(self, status: int) -> None:
+        """End all nodes with this status."""
+        self._listener.close()
+        for node in list(self._nodes.values()):
+            node.send(EXIT, status=status)
+            node.close()
+        end = time.monotonic() + _LEAVE_S
+        for process in self._processes:
+            try:
+                process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _start(self, name: str) -> None:
+        """Start the node of a host, here or over ssh, unless the user does so."""
+        here = is_here(name)
+        if self._by_hand and not here:
+            return
+        if name not in self._names:
+            self._names.append(name)
+        port, number = self._listener.ports[self.address], self._names.index(name)
+        arguments = [f"{self.address}:{port}", str(number), "--timeout", f"{self.timeout_s / 3:g}"]
+        arguments += ["--lost-after", f"{0 if here else self._lost_after_s:g}"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "xmc_tf.launch.node", *arguments]
+            if here
+            else [*ssh_command(self.timeout_s), name, _python_line(arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # Ctrl-C reaches only the launcher
+        )
+        self._processes.append(process)
+        with contextlib.suppress(OSError):  # it has ended, which the thread notices
+            assert process.stdin is not None
+            process.stdin.write(f"{self._secret.hex()}\n")
+            process.stdin.close()
+        threading.Thread(target=self._wait_for_end, args=(name, process), daemon=True).start()
+
+    def _wait_for_end(self, name: str, process: subprocess.Popen[str]) -> None:
+        """Wait for the end of a node; before its connection, its last line says why it ended."""
+        lines: deque[str] = deque(maxlen=1)
+        assert process.stdout is not None
+        with process.stdout as stream:
+            lines.extend(line.strip() for line in stream if line.strip())
+        status = process.wait()
+        with self._changed:
+            if name not in self._nodes:
+                self.errors[name] = lines[-1] if lines else f"ended with status {status}"
+                self._changed.notify_all()
+
+    def _missing(self, nodes: int | None, other_slots: int | None) -> str:
+        if nodes is not None:
+            names = ", ".join(str(number) for number in range(1, nodes) if number not in self._by_number)
+            return f"no connection from node {names} within {self.timeout_s:g} s"
+        slots = sum(host.slots for host in self._by_number.values())
+        return f"{slots} of {other_slots} other GPUs have connected within {self.timeout_s:g} s"
+
+    def _welcome(self, connection: socket.socket, caller: int, called: int) -> None:
+        threading.Thread(target=self._serve, args=(connection, caller), daemon=True).start()
+
+    def _serve(self, connection: socket.socket, number: int) -> None:
+        """Register a node, and pass its messages on until its connection ends."""
+        try:
+            if self._lost_after_s:
+                end_when_lost(connection, self._lost_after_s)
+            node = self._register(connection, number)
+        except (OSError, ValueError, IndexError) as error:
+            log.warning("refused node %d: %s", number, error)
+            connection.close()
+            return
+        unpacker = Unpacker()
+        with contextlib.suppress(OSError, ValueError):
+            while data := connection.recv(1 << 16):
+                for message in unpacker.feed(data):
+                    if message["kind"] == ANSWER:
+                        node.answers.put(message["answer"])
+                    else:
+                        self.events.put((node.name, message))
+        connection.close()
+        with self._changed:
+            del self._nodes[node.name]
+        node.answers.put(None)
+        self.events.put((node.name, None))
+
+    def _register(self, connection: socket.socket, number: int) -> NodeConnection:
+        hello = receive(connection, _HELLO_S)
+        connection.settimeout(None)
+        slots = number_of(hello, "slots")
+        if text_of(hello, "kind") != HELLO or number < 0:
+            raise FrameError("not a node")
+        name = _name_by_hand(number) if slots else self._names[number]
+        with self._changed:
+            if name in self._nodes:
+                raise FrameError(f"node {number} is connected already")
+            if slots:
+                self._by_number[number] = make_host(name, slots, f"node {number}")
+            node = self._nodes[name] = NodeConnection(name, connection, hello)
+            self._changed.notify_all()
+        return node
+
+
+def address_towards(hosts: Iterable[str]) -> str:
+    """Return this host's address on the route to the first of the other hosts; the loopback if there are none."""
+    return next((found for host in hosts if not is_here(host) and (found := address_on_route(host))), LOOPBACK)
+
+
+def ssh_command(timeout_s: float) -> list[str]:
+    """Return the command that runs commands on another host, without a password.
+
+    Args:
+        timeout_s: the maximum seconds of the checks, of which a third is for connecting.
+    """
+    third = max(1, int(timeout_s / 3))
+    options = ["BatchMode=yes", "StrictHostKeyChecking=accept-new", f"ConnectTimeout={third}"]
+    # The client ends when the other host is lost.
+    options += [f"ServerAliveInterval={third}", "ServerAliveCountMax=2", "LogLevel=ERROR"]
+    return ["ssh", *(word for option in options for word in ("-o", option))]
+
+
+def _python_line(arguments: Sequence[str]) -> str:
+    """Return the shell line that starts a node in this folder, with this Python, on another host.
+
+    The host's own ``PYTHONPATH`` stays, behind ours.
+    """
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])]))
+    # An installed package is found without the variable, which would only hide a different version.
+    ours = "" if "site-packages" in path else f'PYTHONPATH={shlex.quote(path)}"${{PYTHONPATH:+:$PYTHONPATH}}" '
+    command = shlex.join([sys.executable, "-m", "xmc_tf.launch.node", *arguments])
+    return f"cd {shlex.quote(os.getcwd())} && {ours}exec {command}"
+
+
+def _name_by_hand(number: int) -> str:
+    """Return the name of a node that a user has started, which is not a name of this host."""
+    name = f"node-{number}"
+    while is_here(name):
+        name += "x"
+    return name

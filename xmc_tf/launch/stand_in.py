@@ -1,0 +1,60 @@
+"""A process that stands in for one that a node starts: ``python -m xmc_tf.launch.stand_in [HOST COMMAND …]``.
+
+mpiexec starts it in two places, and in both it waits for the other process and ends with its status:
+
+- in place of ssh, with a host and a command. The launcher passes the command on to the node of this host.
+- in place of a rank, without arguments. The node of this host starts the rank with the variables of this process.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from xmc_tf.common.process.states import die_with_parent
+from xmc_tf.ranks.channels.frames import Unpacker, frame
+
+# The variables with the sockets of the launcher and of the node.
+LAUNCHER, NODE = "XMC_TF_LAUNCH_SOCKET", "XMC_TF_LAUNCH_NODE"
+_LOST = 255  # as of ssh
+_WITH_VALUE = "opiFlbcDEeIJLmOQRSWw"  # options of ssh that a value follows
+
+
+def split_command(words: Sequence[str]) -> tuple[str, str]:
+    """Return host and shell line of the arguments of ssh, whose options may also follow the host.
+
+    Example:
+        >>> split_command(["-o", "BatchMode=yes", "node-1", "-p", "22", "cd /data;", "ls", "-l"])
+        ('node-1', 'cd /data; ls -l')
+    """
+    rest = list(words)
+    for part in range(2):
+        while rest and rest[0].startswith("-"):
+            has_value = len(rest[0]) == 2 and rest[0][1] in _WITH_VALUE
+            del rest[: 2 if has_value else 1]
+        if part == 0:
+            host, *rest = rest
+    return host, " ".join(rest)
+
+
+def main() -> None:
+    """Ask for the process, and end with its status."""
+    die_with_parent()
+    if len(sys.argv) > 1:
+        path, (host, line) = os.environ[LAUNCHER], split_command(sys.argv[1:])
+        request: dict[str, Any] = {"host": host, "line": line}
+    else:
+        path, request = os.environ[NODE], {"environment": dict(os.environ)}
+    with socket.socket(socket.AF_UNIX) as starter:
+        starter.connect(path)
+        starter.sendall(frame(request))
+        unpacker = Unpacker()
+        while data := starter.recv(1 << 16):
+            for answer in unpacker.feed(data):
+                os._exit(answer["status"] % 256)
+    os._exit(_LOST)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""Versions of what this host has installed, and its view of the files of other hosts."""
+
+import contextlib
+import platform
+import time
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of Python and of these packages; "none" for one that is not installed."""
+    found = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "none"
+    return found
+
+
+def appears(file: Path, content: str, patience_s: float) -> bool:
+    """Return whether this host sees a file of another host; network file systems show new files with a delay."""
+    end = time.monotonic() + patience_s
+    while True:
+        with contextlib.suppress(OSError):
+            if file.read_text() == content:
+                return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
