@@ -188,8 +188,7 @@ def build(folder: Path) -> Path:
             cmake = Path(scratch) / "cmake-with-relative-rpath"
             cmake.write_text(CMAKE.format(rpath=RPATH.replace(":", ";")))
             cmake.chmod(0o755)
-            environment = build_environment(cmake, jobs)
-            compile_wheel(patched_source(Path(scratch), environment), part, log, environment)
+            compile_wheel(part, log, build_environment(cmake, jobs))
         if cached_wheel(part) is None:
             leave(f"pip ended well but left no wheel; its log: {log}")
         try:
@@ -253,10 +252,11 @@ def build_command(source: Path, part: Path) -> list[str]:
     return [*command, "--wheel-dir", str(part), str(source)]
 
 
-def compile_wheel(source: Path, part: Path, log: Path, environment: dict[str, str]) -> None:
+def compile_wheel(part: Path, log: Path, environment: dict[str, str]) -> None:
     """Run pip with its output in ``log``, and show the progress of the compiler."""
     start = time.monotonic()
-    with log.open("wb") as output:
+    with tempfile.TemporaryDirectory(prefix="horovod-source-") as scratch, log.open("wb") as output:
+        source = patched_source(Path(scratch), environment)
         process = subprocess.Popen(
             build_command(source, part),
             stdout=output,

@@ -21,7 +21,7 @@ def package(tmp_path):
     """Two modules, one of which calls the other's kernel, beside a copy of what compiles them."""
     (tmp_path / "xmc_tf" / "common" / "process").mkdir(parents=True)
     needed = ("common/process/__init__.py", "common/process/cache_folder.py")
-    for name in ("__init__.py", "common/__init__.py", "common/compiled.py", *needed):
+    for name in ("__init__.py", "__init__.pyi", "common/__init__.py", "common/compiled.py", *needed):
         shutil.copy(PACKAGE / name, tmp_path / "xmc_tf" / name)
     inner, outer = tmp_path / "pack" / "inner.py", tmp_path / "pack" / "outer.py"
     inner.parent.mkdir()

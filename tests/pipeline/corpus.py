@@ -62,14 +62,15 @@ def _with_other_topics(text, confused, rng):
 def write_encoder(folder: Path, width=16, layers=2):
     """A BERT of a few thousand random weights, with a tokenizer that knows the corpus's words."""
     pytest.importorskip("transformers")
-    from transformers import BertConfig, BertTokenizerFast
+    from transformers import BertConfig
 
+    from xmc_tf.demo.encoder import write_tokenizer
     from xmc_tf.encoder import Encoder
 
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "##s", "word", *(f"##{i}" for i in range(40)), *TOPICS]
     folder.mkdir()
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
-    BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder)
+    write_tokenizer(folder)
     config = BertConfig(
         vocab_size=len(pieces), hidden_size=width, num_hidden_layers=layers, num_attention_heads=2,
         intermediate_size=2 * width, max_position_embeddings=32, initializer_range=0.2,

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import shutil
 
 import numpy as np
@@ -145,7 +146,7 @@ def test_a_head_of_clusters_is_no_head_of_labels(tmp_path):
 def test_vocabulary_alone(pecos, copy, caplog):
     with caplog.at_level(logging.INFO, logger="xmc_tf"):
         tokenizer = TextTokenizer.load(copy / "text_encoder")
-    assert "assuming BertTokenizerFast, which converts text to lower case" in caplog.text
+    assert re.search(r"assuming BertTokenizer(Fast)?, which converts text to lower case", caplog.text)
     assert tokenizer.tokenize(["LIBRARY"], LENGTH)[0].tolist() == tokenizer.tokenize(["library"], LENGTH)[0].tolist()
     place = copy / "text_encoder" / "text_tokenizer"
     words = (place / "vocab.txt").read_text(encoding="utf-8").splitlines()

@@ -70,7 +70,8 @@ def test_two_builds_without_a_lock_are_both_content(folder, compiled, monkeypatc
 
 def test_a_failed_build_shows_the_end_of_its_log_and_leaves_no_wheel(folder, monkeypatch):
     script = "print(*(f'line {i}' for i in range(100)), sep='\\n'); raise SystemExit(4)"
-    monkeypatch.setattr(tool, "build_command", lambda part: [sys.executable, "-c", script])
+    monkeypatch.setattr(tool, "patched_source", lambda scratch, environment: scratch)
+    monkeypatch.setattr(tool, "build_command", lambda source, part: [sys.executable, "-c", script])
     with pytest.raises(SystemExit) as failure:
         tool.build_under_lock(folder)
     message = str(failure.value)
@@ -82,6 +83,26 @@ def test_a_failed_build_shows_the_end_of_its_log_and_leaves_no_wheel(folder, mon
     assert log.read_text().startswith("line 0\n")
     assert tool.cached_wheel(folder) is None
     assert {path.suffix for path in folder.parent.iterdir()} == {".lock", ".log"}
+
+
+def test_the_file_that_does_not_compile_is_left_out_of_the_source(tmp_path, monkeypatch):
+    def download(command, **_):
+        lists = source / "horovod/tensorflow/CMakeLists.txt"
+        lists.parent.mkdir(parents=True)
+        lists.write_text("".join(f'"${{PROJECT_SOURCE_DIR}}/horovod/tensorflow/{name}"\n' for name in names))
+        with tool.tarfile.open(tmp_path / "horovod-0.28.1.tar.gz", "w:gz") as packed:
+            packed.add(source, source.name)
+        return tool.subprocess.CompletedProcess(command, 0, "")
+
+    source = tmp_path / f"horovod-{tool.HOROVOD}"
+    monkeypatch.setattr(tool.subprocess, "run", download)
+    names = ["mpi_ops.cc", "xla_mpi_ops.cc"]
+    patched = tool.patched_source(tmp_path, {})
+    assert (patched / "horovod/tensorflow/CMakeLists.txt").read_text().count("\n") == 1
+    tool.shutil.rmtree(source)
+    names = ["mpi_ops.cc"]
+    with pytest.raises(SystemExit, match="expected one line"):
+        tool.patched_source(tmp_path, {})
 
 
 def test_the_build_sees_this_environment_first_and_no_make_above_it(folder, compiled, monkeypatch):

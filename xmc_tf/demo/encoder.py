@@ -1,6 +1,7 @@
 """The encoder that the demonstration fine-tunes: a small pre-trained one, or a tiny one from scratch."""
 
 import importlib.util
+import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,6 +29,21 @@ def pretrained_folder() -> Path | None:
     return None
 
 
+def write_tokenizer(folder: Path) -> None:
+    """Write the files of BERT's tokenizer beside its vocabulary, ``vocab.txt``.
+
+    Args:
+        folder: folder of the vocabulary.
+    """
+    from tokenizers import BertWordPieceTokenizer
+
+    # Not by transformers: 4 and 5 take the vocabulary by different names, and each ignores the other's.
+    BertWordPieceTokenizer(vocab=str(folder / "vocab.txt")).save(str(folder / "tokenizer.json"))
+    special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, **special}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+
+
 def make_tiny(folder: Path, texts: Iterable[str], length: int, **other: int) -> Path:
     """Write a tiny BERT with random weights, with a vocabulary of the texts' words.
 
@@ -43,14 +59,14 @@ def make_tiny(folder: Path, texts: Iterable[str], length: int, **other: int) -> 
 
     from xmc_tf.encoder import Encoder
 
-    from transformers import BertConfig, BertTokenizerFast  # isort: skip  after TensorFlow, quietly
+    from transformers import BertConfig  # isort: skip  after TensorFlow, quietly
 
     words = BertWordPieceTokenizer(lowercase=True)
     words.train_from_iterator(texts, vocab_size=_VOCABULARY_SIZE, show_progress=False)
     size = words.get_vocab_size()
     with placed_folder(folder, _ENCODER) as part:
         words.save_model(str(part))
-        BertTokenizerFast(vocab_file=str(part / "vocab.txt"), model_max_length=length).save_pretrained(part)
+        write_tokenizer(part)
         config = BertConfig(vocab_size=size, max_position_embeddings=length, **(_TINY | other))
         Encoder.from_config(config, pooling="mean").save(part)
     return folder
