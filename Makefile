@@ -75,7 +75,7 @@ clean:  ## remove the environment and caches of this clone (the Horovod wheel st
 $(LIGHT):
 	@tools/make_venv.sh $(VENV)
 	@echo "  installing the light part: about 600 MB to download, 1 to 3 minutes" >&2
-	@$(PIP) -e '.[tf]'
+	@$(PIP) -e '.[tf,server]'
 	@mkdir -p $(STAMPS) && touch $@
 
 $(ENCODERS): | $(LIGHT)
@@ -94,5 +94,5 @@ $(FULL): $(LIGHT)
 # Not a part of the light installation: only `make docs` needs it.
 $(DOCS): $(LIGHT)
 	@echo "  installing the documentation tools: under a minute" >&2
-	@$(PIP) -e '.[tf,docs]'
+	@$(PIP) -e '.[tf,server,docs]'
 	@mkdir -p $(STAMPS) && touch $@

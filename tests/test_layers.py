@@ -26,6 +26,7 @@ LAYERS = [
     ["models"],
     ["report"],
     ["annif", "sklearn", "jobs", "sequences", "labels"],
+    ["server"],
     [
         "__main__",
         "train",
@@ -46,7 +47,6 @@ LAYERS = [
         "runs",
         "demo",
         "playground",
-        "server",
         "linear.train",
         "linear.predict",
         "linear.evaluate",

@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -21,9 +20,10 @@ from pathlib import Path
 from xmc_tf.data import TextFile
 from xmc_tf.demo.corpus import build
 from xmc_tf.demo.encoder import make_tiny
-from xmc_tf.playground.answering import Answering
-from xmc_tf.playground.page import FILES
-from xmc_tf.playground.server import PageServer
+from xmc_tf.server.connections import bound_socket, in_background
+from xmc_tf.server.page.answering import Answering
+from xmc_tf.server.page.files import FILES
+from xmc_tf.server.page.routes import page_application
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = {
@@ -121,10 +121,9 @@ def take_playground(browser: str, picture: Path, export: str | Path) -> None:
     FILES["/page.js"] = (kind, script + _ASK % json.dumps(TEXT))
     try:
         # The page shows the folder as it was given: a name, not the whole path.
-        with contextlib.chdir(Path(export).parent), PageServer(Answering(Path(export).name)) as server:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            take(browser, picture, server.url, height=1000)
-            server.shutdown()
+        page = page_application(Answering(Path(export).name))
+        with contextlib.chdir(Path(export).parent), in_background(page, bound_socket("127.0.0.1", 0)) as url:
+            take(browser, picture, f"{url}/", height=1000)
     finally:
         FILES["/page.js"] = (kind, script)
 

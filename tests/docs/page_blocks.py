@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import subprocess
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ from typing import Any
 
 from tests.distributed.launch import BIN, ENVIRONMENT, REPOSITORY
 from xmc_tf.__main__ import MODULES, _is_linear
-from xmc_tf.playground.answering import Answering
-from xmc_tf.playground.server import PageServer
+from xmc_tf.server.connections import bound_socket, in_background
+from xmc_tf.server.page.answering import Answering
+from xmc_tf.server.page.routes import page_application
 
 RUN = ("python", "bash")
 SHOWN = ("text", "yaml", "toml", "ini", "csv", "json")
@@ -135,11 +135,11 @@ def command_name(words: list[str]) -> str:
 def asked_on_the_page(arguments: list[str]) -> str:
     """Start the playground as its command does, open its page, and stop it."""
     given = parser_of(MODULES["try"]).parse_args(arguments)
-    with PageServer(Answering(given.model)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        with urllib.request.urlopen(server.url, timeout=30) as page:
-            assert b"<html" in page.read()
-        server.shutdown()
+    with (
+        in_background(page_application(Answering(given.model)), bound_socket("127.0.0.1", 0)) as url,
+        urllib.request.urlopen(url, timeout=30) as page,
+    ):
+        assert b"<html" in page.read()
     return f"http://127.0.0.1:{given.port}/   (press Ctrl-C to stop)\n"
 
 

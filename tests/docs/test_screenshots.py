@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tools import screenshots
-from xmc_tf.playground.page import FILES
+from xmc_tf.server.page.files import FILES
 
 
 def test_pictures_are_where_the_pages_show_them():

@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.labels.add import main as add_command
 from xmc_tf.models.evidence.added_labels import add_labels
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.playground.explained import ExplainedAnswers
+from xmc_tf.server.page.explained import ExplainedAnswers
 from xmc_tf.serving.export import ExportSettings
 from xmc_tf.serving.local import LocalModel
 
@@ -48,6 +48,7 @@ def test_new_labels_are_found_by_all_of_their_names_and_others_stay(folders):
 def test_server_and_page_count_the_new_labels(folders):
     pytest.importorskip("uvicorn")
     from xmc_tf.server.app import Application, ServerOptions
+
     from xmc_tf.server.versions import ServedModel
 
     sent = []

@@ -9,7 +9,7 @@ import pytest
 
 from tests.sequences.chains import markov_table
 from xmc_tf.common.errors import InputError
-from xmc_tf.playground.__main__ import answers_of
+from xmc_tf.playground import answers_of
 from xmc_tf.sequences import evaluate, export, predict
 from xmc_tf.sequences.data.folder import Prepared
 from xmc_tf.sequences.data.preparation import prepare

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.distributed.launch import REPOSITORY
 from xmc_tf import export
-from xmc_tf.playground.__main__ import parser as playground_parser
+from xmc_tf.playground import parser as playground_parser
 
 PAGE = (REPOSITORY / "docs" / "explanation" / "serving.md").read_text()
 

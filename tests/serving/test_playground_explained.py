@@ -1,7 +1,5 @@
 """The page for a model folder: its answers have the words and sources of an explanation."""
 
-import threading
-
 import pytest
 
 from tests.linear.command_data import run_train, write_corpus
@@ -9,10 +7,11 @@ from tests.serving import browser
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.playground.__main__ import answers_of
-from xmc_tf.playground.answering import Answering
-from xmc_tf.playground.explained import ExplainedAnswers
-from xmc_tf.playground.server import PageServer
+from xmc_tf.playground import answers_of
+from xmc_tf.server.connections import bound_socket, in_background
+from xmc_tf.server.page.answering import Answering
+from xmc_tf.server.page.explained import ExplainedAnswers
+from xmc_tf.server.page.routes import page_application
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +54,9 @@ def test_a_model_of_features_is_refused(corpus):
 @pytest.mark.skipif(browser.BINARY is None, reason="Chromium is not installed: the page was not opened")
 def test_the_page_shows_the_words(corpus, tmp_path):
     text = TextFile(corpus / "X.txt")[2]
-    with PageServer(ExplainedAnswers(corpus / "model")) as server, browser.page(tmp_path / "profile") as page:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        page.open(server.url)
+    application = page_application(ExplainedAnswers(corpus / "model"))
+    with in_background(application, bound_socket("127.0.0.1", 0)) as url, browser.page(tmp_path / "profile") as page:
+        page.open(f"{url}/")
         page.until("!document.getElementById('ask').disabled")
         page.js(f"document.getElementById('text').value = {text!r}; document.getElementById('ask').click()")
         page.until("document.querySelectorAll('#labels > li').length > 0")
@@ -68,4 +67,3 @@ def test_the_page_shows_the_words(corpus, tmp_path):
         assert shown[0].split("\n")[0] == expected[0]["word"]
         page.screenshot(tmp_path / "page.png", 400, 900)
         assert page.js("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-        server.shutdown()

@@ -1,16 +1,13 @@
 """``xmc-tf serve``: answer with the labels of texts, over HTTP."""
 
 import argparse
-import asyncio
-import socket
 from collections.abc import Sequence
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.extras import pip_install
-
-_BACKLOG = 2048  # connections that wait to be accepted
+from xmc_tf.server.application import Application, Limits
+from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require_server, serve
 
 
 def parser() -> argparse.ArgumentParser:
@@ -71,47 +68,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in ("timeout", "poll"):
         if not 0 < getattr(arguments, name) <= 86_400:
             raise InputError(f"--{name} must be a number of seconds from 0 to 86,400")
-    try:
-        import prometheus_client  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            f"the server needs another package: {error}", fix=f"install it: {pip_install('server')}"
-        ) from None
-    from xmc_tf.server.app import Application, ServerOptions
-    from xmc_tf.server.protocol import uvicorn_server
+    require_server()
+    from xmc_tf.server.predictions import Predictions, ServerOptions
     from xmc_tf.server.versions import ServedModel
 
-    bound = _bound(arguments.host, arguments.port)
+    bound = bound_socket(arguments.host, arguments.port)
     served = ServedModel(arguments.model_folder, arguments.beam_size, arguments.threshold, arguments.threads)
+    limits = Limits(arguments.max_mb << 20, arguments.timeout, arguments.max_connections)
     options = ServerOptions(
         arguments.name, arguments.only_topk, max(arguments.max_topk, arguments.only_topk), arguments.max_batch,
-        arguments.max_waiting, arguments.max_mb << 20, arguments.timeout, arguments.poll,
+        arguments.max_waiting, arguments.poll,
     )  # fmt: skip
-    server = uvicorn_server(Application(served, options), arguments.timeout, arguments.max_connections)
-    bound.listen(_BACKLOG)  # from here on clients wait for an answer; before, a proxy sees that the server is not ready
-    host, port = bound.getsockname()[:2]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1/models/{options.name}:predict"
+    bound.listen(BACKLOG)  # from here on clients wait for an answer; before, a proxy sees that the server is not ready
+    url = f"{address_of(bound)}/v1/models/{options.name}:predict"
     print(f"""{url}   (press Ctrl-C to stop)
 
   curl -d '{{"inputs": {{"text": ["a text"]}}}}' {url}
 """, flush=True)  # fmt: skip
-    asyncio.run(server.serve([bound]))
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """Return a socket on the port; a taken port is reported before the model is loaded."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    out = socket.socket(family)
-    out.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        out.bind((host, port))
-    except (OSError, OverflowError) as error:
-        out.close()
-        raise InputError(
-            f"port {port} of {host} cannot be used: {error}", fix="choose another port; --port 0 takes any free one"
-        ) from None
-    return out
+    serve(Application(Predictions(served, options, limits), limits), bound)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """HTTP connections with limits of time and size, which slow or hostile clients cannot extend."""
 
 import asyncio
-import logging
-from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -10,12 +8,13 @@ MAX_HEAD = 64 << 10  # bytes of a request's first line and headers
 _SEND_S = 5.0  # time for a client to receive its answer
 
 
-def limited_protocol(seconds: float) -> type[HttpToolsProtocol]:
+def limited_protocol(seconds: float, connections: int) -> type[HttpToolsProtocol]:
     """Return a protocol whose requests must arrive and be answered in time.
 
     Args:
         seconds: time limit of a request's head, of its body, and of its prediction; also the time that a new connection
             may stay silent.
+        connections: maximum number of connections; others are closed at once.
     """
 
     class Limited(HttpToolsProtocol):
@@ -28,6 +27,8 @@ def limited_protocol(seconds: float) -> type[HttpToolsProtocol]:
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
             self._end_after(seconds)
+            if len(self.connections) > connections:
+                transport.abort()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop()
@@ -78,30 +79,3 @@ def limited_protocol(seconds: float) -> type[HttpToolsProtocol]:
                 self._deadline = None
 
     return Limited
-
-
-def uvicorn_server(app: Any, seconds: float, connections: int) -> Any:
-    """Return a uvicorn server with these limits; the caller listens.
-
-    Args:
-        app: the ASGI application.
-        seconds: time limit of a request.
-        connections: maximum number of concurrent connections; others get status 503.
-    """
-    import uvicorn
-
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # clients' faults are warnings, and would fill the log
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            http=limited_protocol(seconds),
-            ws="none",
-            lifespan="on",
-            limit_concurrency=connections,
-            timeout_keep_alive=min(60, int(seconds) + 1),
-            timeout_graceful_shutdown=int(seconds) + 1,
-            access_log=False,
-            server_header=False,
-            log_config=None,
-        )
-    )

@@ -12,7 +12,7 @@ from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.models.xtransformer import XTransformer
-from xmc_tf.playground.answering import meaning_of, scale_of
+from xmc_tf.server.page.answering import meaning_of, scale_of
 
 _MOST_LABELS, _LABELS, _EXAMPLES, _WORDS = 50, 5, 3, 12
 

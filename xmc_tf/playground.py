@@ -10,9 +10,10 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.playground.answering import Answering, Answers
-from xmc_tf.playground.explained import ExplainedAnswers
-from xmc_tf.playground.server import PageServer
+from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require_server, serve
+from xmc_tf.server.page.answering import Answering, Answers
+from xmc_tf.server.page.explained import ExplainedAnswers
+from xmc_tf.server.page.routes import page_application
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ def answers_of(folder: str) -> Answers:
         header.is_file()
         and str(read_json(header, fix="copy the model again").get("format")) == "xmc_tf.sequences.model"
     ):
-        from xmc_tf.playground.next_items import NextItemAnswers  # starts TensorFlow
+        from xmc_tf.server.page.next_items import NextItemAnswers  # starts TensorFlow
 
         return NextItemAnswers(folder)
     is_model = any((Path(folder) / name).is_file() for name in ("params.json", "param.json"))
@@ -56,22 +57,18 @@ def answers_of(folder: str) -> Answers:
 def main(argv: Sequence[str] | None = None) -> None:
     """Serve until Ctrl-C."""
     arguments = parser().parse_args(argv)
-    answering = answers_of(arguments.model)
+    require_server()
+    answers = answers_of(arguments.model)
+    bound = bound_socket("127.0.0.1", arguments.port)
     try:
-        answering.model()
+        answers.model()
     except InputError as error:  # the page shows the error too, with a button to retry
         _LOG.warning("%s", error)
-    try:
-        server = PageServer(answering, arguments.port)
-    except (OSError, OverflowError) as error:
-        raise InputError(
-            f"port {arguments.port} cannot be used: {error}", fix="choose another port; --port 0 takes any free one"
-        ) from None
-    print(f"{server.url}   (press Ctrl-C to stop)", flush=True)
+    bound.listen(BACKLOG)
+    print(f"{address_of(bound)}/   (press Ctrl-C to stop)", flush=True)
     if arguments.open:
-        webbrowser.open(server.url)
-    with server:
-        server.serve_forever()
+        webbrowser.open(f"{address_of(bound)}/")
+    serve(page_application(answers), bound)
 
 
 if __name__ == "__main__":

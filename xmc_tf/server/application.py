@@ -1,0 +1,240 @@
+"""The ASGI application: what all routes share, such as limits of requests, errors as JSON, and refused requests."""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from xmc_tf.common.errors import InputError
+
+_LOG = logging.getLogger(__name__)
+_SMALL = 64 << 10  # bytes of a body that are always received
+_MOST_LARGE = 16  # requests of the largest size that are held at the same time
+_LINGER_S = 5.0  # for a client that still sends its request to read why it was refused
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+
+class Answer(NamedTuple):
+    """An answer.
+
+    Attributes:
+        status: the HTTP status.
+        body: the content.
+        kind: its type.
+        headers: further headers.
+    """
+
+    status: int
+    body: bytes
+    kind: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class RefusedError(Exception):
+    """A refused request.
+
+    Args:
+        status: the HTTP status.
+        reason: the message.
+        *headers: further headers.
+    """
+
+    def __init__(self, status: int, reason: str, *headers: tuple[str, str]) -> None:
+        super().__init__(reason)
+        self.status, self.headers = status, headers
+
+
+class Limits(NamedTuple):
+    """Limits of requests.
+
+    Attributes:
+        max_bytes: maximum size of a request.
+        seconds: time limit to receive a request.
+        connections: maximum number of connections; requests of others get status 503.
+    """
+
+    max_bytes: int = 8 << 20
+    seconds: float = 30.0
+    connections: int = 1000
+
+
+class Memory:
+    """The bytes that large requests hold, over all requests."""
+
+    held = 0
+
+
+class Request:
+    """A request, whose body is received when it is asked for.
+
+    Args:
+        scope: ASGI's description of the request.
+        receive: ASGI's function for the next piece of the body.
+        limits: the limits.
+        memory: counts the bytes that large requests hold.
+    """
+
+    def __init__(self, scope: Message, receive: Receive, limits: Limits, memory: Memory) -> None:
+        self.path, self.method = str(scope["path"]), str(scope["method"])
+        self._headers = [(key.decode("latin-1").lower(), value.decode("latin-1")) for key, value in scope["headers"]]
+        self._receive, self._limits, self._memory = receive, limits, memory
+        self._held = 0
+        self._waits = self.header("expect") is not None  # the client sends the body once it is asked for
+        self._length = self.header("content-length") or "0"
+        self.is_complete = not self._length.strip("0") and self.header("transfer-encoding") is None
+
+    def all_headers(self, name: str) -> list[str]:
+        """Return all values of a header."""
+        return [value for key, value in self._headers if key == name]
+
+    def header(self, name: str) -> str | None:
+        """Return the first value of a header, or None."""
+        return next(iter(self.all_headers(name)), None)
+
+    def allow(self, *methods: str) -> None:
+        """Refuse other methods."""
+        if self.method not in methods:
+            allowed = ", ".join(methods)
+            raise RefusedError(405, f"{self.path[:200]} only accepts {allowed}", ("allow", allowed))
+
+    async def body(self) -> bytes:
+        """Return the body; refuse one that is too long or too slow, or more large ones than memory is set aside for."""
+        # The announced length counts from the start, so that a request is refused before it has been received.
+        self._hold(int(self._length) if len(self._length) <= 18 else self._limits.max_bytes + 1)
+        pieces, received = list[bytes](), 0
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                while not self.is_complete:
+                    pieces.append(await self._piece())
+                    received += len(pieces[-1])
+                    self._hold(received)
+        except TimeoutError:
+            raise RefusedError(408, f"the request did not arrive within {self._limits.seconds:g} s") from None
+        return b"".join(pieces)
+
+    async def discard(self) -> None:
+        """Receive and forget the rest of the body for a while: a client that still sends would not read the answer."""
+        if self._waits:
+            return
+        try:
+            async with asyncio.timeout(min(_LINGER_S, self._limits.seconds)):
+                while not self.is_complete:
+                    await self._piece()
+        except (TimeoutError, RefusedError):
+            return
+
+    def release(self) -> None:
+        """Free the memory that the request holds."""
+        self._memory.held -= self._held
+        self._held = 0
+
+    async def _piece(self) -> bytes:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise RefusedError(400, "the request is not complete")
+        self._waits = False
+        self.is_complete = not message.get("more_body", False)
+        return bytes(message.get("body", b""))
+
+    def _hold(self, size: int) -> None:
+        """Count the bytes of a large request."""
+        most = self._limits.max_bytes
+        if size > most:
+            raise RefusedError(413, f"the request is too long: at most {most:,} bytes")
+        more = size - _SMALL - self._held
+        if more <= 0:
+            return
+        if self._memory.held + more > _MOST_LARGE * most:
+            raise RefusedError(503, "too many large requests; retry later", ("retry-after", "1"))
+        self._memory.held += more
+        self._held += more
+
+
+class Routes(Protocol):
+    """The paths of an application, and their answers."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of all answers."""
+
+    async def answer(self, request: Request) -> Answer:
+        """Return the answer to a request, or raise RefusedError or InputError."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Do what is done while the server runs."""
+
+    def answered(self, status: int, seconds: float) -> None:
+        """Count an answer."""
+
+
+class Application:
+    """An ASGI application.
+
+    Args:
+        routes: its paths and their answers.
+        limits: limits of requests.
+    """
+
+    def __init__(self, routes: Routes, limits: Limits) -> None:
+        self.routes, self.limits = routes, limits
+        self.is_crowded: Callable[[], bool] = lambda: False
+        """Whether there are more connections than allowed; set by the server."""
+        self._memory = Memory()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve a connection's request, or start and stop with the server."""
+        if scope["type"] == "lifespan":
+            await receive()
+            async with self.routes.running():
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        began = time.perf_counter()
+        request = Request(scope, receive, self.limits, self._memory)
+        try:
+            answer = await self._answer(request)
+        finally:
+            request.release()
+        self.routes.answered(answer.status, time.perf_counter() - began)
+        await self._send(send, answer, request)
+
+    async def _answer(self, request: Request) -> Answer:
+        try:
+            if self.is_crowded():
+                raise RefusedError(503, "too many connections; retry later", ("retry-after", "1"))
+            return await self.routes.answer(request)
+        except RefusedError as error:
+            return as_json(error.status, {"error": str(error)}, *error.headers)
+        except InputError as error:
+            return as_json(400, {"error": str(error)})
+        except Exception:  # noqa: BLE001 - the client gets an answer, and the log the reason
+            _LOG.exception("a request failed")
+            return as_json(500, {"error": "the server failed; its log has the reason"})
+
+    async def _send(self, send: Send, answer: Answer, request: Request) -> None:
+        headers = {
+            "content-type": answer.kind, "content-length": str(len(answer.body)), **self.routes.headers,
+            **dict(answer.headers),
+        }  # fmt: skip
+        if not request.is_complete:
+            headers["connection"] = "close"
+        encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
+        body = b"" if request.method == "HEAD" else answer.body
+        if not request.is_complete:
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+            await request.discard()
+            body = b""
+        await send({"type": "http.response.body", "body": body})
+
+
+def as_json(status: int, content: Any, *headers: tuple[str, str]) -> Answer:
+    """Return an answer in JSON; lone surrogates, which JSON can contain and UTF-8 cannot, become question marks."""
+    return Answer(status, json.dumps(content, ensure_ascii=False).encode("utf-8", errors="replace"), headers=headers)

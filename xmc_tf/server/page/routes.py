@@ -1,0 +1,105 @@
+"""The routes of the page to try a model, which is for this machine only."""
+
+import asyncio
+import contextlib
+import logging
+import urllib.parse
+from collections.abc import AsyncIterator, Callable
+from typing import Any, ClassVar
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.server.application import Answer, Application, Limits, RefusedError, Request, as_json
+from xmc_tf.server.page.answering import Answers
+from xmc_tf.server.page.files import FILES
+
+_LOG = logging.getLogger(__name__)
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+# Enough for a text of 1 MB in any JSON encoding.
+LIMITS = Limits(max_bytes=8 << 20, seconds=10.0, connections=256)
+
+
+class Page:
+    """Routes of the page, its data about the model, and its answers.
+
+    Args:
+        answers: the model.
+    """
+
+    headers: ClassVar[dict[str, str]] = {
+        # No external resources, and no embedding in other pages.
+        "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cache-control": "no-store",
+    }
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+
+    async def answer(self, request: Request) -> Answer:
+        """Return a file of the page, the data about the model, or the labels of a text."""
+        _check_origin(request)
+        if request.path == "/ask":
+            request.allow("POST")
+            return await self._labels(request)
+        if request.path == "/about":
+            request.allow("GET", "HEAD")
+            return await _run_model(self._answers.about)
+        if request.path not in FILES:
+            raise RefusedError(404, f"there is no {request.path[:200]} here")
+        request.allow("GET", "HEAD")
+        kind, content = FILES[request.path]
+        return Answer(200, content.encode(), kind)
+
+    async def _labels(self, request: Request) -> Answer:
+        # Pages of other sites cannot send this type without a preflight request, which is never granted.
+        if (request.header("content-type") or "").partition(";")[0].strip().lower() != "application/json":
+            raise RefusedError(415, "a request must have the type application/json")
+        question = parse_json(await request.body(), of="the question", limit=LIMITS.max_bytes)
+        text, k = question.get("text"), question.get("k")
+        if not isinstance(text, str) or not (k is None or type(k) is int):
+            raise RefusedError(400, 'a request has the form {"text": "…", "k": 5}; k may be left out')
+        return await _run_model(lambda: self._answers.ask(text, k))
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Do nothing while the server runs."""
+        yield
+
+    def answered(self, status: int, seconds: float) -> None:
+        """Count nothing: the page shows everything."""
+
+
+def page_application(answers: Answers) -> Application:
+    """Return the application that serves the page of a model."""
+    return Application(Page(answers), LIMITS)
+
+
+def _check_origin(request: Request) -> None:
+    """Reject foreign host names, because another site may point its own name to this machine."""
+    hosts = request.all_headers("host")
+    if len(hosts) != 1 or _name_of(f"//{hosts[0]}") not in _LOCAL:
+        raise RefusedError(403, "this page is only available on this machine")
+    origin = request.header("origin")
+    if origin is not None and origin != f"http://{hosts[0]}":
+        raise RefusedError(403, "this page accepts requests only from itself")
+
+
+def _name_of(address: str) -> str | None:
+    try:
+        return urllib.parse.urlsplit(address).hostname
+    except ValueError:
+        return None
+
+
+async def _run_model(work: Callable[[], Any]) -> Answer:
+    try:
+        return as_json(200, await asyncio.to_thread(work))
+    except InputError as error:
+        raise RefusedError(422, str(error)) from None
+    except Exception as error:  # noqa: BLE001
+        # The page shows any error instead of waiting forever.
+        _LOG.exception("the model failed")
+        raise RefusedError(500, f"{type(error).__name__}: {error}") from None
