@@ -16,7 +16,7 @@ import pytest
 from xmc_tf.common.errors import InputError
 
 # That a Python lacks these is a fault, not a choice.
-_NEVER_MISSING = {"xmc_tf", "tests", "tools", "numpy", "scipy", "numba", "llvmlite", "tomllib"}
+_NEVER_MISSING = {"xmc_tf", "tests", "tools", "numpy", "scipy", "numba", "llvmlite"}
 
 
 class CoreFiles:

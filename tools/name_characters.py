@@ -3,8 +3,8 @@
     python -m tools.name_characters           # write xmc_tf/label_names/characters.npy
     python -m tools.name_characters --check   # compare only
 
-The file is shipped, because each Python has the data of another version of Unicode: 13.0 in Python 3.10, 14.0 in 3.11,
-15.1 in 3.13. A model keeps the table that it was trained with.
+The file is shipped, because each Python has the data of another version of Unicode: 14.0 in Python 3.11, 15.1 in 3.13.
+A model keeps the table that it was trained with.
 """
 
 import argparse

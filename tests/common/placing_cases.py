@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 from pathlib import Path
 
 from xmc_tf.common.folders import placing, renames
@@ -75,10 +74,6 @@ def _die_at(step: int) -> None:
 
         return call
 
-    accessor = getattr(pathlib, "_normal_accessor", None)  # Python 3.10: pathlib calls functions of its own
     for name in _STEPS:
-        whole = counted(getattr(os, name))
-        setattr(os, name, whole)
-        if accessor is not None:
-            setattr(accessor, name, whole)
+        setattr(os, name, counted(getattr(os, name)))
     renames._RENAMEAT2 = counted(renames._RENAMEAT2)

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Self
 
 import keras
 import tensorflow as tf
@@ -24,9 +24,6 @@ from xmc_tf.collective.tables.wire import WireFormat, check_format
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.partition import Partition, even_rows
-
-if TYPE_CHECKING:
-    from typing import Self  # Python 3.10 does not have it
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +66,7 @@ class TableCreation:
         return self.communicator.rank
 
     @contextmanager
-    def embedding_scope(self, shard_above: int | None = None, wire: WireFormat | None = None) -> Iterator["Self"]:
+    def embedding_scope(self, shard_above: int | None = None, wire: WireFormat | None = None) -> Iterator[Self]:
         """Shard large embeddings that are made inside, by Keras' Embedding or ``variable``, by rows.
 
         Args:

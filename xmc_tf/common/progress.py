@@ -5,9 +5,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 from xmc_tf.common.process.terminal import printable
-from xmc_tf.common.typing_names import Self
 
 # Functions that are called for each step of each progress, for example to draw it elsewhere; they must be quick.
 WATCHERS: "list[Callable[[Progress], None]]" = []

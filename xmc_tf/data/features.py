@@ -1,13 +1,12 @@
 """Features of documents: sparse, dense, or both."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.typing_names import Self
 from xmc_tf.data.in_memory import is_frame, listed
 
 

@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix
-
-from xmc_tf.common.typing_names import Self
 
 TRUNCATE = "truncate"
 COMBINATIONS = ("mean", "max")

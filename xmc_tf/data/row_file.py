@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import numpy as np
 from numpy.lib import format as npy_format
 
-from xmc_tf.common.typing_names import Self
 from xmc_tf.data.npz.npy_head import read_head
 
 

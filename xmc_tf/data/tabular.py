@@ -26,8 +26,7 @@ def refuse_table(path: Path, head: bytes, name: str) -> None:
     """
     # The text after the last line end may be an incomplete line.
     whole = head[: head.rfind(b"\n") + 1] or head
-    # The reader of Python 3.10 refuses NUL characters.
-    lines = whole.decode("utf-8-sig", errors="replace").replace("\0", " ").splitlines()[:_LINES]
+    lines = whole.decode("utf-8-sig", errors="replace").splitlines()[:_LINES]
     if not lines:
         return
     named = path.suffix.lower() in (".csv", ".tsv")

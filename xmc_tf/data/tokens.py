@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.placing import placed_folder
-from xmc_tf.common.typing_names import Self
 from xmc_tf.data.token_files import TOKENS, TokenWriter, open_files
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -11,7 +11,6 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.process.forks import check_not_forked
-from xmc_tf.common.typing_names import Self
 from xmc_tf.encoder import pooling as poolings
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.forward import Forward

@@ -4,14 +4,13 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.typing_names import Self
 from xmc_tf.data.reading import Reading, window_bounds
 from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
 from xmc_tf.encoder.sources import WEIGHT_ENDINGS, Source

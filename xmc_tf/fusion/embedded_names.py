@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from xmc_tf.common.typing_names import Self
 from xmc_tf.fusion.similarity import Similarity
 
 Embed = Callable[[Sequence[str]], np.ndarray]

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Self, TypedDict
 
 import numpy as np
 from scipy.sparse import csr_matrix, diags, spmatrix, vstack
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.typing_names import Self
 from xmc_tf.data import Texts
 from xmc_tf.fusion.embedded_names import Embed, EmbeddedNames
 from xmc_tf.fusion.fusion import Fusion

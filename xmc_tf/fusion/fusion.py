@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.typing_names import Self
 from xmc_tf.fusion.candidates import Candidates, join_candidates
 from xmc_tf.fusion.embedded_names import EmbeddedNames
 from xmc_tf.fusion.features import DEFAULT_WEIGHTS, NAMES, candidate_features, features_if_new

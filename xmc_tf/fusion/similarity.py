@@ -3,13 +3,13 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 from zipfile import BadZipFile
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.typing_names import Self
 
 MOST = 30  # labels that are candidates of a document
 _ROWS = 1000  # documents at a time, to bound memory

@@ -4,14 +4,13 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from zipfile import BadZipFile
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.typing_names import Self
 from xmc_tf.data import Texts
 from xmc_tf.label_names.characters import runs_of_table, table_of_runs
 from xmc_tf.label_names.index import NameIndex, build_index, extend_index, reordered_index, words_of_names

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +14,6 @@ from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.common.typing_names import Self
 from xmc_tf.matcher.fine_tune import LevelResult
 from xmc_tf.matcher.head import LabelHead, Scaling
 from xmc_tf.matcher.inputs import MatcherData, MatcherSettings

@@ -15,9 +15,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from xmc_tf.common.typing_names import Self, Unpack
 from xmc_tf.data import check_pair, check_training_input
 from xmc_tf.fusion import POOL, bounded_post_processor
 from xmc_tf.linear.ensemble import rankers_of, trees_of

@@ -11,7 +11,7 @@ ranker/       the rankers, in PECOS's XLinear format
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -19,7 +19,6 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
 from xmc_tf.common.folders.placing import placed_folder
-from xmc_tf.common.typing_names import Self, Unpack
 from xmc_tf.data import Texts, as_features
 from xmc_tf.fusion import Decisions
 from xmc_tf.fusion.evidence import FUSION, NAMES

@@ -4,10 +4,9 @@ import dataclasses
 import logging
 import typing
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.typing_names import Self
 from xmc_tf.params.values import MisfitError, Shape, checked, join, nearest, shown
 
 _LOG = logging.getLogger(__name__)

@@ -1,5 +1,6 @@
 """Parameters of sequence models, read from TOML: one flat block of keys."""
 
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,8 +108,6 @@ def load_sequence_params(path: str | Path) -> SequenceParams:
     Raises:
         InputError: the file is not TOML, or a key or value is not allowed; the error names it.
     """
-    import tomllib  # Python 3.10, which can train linear models, does not have it
-
     path = existing_file(path, "configuration")
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))

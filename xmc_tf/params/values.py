@@ -8,11 +8,10 @@ import numbers
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import LARGEST_INT32
-from xmc_tf.common.typing_names import Self
 
 
 class MisfitError(InputError):

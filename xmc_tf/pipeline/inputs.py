@@ -4,13 +4,12 @@ import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from scipy.sparse import spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import LARGEST_SEED
-from xmc_tf.common.typing_names import Self
 from xmc_tf.data import Features, TextFile, Texts, check_training_input, check_validation_input
 from xmc_tf.data.checks import check_pair
 from xmc_tf.data.reading import Reading

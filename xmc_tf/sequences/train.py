@@ -5,6 +5,7 @@ import dataclasses
 import json
 import logging
 import shutil
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -120,8 +121,6 @@ def _params(arguments: argparse.Namespace) -> SequenceParams:
 
 def with_settings(params: SequenceParams, settings: Sequence[str]) -> SequenceParams:
     """Return parameters with some replaced by ``KEY=VALUE``, the value in TOML or a text without quotes."""
-    import tomllib
-
     replaced: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")

@@ -1,10 +1,8 @@
 """The input of a search: sparse features in rows, and dense features if the model has them."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import tensorflow as tf
-
-from xmc_tf.common.typing_names import Self
 
 
 class Windows(NamedTuple):

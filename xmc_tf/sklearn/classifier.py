@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -11,7 +11,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from xmc_tf.common.numbers import LARGEST_INT32
-from xmc_tf.common.typing_names import Self
 from xmc_tf.data import check_pair
 from xmc_tf.models.documents import FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.xr_linear import XRLinear

@@ -3,10 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.typing_names import Self
 
 TEXTS = ("text", "texts", "document", "content", "body", "sentence", "abstract", "description", "title", "review")
 LABELS = (

@@ -7,7 +7,7 @@ run_predictions   run, document, labels and scores of its best labels, best firs
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ _COLUMNS = ("id", "began", "seconds", "command", "model")
 
 def now() -> str:
     """Return the date and time in UTC, as ISO 8601."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def record_run(store: TableStore, run: Run, predicted: csr_matrix | None = None) -> int:

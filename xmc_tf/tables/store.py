@@ -373,13 +373,14 @@ class StoredTexts(LazyTexts):
 
 def _write_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
     """Return what a person can act on, for an error of writing."""
-    # Python 3.10 has the messages only, not the names of errors.
-    if any(what in str(error) for what in ("disk is full", "disk I/O")):
+    # Errors that SQLite itself does not report, such as a wrong number of values, have no name.
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
         return OSError(
             errno.ENOSPC, f"the disk is full or failing ({error}); complete rows are kept: free some space and rerun",
             str(path),
         )  # fmt: skip
-    if "is locked" in str(error) or isinstance(error, sqlite3.IntegrityError):
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CONSTRAINT")):
         return InputError(
             f"{path} is in use: another command is writing to it ({error})",
             expected="one command at a time that writes to a data set",

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csc_matrix, sparray, spmatrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.typing_names import Self
 from xmc_tf.tree.renumbering import read_chain
 
 

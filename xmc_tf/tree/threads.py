@@ -4,12 +4,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from xmc_tf.common.threads import thread_count
-from xmc_tf.common.typing_names import Self
 
 
 class ThreadPool:

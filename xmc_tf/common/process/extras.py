@@ -1,7 +1,6 @@
 """The extras of the installation: which of them a missing package belongs to."""
 
 import shlex
-import sys
 from importlib.metadata import PackageNotFoundError, distribution
 from urllib.parse import unquote, urlsplit
 
@@ -10,7 +9,7 @@ from xmc_tf.common.files.json_files import parse_json
 
 # Top-level module -> the extra of setup.cfg that installs it.
 EXTRAS = {
-    **dict.fromkeys(("tensorflow", "tensorflow_text", "keras", "tf_keras", "tensorboard"), "tf"),
+    **dict.fromkeys(("tensorflow", "tensorflow_text", "keras", "h5py", "tensorboard"), "tf"),
     **dict.fromkeys(("transformers", "tokenizers", "safetensors"), "tf"),
     "mpi4py": "mpi",
     "horovod": "distributed",
@@ -18,7 +17,6 @@ EXTRAS = {
     "sklearn": "sklearn",
     "pyarrow": "tables",
 }
-_OF_TENSORFLOW = (3, 11)
 
 
 def pip_install(extra: str) -> str:
@@ -47,9 +45,8 @@ def missing_package(error: ModuleNotFoundError) -> InputError | None:
     extra = EXTRAS.get(package)
     if extra is None:
         return None
-    fix = pip_install(extra)
-    if extra in ("tf", "distributed", "serving") and sys.version_info[:2] != _OF_TENSORFLOW:
-        fix += f" in an environment of Python 3.11 (this is {sys.version_info[0]}.{sys.version_info[1]})"
     return InputError(
-        f"{package} is not installed", expected=f"the extra {extra!r} of xmc_tf, which this command needs", fix=fix
+        f"{package} is not installed",
+        expected=f"the extra {extra!r} of xmc_tf, which this command needs",
+        fix=pip_install(extra),
     )

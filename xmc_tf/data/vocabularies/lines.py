@@ -3,7 +3,6 @@
 import logging
 from pathlib import Path
 
-from xmc_tf.common.case import without_case
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.labels import load_names
 from xmc_tf.data.vocabularies.skos import Concept, load_vocabulary
@@ -36,8 +35,8 @@ def _complete(lines: list[str], concepts: list[Concept], path: str | Path, vocab
     of_uri = {concept.uri: concept for concept in concepts}
     of_name: dict[str, Concept] = {}
     for concept in concepts:
-        of_name.setdefault(without_case(concept.names[0]), concept)
-    found = [of_uri.get(line.strip().strip("<>")) or of_name.get(without_case(line.strip())) for line in lines]
+        of_name.setdefault(concept.names[0].casefold(), concept)
+    found = [of_uri.get(line.strip().strip("<>")) or of_name.get(line.strip().casefold()) for line in lines]
     missing = [line for line, concept in zip(lines, found, strict=True) if concept is None]
     if len(missing) == len(lines):
         raise InputError(

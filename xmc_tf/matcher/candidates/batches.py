@@ -12,12 +12,11 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.typing_names import Self
 from xmc_tf.data import TokenStore, epoch_batches, share_of_batch
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode
 

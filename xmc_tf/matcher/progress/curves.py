@@ -4,13 +4,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.typing_names import Self
 
 _FILE = "curves.json"
 _LOSS = "loss"

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from xmc_tf.common.case import without_case
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.placing import placed_folder
@@ -119,4 +118,4 @@ def only_new(lines: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _key(name: str) -> str:
-    return " ".join(without_case(name).split())
+    return " ".join(name.casefold().split())

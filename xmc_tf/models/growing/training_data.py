@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.typing_names import Self
 from xmc_tf.data import Features, load_matrix, save_matrix
 from xmc_tf.params import RankerParams
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, Unpack
 
-from xmc_tf.common.typing_names import Self, Unpack
 from xmc_tf.models.documents import DocumentsLike
 from xmc_tf.models.labels import Labels
 from xmc_tf.models.linear.model import LinearModel

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from scipy.sparse import csc_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.typing_names import Self
 from xmc_tf.data import Features, TextFile, as_features, check_pair, load_matrix
 from xmc_tf.linear.modes import level_pred_params
 from xmc_tf.linear.problems import check_relevance, sorted_csc

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.typing_names import Unpack
 from xmc_tf.data import Features, Texts, as_features
 from xmc_tf.fusion import POOL, Evidence, bounded_post_processor, check_scores, chosen_threshold
 from xmc_tf.linear.ensemble import Rankers, trees_of

@@ -4,7 +4,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,6 @@ from xmc_tf.tables.reading.sources import open_source
 
 CHUNK_ROWS = 1 << 18
 LONGEST_NAME = 255  # bytes; longer names of users and items make a row unusable
-_FRACTION = re.compile(r"(?<=:[0-9]{2})[.,]([0-9]+)")
 
 # Names of columns without everything but letters, in order of preference.
 _KNOWN = {
@@ -247,7 +246,5 @@ def _seconds(cell: Any) -> float:
     try:
         return float(cell)
     except ValueError:
-        # Python 3.10 reads neither a Z nor fractions of a second but of 3 or 6 digits.
-        written = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", re.sub("[Zz]$", "+00:00", cell.strip()))
-        when = datetime.fromisoformat(written)
-        return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
+        when = datetime.fromisoformat(cell.strip().upper())  # Python reads the letters T and Z in upper case only
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.csv_cells import safe_cell
-from xmc_tf.common.typing_names import Self
 
 KINDS = (".csv", ".tsv", ".jsonl")
 
