@@ -3,7 +3,7 @@
 #
 # The minor version is that of the TensorFlow that exports models: a server of the same or a later version has all
 # operations.
-FROM tensorflow/serving:2.18.0
+FROM tensorflow/serving:2.21.0
 
 COPY launch/serving/models.config launch/serving/batching.config launch/serving/monitoring.config /config/
 COPY launch/serving/session.config /config/

@@ -3,7 +3,7 @@
 #   docker build -f docker/train-gpu.Dockerfile -t xmc_tf:gpu .
 #   docker run --rm --gpus all --shm-size 8g -v $PWD:/data xmc_tf:gpu horovodrun -np 4 -H localhost:4 python -m xmc_tf.train …
 #
-# TensorFlow 2.18 is built for CUDA 12 and cuDNN 9. The development image has the compiler and NCCL's headers.
+# TensorFlow 2.21 is built for CUDA 12.5 and cuDNN 9. The development image has the compiler and NCCL's headers.
 FROM nvidia/cuda:12.6.3-cudnn-devel-ubuntu22.04
 ENV DEBIAN_FRONTEND=noninteractive
 # hadolint ignore=DL3008
