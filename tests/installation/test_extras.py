@@ -17,8 +17,10 @@ def packages(text):
     return {re.split(r"[ <>=]", line)[0] for line in text.split("\n") if line and not line.startswith("#")}
 
 
-def test_the_core_needs_five_packages():
-    assert packages(CONFIG["options"]["install_requires"]) == {"numba", "numpy", "py3langid", "scipy", "simplemma"}
+def test_the_core_needs_six_packages():
+    assert packages(CONFIG["options"]["install_requires"]) == {
+        "msgpack", "numba", "numpy", "py3langid", "scipy", "simplemma",
+    }  # fmt: skip
 
 
 def test_every_extra_that_is_named_exists():
