@@ -87,6 +87,8 @@ BACKENDS = ["ranks.horovod_backend", "ranks.mpi_backend"]
 # So do these modules of parts that need it otherwise. Fine-tuning trains on arrays, which are made without it.
 MODULES_WITHOUT_TENSORFLOW = [
     "jobs.predict",
+    "jobs.predict_flags",
+    "jobs.table_prediction",
     "jobs.settings",
     "matcher.candidates",
     "matcher.levels",
@@ -98,6 +100,10 @@ MODULES_WITHOUT_TENSORFLOW = [
     "models.growing",
     "models.labels",
     "models.linear",
+    "models.keywords",
+    "models.loading",
+    "models.over_ranks",
+    "models.results",
     "models.xr_linear",
     "sequences.data",
     "sequences.prepare",

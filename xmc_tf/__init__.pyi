@@ -21,6 +21,7 @@ from xmc_tf.params.linear import RankerParams as RankerParams
 from xmc_tf.params.linear import RankerPredParams as RankerPredParams
 from xmc_tf.params.matcher import MatcherParams as MatcherParams
 from xmc_tf.params.matcher import MatcherPredParams as MatcherPredParams
+from xmc_tf.params.prediction import PredictionOptions as PredictionOptions
 from xmc_tf.params.tfidf import TfidfParams as TfidfParams
 from xmc_tf.params.tree import HierarchicalKMeansParams as HierarchicalKMeansParams
 from xmc_tf.params.xr_linear import XRLinearParams as XRLinearParams
@@ -29,7 +30,6 @@ from xmc_tf.params.xtransformer import XTransformerPredParams as XTransformerPre
 from xmc_tf.report.inputs import ReportInputs as ReportInputs
 from xmc_tf.report.writing import write_report as write_report
 from xmc_tf.serving.client import Client as Client
-from xmc_tf.serving.export import ExportSettings as ExportSettings
 from xmc_tf.tables.columns import ColumnOptions as ColumnOptions
 from xmc_tf.tables.preparation import PrepareOptions as PrepareOptions
 from xmc_tf.tables.preparation import prepare as prepare

@@ -97,29 +97,12 @@ def _run(program: str, command: str, arguments: list[str]) -> None:
     from xmc_tf.common.process import cli
     from xmc_tf.common.process.invocation import started_as
 
-    if command == "predict" and _is_linear(arguments):
-        command = "linear predict"
     started_as(f"{program} {command}", {module: f"{program} {name}" for name, module in MODULES.items()})
     module = MODULES[command]
     spec = find_spec(module)
     assert spec is not None
     is_package = spec.submodule_search_locations is not None
     cli.run(import_module(f"{module}.__main__" if is_package else module).main, arguments)
-
-
-def _is_linear(arguments: list[str]) -> bool:
-    """Return whether the model of ``predict`` consists of linear rankers only; any error is left to the command."""
-    import argparse
-
-    from xmc_tf.common.folders.model_kind import LINEAR, model_kind
-
-    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
-    parser.add_argument("-m", "--model-folder")
-    try:
-        known, _ = parser.parse_known_args(arguments)
-    except argparse.ArgumentError:
-        return False
-    return known.model_folder is not None and model_kind(Path(known.model_folder)) == LINEAR
 
 
 def _overview(program: str, group: str = "") -> str:

@@ -9,16 +9,24 @@ from typing import Any
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder
 from xmc_tf.common.folders.export_folder import EXPORT
-from xmc_tf.common.folders.model_kind import FINE_TUNED
 from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
-from xmc_tf.models.folder import kind_of
-from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import add_answers, add_decisions, add_model, add_verbosity
+from xmc_tf.models.loading import load
+from xmc_tf.models.model import Model
+from xmc_tf.params import (
+    DECISIONS,
+    SEARCH,
+    PredictionOptions,
+    add_model,
+    add_prediction_options,
+    add_verbosity,
+    options_of_flags,
+)
 
 _LOG = logging.getLogger(__name__)
+_WARMUP = 64
 _PRECISIONS = ("fp32", "fp16", "int8")
 _DESCRIPTION = """Export a model as a SavedModel, from raw text to label names, of standard TensorFlow operations.
 
@@ -35,8 +43,7 @@ def parser() -> argparse.ArgumentParser:
     add = out.add_argument
     add_model(out, required=True)
     add("-o", "--output", required=True, metavar="DIR", help="output folder; its last part is the version, such as 1")
-    add_answers(out)
-    add_decisions(out)
+    add_prediction_options(out, *SEARCH, *DECISIONS)
     add(
         "--weights",
         choices=_PRECISIONS,
@@ -50,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="labels of the texts; prints the precision of the model and of the export",
     )
-    add("--warmup", type=whole, default=64, metavar="INT", help="number of warm-up requests")
+    add("--warmup", type=whole, default=_WARMUP, metavar="INT", help="number of warm-up requests")
     add_verbosity(out)
     return out
 
@@ -79,25 +86,21 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
         texts.check()
     if arguments.label_path and texts is None:
         raise InputError("-y needs the texts of these labels", expected="-t and -y together")
+    if texts is None and arguments.warmup != _WARMUP:
+        raise InputError("--warmup needs texts", expected="-t with the texts of the requests")
 
-    from xmc_tf.serving.export import ExportSettings, Warmup, export_model
+    from xmc_tf.serving.export import Warmup, check_export, export_model
     from xmc_tf.serving.warmup import WARMUP, check_warmup
 
     # Everything that can be refused is refused here, before the export takes its place.
-    settings = ExportSettings(
-        only_topk=arguments.only_topk,
-        beam_size=arguments.beam_size,
-        post_processor=arguments.post_processor,
-        threshold=arguments.threshold,
-        precision=arguments.weights,
-        scores=arguments.scores,
-        min_precision=arguments.min_precision,
-    )
+    options = options_of_flags(arguments, *SEARCH, *DECISIONS)
+    check_export(options, arguments.weights)
     warmup = None
     if texts is not None and arguments.warmup:
         warmup = Warmup(texts, arguments.warmup)
         check_warmup(*warmup)
-    model, parts = _load(arguments.model_folder)
+    model = load(arguments.model_folder)
+    parts = model.export_parts()
     if texts is not None and not parts.reads_text:
         raise InputError(
             f"{arguments.model_folder}: this model was trained on features and cannot read texts",
@@ -112,7 +115,7 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
 
     if parts.head is None:
         parts.ranker.warn_if_out_of_reach(arguments.only_topk, arguments.beam_size)
-    exported = export_model(parts, output, settings, warmup)
+    exported = export_model(parts, output, options, warmup, precision=arguments.weights)
     print(exported.table())
     print(f"{output}: {exported.bytes / 1e6:,.1f} MB of variables")
     if parts.reads_text:
@@ -122,38 +125,18 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
     if warmup is not None:
         _LOG.info("warm-up requests: %s", output / WARMUP)
     if truth is not None:
-        _measure(arguments, model, texts, truth)
+        _measure(model, options, texts, truth, output)
     elif arguments.weights != "fp32":
         _LOG.info("give texts and labels (-t, -y) to measure how much precision %s costs", arguments.weights)
 
 
-def _load(folder: str) -> tuple[Any, Any]:
-    """The model, and its parts for the export."""
-
-    if kind_of(Path(folder)) == FINE_TUNED:
-        from xmc_tf.models.exporting import parts_of
-        from xmc_tf.models.xtransformer import XTransformer
-
-        fine_tuned = XTransformer.load(folder)
-        return fine_tuned, parts_of(fine_tuned)
-    model = XRLinear.load(folder)
-    return model, model.export_parts()
-
-
-def _measure(arguments: argparse.Namespace, model: Any, texts: Any, truth: Any) -> None:
-    """The precision of the model and of what was exported, by the same settings but the weights'."""
+def _measure(model: Model, options: PredictionOptions, texts: Any, truth: Any, output: Path) -> None:
+    """Print the precision of the model and of the export, with the same options but the weights'."""
     from xmc_tf.serving.agreement import compare
     from xmc_tf.serving.local import LocalModel
 
-    predicted = model.predict(
-        texts,
-        only_topk=arguments.only_topk,
-        beam_size=arguments.beam_size,
-        post_processor=arguments.post_processor,
-        **({"scores": arguments.scores} if arguments.scores else {}),
-    )
-    lines = list(texts.lines())
-    print(compare(truth.tocsr(), predicted, LocalModel(arguments.output).predict(lines)).table())
+    predicted = model.predict(texts, **vars(options))
+    print(compare(truth.tocsr(), predicted, LocalModel(output).predict(list(texts.lines()))).table())
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ from xmc_tf.models.folder import MODEL
 from xmc_tf.models.over_ranks import measure_over_ranks
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
+    SEARCH,
     WITHOUT_EFFECT,
     MatcherParams,
     TfidfParams,
@@ -47,6 +48,7 @@ from xmc_tf.params import (
     from_arguments,
     load_block,
     load_blocks,
+    options_of_flags,
     several_trees,
     skeleton_of,
     warn_without_effect,
@@ -241,9 +243,9 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
     if arguments.pred_params_path:
         held["pred_params"] = load_block(arguments.pred_params_path, XTransformerPredParams)
     # These choose between levels, which only the tree tells: they are put over the parameters later.
-    overrides = ("beam_size", "only_topk", "post_processor", "ensemble_method")
+    prediction = options_of_flags(arguments, *SEARCH, "ensemble_method")
     # Flags without effect take any text, which must not become the parameter of that name.
-    left_out = {*overrides, *(flag.strip("-").replace("-", "_") for flag in WITHOUT_EFFECT["train"])}
+    left_out = {*SEARCH, "ensemble_method", *(flag.strip("-").replace("-", "_") for flag in WITHOUT_EFFECT["train"])}
     flags = argparse.Namespace(**{name: value for name, value in vars(arguments).items() if name not in left_out})
     if arguments.fp16 is not None:
         flags.mixed_precision = _precision(arguments)
@@ -252,13 +254,6 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
         # Rankers have no such thing. Beside a head that knows all negatives, easy ones serve best; alone, their own.
         flags.neg_mining_chain = "tfn" if flags.do_fine_tune else "tfn+man"
     own_features = not arguments.trn_feat_path and not arguments.text_only
-    for name in ("beam_size", "only_topk"):
-        if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
-            raise InputError(
-                f"--{name.replace('_', '-')} is out of range",
-                expected="a whole number of at least 1",
-                received=str(getattr(arguments, name)),
-            )
     return Recipe(
         params=held.get("train_params") or _with_trees(from_arguments(XTransformerParams, flags), arguments.trees),
         pred_params=held.get("pred_params") or from_arguments(XTransformerPredParams, flags),
@@ -268,7 +263,7 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
         threads=arguments.threads,
         logdir=arguments.logdir,
         effort=arguments.effort,
-        **{name: getattr(arguments, name) for name in overrides},
+        prediction=prediction,
     )
 
 

@@ -167,42 +167,6 @@ def test_flags_reach_the_command_and_errors_name_it(capsys):
     assert "\nxmc-tf evaluate: error: " in err
 
 
-LINEAR_FOLDERS = {
-    "ours": ("params.json", {"model": "XLinear"}),
-    "PECOS's": ("param.json", {"__meta__": {"class_fullname": "pecos.xmc.xlinear.model###XLinearModel"}}),
-    "rankers": ("param.json", {"model": "HierarchicalMLModel"}),
-}
-OTHER_FOLDERS = {
-    "ours": ("params.json", {"model": "XTransformer"}),
-    "PECOS's": ("param.json", {"__meta__": {"class_fullname": "pecos.xmc.xtransformer.model###XTransformer"}}),
-    "no model": ("other.json", {}),
-}
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "module"),
-    [(*entry, "xmc_tf.linear.predict") for entry in LINEAR_FOLDERS.values()]
-    + [(*entry, "xmc_tf.predict") for entry in OTHER_FOLDERS.values()],
-)
-def test_predict_goes_by_the_kind_of_the_model(file, content, module, tmp_path, chosen):
-    (tmp_path / file).write_text(json.dumps(content))
-    for flags in (["-m", tmp_path], [f"-m{tmp_path}"], ["-q", "x", f"--model-folder={tmp_path}", "-k", "3"]):
-        main(["predict", *map(str, flags)])
-    assert chosen == [module] * 3
-
-
-@pytest.mark.parametrize("flags", [[], ["-m"], ["-m", "no-such-folder"], ["--server", "http://localhost"], ["--help"]])
-def test_predict_without_a_model_is_the_general_one(flags, chosen):
-    main(["predict", *flags])
-    assert chosen == ["xmc_tf.predict"]
-
-
-def test_predict_leaves_damaged_metadata_to_the_command(tmp_path, chosen):
-    (tmp_path / "params.json").write_text("{")
-    main(["predict", "-m", str(tmp_path)])
-    assert chosen == ["xmc_tf.predict"]
-
-
 def test_a_lock_names_the_command(tmp_path, chosen):
     main(["linear", "train"])
     with folder_locks.folder_lock(tmp_path / "model"):

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 from xmc_tf import (
-    ExportSettings,
     HierarchicalKMeansParams,
     InputError,
     MatcherParams,
@@ -52,7 +51,7 @@ def use(model: Model, texts: list[str], labels: list[list[str]], folder: Path) -
     if isinstance(model, XTransformer):
         print(model.encode(texts[:3]).shape)
     print(f"{model.tree.nr_labels} labels in {model.tree.depth} levels, trained with seed {model.metadata.seed}")
-    exported = model.export(folder / "1", ExportSettings(only_topk=5, precision="fp16"))
+    exported = model.export(folder / "1", only_topk=5, precision="fp16")
     print(exported.table())
     return model.evaluate(texts, labels).at("P", 1)
 

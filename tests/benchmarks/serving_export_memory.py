@@ -40,17 +40,17 @@ def main() -> None:
     a = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="xmc-tf-export-") as work:
         _make_up(Path(work) / "model", a.mb, a.levels)
-        from xmc_tf.serving.export import ExportSettings, ModelParts, export_model
+        from xmc_tf.serving.export import ModelParts, export_model
 
         # What is compiled and loaded once does not count.
         _make_up(Path(work) / "small", 1, a.levels)
-        settings = ExportSettings(precision=a.weights)
-        export_model(ModelParts(XLinear.load(Path(work) / "small"), None, None), Path(work) / "served" / "1", settings)
+        small = ModelParts(XLinear.load(Path(work) / "small"), None, None)
+        export_model(small, Path(work) / "served" / "1", precision=a.weights)
         sizes = [path.stat().st_size for path in (Path(work) / "model").glob("**/W.npz")]
         model = XLinear.load(Path(work) / "model")
         peak = _Peak()
         began = time.monotonic()
-        export_model(ModelParts(model, None, None), Path(work) / "served" / "2", settings)
+        export_model(ModelParts(model, None, None), Path(work) / "served" / "2", precision=a.weights)
         grown = peak.stop()
     figure = {
         "figure": "serving_export_memory",

@@ -6,12 +6,13 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, random
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.fusion import Evidence, Fusion, check_scores, chosen_threshold
+from xmc_tf.fusion import Decision, Evidence, Fusion, decide
 from xmc_tf.fusion.candidates import join_candidates
 from xmc_tf.fusion.features import NAMES
 from xmc_tf.fusion.held_out import held_out_folds
 from xmc_tf.fusion.logistic import fit_logistic
 from xmc_tf.fusion.thresholds import Curve, measure_curve
+from xmc_tf.params import PredictionOptions
 
 
 def made_up(rows=3000, labels=30, seed=0):
@@ -197,19 +198,22 @@ def test_saved_fusion_is_the_same(tmp_path):
 
 
 def test_what_is_asked_of_a_model_without_probabilities():
-    assert check_scores(None, None, None) == "ranker"
-    with pytest.raises(InputError, match="no probabilities"):
-        check_scores("probability", None, None)
-    with pytest.raises(InputError, match="no probabilities"):
-        chosen_threshold(None, None, 0.8)
+    assert decide(PredictionOptions(threshold=0.5), None) == Decision(False, 0.5)
+    for asked in ({"scores": "probability"}, {"min_precision": 0.8}):
+        with pytest.raises(InputError, match="no probabilities"):
+            decide(PredictionOptions(**asked), None)
 
 
 def test_contradicting_requests():
-    evidence = Evidence(None, None)
-    assert check_scores(None, evidence, "sigmoid") == "ranker"
+    fusion = Evidence(None, "a fusion").fusion
+    assert decide(PredictionOptions(), fusion) == Decision(True, None)
+    assert decide(PredictionOptions(threshold=0.2), fusion) == Decision(True, 0.2)
+    assert decide(PredictionOptions(post_processor="sigmoid"), fusion) == Decision(False, None)
     with pytest.raises(InputError, match="no post-processor"):
-        check_scores("probability", evidence, "sigmoid")
+        PredictionOptions(scores="probability", post_processor="sigmoid")
+    with pytest.raises(InputError, match="no probabilities"):
+        decide(PredictionOptions(scores="ranker", min_precision=0.8), fusion)
     with pytest.raises(InputError, match="exclude each other"):
-        chosen_threshold(evidence, 0.5, 0.8)
+        PredictionOptions(threshold=0.5, min_precision=0.8)
     with pytest.raises(InputError, match="out of range"):
-        chosen_threshold(evidence, None, 1.5)
+        PredictionOptions(min_precision=1.5)

@@ -13,7 +13,6 @@ from scipy.sparse import csc_matrix, csr_matrix, random
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features, check_pair, save_matrix
-from xmc_tf.linear import predict
 from xmc_tf.linear.level import Level
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.xr_linear import XRLinear
@@ -63,7 +62,7 @@ def test_a_k_out_of_reach_is_reported(caplog):
 def test_an_xr_transformer_is_no_linear_model(tmp_path):
     (tmp_path / "params.json").write_text(json.dumps({"model": "XTransformer"}))
     with pytest.raises(InputError, match="is an XR-Transformer model") as error:
-        predict.main(["-m", str(tmp_path), "-q", "text"])
+        XRLinear.load(tmp_path)
     assert "python -m xmc_tf.predict" in str(error.value)
 
 

@@ -12,7 +12,6 @@ from xmc_tf.labels.add import main as add_command
 from xmc_tf.models.evidence.added_labels import add_labels
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.server.page.explained import ExplainedAnswers
-from xmc_tf.serving.export import ExportSettings
 from xmc_tf.serving.local import LocalModel
 
 NEW = ["Quantum Chemistry\tmolecular orbitals", "sea ice (Arctic)"]
@@ -88,7 +87,7 @@ def test_the_export_answers_as_the_model(folders):
     names, texts, _ = many()
     more = XRLinear.load(folders / "more")
     asked = [*texts[:30], "sea ice and quantum chemistry", "quantum", names[3], ""]
-    more.export(folders / "served" / "1", ExportSettings(only_topk=8))
+    more.export(folders / "served" / "1", only_topk=8)
     served = LocalModel(folders / "served" / "1")
     expected, found = more.predict(asked, only_topk=8), served.predict(asked)
     assert found.shape == expected.shape

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmc_tf import params as all_params
-from xmc_tf.params import Params, XTransformerParams, XTransformerPredParams, override_levels
+from xmc_tf.params import Params, PredictionOptions, XTransformerParams, XTransformerPredParams, override_levels
 from xmc_tf.params.base import shapes
 from xmc_tf.params.linear import LinearLevelPredParams
 
@@ -75,8 +75,10 @@ def test_a_file_may_hold_only_what_it_changes(cls):
 
 
 def test_override_levels():
-    levels = override_levels(LinearLevelPredParams(), 3, beam_size=10, only_topk=5, post_processor="sigmoid")
+    levels = override_levels(
+        LinearLevelPredParams(), 3, PredictionOptions(beam_size=10, only_topk=5, post_processor="sigmoid")
+    )
     assert [level.only_topk for level in levels] == [10, 10, 5]
     assert {level.post_processor for level in levels} == {"sigmoid"}
     chain = tuple(LinearLevelPredParams(only_topk=k) for k in (7, 8, 9))
-    assert override_levels(chain, 3) == chain
+    assert override_levels(chain, 3, PredictionOptions()) == chain

@@ -10,7 +10,6 @@ from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import XTransformerParams
 from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
-from xmc_tf.serving.export import ExportSettings
 from xmc_tf.serving.local import LocalModel
 
 
@@ -61,7 +60,7 @@ def test_several_trees_share_the_evidence_of_two(corpus, tmp_path):
     assert [path.name for path in (corpus / "work" / "held-out" / "ensemble").iterdir()] == ["1"]
     again = XTransformer.load(corpus / "trees")
     assert (again.predict(texts) != model.predict(texts)).nnz == 0
-    model.export(tmp_path / "served" / "1", ExportSettings(only_topk=5))
+    model.export(tmp_path / "served" / "1", only_topk=5)
     expected = model.predict(texts, only_topk=5)
     found = LocalModel(tmp_path / "served" / "1").predict(list(texts.lines()))
     assert np.array_equal(found.indices, expected.indices)

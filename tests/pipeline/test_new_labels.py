@@ -7,7 +7,6 @@ from tests.pipeline.corpus import TOPICS, run_train, texts_and_labels
 from xmc_tf.data import load_matrix, save_matrix
 from xmc_tf.models.evidence.added_labels import add_labels
 from xmc_tf.models.xtransformer import XTransformer
-from xmc_tf.serving.export import ExportSettings
 from xmc_tf.serving.local import LocalModel
 
 HIDDEN = 2
@@ -55,7 +54,7 @@ def test_they_are_predicted_and_others_keep_their_probabilities(corpus, extended
 
 def test_the_export_answers_as_the_model(corpus, extended, tmp_path):
     texts = [*texts_and_labels(corpus, "tst")[0].lines(), b"the hangar of an airport", b"word39", b""]
-    extended.export(tmp_path / "served" / "1", ExportSettings(only_topk=8))
+    extended.export(tmp_path / "served" / "1", only_topk=8)
     expected = extended.predict(texts, only_topk=8)
     found = LocalModel(tmp_path / "served" / "1").predict(texts)
     assert found.shape == expected.shape

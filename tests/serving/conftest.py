@@ -3,7 +3,8 @@
 import pytest
 
 from tests.serving.cases import text_model
-from xmc_tf.serving.export import ExportSettings, export_model
+from xmc_tf.params import PredictionOptions
+from xmc_tf.serving.export import export_model
 
 
 @pytest.fixture(scope="session")
@@ -19,5 +20,5 @@ def model(tmp_path_factory):
 def exported(model, tmp_path_factory):
     """Return the folder of its first version."""
     folder = tmp_path_factory.mktemp("served") / "subjects" / "1"
-    export_model(model.export_parts(), folder, ExportSettings(only_topk=5, beam_size=8))
+    export_model(model.export_parts(), folder, PredictionOptions(only_topk=5, beam_size=8))
     return folder

@@ -14,7 +14,6 @@ from xmc_tf.label_names import LabelNames
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.serving.evidence import EvidenceParts, FusedSearch
 from xmc_tf.serving.evidence.name_matches import NameMatches
-from xmc_tf.serving.export import ExportSettings
 from xmc_tf.serving.local import LocalModel
 from xmc_tf.serving.search import Beam
 
@@ -89,19 +88,12 @@ def test_the_export_answers_as_the_model_in_every_way_of_asking(tmp_path):
     model = XRLinear.train(texts, Y, names=names, threads=1)
     assert model.evidence is not None
     asked = [*texts[:40], names[0], "", "nothing"]
-    for number, (options, exported) in enumerate(
-        (
-            ({}, ExportSettings()),
-            ({"min_precision": 0.5}, ExportSettings(min_precision=0.5)),
-            ({"scores": "ranker"}, ExportSettings(scores="ranker")),
-        ),
-        start=1,
-    ):
+    for number, options in enumerate(({}, {"min_precision": 0.5}, {"threshold": 0.2}, {"scores": "ranker"}), start=1):
         folder = tmp_path / "served" / str(number)
-        model.export(folder, exported)
+        model.export(folder, **options)
         expected, found = model.predict(asked, **options), LocalModel(folder).predict(asked)
         assert np.array_equal(found.indptr, expected.indptr)
         assert np.array_equal(found.indices, expected.indices)
         assert np.allclose(found.data, expected.data, atol=1e-5)
-    with pytest.raises(InputError, match="cannot be exported with probabilities"):
-        model.export(tmp_path / "served" / "9", ExportSettings(min_precision=0.5, post_processor="sigmoid"))
+    with pytest.raises(InputError, match="no probabilities"):
+        model.export(tmp_path / "served" / "9", min_precision=0.5, post_processor="sigmoid")

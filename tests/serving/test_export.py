@@ -20,9 +20,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.export_folder import ABOUT
 from xmc_tf.data import Features
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import HierarchicalKMeansParams, XRLinearParams
+from xmc_tf.params import HierarchicalKMeansParams, PredictionOptions, XRLinearParams
 from xmc_tf.serving import streamed
-from xmc_tf.serving.export import ExportSettings, ModelParts, export_model
+from xmc_tf.serving.export import ModelParts, export_model
 from xmc_tf.serving.local import LocalModel
 
 BATCHES = (1, 7, 64)
@@ -73,12 +73,12 @@ def test_several_trees_are_one_graph_that_gives_the_mean_of_their_scores(tmp_pat
     )
     model = XRLinear.train(texts, Y, names=NAMES, params=XRLinearParams(tree=shapes), threads=1)
     for beam, k in ((2, 5), (8, 30)):
-        export_model(model.export_parts(), tmp_path / str(beam), ExportSettings(only_topk=k, beam_size=beam))
+        export_model(model.export_parts(), tmp_path / str(beam), PredictionOptions(only_topk=k, beam_size=beam))
         asked = [*HARD, *(text.encode() for text in documents(60, seed=2)[0])]
         answer = LocalModel(tmp_path / str(beam)).ask(asked)
         assert_same(answer["labels"], answer["scores"], model.predict(asked, only_topk=k, beam_size=beam), atol=1e-5)
     with pytest.raises(InputError, match="scores may be negative"):
-        export_model(model.export_parts(), tmp_path / "log", ExportSettings(post_processor="log-sigmoid"))
+        export_model(model.export_parts(), tmp_path / "log", PredictionOptions(post_processor="log-sigmoid"))
 
 
 def test_an_operation_of_somebody_else_is_noticed(tmp_path):
@@ -241,8 +241,8 @@ def test_numbers_of_the_model_can_be_asked_for(exported):
 
 def test_settings_change_the_answers(model, tmp_path):
     texts = [*documents(30, seed=10)[0], ""]
-    settings = ExportSettings(only_topk=3, beam_size=2, post_processor="sigmoid", threshold=0.3)
-    assert model.export(tmp_path / "1", settings).folder == tmp_path / "1"
+    settings = {"only_topk": 3, "beam_size": 2, "post_processor": "sigmoid", "threshold": 0.3}
+    assert model.export(tmp_path / "1", **settings).folder == tmp_path / "1"
     out = LocalModel(tmp_path / "1").ask(texts)
     expected = model.predict(texts, only_topk=3, beam_size=2, post_processor="sigmoid", threads=1)
     for row in range(len(texts)):
@@ -276,7 +276,7 @@ def test_a_model_that_reads_features_is_asked_with_features(tmp_path):
 
 def test_weights_are_written_in_blocks_and_read_as_one(model, exported, tmp_path, monkeypatch):
     monkeypatch.setattr(streamed, "BLOCK_BYTES", 100)
-    export_model(model.export_parts(), tmp_path / "1", ExportSettings(only_topk=5, beam_size=8))
+    export_model(model.export_parts(), tmp_path / "1", PredictionOptions(only_topk=5, beam_size=8))
     texts = documents(10, seed=13)[0]
     expected, found = LocalModel(exported).ask(texts), LocalModel(tmp_path / "1").ask(texts)
     for name, values in expected.items():
@@ -303,7 +303,7 @@ def test_nothing_of_the_users_is_overwritten_but_an_older_export(model, exported
     assert (mine / "notes.txt").read_text() == "keep"
     assert (mine / "saved_model.pb").read_text() == "of another program"
     shutil.copytree(exported, tmp_path / "1")
-    export_model(model.export_parts(), tmp_path / "1", ExportSettings(only_topk=3))
+    export_model(model.export_parts(), tmp_path / "1", PredictionOptions(only_topk=3))
     assert LocalModel(tmp_path / "1").about["k"] == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "mine"]
 
@@ -311,16 +311,19 @@ def test_nothing_of_the_users_is_overwritten_but_an_older_export(model, exported
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"only_topk": 0}, "only_topk must be at least 1"),
-        ({"beam_size": -1}, "beam_size must be at least 1"),
-        ({"post_processor": "softmax"}, "unknown post-processor 'softmax'"),
-        ({"threshold": float("nan")}, "the threshold must be a number"),
+        ({"only_topk": 0}, "only_topk is out of range"),
+        ({"beam_size": -1}, "beam_size is out of range"),
+        ({"post_processor": "softmax"}, "post_processor is not an allowed value"),
+        ({"threshold": float("nan")}, "threshold is out of range"),
         ({"precision": "fp8"}, "unknown number format of weights: 'fp8'"),
+        ({"ensemble_method": "average"}, "ensemble_method cannot be used: an exported model does not keep it"),
+        ({"max_pred_chunk": 10}, "max_pred_chunk cannot be used: an exported model does not keep it"),
     ],
 )
-def test_impossible_settings_are_refused(settings, message):
+def test_impossible_settings_are_refused(settings, message, model, tmp_path):
     with pytest.raises(InputError, match=re.escape(message)):
-        ExportSettings(**settings)
+        model.export(tmp_path / "1", **settings)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 
 from tests.serving.cases import random_model
+from xmc_tf.params import PredictionOptions
 from xmc_tf.serving import arrangement, export
 from xmc_tf.serving.streamed import StreamedVariables
 
@@ -16,7 +17,7 @@ def test_one_level_at_a_time(tmp_path, monkeypatch):
     def stream(folder):
         # What an export does with weights, without its graph: a graph's objects take more than this model.
         store = StreamedVariables(tmp_path / folder)
-        return export._stream_levels(model, export.ExportSettings(beam_size=4), store, "")[0]
+        return export._stream_levels(model, PredictionOptions(beam_size=4), store, "")[0]
 
     stream("first")  # what is loaded and compiled once
     tracemalloc.start()

@@ -12,7 +12,6 @@ from xmc_tf.encoder import Encoder, TextTokenizer, encode_documents
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.serving import encoder_embeddings, label_head
 from xmc_tf.serving.encoder_embeddings import EncoderEmbeddings
-from xmc_tf.serving.export import ExportSettings
 from xmc_tf.serving.local import LocalModel
 
 LENGTH, MOST = 10, 4
@@ -103,7 +102,7 @@ def test_a_whole_model_answers_as_prediction_does(corpus, texts, tmp_path, monke
     assert tuned.metadata.ensemble_method == "average"
     every = [*texts, *list(texts_and_labels(corpus, "tst")[0].lines())[:30]]
     expected = tuned.predict(every, only_topk=5, beam_size=8, threads=1)
-    tuned.export(tmp_path / "1", ExportSettings(beam_size=8, only_topk=5))
+    tuned.export(tmp_path / "1", beam_size=8, only_topk=5)
     found = LocalModel(tmp_path / "1").ask(every)
     assert_same(found["labels"], found["scores"], expected)
     # From token ids too.

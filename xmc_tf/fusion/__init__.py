@@ -2,14 +2,11 @@
 
 from xmc_tf.fusion.evidence import (
     POOL,
-    SCORES,
-    Decisions,
+    Decision,
     Evidence,
     ScoreHeldOut,
     bounded_post_processor,
-    check_scores,
-    chosen_threshold,
-    promised_threshold,
+    decide,
 )
 from xmc_tf.fusion.fusion import FUSION_FILES, Fusion
 from xmc_tf.fusion.held_out import held_out_folds
@@ -17,14 +14,11 @@ from xmc_tf.fusion.held_out import held_out_folds
 __all__ = [
     "FUSION_FILES",
     "POOL",
-    "SCORES",
-    "Decisions",
+    "Decision",
     "Evidence",
     "Fusion",
     "ScoreHeldOut",
     "bounded_post_processor",
-    "check_scores",
-    "chosen_threshold",
+    "decide",
     "held_out_folds",
-    "promised_threshold",
 ]

@@ -2,11 +2,10 @@
 
 import dataclasses
 import logging
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypedDict
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, diags, spmatrix, vstack
@@ -17,12 +16,12 @@ from xmc_tf.fusion.embedded_names import Embed, EmbeddedNames
 from xmc_tf.fusion.fusion import Fusion
 from xmc_tf.fusion.thresholds import CONFIDENCE
 from xmc_tf.label_names import LabelNames, label_vocabulary
+from xmc_tf.params import PredictionOptions
 from xmc_tf.params.tfidf import AS_WRITTEN
 
 _LOG = logging.getLogger(__name__)
 POOL = 30  # number of labels of the rankers that are candidates
 NAMES, FUSION = "label_names", "fusion"
-SCORES = ("probability", "ranker")
 
 ScoreHeldOut = Callable[[np.ndarray, np.ndarray], csr_matrix]
 """Trains rankers on some documents (rows, ascending) and returns their scores of others."""
@@ -162,24 +161,6 @@ def _of_labels(values: csr_matrix, labels: np.ndarray) -> csr_matrix:
     return out
 
 
-class Decisions(TypedDict, total=False):
-    """Options of a prediction that decide about scores and labels.
-
-    Example:
-        >>> model.best(["gradient of a sparse matrix"], k=20, min_precision=0.8)
-    """
-
-    scores: str | None
-    """"probability", calibrated from rankers and label names; or "ranker", as PECOS computes them (default:
-    probabilities if the model was trained with label names)."""
-
-    threshold: float | None
-    """Labels with a lower score are left out (default: none)."""
-
-    min_precision: float | None
-    """Leave out labels, so that at least this share of the others is right, on held-out documents."""
-
-
 def bounded_post_processor(name: str) -> str | None:
     """Return a post-processor with scores from 0 to 1 to replace another for the fusion; None: it has such scores.
 
@@ -189,31 +170,46 @@ def bounded_post_processor(name: str) -> str | None:
     return "sigmoid" if name == "noop" else name.removeprefix("log-") if name.startswith("log-") else None
 
 
-def chosen_threshold(evidence: Evidence | None, threshold: float | None, min_precision: float | None) -> float | None:
-    """Return the threshold of a prediction, or None for no threshold.
+@dataclass(frozen=True)
+class Decision:
+    """The kind of scores of a prediction, and the labels that are good enough.
 
     Args:
-        evidence: of the model, or None.
-        threshold: the lowest probability, or None.
-        min_precision: the required precision of the labels that are returned, or None.
+        probable: whether the scores are probabilities; else they are the rankers'.
+        threshold: labels with a lower score are left out; None: none.
     """
-    if threshold is not None and not math.isfinite(threshold):
-        raise InputError("the threshold is out of range", expected="a number", received=str(threshold))
-    if min_precision is None:
-        return threshold
-    if threshold is not None:
-        raise InputError("a threshold and a required precision exclude each other", fix="leave one of them out")
-    if not 0 < min_precision < 1:
+
+    probable: bool
+    threshold: float | None
+
+
+def decide(options: PredictionOptions, fusion: Fusion | None) -> Decision:
+    """Return what the options decide about scores and labels.
+
+    Args:
+        options: the options; a post-processor asks for the rankers' scores, which alone have one.
+        fusion: of the model; None: it has no probabilities.
+
+    Raises:
+        InputError: the model has no probabilities, which are asked for.
+    """
+    if options.scores == "probability" and fusion is None:
         raise InputError(
-            "the required precision is out of range", expected="a number between 0 and 1", received=str(min_precision)
-        )
-    if evidence is None:
-        raise InputError(
-            "this model has no probabilities, from which a precision follows",
+            "this model has no probabilities",
             expected="a model trained with label names",
+            fix="train it with --labels and --label-names true, or use the rankers' scores",
+        )
+    if options.scores == "ranker" or options.post_processor is not None:
+        fusion = None
+    if options.min_precision is None:
+        return Decision(fusion is not None, options.threshold)
+    if fusion is None:
+        raise InputError(
+            "these scores are no probabilities, from which a precision follows",
+            expected="a model trained with label names, and neither --scores ranker nor a post-processor",
             fix="train it with --labels and --label-names true, or choose a threshold of the scores by measuring",
         )
-    return promised_threshold(evidence.fusion, min_precision)
+    return Decision(True, promised_threshold(fusion, options.min_precision))
 
 
 def promised_threshold(fusion: Fusion, min_precision: float) -> float:
@@ -231,28 +227,3 @@ def promised_threshold(fusion: Fusion, min_precision: float) -> float:
     sure = f", at least {min_precision:.1%} with a confidence of {CONFIDENCE:.0%}" if count else ""
     _LOG.info("labels with a probability of at least %.3f: %s%s", threshold, on, sure)
     return threshold
-
-
-def check_scores(scores: str | None, evidence: Evidence | None, post_processor: str | None) -> str:
-    """Return the kind of scores to predict: "probability" or "ranker".
-
-    Args:
-        scores: the requested kind; None: probabilities if the model has them.
-        evidence: of the model, or None.
-        post_processor: the requested post-processor, which only rankers' scores have.
-    """
-    if scores not in (None, *SCORES):
-        raise InputError(f"unknown kind of scores {scores!r}", expected=" or ".join(SCORES))
-    if scores == "probability" and evidence is None:
-        raise InputError(
-            "this model has no probabilities",
-            expected="a model trained with label names",
-            fix="train it with --labels and --label-names true, or use the rankers' scores",
-        )
-    if scores == "probability" and post_processor is not None:
-        raise InputError(
-            "probabilities have no post-processor",
-            received=post_processor,
-            fix="leave out the post-processor, or use the rankers' scores (--scores ranker)",
-        )
-    return scores or ("ranker" if evidence is None or post_processor is not None else "probability")

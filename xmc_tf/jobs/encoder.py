@@ -9,7 +9,7 @@ from xmc_tf.jobs.tokens import TokenCount, TokenizedTexts
 from xmc_tf.jobs.train import TableJob, data_set_of, finish, results_of
 from xmc_tf.label_names import have_letters, label_vocabulary
 from xmc_tf.models.over_ranks import predict_over_ranks
-from xmc_tf.models.prediction import PredictionOptions
+from xmc_tf.models.results import rows_of
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
@@ -59,7 +59,7 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     if store.count("test"):
         model = XTransformer.load(job.model)
         texts = TokenizedTexts(store.path, store.ids("test"), tokens)
-        predicted = predict_over_ranks(model, texts, None, communicator, PredictionOptions())
+        predicted = predict_over_ranks(lambda rows: model.predict(rows_of(texts, rows)), len(texts), communicator)
     if communicator.rank:
         return None
     tokens.log(store.path)

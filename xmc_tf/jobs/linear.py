@@ -24,7 +24,7 @@ from xmc_tf.models.linear.training import (
     uses_label_names,
 )
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import PredictionOverrides, XRLinearParams
+from xmc_tf.params import PredictionOptions, XRLinearParams
 
 _LOG = logging.getLogger(__name__)
 _KS = (1, 3, 5)
@@ -86,7 +86,7 @@ class LinearTraining:
     Y: csr_matrix
     Y_validation: csr_matrix
     names: Sequence[str]
-    overrides: PredictionOverrides = PredictionOverrides()  # noqa: RUF009  it is frozen
+    overrides: PredictionOptions = PredictionOptions()  # noqa: RUF009  it is frozen
     threads: int = -1
     seed: int = 0
     single_label: bool = False

@@ -1,171 +1,262 @@
-"""Prediction for a table: read, labelled and written piece by piece, in bounded memory."""
+"""Prediction from a command line: documents of every kind, models of both kinds, on one rank, many, or by a server."""
 
 import argparse
+import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from scipy.sparse import csr_matrix
 
+from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.outputs import refuse_output
-from xmc_tf.common.progress import Progress
-from xmc_tf.tables.columns import ColumnOptions, TrainedColumns, choose_columns
-from xmc_tf.tables.reading.label_files import LabelFile
-from xmc_tf.tables.reading.options import SourceOptions
-from xmc_tf.tables.reading.records import BadRow, Record, Source
-from xmc_tf.tables.reading.sources import open_source
-from xmc_tf.tables.reading_flags import source_options, text_columns
-from xmc_tf.tables.store import TableStore
+from xmc_tf.common.files.outputs import Named, refuse_output
+from xmc_tf.common.process import cli
+from xmc_tf.data import (
+    Features,
+    TextFile,
+    check_pair,
+    check_prediction_input,
+    load_features,
+    load_label_choice,
+    load_matrix,
+    prediction_path,
+)
+from xmc_tf.jobs.predict_flags import OPTIONS
+from xmc_tf.models.loading import load
+from xmc_tf.models.over_ranks import predict_over_ranks
+from xmc_tf.models.results import count_of, give_result, in_pieces, load_true_labels, rows_of
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.params import DECISIONS, PredictionOptions, options_of_flags, warn_without_effect
+from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+
+if TYPE_CHECKING:
+    from xmc_tf.models.model import Model
 
 _LOG = logging.getLogger(__name__)
-_ROWS, _LETTERS = 8192, 1 << 25  # of a piece
-_SAMPLE = 1000
-_LABELS = 5  # per row, unless the user says otherwise
-_SHOWN = 5
-_IDS = ("id", "identifier", "uri", "doc_id", "document_id")
-
-Predict = Callable[[list[str], int], csr_matrix]
+_BATCH_SIZE, _LAYOUT = 32, "table"  # defaults of flags
+_ONLY_TABLES = ("format", "encoding", "separator", "header", "sqlite_table", "text_column", "keep")
 
 
-@dataclass(frozen=True)
-class TablePrediction:
-    """A prediction for a table.
+def predict(arguments: argparse.Namespace) -> None:
+    """Predict, and save or print the result.
 
     Args:
-        table: the table.
-        output: file of label names and scores; its extension is .csv, .tsv or .jsonl.
-        source: how the table is read.
-        text: names of the columns of texts; None: as the model was trained, else guessed.
-        keep: names of the columns that are copied; None: a column of identifiers, if there is one.
-        labels: number of labels per row.
-        trained: the columns that the model was trained on.
+        arguments: the flags of :func:`xmc_tf.jobs.predict_flags.predict_parser`.
     """
+    options = options_of_flags(arguments, *OPTIONS)
+    _check_documents(arguments)
+    if arguments.server is not None:
+        _ask_server(arguments, options)
+        return
+    communicator = choose_communicator()
+    # Rank 0 logs for all ranks.
+    cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
+    if communicator.rank == 0:
+        warn_without_effect(arguments, "predict")
+    announce_compiling()
+    output = _output(arguments)
+    run_on_all_ranks(communicator, lambda: refuse_output("-o", output, _inputs(arguments)))
+    model = run_on_all_ranks(communicator, lambda: _model(arguments, options))
+    options = _prepared(arguments, options, model, communicator)
+    if arguments.table is not None:
+        _predict_table(arguments, options, model, communicator)
+        return
+    documents, X = run_on_all_ranks(communicator, lambda: _documents(arguments, model))
+    Y = run_on_all_ranks(communicator, lambda: load_true_labels(arguments.label_path, documents, model.nr_labels))
+    selected = run_on_all_ranks(communicator, lambda: _selected(arguments, documents))
 
-    table: Path
-    output: Path
-    source: SourceOptions = SourceOptions()  # noqa: RUF009  it is frozen
-    text: Sequence[str] | None = None
-    keep: Sequence[str] | None = None
-    labels: int = _LABELS
-    trained: TrainedColumns | None = None
+    def predict_rows(rows: slice) -> csr_matrix:
+        some = rows_of(documents, rows)
+        if selected is not None:
+            assert isinstance(model, XRLinear)  # others were refused
+            return _score_selected(model, some, selected[rows], options)
+        return model.predict(some, rows_of(X, rows), **vars(options))
 
-    def run(self, predict: Predict, names: Sequence[str] | None) -> int:
-        """Write the labels of all rows; return the number of rows.
+    predicted = predict_over_ranks(predict_rows, count_of(documents), communicator)
 
-        Args:
-            predict: returns the scores of a number of labels for some texts.
-            names: label names; None: labels go by their numbers.
+    def give() -> None:
+        assert predicted is not None  # on rank 0, where this runs
+        give_result(predicted, model.names, output, Y, arguments.layout)
 
-        Raises:
-            InputError: a column does not exist, or the output cannot be written.
-        """
-        source = open_source(self.table, self._source())
-        sample = [row.cells for row in islice(source.records(), _SAMPLE) if isinstance(row, Record)]
-        # A data set has columns of its own, whatever its table had.
-        trained = None if self._is_data_set else self.trained
-        options = ColumnOptions(text=self.text, trained=trained)
-        columns, guesses = choose_columns(source.name, source.columns, sample, options, labelled=False)
-        for guess in guesses:
-            if guess.startswith("texts:"):
-                _LOG.info("guessed: %s", guess)
-        kept = self._kept(source)
-        bad: list[BadRow] = []
-        count = 0
-        with (
-            LabelFile(self.output, [source.columns[at] for at in kept], self.labels) as out,
-            Progress(f"labelling {Path(source.name).name}", source.size, source.unit) as progress,
-        ):
-            for rows in _pieces(source):
-                texts = [columns.text_of(row.cells) if isinstance(row, Record) else "" for row in rows]
-                texts = [" ".join(text.split()) for text in texts]
-                predicted = predict(texts, self.labels)
-                for row, text, a, b in zip(rows, texts, predicted.indptr, predicted.indptr[1:], strict=False):
-                    if isinstance(row, BadRow):
-                        bad.append(row)
-                    found = zip(predicted.indices[a:b].tolist(), predicted.data[a:b].tolist(), strict=True)
-                    labels = [(names[at] if names else str(at), score) for at, score in found] if text else []
-                    cells = [row.cells[at] if isinstance(row, Record) else None for at in kept]
-                    out.write(row.line, cells, labels)
-                count += len(rows)
-                progress.add(source.done() - progress.done)
-        if bad:
-            listed = "; ".join(f"line {row.line:,}: {row.reason}" for row in bad[:_SHOWN])
-            _LOG.warning("%s rows could not be read and have no labels: %s", f"{len(bad):,}", listed)
-        _LOG.info("%s rows: %s", f"{count:,}", self.output)
-        return count
-
-    def _source(self) -> SourceOptions:
-        """Return how the table is read; of a data set, its documents are."""
-        return SourceOptions("sqlite", table="documents") if self._is_data_set else self.source
-
-    @property
-    def _is_data_set(self) -> bool:
-        return self.source.table is None and TableStore.is_data_set(self.table)
-
-    def _kept(self, source: Source) -> list[int]:
-        if self.keep is None:
-            return [at for at, name in enumerate(source.columns) if name.strip().lower() in _IDS][:1]
-        if list(self.keep) == ["all"]:
-            return list(range(len(source.columns)))
-        if missing := [name for name in self.keep if name not in source.columns]:
-            raise InputError(
-                f"{source.name} has no column {missing[0]!r}",
-                expected="one of " + ", ".join(source.columns[:20]),
-                fix="--keep NAME,… or --keep all",
-            )
-        return [source.columns.index(name) for name in self.keep]
+    on_first_rank(communicator, give)
 
 
-def table_prediction(
-    arguments: argparse.Namespace, output: str | None, trained: TrainedColumns | None
-) -> TablePrediction:
-    """Return the prediction that a command line describes.
-
-    Args:
-        arguments: the parsed flags.
-        output: value of -o.
-        trained: the columns that the model was trained on.
-
-    Raises:
-        InputError: the output is missing or is an input, or a flag cannot be used with a table.
-    """
-    if output is None:
-        raise InputError("-o is missing", expected="a file for the labels of the table", fix="add -o labels.csv")
-    if arguments.label_path is not None:
+def _check_documents(arguments: argparse.Namespace) -> None:
+    """Refuse a command line without documents, and flags that its kind of documents cannot have."""
+    a = arguments
+    if not (a.table or a.text_path or a.query or a.feat_path):
         raise InputError(
-            "-y cannot be used with a table",
-            expected="-t and -y, or a table",
-            fix="measure with xmc-tf evaluate -m MODEL TABLE",
+            "there are no documents", expected="a table, texts (-t FILE or -q TEXT), or features (-x)",
+            fix="python -m xmc_tf.predict --help shows complete commands",
+        )  # fmt: skip
+    if a.table is not None:
+        given = {"-x": a.feat_path, "-y": a.label_path, "-so": a.selected_output, "--server": a.server}
+        if flags := [flag for flag, value in given.items() if value is not None]:
+            raise InputError(
+                f"{', '.join(flags)} cannot be used with a table",
+                expected="-m, and -o for the labels of the table",
+                fix="use texts (-t), or measure with xmc-tf evaluate -m MODEL TABLE",
+            )
+    elif flags := [name for name in _ONLY_TABLES if getattr(a, name) is not None]:
+        raise InputError(
+            f"--{flags[0].replace('sqlite_', '').replace('_', '-')}: there is no table",
+            expected="a table, such as a CSV file", fix="leave it out",
+        )  # fmt: skip
+    if a.layout != _LAYOUT and a.label_path is None:
+        raise InputError("--layout is of precision and recall", expected="true labels (-y)", fix="leave it out")
+    if a.batch_size < 1:
+        raise InputError("--batch-size must be at least 1", received=str(a.batch_size))
+
+
+def _output(arguments: argparse.Namespace) -> str | None:
+    """Return the file to write; None to print."""
+    path: str | None = arguments.save_pred_path
+    return path if arguments.table is not None else prediction_path(path, folder_name="P.npz")
+
+
+def _inputs(arguments: argparse.Namespace) -> dict[str, Named]:
+    """Return the files and folders that are read, by flag."""
+    a = arguments
+    return {
+        "TABLE": a.table, "-m": a.model_folder, "-t": a.text_path, "-x": a.feat_path, "-y": a.label_path,
+        "-so": a.selected_output, "--only-labels": a.only_labels,
+    }  # fmt: skip
+
+
+def _model(arguments: argparse.Namespace, options: PredictionOptions) -> "Model":
+    """Load the model; refuse flags that its kind cannot have."""
+    model, a = load(arguments.model_folder), arguments
+    linear = isinstance(model, XRLinear)
+    texts = bool(a.text_path or a.query)
+    problems = {
+        "--ensemble-method": linear and options.ensemble_method is not None,
+        "--batch-size": linear and a.batch_size != _BATCH_SIZE,
+        "-x beside texts": linear and texts and a.feat_path is not None,
+        "-x without texts": not linear and not texts and a.feat_path is not None,
+        "-so": not linear and a.selected_output is not None,
+    }
+    if wrong := [flag for flag, found in problems.items() if found]:
+        kind = "linear rankers" if linear else "an XR-Transformer"
+        raise InputError(
+            f"{wrong[0]} cannot be used with {a.model_folder}: the model is {kind}",
+            expected="texts or features, as in training" if linear else "texts (-t or -q), and -x as in training",
+            fix=f"leave out {wrong[0].partition(' ')[0]}" if linear or texts else "add the texts with -t",
         )
-    refuse_output("-o", output, {"TABLE": arguments.table, "-m": arguments.model_folder})
-    labels = _LABELS if arguments.only_topk is None else arguments.only_topk
-    if labels < 1:
-        raise InputError("-k is out of range", expected="a whole number of at least 1", received=str(labels))
-    keep = None if arguments.keep is None else arguments.keep.split(",")
-    return TablePrediction(
-        Path(arguments.table),
-        Path(output),
-        source_options(arguments),
-        text_columns(arguments),
-        keep,
-        labels,
-        trained,
-    )
+    if isinstance(model, XRLinear) and a.table is not None and not model.reads_text:
+        raise InputError(
+            f"{a.model_folder} reads features, not texts", expected="a model that was trained on texts",
+            fix="give the features of the documents with -x",
+        )  # fmt: skip
+    if a.only_labels is not None:
+        model.set_output_constraint(load_label_choice(a.only_labels, model.names, model.nr_labels))
+    return model
 
 
-def _pieces(source: Source) -> Iterator[list[Record | BadRow]]:
-    """Yield the rows in lists that fit into memory, however long their texts are."""
-    rows: list[Record | BadRow] = []
-    letters = 0
-    for row in source.records():
-        rows.append(row)
-        if isinstance(row, Record):
-            letters += sum(len(cell) for cell in row.cells if isinstance(cell, str))
-        if len(rows) == _ROWS or letters >= _LETTERS:
-            yield rows
-            rows, letters = [], 0
-    if rows:
-        yield rows
+def _prepared(
+    arguments: argparse.Namespace, options: PredictionOptions, model: "Model", communicator: Communicator
+) -> PredictionOptions:
+    """Choose the device, warn of labels out of reach, and return the options for this model."""
+    if isinstance(model, XRLinear):
+        if arguments.selected_output is None:
+            model.ranker.warn_if_out_of_reach(options.only_topk, options.beam_size)
+        return options
+    from xmc_tf.models.xtransformer import XTransformer
+    from xmc_tf.pipeline.devices import choose_device
+
+    assert isinstance(model, XTransformer)
+    if (options.ensemble_method or model.metadata.ensemble_method) == "concat-only":
+        model.ranker.warn_if_out_of_reach(options.only_topk, options.beam_size)
+    choose_device(communicator, arguments.use_gpu)
+    return dataclasses.replace(options, batch_tokens=arguments.batch_size * model.metadata.truncate_length)
+
+
+def _documents(arguments: argparse.Namespace, model: "Model") -> tuple[Any, Features | None]:
+    """Return the texts or features, and the features beside texts."""
+    X = None if arguments.feat_path is None else load_features(arguments.feat_path)
+    if arguments.query:
+        return arguments.query, X
+    if arguments.text_path is not None:
+        texts = TextFile(arguments.text_path)
+        texts.check()
+        return texts, X
+    assert X is not None
+    assert isinstance(model, XRLinear)
+    check_prediction_input(X, model.ranker.nr_features, " and ".join(arguments.feat_path))
+    return X, None
+
+
+def _selected(arguments: argparse.Namespace, documents: Any) -> csr_matrix | None:
+    """Return the matrix of the labels to score; None: the best are searched."""
+    if arguments.selected_output is None:
+        return None
+    flags = {"--only-labels": "only_labels", **{f"--{name.replace('_', '-')}": name for name in DECISIONS}}
+    if given := [flag for flag, name in flags.items() if getattr(arguments, name) is not None]:
+        raise InputError(
+            f"{given[0]} and -so exclude each other",
+            expected="-so, which returns the rankers' scores of all selected labels", fix="leave one of them out",
+        )  # fmt: skip
+    for flag, value in (("-k", arguments.only_topk), ("-b", arguments.beam_size)):
+        if value is not None:  # PECOS takes them too
+            _LOG.warning("%s has no effect with -so: the scores of all selected labels are returned", flag)
+    selected = csr_matrix(load_matrix(arguments.selected_output, name="selected outputs"))
+    check_pair(documents, selected, "the documents", arguments.selected_output)
+    return selected
+
+
+def _score_selected(model: XRLinear, documents: Any, selected: csr_matrix, options: PredictionOptions) -> csr_matrix:
+    """Return the rankers' scores of the selected labels."""
+
+    def score(some: Any, labels: Any) -> csr_matrix:
+        X = some if isinstance(some, Features) else model.features(some, options.threads)
+        return model.ranker.predict_selected(X, labels, post_processor=options.post_processor)
+
+    return in_pieces(score, documents, selected, options.max_pred_chunk, model.nr_labels)
+
+
+def _predict_table(
+    arguments: argparse.Namespace, options: PredictionOptions, model: "Model", communicator: Communicator
+) -> None:
+    """Write the labels of the rows of a table."""
+    from xmc_tf.jobs.table_prediction import table_prediction  # it loads the readers of tables, which few need
+
+    if communicator.size > 1:
+        raise InputError(
+            "a table is labelled by one process, with -m", received=f"{communicator.size} ranks",
+            fix="start the command without a launcher; or use -t with a file of texts",
+        )  # fmt: skip
+
+    def predict_texts(texts: list[str], labels: int) -> csr_matrix:
+        return model.predict(texts, **vars(dataclasses.replace(options, only_topk=labels, quiet=True)))
+
+    table_prediction(arguments, model.metadata.columns).run(predict_texts, model.names)
+
+
+def _ask_server(arguments: argparse.Namespace, options: PredictionOptions) -> None:
+    """Ask a server, whose search options were set by the export."""
+    from xmc_tf.serving.client import Client
+
+    cli.set_verbosity(arguments.verbose_level)
+    output = _output(arguments)
+    refuse_output("-o", output, _inputs(arguments))
+    warn_without_effect(arguments, "predict")
+    usual = PredictionOptions()
+    fixed = {f"--{name.replace('_', '-')}": getattr(options, name) != getattr(usual, name) for name in OPTIONS}
+    fixed |= {
+        "-x": arguments.feat_path is not None, "-so": arguments.selected_output is not None,
+        "--only-labels": arguments.only_labels is not None, "--use-gpu": not arguments.use_gpu,
+        "--only-topk": False,
+    }  # fmt: skip
+    if given := [flag for flag, found in fixed.items() if found]:
+        raise InputError(
+            f"{', '.join(given)} cannot be used with --server",
+            expected="-t or -q, -k, -o and -y: other options are fixed when the model is exported",
+            fix="export the model again with xmc_tf.export, or predict with -m",
+        )
+    texts = arguments.query or TextFile(arguments.text_path).lines()
+    names: dict[int, str] = {}
+    predicted = Client(arguments.server).predict(texts, options.only_topk, arguments.batch_size, names)
+    Y = load_true_labels(arguments.label_path, texts, predicted.shape[1])
+    give_result(predicted, names, output, Y, arguments.layout)

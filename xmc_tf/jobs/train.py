@@ -18,7 +18,7 @@ from xmc_tf.jobs.summary import JobSummary, Results, examples_of, next_commands
 from xmc_tf.metrics import evaluate
 from xmc_tf.metrics.single_label import measure_single_label
 from xmc_tf.models.loading import load
-from xmc_tf.params import PredictionOverrides, XRLinearParams
+from xmc_tf.params import PredictionOptions, XRLinearParams
 from xmc_tf.params.tfidf import TFIDF_FLAGS
 from xmc_tf.report.inputs import ReportInputs
 from xmc_tf.report.run_curves import curves_of
@@ -76,7 +76,7 @@ class LinearOptions:
 
     params: XRLinearParams
     fixed: frozenset[str] = frozenset()
-    overrides: PredictionOverrides = PredictionOverrides()  # noqa: RUF009  it is frozen
+    overrides: PredictionOptions = PredictionOptions()  # noqa: RUF009  it is frozen
     label_names: bool | None = None
     keep_training_data: bool = False
 

@@ -10,10 +10,11 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.jobs.languages import languages_of_column
 from xmc_tf.jobs.train import LinearOptions, TableJob
 from xmc_tf.params import (
+    SEARCH,
     WITHOUT_EFFECT,
     HierarchicalKMeansParams,
     LinearLevelParams,
-    PredictionOverrides,
+    PredictionOptions,
     RankerParams,
     TfidfParams,
     XRLinearParams,
@@ -168,7 +169,8 @@ def linear_options(given: dict[str, Any]) -> LinearOptions:
         tree=several_trees(from_arguments(HierarchicalKMeansParams, flags), given.get("trees", 1)),
         tfidf=from_arguments(TfidfParams, flags),
     )
-    overrides = PredictionOverrides(*(given.get(name) for name in ("beam_size", "only_topk", "post_processor")))
+    search = argparse.Namespace(**{name: given.get(name) for name in SEARCH})
+    overrides = from_arguments(PredictionOptions, search)
     if "trees" in given and "effort" in given:
         raise InputError(
             "--trees and --effort exclude each other: an effort chooses the trees", fix="leave one of them out"

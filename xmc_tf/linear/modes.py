@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.linear.problems import sorted_csc
 from xmc_tf.params import (
     LinearChainPredParams,
-    PredictionOverrides,
+    PredictionOptions,
     RankerParams,
     RankerPredParams,
     override_levels,
@@ -66,7 +66,7 @@ def trained_levels(params: RankerParams, depth: int) -> slice:
 
 
 def level_pred_params(
-    params: RankerParams, pred_params: RankerPredParams, depth: int, overrides: PredictionOverrides
+    params: RankerParams, pred_params: RankerPredParams, depth: int, options: PredictionOptions
 ) -> RankerPredParams:
     """Return the prediction parameters with one block for each level that is trained.
 
@@ -74,16 +74,10 @@ def level_pred_params(
         params: say which levels of the tree are trained.
         pred_params: one block for all levels, or one per level.
         depth: number of levels of the tree.
-        overrides: options that override ``pred_params``.
+        options: options of the search that override ``pred_params``.
     """
     nr_trained = len(range(depth)[trained_levels(params, depth)])
-    chain = override_levels(
-        pred_params.hlm_args.model_chain,
-        nr_trained,
-        beam_size=overrides.beam_size,
-        only_topk=overrides.only_topk,
-        post_processor=overrides.post_processor,
-    )
+    chain = override_levels(pred_params.hlm_args.model_chain, nr_trained, options)
     return dataclasses.replace(pred_params, hlm_args=LinearChainPredParams(model_chain=chain))
 
 

@@ -42,8 +42,9 @@ from xmc_tf.models.linear.over_ranks import train_command_over_ranks
 from xmc_tf.models.linear.training import RankerData, learn_evidence, preferred_names, summary_of, uses_label_names
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (
+    SEARCH,
     HierarchicalKMeansParams,
-    PredictionOverrides,
+    PredictionOptions,
     RankerParams,
     RankerPredParams,
     TfidfParams,
@@ -51,6 +52,7 @@ from xmc_tf.params import (
     from_arguments,
     linear_skeleton,
     load_blocks,
+    options_of_flags,
     params_of_effort,
     several_trees,
     warn_without_effect,
@@ -207,12 +209,8 @@ def _refuse_outputs(a: argparse.Namespace) -> None:
     refuse_work_folder("-m", work_path(Path(a.model_folder)), inputs)
 
 
-def _parameters(arguments: argparse.Namespace) -> tuple[XRLinearParams, PredictionOverrides]:
+def _parameters(arguments: argparse.Namespace) -> tuple[XRLinearParams, PredictionOptions]:
     """Return the parameters, from the parameter file or else from the flags, and the overrides of the flags."""
-    if arguments.beam_size < 1:
-        raise InputError(
-            "--beam-size is out of range", expected="a whole number of at least 1", received=str(arguments.beam_size)
-        )
     classes: dict[str, Any] = {
         "train_params": RankerParams,
         "pred_params": RankerPredParams,
@@ -222,10 +220,10 @@ def _parameters(arguments: argparse.Namespace) -> tuple[XRLinearParams, Predicti
     from_file: dict[str, Any] = load_blocks(arguments.params_path, **classes) if arguments.params_path else {}
     blocks = {key: from_file.get(key) or from_arguments(cls, arguments) for key, cls in classes.items()}
     # The file sets for each level what the flags set for all.
-    overrides = PredictionOverrides(arguments.beam_size, arguments.only_topk, arguments.post_processor)
+    overrides = options_of_flags(arguments, *SEARCH)
     if not from_file.get("indexer_params"):
         blocks["indexer_params"] = several_trees(blocks["indexer_params"], arguments.trees)
-    return XRLinearParams(*blocks.values()), PredictionOverrides() if from_file.get("pred_params") else overrides
+    return XRLinearParams(*blocks.values()), PredictionOptions() if from_file.get("pred_params") else overrides
 
 
 if __name__ == "__main__":

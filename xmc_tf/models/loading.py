@@ -1,15 +1,18 @@
 """One function that loads a model of either kind."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xmc_tf.common.folders.model_kind import FINE_TUNED
 from xmc_tf.models.folder import kind_of
-from xmc_tf.models.model import Model
-from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.models.xtransformer import XTransformer
+
+if TYPE_CHECKING:
+    from xmc_tf.models.model import Model
+
+# The class of a model is imported when there is one: a linear model needs nothing of an encoder.
 
 
-def load(folder: str | Path) -> Model:
+def load(folder: str | Path) -> "Model":
     """Load a model: ours, or a folder of ``pecos.xmc.xtransformer`` or ``pecos.xmc.xlinear``.
 
     Example:
@@ -26,4 +29,10 @@ def load(folder: str | Path) -> Model:
         InputError: the folder is not a model; the message names the file that is missing or damaged.
     """
     folder = Path(folder)
-    return XTransformer.load(folder) if kind_of(folder) == FINE_TUNED else XRLinear.load(folder)
+    if kind_of(folder) == FINE_TUNED:
+        from xmc_tf.models.xtransformer import XTransformer
+
+        return XTransformer.load(folder)
+    from xmc_tf.models.xr_linear import XRLinear
+
+    return XRLinear.load(folder)

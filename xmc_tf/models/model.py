@@ -1,20 +1,23 @@
 """The interface that both models share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from scipy.sparse import csr_matrix
 
+from xmc_tf.common.typing_names import Unpack
 from xmc_tf.data import Texts
 from xmc_tf.metrics import Measures
+from xmc_tf.models.documents import DocumentsLike
 from xmc_tf.models.explaining.explanation import Explanation
+from xmc_tf.models.keywords import ExportKeywords, PredictionKeywords
 from xmc_tf.models.labels import Labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
-    from xmc_tf.serving.export import Exported, ExportSettings
+    from xmc_tf.serving.export import Exported, ModelParts
 
 
 class Model(Protocol):
@@ -30,6 +33,10 @@ class Model(Protocol):
         """Label names, or None."""
 
     @property
+    def nr_labels(self) -> int:
+        """Number of labels."""
+
+    @property
     def tree(self) -> LabelTree:
         """The label tree of the rankers."""
 
@@ -37,44 +44,32 @@ class Model(Protocol):
     def metadata(self) -> ModelMetadata:
         """Parameters, shapes, seed and versions, as ``params.json`` contains them."""
 
-    def predict(
-        self,
-        texts: Texts,
-        *,
-        beam_size: int | None = None,
-        only_topk: int | None = None,
-        post_processor: str | None = None,
-        threads: int = -1,
-    ) -> csr_matrix:
+    def predict(self, texts: DocumentsLike, X: Any = None, **options: Unpack[PredictionKeywords]) -> csr_matrix:
         """Return the scores of the best labels of each document, descending within a row: documents × labels.
 
         Args:
             texts: documents, one text each.
-            beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None: the
-                model's default.
-            only_topk: number of labels per document; None: the model's default.
-            post_processor: function applied to the scores of each level; None: the model's default.
-            threads: number of threads; -1: one per core.
+            X: features of the documents, for a model that needs them beside the texts.
+            **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` and ``min_precision``.
         """
 
     def best(
-        self,
-        texts: Texts,
-        k: int = 5,
-        *,
-        beam_size: int | None = None,
-        post_processor: str | None = None,
-        threads: int = -1,
+        self, texts: DocumentsLike, k: int = 5, *, X: Any = None, **options: Unpack[PredictionKeywords]
     ) -> list[list[tuple[str, float]]]:
         """Return the names and scores of the k best labels of each document, best first.
 
         Args:
             texts: documents, one text each.
             k: number of labels per document.
-            beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None: the
-                model's default.
-            post_processor: function applied to the scores of each level; None: the model's default.
-            threads: number of threads; -1: one per core.
+            X: as for :meth:`predict`.
+            **options: as for :meth:`predict`.
+        """
+
+    def set_output_constraint(self, labels: Iterable[int] | None) -> None:
+        """Restrict predictions to some labels, without changing the model's folder.
+
+        Args:
+            labels: numbers of the labels that may be predicted; None for all.
         """
 
     def explain(self, text: str, k: int = 5, *, beam_size: int | None = None) -> Explanation:
@@ -102,11 +97,14 @@ class Model(Protocol):
             folder: folder of the model.
         """
 
-    def export(self, folder: str | Path, settings: "ExportSettings | None" = None) -> "Exported":
+    def export(self, folder: str | Path, *, precision: str = "fp32", **options: Unpack[ExportKeywords]) -> "Exported":
         """Export the model as a SavedModel.
 
         Args:
             folder: folder of the SavedModel; for TensorFlow Serving, its name is the version.
-            settings: options of the export, such as the number of labels and the precision of the weights; None: the
-                model's defaults.
+            precision: number format of the rankers' weights: "fp32", "fp16" or "int8".
+            **options: fields of :class:`PredictionOptions` that the exported model keeps.
         """
+
+    def export_parts(self) -> "ModelParts":
+        """Return the parts that a SavedModel of this model is made of."""

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data import Features, TextFile, Texts, TokenStore, as_features, check_pair, check_prediction_input
 from xmc_tf.data.reading import Reading, WindowEmbeddings
 from xmc_tf.fusion import POOL as FUSED
-from xmc_tf.fusion import bounded_post_processor, check_scores, chosen_threshold
+from xmc_tf.fusion import bounded_post_processor, decide
 from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.models.parts import Parts
-from xmc_tf.models.results import above, labels_of_rankers, over_all_labels
+from xmc_tf.models.results import above, in_pieces, labels_of_rankers, over_all_labels
+from xmc_tf.params import PredictionOptions
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
 from xmc_tf.pipeline.steps import side_by_side
@@ -26,60 +26,33 @@ _TEXTS_AT_ONCE = 16384  # texts whose tokens are in memory
 POOL = 100  # labels that an ensemble looks at, of each of the two
 
 
-@dataclass(frozen=True)
-class PredictionOptions:
-    """The options of a prediction; None stands for the model's default. See ``XTransformer.predict``."""
-
-    beam_size: int | None = None
-    only_topk: int | None = None
-    post_processor: str | None = None
-    ensemble_method: str | None = None
-    max_pred_chunk: int = 1_000_000
-    batch_tokens: int = 16384
-    threads: int = -1
-    scores: str | None = None
-    threshold: float | None = None
-    min_precision: float | None = None
-
-    @property
-    def method(self) -> str:
-        """The ensemble method, once the model's default has been filled in."""
-        assert self.ensemble_method is not None
-        return self.ensemble_method
-
-
 def predict(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> csr_matrix:
     """The best labels of texts: by probability where the model has probabilities, else by the scores."""
     own = options.ensemble_method in (None, model.metadata.content.get("ensemble_method"))
     evidence = model.evidence if own else None
-    scores = check_scores(options.scores, evidence, options.post_processor)
-    threshold = chosen_threshold(
-        evidence if scores == "probability" else None, options.threshold, options.min_precision
-    )
-    if scores == "ranker":
+    decision = decide(options, None if evidence is None else evidence.fusion)
+    options = dataclasses.replace(options, ensemble_method=options.ensemble_method or model.metadata.ensemble_method)
+    X = own_features(model, texts, X, method_of(options))
+    if not decision.probable:
         found = over_all_labels(scored(model, texts, X, options), model.nr_labels, model.output_labels)
-        return found if threshold is None else above(found, threshold)
+        return found if decision.threshold is None else above(found, decision.threshold)
     assert evidence is not None
     topk = _topk(model, options)
     options = for_fusion(model, dataclasses.replace(options, only_topk=max(topk, FUSED)))
-    features = None if X is None else as_features(X)
-    parts = []
-    for begin in range(0, max(len(texts), 1), options.max_pred_chunk):
-        end = min(begin + options.max_pred_chunk, len(texts))
-        whole = (begin, end) == (0, len(texts))
-        some = texts if whole else texts[begin:end]
-        own_X = features if whole or features is None else features.rows(slice(begin, end))
+
+    def combined(some: Texts, some_X: Features | None) -> csr_matrix:
         vectors: list[np.ndarray] = []
-        found = scored(model, some, own_X, options, vectors)
+        found = scored(model, some, some_X, options, vectors)
         embedded = rows_of_length(1.0, np.concatenate(vectors)) if vectors else None
-        parts.append(evidence.combine(found, some, topk, threshold or 0.0, options.threads, embedded))
-    return parts[0] if len(parts) == 1 else vstack(parts, format="csr")
+        return evidence.combine(found, some, topk, decision.threshold or 0.0, options.threads, embedded)
+
+    return in_pieces(combined, texts, X, options.max_pred_chunk, model.nr_labels)
 
 
 def for_fusion(model: Parts, options: PredictionOptions) -> PredictionOptions:
     """Return the options with which scores lie between 0 and 1."""
     name = trees_of(model.ranker)[0].levels[-1].pred_params.post_processor
-    return dataclasses.replace(options, post_processor=bounded_post_processor(name))
+    return dataclasses.replace(options, scores=None, post_processor=bounded_post_processor(name))
 
 
 def scored(
@@ -94,30 +67,29 @@ def scored(
         options: options of the prediction.
         vectors: list to which the embeddings of the documents are appended, of all pieces; None: they are not kept.
     """
-    for name in ("beam_size", "only_topk", "max_pred_chunk"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise InputError(f"{name} is out of range", expected="a whole number of at least 1", received=str(value))
     options = dataclasses.replace(options, ensemble_method=options.ensemble_method or model.metadata.ensemble_method)
-    features = own_features(model, texts, X, options.method)
-    parts = []
-    for begin in range(0, len(texts), options.max_pred_chunk):
-        end = min(begin + options.max_pred_chunk, len(texts))
-        if (begin, end) == (0, len(texts)):
-            return _predict(model, texts, features, options, vectors)
-        some = None if features is None else features.rows(slice(begin, end))
-        parts.append(_predict(model, texts[begin:end], some, options, vectors))
-    return vstack(parts, format="csr") if parts else csr_matrix((0, model.nr_labels), dtype=np.float32)
+    return in_pieces(
+        lambda some, some_X: _predict(model, some, some_X, options, vectors),
+        texts, own_features(model, texts, X, method_of(options)), options.max_pred_chunk, model.nr_labels,
+    )  # fmt: skip
 
 
-def vectors_of(model: Parts, texts: Texts, batch_tokens: int, truncate_length: int | None = None) -> np.ndarray:
+def method_of(options: PredictionOptions) -> str:
+    """Return the ensemble method, once the model's default has been filled in."""
+    assert options.ensemble_method is not None
+    return options.ensemble_method
+
+
+def vectors_of(
+    model: Parts, texts: Texts, batch_tokens: int, truncate_length: int | None = None, quiet: bool = False
+) -> np.ndarray:
     """Return the embeddings of texts as the encoder computes them."""
     reading = model.metadata.reading
     if truncate_length is not None:
         reading = dataclasses.replace(reading, max_length=truncate_length)
     out = np.empty((len(texts), model.metadata.embedding_dim), np.float32)
     low = 0
-    for windows in windows_of(model, texts, batch_tokens, reading):
+    for windows in windows_of(model, texts, batch_tokens, reading, quiet):
         out[low : low + windows.nr_documents] = windows.of_documents(reading.combine)
         low += windows.nr_documents
     return out
@@ -125,10 +97,12 @@ def vectors_of(model: Parts, texts: Texts, batch_tokens: int, truncate_length: i
 
 def embedded(model: Parts, texts: Texts) -> np.ndarray:
     """Return the embeddings of texts, of length 1."""
-    return rows_of_length(1.0, vectors_of(model, texts, PredictionOptions.batch_tokens))
+    return rows_of_length(1.0, vectors_of(model, texts, PredictionOptions().batch_tokens))
 
 
-def windows_of(model: Parts, texts: Texts, batch_tokens: int, reading: Reading) -> Iterator[WindowEmbeddings]:
+def windows_of(
+    model: Parts, texts: Texts, batch_tokens: int, reading: Reading, quiet: bool = False
+) -> Iterator[WindowEmbeddings]:
     """Yield the embeddings of the windows of texts, of some texts at a time.
 
     Args:
@@ -136,12 +110,13 @@ def windows_of(model: Parts, texts: Texts, batch_tokens: int, reading: Reading) 
         texts: the documents.
         batch_tokens: number of tokens to encode at a time.
         reading: how the documents become windows.
+        quiet: whether to hide progress.
     """
     from xmc_tf.encoder import encode_windows, groups_of_documents
     from xmc_tf.encoder.truncation import TruncationCounter
 
     truncation = TruncationCounter()
-    with Progress("encoding", len(texts), "documents") as progress:
+    with Progress("encoding", len(texts), "documents", quiet_s=float("inf") if quiet else 2.0) as progress:
         for begin in range(0, len(texts), _TEXTS_AT_ONCE):
             end = min(begin + _TEXTS_AT_ONCE, len(texts))
             lines = texts.lines(begin, end) if isinstance(texts, TextFile) else texts[begin:end]
@@ -164,11 +139,11 @@ def _predict(
     kept: list[np.ndarray] | None = None,
 ) -> csr_matrix:
     kept = [] if kept is None else kept
-    if options.method == "concat-only":
-        vectors = vectors_of(model, texts, options.batch_tokens)
+    if method_of(options) == "concat-only":
+        vectors = vectors_of(model, texts, options.batch_tokens, quiet=options.quiet)
         kept.append(vectors)
         return _by_rankers(model, ranker_features(model, texts, features, vectors, options), options)
-    if options.method == "transformer-only":
+    if method_of(options) == "transformer-only":
         vectors, by_heads = _encoded_and_scored(model, texts, options)
         kept.append(vectors)
         return by_heads
@@ -177,20 +152,20 @@ def _predict(
     vectors, by_heads = _encoded_and_scored(model, texts, more)
     kept.append(vectors)
     X = ranker_features(model, texts, features, vectors, options)
-    return blend(options.method, by_heads, _by_rankers(model, X, more), _topk(model, options))
+    return blend(method_of(options), by_heads, _by_rankers(model, X, more), _topk(model, options))
 
 
 def _encoded_and_scored(model: Parts, texts: Texts, options: PredictionOptions) -> tuple[np.ndarray, csr_matrix]:
     """Return the embeddings of texts and the best labels of the label heads."""
     reading = model.metadata.reading
     if reading.max_windows == 1:
-        vectors = vectors_of(model, texts, options.batch_tokens)
+        vectors = vectors_of(model, texts, options.batch_tokens, quiet=options.quiet)
         return vectors, predict_by_heads(model, WindowEmbeddings.of_single_windows(vectors), options)
     # The heads score the windows of some documents at a time, because there may be too many for memory.
     vectors = np.empty((len(texts), model.metadata.embedding_dim), np.float32)
     parts: list[csr_matrix] = []
     low = 0
-    for windows in windows_of(model, texts, options.batch_tokens, reading):
+    for windows in windows_of(model, texts, options.batch_tokens, reading, options.quiet):
         vectors[low : low + windows.nr_documents] = windows.of_documents(reading.combine)
         low += windows.nr_documents
         parts.append(predict_by_heads(model, windows, options))
@@ -211,7 +186,7 @@ def ranker_features(
     """
     sparse, dense = (features.sparse, features.dense) if features is not None else (None, None)
     if "features" in model.parts:
-        sparse = model.tfidf.transform(texts, threads=options.threads)
+        sparse = model.tfidf.transform(texts, threads=options.threads, quiet=options.quiet)
     return side_by_side(sparse, dense, rows_of_length(model.metadata.embedding_weight, vectors))
 
 
@@ -242,7 +217,7 @@ def predict_by_heads(model: Parts, windows: WindowEmbeddings, options: Predictio
         windows.vectors,
         only_topk=_topk(model, options),
         beam_size=options.beam_size or model.metadata.beam_size,
-        post_processor=options.post_processor or head_post_processor(model, options.method),
+        post_processor=options.post_processor or head_post_processor(model, method_of(options)),
         only_labels=labels_of_rankers(model.output_labels, int(model.metadata.content["nr_labels"])),
         windows=windows.splits,
     )

@@ -2,15 +2,15 @@
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.process.terminal import printable
-from xmc_tf.data import check_pair, check_validation_input, load_matrix, save_matrix
+from xmc_tf.data import Features, TextFile, check_pair, check_validation_input, load_matrix, save_matrix
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,6 +63,42 @@ def labels_of_rankers(chosen: np.ndarray | None, nr_labels: int) -> np.ndarray |
         return None
     known = chosen[chosen < nr_labels]
     return known if len(known) else np.zeros(1, chosen.dtype)
+
+
+def rows_of(documents: Any, rows: slice) -> Any:
+    """Return some neighbouring documents: texts, features, or rows of a matrix; None of None."""
+    if documents is None or (rows.start, rows.stop) == (0, count_of(documents)):
+        return documents
+    if isinstance(documents, TextFile):
+        return documents.lines(rows.start, rows.stop)
+    return documents.rows(rows) if isinstance(documents, Features) else documents[rows]
+
+
+def count_of(documents: Any) -> int:
+    """Return the number of documents: texts, features, or rows of a matrix."""
+    if isinstance(documents, Features):
+        return documents.nr_rows
+    return int(documents.shape[0]) if isinstance(documents, csr_matrix) else len(documents)
+
+
+def in_pieces(
+    predict: Callable[[Any, Any], csr_matrix], documents: Any, X: Any, size: int, nr_labels: int
+) -> csr_matrix:
+    """Predict some documents at a time, so that memory is bounded whatever their number.
+
+    Args:
+        predict: predicts texts or features, the latter beside texts.
+        documents: all documents.
+        X: features beside texts, or another matrix of the same documents; or None.
+        size: number of documents at a time.
+        nr_labels: number of labels of the model.
+    """
+    count = count_of(documents)
+    pieces = [slice(first, min(first + size, count)) for first in range(0, count, size)]
+    parts = [predict(rows_of(documents, piece), rows_of(X, piece)) for piece in pieces]
+    if not parts:
+        return csr_matrix((0, nr_labels), dtype=np.float32)
+    return parts[0] if len(parts) == 1 else vstack(parts, format="csr")
 
 
 def load_true_labels(path: str | None, documents: Any, nr_labels: int) -> csr_matrix | None:

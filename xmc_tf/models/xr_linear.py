@@ -12,35 +12,39 @@ training/     features and labels of the training documents, where the model kee
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from xmc_tf.data import check_pair, check_training_input
-from xmc_tf.fusion import POOL, bounded_post_processor
+from scipy.sparse import csr_matrix
+
+from xmc_tf.data import Features, Texts, as_features, check_pair, check_training_input
+from xmc_tf.fusion import POOL, Decision, bounded_post_processor, decide
 from xmc_tf.linear.ensemble import rankers_of, trees_of
-from xmc_tf.models.documents import DocumentsLike, FeaturesLike, read_documents
+from xmc_tf.linear.sub_models import checked_labels
+from xmc_tf.models.documents import DocumentsLike, FeaturesLike, FrameColumns, ReadDocuments, read_documents
+from xmc_tf.models.keywords import ExportKeywords, PredictionKeywords, options_and_columns
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.linear.folder import load_model, write_model
-from xmc_tf.models.linear.growth import GrowingModel
-from xmc_tf.models.results import over_all_labels
-from xmc_tf.params import PredictionOverrides, XRLinearParams, params_of_effort
+from xmc_tf.models.linear.parts import LinearParts
+from xmc_tf.models.results import above, in_pieces, labels_of_rankers, named, over_all_labels
+from xmc_tf.params import PredictionOptions, XRLinearParams, params_of_effort
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
     from xmc_tf.metrics import Measures
-    from xmc_tf.models.documents import FrameColumns
     from xmc_tf.models.explaining.explanation import Explanation
     from xmc_tf.models.linear.training import RankerData
-    from xmc_tf.serving.export import Exported, ExportSettings, ModelParts
+    from xmc_tf.serving.export import Exported, ModelParts
 
 # Training, growing, explaining and measuring are imported when they are used: prediction does not need them.
 
 
 @dataclass(eq=False, repr=False)
-class XRLinear(GrowingModel):
+class XRLinear(LinearParts):
     """XR-Linear with its vectorizer, label tree and label names.
 
     Example:
@@ -61,6 +65,86 @@ class XRLinear(GrowingModel):
         own_training: the training data that a model keeps which was not loaded from a folder.
     """
 
+    def predict(
+        self, texts: DocumentsLike, X: FeaturesLike | None = None, **options: Unpack[PredictionKeywords]
+    ) -> csr_matrix:
+        """Return the scores of the best labels of texts or features.
+
+        Args:
+            texts: texts, for a model that was trained on texts; else features, documents × features. A single text is
+                one document; of a DataFrame, the columns that the model was trained on are read.
+            X: features of the texts, if they are already computed by the model's vectorizer.
+            **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` and ``min_precision``; and
+                ``text``, a DataFrame's column of texts, or several (default: those of the training).
+
+        Returns:
+            (documents × labels) scores, descending within a row.
+        """
+        chosen, columns = options_and_columns(options)
+        chosen.refuse(dict.fromkeys(("ensemble_method", "batch_tokens"), "a linear model has no encoder"))
+        read = self._read(texts, columns=columns)
+        decision = decide(chosen, None if self.evidence is None else self.evidence.fusion)
+        return in_pieces(
+            partial(self._predict, chosen, decision), read.documents, None if X is None else as_features(X),
+            chosen.max_pred_chunk, self.nr_labels,
+        )  # fmt: skip
+
+    def _predict(
+        self, options: PredictionOptions, decision: Decision, documents: Texts | Features, X: Features | None
+    ) -> csr_matrix:
+        """Return the best labels of some documents: of texts, or of features."""
+        texts = None
+        if isinstance(documents, Features):
+            X = documents if X is None else X
+        else:
+            texts, X = documents, X or self.features(documents, options.threads, options.quiet)
+        topk, post = options.only_topk, options.post_processor
+        if decision.probable:
+            topk, post = max(topk or self.only_topk, POOL), bounded_post_processor(self.post_processor)
+        found = self.ranker.predict(
+            X, beam_size=options.beam_size, only_topk=topk, post_processor=post, threads=options.threads
+        )
+        threshold = decision.threshold
+        if decision.probable:
+            assert self.evidence is not None
+            topk = options.only_topk or self.only_topk
+            return self.evidence.combine(found, texts, topk, threshold or 0.0, options.threads)
+        found = over_all_labels(found, self.nr_labels, None if self.evidence is None else self.evidence.allowed)
+        return found if threshold is None else above(found, threshold)
+
+    def best(
+        self, texts: DocumentsLike, k: int = 5, *, X: FeaturesLike | None = None, **options: Unpack[PredictionKeywords]
+    ) -> list[list[tuple[str, float]]]:
+        """Return the names and scores of the k best labels of each document, best first.
+
+        A label without a name goes by its number.
+
+        Args:
+            texts: documents, as :meth:`predict` takes them.
+            k: number of labels per document; with a threshold, the maximum number.
+            X: as for :meth:`predict`.
+            **options: as for :meth:`predict`.
+        """
+        predicted = self.predict(texts, X, only_topk=k, **options)  # type: ignore[misc]  # twice is an error
+        return list(named(predicted, self.names))
+
+    def set_output_constraint(self, labels: Iterable[int] | None) -> None:
+        """Restrict predictions to some labels, without changing the model's folder.
+
+        Args:
+            labels: numbers of the labels that may be predicted; None for all.
+        """
+        chosen = None if labels is None else checked_labels(labels, self.nr_labels)
+        self.ranker.set_output_constraint(labels_of_rankers(chosen, self.ranker.nr_labels))
+        if self.evidence is not None:
+            self.evidence.allowed = chosen
+
+    def _read(
+        self, documents: Any, labels: Any = None, columns: FrameColumns | None = None, *, labelled: bool = False
+    ) -> ReadDocuments:
+        """Return documents and labels of any form; see :func:`xmc_tf.models.documents.read_documents`."""
+        return read_documents(documents, labels, columns, trained=self.metadata.columns, labelled=labelled)
+
     def explain(self, text: str | DocumentsLike, k: int = 5, *, beam_size: int | None = None) -> "Explanation":
         """Explain the best labels of a text: the words and the path through the tree that led to them.
 
@@ -74,7 +158,9 @@ class XRLinear(GrowingModel):
         """
         from xmc_tf.models.explaining.linear import explain_linear
 
-        return explain_linear(self, self._read(text), k, beam_size)
+        return explain_linear(
+            self, self._read(text), lambda one: self.predict(one, only_topk=k, beam_size=beam_size, threads=1)
+        )
 
     def evaluate(
         self,
@@ -82,7 +168,7 @@ class XRLinear(GrowingModel):
         labels: Labels | None = None,
         *,
         ks: Sequence[int] = (1, 3, 5, 10),
-        **columns: "Unpack[FrameColumns]",
+        **columns: Unpack[FrameColumns],
     ) -> "Measures":
         """Measure the model's predictions of documents whose labels are known.
 
@@ -105,6 +191,90 @@ class XRLinear(GrowingModel):
         predicted = self.predict(read.documents, only_topk=ks[-1])
         return evaluate(truth, over_all_labels(predicted, truth.shape[1], None), ks)
 
+    def with_documents(
+        self,
+        texts: DocumentsLike,
+        labels: Labels | None = None,
+        *,
+        new_labels: bool | Sequence[str] = False,
+        exact: bool = False,
+        threads: int = -1,
+        **columns: Unpack[FrameColumns],
+    ) -> Self:
+        """Return the model with further documents: only the clusters of their labels change.
+
+        Vocabulary and word weights, label tree and calibration stay as they are. The documents are kept, so that the
+        result can grow again.
+
+        Example:
+            >>> texts, labels = ["soup with fresh herbs", "herbs for a garden"], [["cooking"], ["gardening"]]
+            >>> model = XRLinear.train(texts, labels, keep_training_data=True)
+            >>> grown = model.with_documents(["herbs in spring"], [["seasons"]], new_labels=True)
+
+        Args:
+            texts: the documents, as :meth:`train` takes them.
+            labels: their labels, as :meth:`train` takes them. Documents without labels are left out.
+            new_labels: whether there may be labels that the model does not have, which are then added; or their names,
+                in the order of their numbers, with alternative names after tabs.
+            exact: solve these clusters again on all their documents, as a training with the same tree does. By default
+                their weights are moved to the new documents, which takes as long as these alone take.
+            threads: number of threads; -1: one per core. The result does not depend on it.
+            **columns: of a DataFrame, as for :meth:`train`.
+
+        Raises:
+            InputError: the model has not kept its training data, or a label is unknown.
+        """
+        from xmc_tf.models.growing.documents import check_documents, further_labels, training_of, with_documents
+
+        training = training_of(self)
+        read = self._read(texts, labels, columns, labelled=True)
+        Y, lines = further_labels(self, read.labelled(), new_labels)
+        check_documents(read.documents, Y)
+        X = read.documents if read.texts is None else self.features(read.texts, threads)
+        return with_documents(self, training, X, Y, lines, exact=exact, threads=threads)
+
+    def without_labels(self, labels: Iterable[str | int]) -> Self:
+        """Return the model without some labels. Nothing is trained; the labels after them get lower numbers.
+
+        Example:
+            >>> texts, labels = ["soup with fresh herbs", "herbs for a garden"], [["cooking"], ["gardening"]]
+            >>> XRLinear.train(texts, labels).without_labels(["gardening"]).names
+            ['cooking']
+
+        Args:
+            labels: names or numbers of the labels to remove.
+
+        Raises:
+            InputError: a label does not exist, or none would remain.
+        """
+        from xmc_tf.models.growing.labels import without_labels
+
+        return without_labels(self, labels)
+
+    def with_merged_labels(self, groups: Iterable[Iterable[str | int]], *, threads: int = -1) -> Self:
+        """Return the model with some labels merged: documents that have one of a group have the merged label.
+
+        Only the clusters that change are solved again. Where names of labels are evidence, the names of merged labels
+        are found as alternative names of the one that stays.
+
+        Example:
+            >>> texts, labels = ["soup with herbs", "herbs for a garden"], [["cooking"], ["gardening"]]
+            >>> model = XRLinear.train(texts, labels, keep_training_data=True)
+            >>> model.with_merged_labels([["cooking", "gardening"]]).names
+            ['cooking']
+
+        Args:
+            groups: names or numbers of the labels to merge, in each group first the one that stays.
+            threads: number of threads; -1: one per core. The result does not depend on it.
+
+        Raises:
+            InputError: the model has not kept its training data, or a label is unknown or occurs twice.
+        """
+        from xmc_tf.models.growing.documents import training_of
+        from xmc_tf.models.growing.merging import with_merged_labels
+
+        return with_merged_labels(self, training_of(self), groups, threads)
+
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder, completely or not at all; an older model there is replaced.
 
@@ -117,19 +287,21 @@ class XRLinear(GrowingModel):
             self.tfidf.save if self.reads_text else None, self.evidence, self.training_data,
         )  # fmt: skip
 
-    def export(self, folder: str | Path, settings: "ExportSettings | None" = None) -> "Exported":
+    def export(self, folder: str | Path, *, precision: str = "fp32", **options: Unpack[ExportKeywords]) -> "Exported":
         """Export the model as a SavedModel, from text to label names, which a stock TensorFlow Serving loads.
 
         Example:
-            >>> print(model.export("served/1", ExportSettings(only_topk=10, beam_size=20)).table())
+            >>> print(model.export("served/1", only_topk=10, beam_size=20).table())
 
         Args:
             folder: output folder; for a server, its name is the version.
-            settings: options of the exported model.
+            precision: number format of the weights: "fp32", "fp16", or "int8" with a scale for each node.
+            **options: fields of :class:`PredictionOptions`, which the exported model keeps: ``only_topk``,
+                ``beam_size``, ``post_processor``, ``scores``, ``threshold`` and ``min_precision``.
         """
         from xmc_tf.serving.export import export_model  # it loads TensorFlow
 
-        return export_model(self.export_parts(), folder, settings)
+        return export_model(self.export_parts(), folder, PredictionOptions(**options), precision=precision)
 
     def export_parts(self) -> "ModelParts":
         """Return the parts that a SavedModel of this model is made of."""
@@ -166,7 +338,7 @@ class XRLinear(GrowingModel):
         seed: int = 0,
         effort: str | None = None,
         keep_training_data: bool = False,
-        **columns: "Unpack[FrameColumns]",
+        **columns: Unpack[FrameColumns],
     ) -> Self:
         """Train a model.
 
@@ -248,7 +420,7 @@ class XRLinear(GrowingModel):
         *,
         tfidf: "Tfidf | None" = None,
         recorded: Mapping[str, Any],
-        overrides: PredictionOverrides | None = None,
+        overrides: PredictionOptions | None = None,
         threads: int = -1,
         seed: int = 0,
     ) -> Self:

@@ -11,7 +11,7 @@ ranker/       the rankers, in PECOS's XLinear format
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -20,7 +20,6 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data import Texts, as_features
-from xmc_tf.fusion import Decisions
 from xmc_tf.fusion.evidence import FUSION, NAMES
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.linear.sub_models import checked_labels
@@ -32,14 +31,15 @@ from xmc_tf.models.explaining.explanation import Explanation
 from xmc_tf.models.explaining.linear import one_text
 from xmc_tf.models.explaining.xtransformer import explain_parts
 from xmc_tf.models.folder import MODEL, link_part, read_metadata, read_names, write_metadata, write_names
+from xmc_tf.models.keywords import ExportKeywords, PredictionKeywords, options_and_columns
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import PARTS, Parts
 from xmc_tf.models.pecos_folder import convert_parts, read_pecos_folder
-from xmc_tf.models.prediction import PredictionOptions, predict, vectors_of
+from xmc_tf.models.prediction import predict, vectors_of
 from xmc_tf.models.results import labels_of_rankers, named, over_all_labels
 from xmc_tf.models.training_run import TrainingRun
-from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParams
+from xmc_tf.params import PredictionOptions, TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Stages
@@ -48,11 +48,7 @@ from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy
-    from xmc_tf.serving.export import Exported, ExportSettings
-
-
-class DecisionsAndColumns(Decisions, FrameColumns, total=False):
-    """Options of a prediction that are given by name only."""
+    from xmc_tf.serving.export import Exported, ModelParts
 
 
 class XTransformer(Parts):
@@ -245,47 +241,21 @@ class XTransformer(Parts):
         """
         return rows_of_length(1.0, vectors_of(self, self._texts(texts, columns), batch_tokens, truncate_length))
 
-    def predict(
-        self,
-        texts: DocumentsLike,
-        X: Any = None,
-        *,
-        beam_size: int | None = None,
-        only_topk: int | None = None,
-        post_processor: str | None = None,
-        ensemble_method: str | None = None,
-        max_pred_chunk: int = 1_000_000,
-        batch_tokens: int = 16384,
-        threads: int = -1,
-        **more: Unpack[DecisionsAndColumns],
-    ) -> csr_matrix:
+    def predict(self, texts: DocumentsLike, X: Any = None, **options: Unpack[PredictionKeywords]) -> csr_matrix:
         """Predict the best labels of texts.
 
         Args:
             texts: one text per document, a single text, or a DataFrame, of which the columns are read that the model
                 was trained on.
             X: features of the documents; required if the model was trained with features.
-            beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None, here
-                and below: the model's default.
-            only_topk: number of labels per document.
-            post_processor: function applied to the scores of each level.
-            ensemble_method: ``concat-only`` for the rankers' scores, ``transformer-only`` for the label head's, or
-                ``average``, ``rank_average``, ``round_robin`` of both.
-            max_pred_chunk: number of documents to predict at a time.
-            batch_tokens: number of tokens to encode at a time.
-            threads: number of threads of the rankers; -1: one per core.
-            **more: ``scores``, ``threshold`` and ``min_precision``, see :class:`~xmc_tf.fusion.Decisions`; and
+            **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` and ``min_precision``; and
                 ``text``, a DataFrame's column of texts, or several (default: those of the training).
 
         Returns:
             (documents × labels) scores, descending within a row.
         """
-        columns = cast(FrameColumns, {name: more[name] for name in FrameColumns.__annotations__ if name in more})  # type: ignore[literal-required]
-        decisions = cast(Decisions, {name: value for name, value in more.items() if name not in columns})
-        options = PredictionOptions(
-            beam_size, only_topk, post_processor, ensemble_method, max_pred_chunk, batch_tokens, threads, **decisions
-        )
-        return predict(self, self._texts(texts, columns), X, options)
+        chosen, columns = options_and_columns(options)
+        return predict(self, self._texts(texts, columns), X, chosen)
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
         """Restrict predictions to some labels, without changing the model's folder.
@@ -299,35 +269,30 @@ class XTransformer(Parts):
         if "ranker" in self.parts:
             self.ranker.set_output_constraint(labels_of_rankers(self.output_labels, self.ranker.nr_labels))
 
-    def export(self, folder: str | Path, settings: "ExportSettings | None" = None) -> "Exported":
+    def export(self, folder: str | Path, *, precision: str = "fp32", **options: Unpack[ExportKeywords]) -> "Exported":
         """Export the model as a SavedModel, from text to label names; see ``xmc_tf.serving.export.export_model``.
 
         Example:
-            >>> print(model.export("served/1").table())
+            >>> print(model.export("served/1", only_topk=10).table())
 
         Args:
             folder: folder of the SavedModel; for TensorFlow Serving, its name is the version.
-            settings: options of the export, such as the number of labels and the precision of the weights; None: the
-                model's defaults.
+            precision: number format of the rankers' weights: "fp32", "fp16", or "int8" with a scale for each node.
+            **options: fields of :class:`PredictionOptions`, which the exported model keeps: ``only_topk``,
+                ``beam_size``, ``post_processor``, ``scores``, ``threshold`` and ``min_precision``.
         """
-        from xmc_tf.models.exporting import parts_of
         from xmc_tf.serving.export import export_model
 
-        return export_model(parts_of(self), folder, settings)
+        return export_model(self.export_parts(), folder, PredictionOptions(**options), precision=precision)
+
+    def export_parts(self) -> "ModelParts":
+        """Return the parts that a SavedModel of this model is made of."""
+        from xmc_tf.models.exporting import parts_of
+
+        return parts_of(self)
 
     def best(
-        self,
-        texts: DocumentsLike,
-        k: int = 5,
-        *,
-        X: Any = None,
-        beam_size: int | None = None,
-        post_processor: str | None = None,
-        ensemble_method: str | None = None,
-        max_pred_chunk: int = 1_000_000,
-        batch_tokens: int = 16384,
-        threads: int = -1,
-        **more: Unpack[DecisionsAndColumns],
+        self, texts: DocumentsLike, k: int = 5, *, X: Any = None, **options: Unpack[PredictionKeywords]
     ) -> list[list[tuple[str, float]]]:
         """Return the names and scores of the k best labels of each text, best first.
 
@@ -337,19 +302,9 @@ class XTransformer(Parts):
             texts: documents, as :meth:`predict` takes them.
             k: number of labels per document.
             X: features of the documents; required if the model was trained with features.
-            beam_size: number of nodes kept at each level above the labels; larger is slower and more exact. None: the
-                model's default.
-            post_processor: function applied to the scores of each level; None: the model's default.
-            ensemble_method: scores to use; see :meth:`predict`. None: the model's default.
-            max_pred_chunk: number of documents to predict at a time.
-            batch_tokens: number of tokens to encode at a time.
-            threads: number of threads; -1: one per core.
-            **more: as for :meth:`predict`.
+            **options: as for :meth:`predict`.
         """
-        predicted = self.predict(
-            texts, X, beam_size=beam_size, only_topk=k, post_processor=post_processor, ensemble_method=ensemble_method,
-            max_pred_chunk=max_pred_chunk, batch_tokens=batch_tokens, threads=threads, **more,
-        )  # fmt: skip
+        predicted = self.predict(texts, X, only_topk=k, **options)  # type: ignore[misc]  # twice is an error
         return list(named(predicted, self.names))
 
     def explain(

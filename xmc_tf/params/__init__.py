@@ -10,6 +10,7 @@ from xmc_tf.params.choices import (
     RELEVANCE_MODES,
     RELEVANCE_NORMS,
     SCHEDULES,
+    SCORES,
     SOLVERS,
 )
 from xmc_tf.params.effort import (
@@ -39,14 +40,18 @@ from xmc_tf.params.linear import (
     RankerPredParams,
 )
 from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
-from xmc_tf.params.overrides import PredictionOverrides, override_levels
 from xmc_tf.params.pecos_vectorizer import tfidf_of_pecos
+from xmc_tf.params.prediction import (
+    DECISIONS,
+    SEARCH,
+    PredictionOptions,
+    add_prediction_options,
+    options_of_flags,
+    override_levels,
+)
 from xmc_tf.params.sequences import SequenceParams, load_sequence_params
 from xmc_tf.params.shared_flags import (
-    add_answers,
     add_batch_size,
-    add_chunk,
-    add_decisions,
     add_gpu,
     add_keep_training_data,
     add_label_names,
@@ -68,6 +73,7 @@ from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParam
 
 __all__ = [
     "BOOTSTRAPS",
+    "DECISIONS",
     "EFFORTS",
     "EFFORT_TIMES",
     "ENSEMBLES",
@@ -76,6 +82,8 @@ __all__ = [
     "RELEVANCE_MODES",
     "RELEVANCE_NORMS",
     "SCHEDULES",
+    "SCORES",
+    "SEARCH",
     "SOLVERS",
     "WITHOUT_EFFECT",
     "HierarchicalKMeansParams",
@@ -86,7 +94,7 @@ __all__ = [
     "MatcherParams",
     "MatcherPredParams",
     "Params",
-    "PredictionOverrides",
+    "PredictionOptions",
     "RankerParams",
     "RankerPredParams",
     "SequenceParams",
@@ -94,17 +102,15 @@ __all__ = [
     "XRLinearParams",
     "XTransformerParams",
     "XTransformerPredParams",
-    "add_answers",
     "add_arguments",
     "add_batch_size",
-    "add_chunk",
-    "add_decisions",
     "add_gpu",
     "add_keep_training_data",
     "add_label_names",
     "add_layout",
     "add_model",
     "add_only_labels",
+    "add_prediction_options",
     "add_predictions",
     "add_queries",
     "add_texts",
@@ -121,6 +127,7 @@ __all__ = [
     "load_linear_params",
     "load_params",
     "load_sequence_params",
+    "options_of_flags",
     "override_levels",
     "params_of_effort",
     "per_level",

@@ -5,7 +5,6 @@ import sys
 
 from xmc_tf.common.numbers import whole
 from xmc_tf.params.arguments import truth
-from xmc_tf.params.choices import POST_PROCESSORS
 
 _Flags = argparse._ActionsContainer  # a parser, or a group of its flags
 
@@ -61,38 +60,10 @@ def add_gpu(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs if there are any")
 
 
-def add_chunk(parser: argparse.ArgumentParser, *short: str, default: int) -> None:
-    """Add the flag for the number of documents predicted at a time; ``short``: its short form."""
-    parser.add_argument(
-        *short,
-        "--max-pred-chunk",
-        type=whole,
-        default=default,
-        metavar="INT",
-        help="number of documents to predict at a time",
-    )
-
-
 def add_threads(parser: argparse.ArgumentParser, *short: str) -> None:
     """Add the flag for the number of threads; ``short``: its short form."""
     parser.add_argument(
         *short, "--threads", type=whole, default=-1, metavar="INT", help="number of threads; -1: one per core"
-    )
-
-
-def add_answers(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that override the prediction options of a model."""
-    own = "(default: as trained)"
-    parser.add_argument("-k", "--only-topk", type=whole, metavar="INT", help=f"number of labels per document {own}")
-    parser.add_argument(
-        "-b",
-        "--beam-size",
-        type=whole,
-        metavar="INT",
-        help=f"number of nodes kept at each level above the labels; larger is slower and more exact {own}",
-    )
-    parser.add_argument(
-        "-pp", "--post-processor", choices=POST_PROCESSORS, help=f"function applied to the scores of each level {own}"
     )
 
 
@@ -127,21 +98,6 @@ def add_keep_training_data(flags: _Flags) -> None:
         "--keep-training-data", action="store_true",
         help="keep features and labels of the training documents in the model, for xmc-tf append; they take about 8 "
         "bytes for each different word or n-gram of a document, and whoever has the model has them",
-    )  # fmt: skip
-
-
-def add_decisions(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for the kind of scores, and for the labels that are good enough."""
-    parser.add_argument(
-        "--scores", choices=("probability", "ranker"),
-        help="probabilities, calibrated from rankers and label names; or the rankers' scores, as PECOS computes them "
-        "(default: probabilities if the model was trained with label names)",
-    )  # fmt: skip
-    parser.add_argument("--threshold", type=float, metavar="NUMBER", help="minimum score of the labels returned")
-    parser.add_argument(
-        "--min-precision", type=float, metavar="0-1",
-        help="return as many labels as possible, up to -k per document, so that this share of them is right; "
-        "measured on documents held out from training",
     )  # fmt: skip
 
 

@@ -20,14 +20,14 @@ def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:
         head_of_labels: whether there is a head that scores labels, and not clusters of them.
     """
     rankers = not recipe.params.only_encoder
-    if recipe.ensemble_method is not None:
-        if recipe.ensemble_method != "concat-only" and not head_of_labels:
+    if (own := recipe.prediction.ensemble_method) is not None:
+        if own != "concat-only" and not head_of_labels:
             raise InputError(
-                f"--ensemble-method {recipe.ensemble_method} needs a label head, which this model does not have",
+                f"--ensemble-method {own} needs a label head, which this model does not have",
                 expected="an encoder that is fine-tuned on the level of the labels, or only the rankers",
                 fix="raise --max-match-clusters to the number of labels, or use --ensemble-method concat-only",
             )
-        return recipe.ensemble_method
+        return own
     if not rankers:
         return "transformer-only"
     usual = "average" if recipe.params.head_gives_probabilities else "concat-only"

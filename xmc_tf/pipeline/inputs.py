@@ -16,6 +16,7 @@ from xmc_tf.data.reading import Reading
 from xmc_tf.params import (
     MatcherParams,
     MatcherPredParams,
+    PredictionOptions,
     TfidfParams,
     XTransformerParams,
     XTransformerPredParams,
@@ -64,10 +65,7 @@ class Recipe:
         params: of the trees, the encoder and the rankers.
         pred_params: how the model predicts where it is not told otherwise.
         tfidf: of the model's own features; None where features are given, or the rankers see the embedding alone.
-        beam_size: over what ``pred_params`` say of the levels above the labels.
-        only_topk: the same for the labels.
-        post_processor: the same for the rankers' scores.
-        ensemble_method: whose scores count; None for what ``pred_params`` say.
+        prediction: options of the search, and whose scores count, that override ``pred_params``.
         steps_scale: factors of the training steps, one per level; none for 1.
         seed: of all that is random.
         threads: of the linear parts; -1 for one per core.
@@ -78,10 +76,7 @@ class Recipe:
     params: XTransformerParams = field(default_factory=XTransformerParams)
     pred_params: XTransformerPredParams = field(default_factory=XTransformerPredParams)
     tfidf: TfidfParams | None = None
-    beam_size: int | None = None
-    only_topk: int | None = None
-    post_processor: str | None = None
-    ensemble_method: str | None = None
+    prediction: PredictionOptions = PredictionOptions()  # noqa: RUF009  it is frozen
     steps_scale: tuple[float, ...] = ()
     seed: int = 0
     threads: int = -1

@@ -32,10 +32,7 @@ def level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, 
             expected=f"{levels} numbers above 0, one for each level that is fine-tuned on",
             received=" ".join(f"{scale:g}" for scale in scales),
         )
-    pred_chain = override_levels(
-        recipe.pred_params.matcher_params_chain, levels,
-        beam_size=recipe.beam_size, only_topk=recipe.only_topk, post_processor=recipe.post_processor,
-    )  # fmt: skip
+    pred_chain = override_levels(recipe.pred_params.matcher_params_chain, levels, recipe.prediction)
     return tuple(_scaled(one, scale) for one, scale in zip(chain, scales, strict=True)), pred_chain
 
 

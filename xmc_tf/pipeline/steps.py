@@ -12,7 +12,6 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
 from xmc_tf.linear.distributed.training import threads_of_rank
 from xmc_tf.linear.modes import level_pred_params
-from xmc_tf.params import PredictionOverrides
 from xmc_tf.pipeline.checksums import files_of
 from xmc_tf.pipeline.devices import choose_precision
 from xmc_tf.pipeline.embeddings import embed_documents
@@ -236,7 +235,6 @@ class Steps:
     def rankers(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
         """The rankers over the trees."""
         recipe, params = self.recipe, self.recipe.params.ranker_params
-        overrides = PredictionOverrides(recipe.beam_size, recipe.only_topk, recipe.post_processor)
 
         def make(folder: Path) -> Record:
             label_trees = [read_tree(tree.folder) for tree in trees]
@@ -246,7 +244,7 @@ class Steps:
                 label_trees,
                 params,
                 [
-                    level_pred_params(params, recipe.pred_params.ranker_params, tree.depth, overrides)
+                    level_pred_params(params, recipe.pred_params.ranker_params, tree.depth, recipe.prediction)
                     for tree in label_trees
                 ],
                 self.communicator,
@@ -258,7 +256,7 @@ class Steps:
 
         inputs = self._labels_and(params) | {
             "pred_params": recipe.pred_params.ranker_params,
-            "wishes": vars(overrides),  # renamed, it would repeat the stage in existing work folders
+            "wishes": recipe.prediction.search,  # renamed, it would repeat the stage in existing work folders
             "seed": recipe.seed,
         }
         return self.stages.run("rankers", make, inputs=inputs, after=_there(features, embeddings, *trees), by_all=True)
@@ -267,19 +265,18 @@ class Steps:
         """The rankers over the first of the same trees, trained without the held-out documents."""
         recipe, params = self.recipe, self.recipe.params.ranker_params
         trees = trees[:AUXILIARY_TREES]
-        overrides = PredictionOverrides(recipe.beam_size, recipe.only_topk, recipe.post_processor)
 
         def make(folder: Path) -> Record:
             label_trees = [read_tree(tree.folder) for tree in trees]
             rows, pred = self._trained_on, recipe.pred_params.ranker_params
             return rankers_of(
                 self.all_features(features, embeddings).rows(rows), self.inputs.documents.Y.tocsr()[rows], label_trees,
-                params, [level_pred_params(params, pred, tree.depth, overrides) for tree in label_trees],
+                params, [level_pred_params(params, pred, tree.depth, recipe.prediction) for tree in label_trees],
                 self.communicator, folder, threads=recipe.threads, seed=recipe.seed,
             )  # fmt: skip
 
         inputs = self._labels_and(params) | {
-            "pred_params": recipe.pred_params.ranker_params, "overrides": vars(overrides), "seed": recipe.seed,
+            "pred_params": recipe.pred_params.ranker_params, "overrides": recipe.prediction.search, "seed": recipe.seed,
             "held out": len(self.held_out),
         }  # fmt: skip
         after = _there(features, embeddings, *trees)

@@ -3,9 +3,7 @@
 import dataclasses
 import json
 import logging
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,12 +21,12 @@ from xmc_tf.common.folders.export_folder import ABOUT, EXPORT, SERVING
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import Tfidf
-from xmc_tf.fusion import promised_threshold
+from xmc_tf.fusion import decide
 from xmc_tf.linear.ensemble import POOL, Rankers, trees_of
 from xmc_tf.linear.level import Level
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.metrics import format_table
-from xmc_tf.params import POST_PROCESSORS
+from xmc_tf.params import DECISIONS, SEARCH, PredictionOptions
 from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.arrangement import PRECISIONS, Arrangement, arrange
 from xmc_tf.serving.dense import CallerEmbeddings, DenseFeatures
@@ -40,44 +38,9 @@ from xmc_tf.serving.slimming import remove_shapes
 from xmc_tf.serving.streamed import StreamedVariables
 from xmc_tf.serving.warmup import check_warmup, write_warmup
 
+_KEPT = (*SEARCH, *DECISIONS)  # options of predictions that an exported model keeps
+_OF_A_CALL = [field.name for field in dataclasses.fields(PredictionOptions) if field.name not in _KEPT]
 _EXAMPLES = 3  # number of labels named per node to describe it
-
-
-@dataclass(frozen=True)
-class ExportSettings:
-    """Settings of an exported model.
-
-    Args:
-        only_topk: number of returned labels; None: the model's.
-        beam_size: number of nodes kept at each level above the labels; None: the model's.
-        post_processor: conversion of raw scores; None: the model's. Only for scores of rankers.
-        threshold: labels with a lower score are left out.
-        precision: number format of the weights: "fp32", "fp16", or "int8" with a scale for each node.
-        scores: "probability", calibrated from rankers and label names; or "ranker", as PECOS computes them. None:
-            probabilities if the model was trained with label names.
-        min_precision: leave out labels, so that at least this share of the others is right, on held-out documents.
-    """
-
-    only_topk: int | None = None
-    beam_size: int | None = None
-    post_processor: str | None = None
-    threshold: float | None = None
-    precision: str = "fp32"
-    scores: str | None = None
-    min_precision: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, value in (("only_topk", self.only_topk), ("beam_size", self.beam_size)):
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1", received=str(value))
-        if self.post_processor not in (None, *POST_PROCESSORS):
-            raise InputError(f"unknown post-processor {self.post_processor!r}", expected=", ".join(POST_PROCESSORS))
-        if self.threshold is not None and not math.isfinite(self.threshold):
-            raise InputError("the threshold must be a number", received=str(self.threshold))
-        if self.scores not in (None, "probability", "ranker"):
-            raise InputError(f"unknown kind of scores {self.scores!r}", expected="probability or ranker")
-        if self.precision not in PRECISIONS:
-            raise InputError(f"unknown number format of weights: {self.precision!r}", expected=", ".join(PRECISIONS))
 
 
 class Exported(NamedTuple):
@@ -150,7 +113,12 @@ class Warmup(NamedTuple):
 
 
 def export_model(
-    parts: ModelParts, folder: str | Path, settings: ExportSettings | None = None, warmup: Warmup | None = None
+    parts: ModelParts,
+    folder: str | Path,
+    options: PredictionOptions | None = None,
+    warmup: Warmup | None = None,
+    *,
+    precision: str = "fp32",
 ) -> Exported:
     """Export a model with all steps from text to label names.
 
@@ -159,20 +127,22 @@ def export_model(
     Example:
         >>> model = XRLinear.load("model")
         >>> parts = ModelParts(model.ranker, model.names, model.tfidf)
-        >>> exported = export_model(parts, "served/1", ExportSettings(only_topk=10))
+        >>> exported = export_model(parts, "served/1", PredictionOptions(only_topk=10))
         >>> print(exported.table())
 
     Args:
         parts: the model.
         folder: the output folder. TensorFlow Serving needs a version number in a folder of the model, such as served/1.
             An older export is replaced atomically, other files stay.
-        settings: the settings of the exported model.
+        options: the options of its predictions, which the exported model keeps; None: the model's.
         warmup: requests that a server runs before it accepts others.
+        precision: number format of the rankers' weights: "fp32", "fp16", or "int8" with a scale for each node.
 
     Raises:
         InputError: the parts do not fit, or the folder contains something else.
     """
-    settings, folder = settings or ExportSettings(), Path(folder)
+    options, folder = options or PredictionOptions(), Path(folder)
+    check_export(options, precision)
     if warmup is not None:
         check_warmup(*warmup)
         if not parts.reads_text:
@@ -191,22 +161,23 @@ def export_model(
             received=str(0 if dense is None else dense.dim),
         )
     nr_labels = parts.nr_labels
-    parts, settings = _decided(parts, settings)
+    asked = options
+    parts, options = _decided(parts, options)
     trees = trees_of(ranker)
-    if len(trees) > 1 and any(tree.scores_may_be_negative(settings.post_processor) for tree in trees):
+    if len(trees) > 1 and any(tree.scores_may_be_negative(options.post_processor) for tree in trees):
         raise InputError(
             "the mean over several trees cannot be exported with a post-processor whose scores may be negative",
             expected="sigmoid, or l1-hinge to l4-hinge",
-            received=_post_processors(trees[0], settings)[-1],
+            received=_post_processors(trees[0], options)[-1],
             fix="choose another one with -pp, or export a model of one tree",
         )
-    beams = _beams(trees[0], settings)
+    beams = _beams(trees[0], options)
     with placed_folder(folder, EXPORT) as part:
         store = StreamedVariables(part / "variables" / "blocks")
-        levels, posts = list[Arrangement](), _post_processors(trees[0], settings)
+        levels, posts = list[Arrangement](), _post_processors(trees[0], options)
         searches = []
         for number, tree in enumerate(trees):
-            arranged, tree_search = _stream_levels(tree, settings, store, f"tree_{number}_" if number else "")
+            arranged, tree_search = _stream_levels(tree, options, store, f"tree_{number}_" if number else "", precision)
             levels += arranged
             searches.append(tree_search)
         search: TreeSearch | MeanSearch | BlendedSearch
@@ -218,7 +189,7 @@ def export_model(
         parents, examples = _stream_tree(trees[0].levels, store)
         names = None if parts.names is None else tf.Variable(parts.names, trainable=False, name="names")
         most = min(max(beams), ranker.nr_labels)
-        answers = Answers(names, parents, examples, settings.threshold)
+        answers = Answers(names, parents, examples, options.threshold)
         graph = None if tfidf is None else tfidf.graph()
         signatures = Signatures(
             graph, dense, search, answers, ranker.nr_sparse, nr_labels, beams[-1], most, fused
@@ -228,7 +199,7 @@ def export_model(
         bytes_ = store.bytes + _bytes([*_own_variables(tfidf), *tracked])
         about = {
             "format": SERVING,
-            "settings": asdict(settings),
+            "settings": _recorded(asked, options, precision, parts.evidence is not None),
             "k": beams[-1],
             "beams": beams,
             "most": most,
@@ -249,57 +220,72 @@ def export_model(
     return Exported(folder, levels, bytes_)
 
 
-def _decided(parts: ModelParts, settings: ExportSettings) -> tuple[ModelParts, ExportSettings]:
-    """Return the parts and settings with which the kind of scores and the threshold are decided."""
-    evidence = parts.evidence
-    if settings.scores == "ranker" or (settings.scores is None and settings.post_processor is not None):
-        evidence = None
-    probable = evidence is not None
-    if (settings.scores == "probability" or settings.min_precision is not None) and not probable:
-        raise InputError(
-            "this model cannot be exported with probabilities",
-            expected="a model that was trained on texts with label names, and no post-processor",
-            fix="train it with --label-names true, or leave out the required precision",
-        )
-    if not probable:
-        return parts._replace(evidence=None), settings
-    assert evidence is not None
-    threshold = settings.threshold
-    if settings.min_precision is not None:
-        threshold = promised_threshold(evidence.fusion, settings.min_precision)
-    post = evidence.post_processor
-    return parts, dataclasses.replace(settings, scores="probability", threshold=threshold, post_processor=post)
+def check_export(options: PredictionOptions, precision: str) -> None:
+    """Refuse options that an exported model cannot keep.
+
+    Args:
+        options: the options of its predictions.
+        precision: number format of the weights.
+    """
+    options.refuse(dict.fromkeys(_OF_A_CALL, "an exported model does not keep it"))
+    if precision not in PRECISIONS:
+        raise InputError(f"unknown number format of weights: {precision!r}", expected=", ".join(PRECISIONS))
 
 
-def _beams(ranker: XLinear, settings: ExportSettings) -> list[int]:
+def _decided(parts: ModelParts, options: PredictionOptions) -> tuple[ModelParts, PredictionOptions]:
+    """Return the parts and options with which the kind of scores and the threshold are decided."""
+    decision = decide(options, None if parts.evidence is None else parts.evidence.fusion)
+    if not decision.probable:
+        return parts._replace(evidence=None), options
+    assert parts.evidence is not None
+    post = parts.evidence.post_processor
+    return parts, dataclasses.replace(
+        options, scores=None, threshold=decision.threshold, min_precision=None, post_processor=post
+    )
+
+
+def _recorded(asked: PredictionOptions, decided: PredictionOptions, precision: str, probable: bool) -> dict[str, Any]:
+    """Return the settings of the exported model, for its record."""
+    return {
+        "only_topk": asked.only_topk,
+        "beam_size": asked.beam_size,
+        "post_processor": decided.post_processor,
+        "threshold": decided.threshold,
+        "precision": precision,
+        "scores": "probability" if probable else asked.scores,
+        "min_precision": asked.min_precision,
+    }
+
+
+def _beams(ranker: XLinear, options: PredictionOptions) -> list[int]:
     """Return the number of nodes kept at each level, as in the rankers' own search."""
     beams = [level.pred_params.only_topk for level in ranker.levels]
-    if settings.beam_size is not None:
-        beams[:-1] = [settings.beam_size] * (len(beams) - 1)
-    if settings.only_topk is not None:
-        beams[-1] = settings.only_topk
+    if options.beam_size is not None:
+        beams[:-1] = [options.beam_size] * (len(beams) - 1)
+    if options.only_topk is not None:
+        beams[-1] = options.only_topk
     return [min(beam, level.clusters.shape[0]) for beam, level in zip(beams, ranker.levels, strict=True)]
 
 
-def _post_processors(ranker: XLinear, settings: ExportSettings) -> list[str]:
-    return [settings.post_processor or level.pred_params.post_processor for level in ranker.levels]
+def _post_processors(ranker: XLinear, options: PredictionOptions) -> list[str]:
+    return [options.post_processor or level.pred_params.post_processor for level in ranker.levels]
 
 
 def _stream_levels(
-    ranker: XLinear, settings: ExportSettings, store: StreamedVariables, prefix: str
+    ranker: XLinear, options: PredictionOptions, store: StreamedVariables, prefix: str, precision: str = "fp32"
 ) -> tuple[list[Arrangement], TreeSearch]:
     """Arrange and write the levels of a tree one after the other, and return its search.
 
     The names of the variables begin with ``prefix``.
     """
     levels, searches = [], []
-    beams, posts = _beams(ranker, settings), _post_processors(ranker, settings)
+    beams, posts = _beams(ranker, options), _post_processors(ranker, options)
     arriving = ranker.levels[0].clusters.shape[1]
     with Progress("arranging the weights", ranker.nr_weights, "weights") as progress:
         for number, (level, post) in enumerate(zip(ranker.levels, posts, strict=True)):
             arranged = arrange(
                 level.weights, csc_matrix(level.clusters), level.bias, nr_sparse=ranker.nr_sparse,
-                nr_dense=ranker.nr_dense, beam=arriving, precision=settings.precision,
+                nr_dense=ranker.nr_dense, beam=arriving, precision=precision,
             )  # fmt: skip
             variables = store.add_all(f"{prefix}level_{number}", arranged.arrays)
             arranged = arranged.without_arrays()  # frees memory before the next level

@@ -10,8 +10,8 @@ from xmc_tf.fusion import POOL, Evidence
 from xmc_tf.models.folder import ENSEMBLE
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import Parts
-from xmc_tf.models.prediction import PredictionOptions, embedded, for_fusion, scored
-from xmc_tf.params import TfidfParams
+from xmc_tf.models.prediction import embedded, for_fusion, scored
+from xmc_tf.params import PredictionOptions, TfidfParams
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs

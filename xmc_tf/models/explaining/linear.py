@@ -1,12 +1,17 @@
 """The explanation of a prediction of a linear model."""
 
+from collections.abc import Callable
+from typing import Any
+
+from scipy.sparse import csr_matrix
+
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Texts
 from xmc_tf.models.documents import ReadDocuments
 from xmc_tf.models.explaining.explanation import Explanation, LabelExplanation
 from xmc_tf.models.explaining.name_evidence import name_evidence
 from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, tree_evidence
-from xmc_tf.models.linear.model import LinearModel
+from xmc_tf.models.linear.parts import LinearParts
 
 
 def one_text(texts: Texts) -> str:
@@ -27,20 +32,19 @@ def one_text(texts: Texts) -> str:
     return text if isinstance(text, str) else text.decode("utf-8", "replace")
 
 
-def explain_linear(model: LinearModel, read: ReadDocuments, k: int, beam_size: int | None) -> Explanation:
+def explain_linear(model: LinearParts, read: ReadDocuments, predict: Callable[[Any], csr_matrix]) -> Explanation:
     """Explain the best labels of a document; see :meth:`XRLinear.explain`.
 
     Args:
         model: the model.
         read: one document: its text or its features.
-        k: number of labels.
-        beam_size: number of nodes kept at each level above the labels. None: the model's default.
+        predict: predicts the labels to explain.
     """
     text = None if read.texts is None else one_text(read.texts)
     X = read.documents if text is None else model.features([text], threads=1)
     if X.nr_rows != 1:
         raise InputError("one document is explained at a time", expected="1 row", received=f"{X.nr_rows:,} rows")
-    predicted = model.predict(X if text is None else [text], only_topk=k, beam_size=beam_size, threads=1)
+    predicted = predict(X if text is None else [text])
     feature_name = names_of_features(model.tfidf if model.reads_text else None, text)
     matches = model.evidence.names.evidence([text], 1) if model.evidence and text is not None else None
     return Explanation(tuple(

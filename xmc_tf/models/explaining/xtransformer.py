@@ -10,13 +10,14 @@ from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, t
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import (
     POOL,
-    PredictionOptions,
+    method_of,
     own_features,
     predict,
     predict_by_heads,
     ranker_features,
     windows_of,
 )
+from xmc_tf.params import PredictionOptions
 
 _COMBINED = {
     "average": "mean of label head and tree",
@@ -38,7 +39,7 @@ def explain_parts(model: Parts, text: str, X: Any, options: PredictionOptions) -
     predicted = predict(model, [text], X, options)
     reading = model.metadata.reading
     (windows,) = windows_of(model, [text], options.batch_tokens, reading)
-    method = options.method
+    method = method_of(options)
     heads: dict[int, float] = {}
     if method != "concat-only":
         more = dataclasses.replace(options, only_topk=max(predicted.nnz, POOL))

@@ -17,7 +17,7 @@ from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.tasks import Instances
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.labels import matrix_of_names
-from xmc_tf.models.linear.model import LinearModel
+from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
 from xmc_tf.params import RankerParams
 from xmc_tf.params.values import nearest
@@ -25,7 +25,7 @@ from xmc_tf.tables.label_forms import LabelData
 from xmc_tf.tree import LabelTree
 from xmc_tf.tree.label_embeddings import label_embedding
 
-_Model = TypeVar("_Model", bound=LinearModel)
+_Model = TypeVar("_Model", bound=LinearParts)
 APPENDED = "nr_appended_documents"
 
 
@@ -93,7 +93,7 @@ def with_documents(
     )  # fmt: skip
 
 
-def training_of(model: LinearModel) -> TrainingData:
+def training_of(model: LinearParts) -> TrainingData:
     """Return the training data that a model has kept.
 
     Raises:
@@ -110,7 +110,7 @@ def training_of(model: LinearModel) -> TrainingData:
 
 
 def further_labels(
-    model: LinearModel, labels: LabelData, new_labels: bool | Sequence[str]
+    model: LinearParts, labels: LabelData, new_labels: bool | Sequence[str]
 ) -> tuple[csr_matrix, Sequence[str]]:
     """Return the label matrix of further documents, and the names of the labels that the model does not have.
 
@@ -208,5 +208,5 @@ def _cut(Y: csr_matrix, count: int) -> csr_matrix:
     return out
 
 
-def _params(model: LinearModel) -> RankerParams:
+def _params(model: LinearParts) -> RankerParams:
     return RankerParams.from_json(model.metadata.train_params)

@@ -13,12 +13,12 @@ from xmc_tf.linear.ensemble import rankers_of, trees_of
 from xmc_tf.linear.growing import regrouped
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.growing.training_data import TrainingData
-from xmc_tf.models.linear.model import LinearModel
+from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
 from xmc_tf.params.values import nearest
 from xmc_tf.tree import LabelTree
 
-_Model = TypeVar("_Model", bound=LinearModel)
+_Model = TypeVar("_Model", bound=LinearParts)
 
 
 def without_labels(model: _Model, labels: Iterable[str | int]) -> _Model:
@@ -87,7 +87,7 @@ class LabelNumbers:
         model: the model.
     """
 
-    def __init__(self, model: LinearModel) -> None:
+    def __init__(self, model: LinearParts) -> None:
         self._names, self._count = model.names or [], model.nr_labels
         self._number_of = {name: number for number, name in enumerate(self._names)}
 

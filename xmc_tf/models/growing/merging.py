@@ -15,10 +15,10 @@ from xmc_tf.linear.levels import Levels
 from xmc_tf.linear.tasks import Instances
 from xmc_tf.models.growing.labels import LabelNumbers, with_fewer_labels, without_leaves
 from xmc_tf.models.growing.training_data import TrainingData
-from xmc_tf.models.linear.model import LinearModel
+from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.params import RankerParams
 
-_Model = TypeVar("_Model", bound=LinearModel)
+_Model = TypeVar("_Model", bound=LinearParts)
 
 
 def with_merged_labels(
@@ -56,7 +56,7 @@ def with_merged_labels(
     return merged
 
 
-def _stays(model: LinearModel, groups: Iterable[Iterable[str | int]]) -> np.ndarray:
+def _stays(model: LinearParts, groups: Iterable[Iterable[str | int]]) -> np.ndarray:
     """Return for each label the one that it becomes."""
     number, known = LabelNumbers(model), model.ranker.nr_labels
     stays = np.arange(model.nr_labels)

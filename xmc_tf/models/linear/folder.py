@@ -26,13 +26,13 @@ from xmc_tf.models.folder import (
     write_names,
 )
 from xmc_tf.models.growing.training_data import TRAINING, TrainingData
-from xmc_tf.models.linear.model import LinearModel
+from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import RankerParams
 from xmc_tf.tree import LabelTree, load_chain, save_chain
 
 _LOG = logging.getLogger(__name__)
-_Model = TypeVar("_Model", bound=LinearModel)
+_Model = TypeVar("_Model", bound=LinearParts)
 
 
 def write_model(

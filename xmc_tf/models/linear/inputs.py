@@ -16,7 +16,7 @@ from xmc_tf.data import Features, TextFile, as_features, check_pair, load_matrix
 from xmc_tf.linear.modes import level_pred_params
 from xmc_tf.linear.problems import check_relevance, sorted_csc
 from xmc_tf.models.linear.training import check_one_tree, fit_tfidf, other_params
-from xmc_tf.params import PredictionOverrides, RankerPredParams, TfidfParams, XRLinearParams, with_effect
+from xmc_tf.params import PredictionOptions, RankerPredParams, TfidfParams, XRLinearParams, with_effect
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.tree import LabelTree, load_chain
 from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks
@@ -39,7 +39,7 @@ class LinearSettings:
 
     arguments: argparse.Namespace
     params: XRLinearParams
-    overrides: PredictionOverrides
+    overrides: PredictionOptions
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class LinearSettings:
             ours["label_names"] = True
         if self.arguments.effort is not None:
             ours["effort"] = self.arguments.effort
-        overrides = {} if self.overrides == PredictionOverrides() else vars(self.overrides)
+        overrides = {} if self.overrides == PredictionOptions() else self.overrides.search
         # Another key instead of "wishes" would make existing work folders useless.
         return with_effect({**ours, **blocks, "wishes": overrides, "version": version("xmc_tf")})
 

@@ -18,7 +18,7 @@ from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import (
     HierarchicalKMeansParams,
-    PredictionOverrides,
+    PredictionOptions,
     RankerParams,
     RankerPredParams,
     TfidfParams,
@@ -57,7 +57,7 @@ class RankerData:
 def train_all_trees(
     data: RankerData,
     params: XRLinearParams,
-    overrides: PredictionOverrides | None = None,
+    overrides: PredictionOptions | None = None,
     *,
     threads: int = -1,
     seed: int = 0,
@@ -74,7 +74,7 @@ def train_all_trees(
     Returns:
         The rankers of each tree, and their prediction parameters with one block per level.
     """
-    overrides = overrides or PredictionOverrides()
+    overrides = overrides or PredictionOptions()
     pred_params = [level_pred_params(params.ranker, params.prediction, tree.depth, overrides) for tree in data.trees]
     rankers = train_trees(
         data.X, data.Y, [tree.to_chain() for tree in data.trees], R=data.R, params=params.ranker,
@@ -113,7 +113,7 @@ def learn_evidence(
     texts: Texts,
     data: RankerData,
     params: XRLinearParams,
-    overrides: PredictionOverrides | None = None,
+    overrides: PredictionOptions | None = None,
     *,
     threads: int = -1,
     seed: int = 0,
@@ -129,7 +129,7 @@ def learn_evidence(
         threads: number of threads; -1: one per core.
         seed: the training seed.
     """
-    overrides = overrides or PredictionOverrides()
+    overrides = overrides or PredictionOptions()
     trees = data.trees[:AUXILIARY_TREES]
     score = held_out_scorer(
         data.X, data.Y, [tree.to_chain() for tree in trees], R=data.R, params=params.ranker,

@@ -1,0 +1,161 @@
+"""The options of a prediction: one class for all models, made by flags and by Python's keywords alike."""
+
+import argparse
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import MOST_THREADS
+from xmc_tf.params.arguments import add_arguments, from_arguments
+from xmc_tf.params.base import Params, per_level
+from xmc_tf.params.choices import ENSEMBLES, POST_PROCESSORS, SCORES
+from xmc_tf.params.linear import LinearLevelPredParams
+from xmc_tf.params.matcher import MatcherPredParams
+from xmc_tf.params.values import knob
+
+SEARCH = ("only_topk", "beam_size", "post_processor")
+"""The options of the search through the tree, which a training records as the model's defaults."""
+DECISIONS = ("scores", "threshold", "min_precision")
+"""The options that decide about the kind of scores, and about the labels that are good enough."""
+
+_OWN = "(default: as trained)"
+_FLAGS = {
+    "only_topk": ("-k", "--only-topk"),
+    "beam_size": ("-b", "--beam-size"),
+    "post_processor": ("-pp", "--post-processor"),
+    "max_pred_chunk": ("-B", "--max-pred-chunk"),
+    "threads": ("-n", "--threads"),
+}
+
+
+@dataclass(frozen=True)
+class PredictionOptions(Params):
+    """Options of a prediction, the keywords of ``predict`` and ``best``; None stands for the model's default.
+
+    Example:
+        >>> model.best(["gradient of a sparse matrix"], k=20, min_precision=0.8)
+
+    Args:
+        beam_size: number of nodes kept at each level above the labels; larger is slower and more exact.
+        only_topk: number of labels per document; with a threshold, the maximum number.
+        post_processor: function applied to the scores of each level; only for scores of rankers.
+        scores: "probability", calibrated from rankers and label names; or "ranker", as PECOS computes them (default:
+            probabilities if the model was trained with label names).
+        threshold: labels with a lower score are left out (default: none).
+        min_precision: leave out labels, so that at least this share of the others is right, on held-out documents.
+        ensemble_method: of an XR-Transformer: "concat-only" for the rankers' scores, "transformer-only" for the label
+            head's, or "average", "rank_average", "round_robin" of both.
+        max_pred_chunk: number of documents to predict at a time, which bounds the memory.
+        batch_tokens: of an XR-Transformer: number of tokens to encode at a time.
+        threads: number of threads; -1: one per core.
+        quiet: whether to hide progress.
+    """
+
+    beam_size: int | None = knob(
+        None, low=1, help=f"number of nodes kept at each level above the labels; larger is slower and more exact {_OWN}"
+    )
+    only_topk: int | None = knob(None, low=1, help=f"number of labels per document {_OWN}")
+    post_processor: str | None = knob(
+        None, choices=POST_PROCESSORS, help=f"function applied to the scores of each level {_OWN}"
+    )
+    scores: str | None = knob(
+        None,
+        choices=SCORES,
+        help="probabilities, calibrated from rankers and label names; or the rankers' scores, as PECOS computes them "
+        "(default: probabilities if the model was trained with label names)",
+    )
+    threshold: float | None = knob(None, help="minimum score of the labels returned")
+    min_precision: float | None = knob(
+        None,
+        above=0,
+        below=1,
+        help="return as many labels as possible, up to -k per document, so that this share of them is right (0 to 1); "
+        "measured on documents held out from training",
+    )
+    ensemble_method: str | None = knob(
+        None,
+        choices=ENSEMBLES,
+        help="scores to use: the rankers' (concat-only), the label head's (transformer-only), or both (default: as "
+        "trained)",
+    )
+    max_pred_chunk: int = knob(1_000_000, low=1, help="number of documents to predict at a time")
+    batch_tokens: int = knob(16384, low=1, help="number of tokens to encode at a time")
+    threads: int = knob(-1, low=1, high=MOST_THREADS, also=(-1,), help="number of threads; -1: one per core")
+    quiet: bool = knob(False, help="hide progress")
+
+    def check_together(self) -> None:
+        """Refuse options that exclude each other."""
+        if self.threshold is not None and self.min_precision is not None:
+            raise InputError("a threshold and a required precision exclude each other", fix="leave one of them out")
+        if self.scores == "probability" and self.post_processor is not None:
+            raise InputError(
+                "probabilities have no post-processor",
+                received=self.post_processor,
+                fix="leave out the post-processor, or use the rankers' scores (--scores ranker)",
+            )
+
+    @property
+    def search(self) -> dict[str, Any]:
+        """The options of the search through the tree, by name."""
+        return {name: getattr(self, name) for name in SEARCH}
+
+    def refuse(self, problems: Mapping[str, str]) -> None:
+        """Refuse options that a use of them cannot have.
+
+        Args:
+            problems: for each such option, why.
+
+        Raises:
+            InputError: one of them differs from its default.
+        """
+        for field in dataclasses.fields(self):
+            if field.name in problems and getattr(self, field.name) != field.default:
+                raise InputError(
+                    f"{field.name} cannot be used: {problems[field.name]}",
+                    received=str(getattr(self, field.name)),
+                    fix=f"leave out --{field.name.replace('_', '-')} (in Python: {field.name})",
+                )
+
+
+def add_prediction_options(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add the flags of some options."""
+    add_arguments(parser, PredictionOptions, *names, flags=_FLAGS)
+
+
+def options_of_flags(arguments: argparse.Namespace, *names: str) -> PredictionOptions:
+    """Return the options that the flags of some options say.
+
+    Args:
+        arguments: the parsed flags, of which others may have names of options and another meaning.
+        *names: the options.
+    """
+    return from_arguments(PredictionOptions, argparse.Namespace(**{name: getattr(arguments, name) for name in names}))
+
+
+Level = TypeVar("Level", LinearLevelPredParams, MatcherPredParams)
+
+
+def override_levels(chain: Level | tuple[Level, ...], depth: int, options: PredictionOptions) -> tuple[Level, ...]:
+    """Return the prediction parameters of each level, with the options of the search overridden.
+
+    Example:
+        >>> options = PredictionOptions(beam_size=10, only_topk=5)
+        >>> [level.only_topk for level in override_levels(LinearLevelPredParams(), 3, options)]
+        [10, 10, 5]
+
+    Args:
+        chain: one block for all levels, or one per level.
+        depth: number of levels.
+        options: the beam size applies to all levels but the last, the number of labels to the last.
+
+    Returns:
+        One block per level, from the top down.
+    """
+    levels = list(per_level(chain, depth, "model_chain"))
+    for i, level in enumerate(levels):
+        keep = options.only_topk if i == depth - 1 else options.beam_size
+        changes = {"only_topk": keep, "post_processor": options.post_processor}
+        levels[i] = dataclasses.replace(level, **{name: value for name, value in changes.items() if value is not None})
+    return tuple(levels)
