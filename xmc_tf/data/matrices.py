@@ -10,7 +10,7 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, issparse
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.regular import existing_file
-from xmc_tf.data.npz.reading import is_npy, is_npz, read_npy, read_npz
+from xmc_tf.data.npz.reading import file_format, read_npy, read_npz
 from xmc_tf.data.npz.writing import write_npz
 from xmc_tf.data.scanning import ALONE, Scan
 from xmc_tf.data.structure import check_finite, check_indices, check_pointers
@@ -48,9 +48,10 @@ def load_matrix(
     """
     path = existing_file(path, name)
     what = f"{name}: {path}"
-    if is_npz(path):
+    form = file_format(path)
+    if form == "npz":
         matrix = _sparse(read_npz(path, name=name, wanted=_MEMBERS, mmap=mmap), what, scan)
-    elif is_npy(path):
+    elif form == "npy":
         matrix = _dense(read_npy(path, name=name, mmap=mmap), what)
     else:
         raise InputError(

@@ -10,7 +10,7 @@ through a tokenizer that fails in ways of its own on damaged files. The format i
 import math
 import re
 from dataclasses import dataclass
-from typing import IO
+from typing import Protocol
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -44,7 +44,14 @@ class Head:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def read_head(file: IO[bytes], what: str) -> Head:
+class Readable(Protocol):
+    """Something to read bytes from."""
+
+    def read(self, count: int, /) -> bytes:
+        """Return the next bytes; fewer at the end."""
+
+
+def read_head(file: Readable, what: str) -> Head:
     """Read the head, and leaves the file where the data begin.
 
     Raises:

@@ -26,14 +26,13 @@ _BOMB_RATIO = 100
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 
 
-def is_npy(path: str | Path) -> bool:
-    """Return whether a file begins like an .npy file, regardless of its name."""
-    return _begins(path, npy_format.MAGIC_PREFIX)
-
-
-def is_npz(path: str | Path) -> bool:
-    """Return whether a file begins like a zip archive, regardless of its name."""
-    return _begins(path, b"PK\x03\x04") or _begins(path, b"PK\x05\x06")
+def file_format(path: str | Path) -> Literal["npy", "npz", ""]:
+    """Return the format by which a file begins, regardless of its name."""
+    with open(path, "rb") as file:
+        head = file.read(len(npy_format.MAGIC_PREFIX))
+    if head == npy_format.MAGIC_PREFIX:
+        return "npy"
+    return "npz" if head[:4] in (b"PK\x03\x04", b"PK\x05\x06") else ""
 
 
 def read_npy(path: str | Path, *, name: str = "array", mmap: bool = True) -> np.ndarray:
@@ -53,9 +52,7 @@ def read_npy(path: str | Path, *, name: str = "array", mmap: bool = True) -> np.
     with path.open("rb") as file:
         header = read_head(file, what)
         _check_length(header, size - header.length, what)
-        if not mmap:
-            return _read_data(file, header, what)
-    return _map(path, 0, header)
+        return _part(_mapped(file), 0, header) if mmap else _read_data(file, header, what)
 
 
 def read_npz(
@@ -81,7 +78,7 @@ def read_npz(
     path = existing_file(path, name)
     what = f"{name}: {path}"
     try:
-        with zipfile.ZipFile(path) as archive:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             members = {
                 info.filename.removesuffix(".npy"): info
                 for info in archive.infolist()
@@ -89,7 +86,8 @@ def read_npz(
             }
             members = {key: info for key, info in members.items() if wanted is None or key in wanted}
             _refuse_bomb(list(members.values()), path.stat().st_size, what)
-            return {key: _read_member(path, archive, info, what, mmap) for key, info in members.items()}
+            whole = _mapped(file) if mmap else None  # once for all members
+            return {key: _read_member(whole, archive, info, what) for key, info in members.items()}
     except (zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, OverflowError) as error:
         raise damaged(what, str(error)) from None
     except NotImplementedError as error:
@@ -100,7 +98,8 @@ def read_npz(
         raise damaged(what, str(error)) from None
 
 
-def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str, mmap: bool) -> np.ndarray:
+def _read_member(whole: np.ndarray | None, archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> np.ndarray:
+    """Return the array of a member: a part of the mapped archive where it is not compressed, else read."""
     what = f"{what}, member {info.filename}"
     if info.header_offset < 0:
         raise damaged(what, "the archive's directory places it before the beginning of the file")
@@ -113,15 +112,13 @@ def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, wh
             received=f"zip method {info.compress_type}",
             fix="save it again with scipy.sparse.save_npz(..., compressed=False)",
         )
-    if mmap and info.compress_type == zipfile.ZIP_STORED:
-        start = _data_start(path, info, what)
-        with path.open("rb") as file:
-            file.seek(start)
-            header = read_head(file, what)
+    if whole is not None and info.compress_type == zipfile.ZIP_STORED:
+        start = _data_start(whole, info, what)
+        header = read_head(_Bytes(whole, start), what)
         _check_length(header, info.file_size - header.length, what)
-        if start + info.file_size > path.stat().st_size:
+        if start + info.file_size > len(whole):
             raise damaged(what, "it ends before its data do")
-        return _map(path, start, header)
+        return _part(whole, start, header)
     try:
         with archive.open(info) as file:
             header = read_head(file, what)
@@ -131,11 +128,9 @@ def _read_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, wh
         raise damaged(what, str(error)) from None
 
 
-def _data_start(path: Path, info: zipfile.ZipInfo, what: str) -> int:
+def _data_start(whole: np.ndarray, info: zipfile.ZipInfo, what: str) -> int:
     """Return where a member's bytes begin: the local header may be longer than the central directory says."""
-    with path.open("rb") as file:
-        file.seek(info.header_offset)
-        head = file.read(_LOCAL_HEADER.size)
+    head = whole[info.header_offset : info.header_offset + _LOCAL_HEADER.size].tobytes()
     if len(head) < _LOCAL_HEADER.size or head[:4] != b"PK\x03\x04":
         raise damaged(what, "its header is not where the archive's directory says")
     *_, name_length, extra_length = _LOCAL_HEADER.unpack(head)
@@ -152,12 +147,30 @@ def _check_length(header: Head, available: int, what: str) -> None:
         )
 
 
-def _map(path: Path, start: int, header: Head) -> np.ndarray:
-    if header.nbytes == 0:  # empty arrays cannot be mapped
-        return _read_only(np.empty(header.shape, header.dtype))
+class _Bytes:
+    """A mapped file as something to read from."""
+
+    def __init__(self, whole: np.ndarray, start: int) -> None:
+        self._whole, self._at = whole, start
+
+    def read(self, count: int, /) -> bytes:
+        """Return the next bytes."""
+        piece = self._whole[self._at : self._at + count].tobytes()
+        self._at += len(piece)
+        return piece
+
+
+def _mapped(file: IO[bytes]) -> np.ndarray:
+    """Return the bytes of an open file, mapped: a plain array, because slicing np.memmap is slower."""
+    return np.asarray(np.memmap(file, np.uint8, "r"))
+
+
+def _part(whole: np.ndarray, start: int, header: Head) -> np.ndarray:
+    """Return the array whose head is at a place of a mapped file."""
     order: Literal["C", "F"] = "F" if header.fortran else "C"
-    mapped = np.memmap(path, header.dtype, "r", start + header.length, header.shape, order)
-    return np.asarray(mapped)  # a plain array, because slicing np.memmap is slower
+    if header.nbytes == 0:  # it may lie behind the last byte
+        return _read_only(np.empty(header.shape, header.dtype))
+    return np.ndarray(header.shape, header.dtype, whole, start + header.length, order=order)
 
 
 def _read_data(file: IO[bytes], header: Head, what: str) -> np.ndarray:
@@ -188,8 +201,3 @@ def _refuse_bomb(members: list[zipfile.ZipInfo], size: int, what: str) -> None:
             received="probably a zip bomb",
             fix="if it is intended, save it without compression",
         )
-
-
-def _begins(path: str | Path, magic: bytes) -> bool:
-    with open(path, "rb") as file:
-        return file.read(len(magic)) == magic
