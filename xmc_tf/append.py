@@ -14,7 +14,7 @@ from xmc_tf.models.documents import labelled_rows
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_model, add_texts, add_threads, add_verbosity
 from xmc_tf.tables.columns import ColumnOptions
-from xmc_tf.tables.reading_flags import add_reading_options, source_options, text_columns
+from xmc_tf.tables.reading_flags import add_reading_options, refuse_without_table, source_options, text_columns
 
 _SHOWN = 3
 _DESCRIPTION = """Append documents to a linear model without training it again: the clusters of their labels change.
@@ -64,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             "the documents to append are not clear", expected="a table, or texts (-t) and labels (-y)",
             fix="python -m xmc_tf.append -m model new.csv",
         )  # fmt: skip
+    if not arguments.documents:
+        refuse_without_table(arguments, {"label_column": "--label-column", "label_separator": "--label-separator"})
     inputs = {"TABLE": arguments.documents, "-t": arguments.text_path, "-y": arguments.label_path}
     in_place = arguments.output is None
     folder = arguments.model_folder if in_place else arguments.output

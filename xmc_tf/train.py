@@ -25,7 +25,6 @@ from xmc_tf.jobs.summary import JobSummary
 from xmc_tf.jobs.train import data_set_of, train_linear
 from xmc_tf.jobs.train_flags import (
     add_job_flags,
-    given_flags,
     has_encoder,
     linear_options,
     read_language_column,
@@ -82,15 +81,15 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Train and save a model."""
-    arguments = parser().parse_args(argv)
+    arguments = parser().parse_args(argv, cli.GivenFlags())
     if text := _skeleton(arguments):
         print(text)
         return
-    given = given_flags(parser(), argv)
+    _refuse_layout(arguments)
     if arguments.table is not None:
-        _train_on_table(arguments, given, sys.argv[1:] if argv is None else argv)
+        _train_on_table(arguments, sys.argv[1:] if argv is None else argv)
         return
-    refuse_job_flags(given)
+    refuse_job_flags(arguments)
     _require(arguments)
     communicator = choose_communicator()
     # What rank 0 says is said for all.
@@ -109,19 +108,19 @@ def main(argv: Sequence[str] | None = None) -> None:
         _train(communicator, arguments, recipe, folder, work)
 
 
-def _train_on_table(arguments: argparse.Namespace, given: dict[str, Any], argv: Sequence[str]) -> None:
+def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
     """Prepare a table, choose settings, train, measure, and print a summary."""
     communicator = choose_communicator()
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
     if communicator.rank == 0:
         warn_without_effect(arguments, "train")
         cli.on_interrupt(resume_hint)
-    job = table_job(arguments, given, shlex.join([as_called("python -m xmc_tf.train"), *argv]))
-    run_on_all_ranks(communicator, lambda: read_language_column(arguments, given))
-    recipe = _recipe(arguments) if has_encoder(given) else None
+    job = table_job(arguments, shlex.join([as_called("python -m xmc_tf.train"), *argv]))
+    run_on_all_ranks(communicator, lambda: read_language_column(arguments))
+    recipe = _recipe(arguments) if has_encoder(arguments) else None
     if recipe is not None:
-        refuse_search_flags(given)
-    options = linear_options(given) if recipe is None else None
+        refuse_search_flags(arguments)
+    options = linear_options(arguments) if recipe is None else None
     if arguments.preponly:
         print(on_first_rank(communicator, lambda: summary_of(data_set_of(job)).text()))
         return
@@ -177,6 +176,14 @@ def _skeleton(arguments: argparse.Namespace) -> str:
     if arguments.generate_train_params_skeleton:
         return skeleton_of(XTransformerParams())
     return skeleton_of(XTransformerPredParams()) if arguments.generate_pred_params_skeleton else ""
+
+
+def _refuse_layout(arguments: argparse.Namespace) -> None:
+    """Refuse a layout of what is not printed."""
+    if arguments.layout != "table" and not arguments.tst_text_path:
+        raise InputError(
+            "--layout is of precision and recall of held-out documents", expected="-tt and -yt", fix="leave it out"
+        )
 
 
 def _require(arguments: argparse.Namespace) -> None:

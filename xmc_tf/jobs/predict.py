@@ -31,13 +31,13 @@ from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.tables.reading_flags import refuse_without_table
 
 if TYPE_CHECKING:
     from xmc_tf.models.model import Model
 
 _LOG = logging.getLogger(__name__)
 _BATCH_SIZE, _LAYOUT = 32, "table"  # defaults of flags
-_ONLY_TABLES = ("format", "encoding", "separator", "header", "sqlite_table", "text_column", "keep")
 
 
 def predict(arguments: argparse.Namespace) -> None:
@@ -100,11 +100,8 @@ def _check_documents(arguments: argparse.Namespace) -> None:
                 expected="-m, and -o for the labels of the table",
                 fix="use texts (-t), or measure with xmc-tf evaluate -m MODEL TABLE",
             )
-    elif flags := [name for name in _ONLY_TABLES if getattr(a, name) is not None]:
-        raise InputError(
-            f"--{flags[0].replace('sqlite_', '').replace('_', '-')}: there is no table",
-            expected="a table, such as a CSV file", fix="leave it out",
-        )  # fmt: skip
+    else:
+        refuse_without_table(a, {"keep": "--keep"})
     if a.layout != _LAYOUT and a.label_path is None:
         raise InputError("--layout is of precision and recall", expected="true labels (-y)", fix="leave it out")
     if a.batch_size < 1:
@@ -134,6 +131,7 @@ def _model(arguments: argparse.Namespace, options: PredictionOptions) -> "Model"
     problems = {
         "--ensemble-method": linear and options.ensemble_method is not None,
         "--batch-size": linear and a.batch_size != _BATCH_SIZE,
+        "--use-gpu false": linear and not a.use_gpu,
         "-x beside texts": linear and texts and a.feat_path is not None,
         "-x without texts": not linear and not texts and a.feat_path is not None,
         "-so": not linear and a.selected_output is not None,

@@ -2,11 +2,10 @@
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.cli import GivenFlags
 from xmc_tf.jobs.languages import languages_of_column
 from xmc_tf.jobs.train import LinearOptions, TableJob
 from xmc_tf.params import (
@@ -14,12 +13,12 @@ from xmc_tf.params import (
     WITHOUT_EFFECT,
     HierarchicalKMeansParams,
     LinearLevelParams,
-    PredictionOptions,
     RankerParams,
     TfidfParams,
     XRLinearParams,
     add_keep_training_data,
     from_arguments,
+    options_of_flags,
     several_trees,
 )
 from xmc_tf.tables.reading_flags import source_options
@@ -59,38 +58,26 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     add_table_options(parser)
 
 
-def given_flags(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> dict[str, Any]:
-    """Return the values of the flags on a command line, without defaults.
-
-    Args:
-        parser: a new parser, which cannot be used afterwards.
-        argv: the command line.
-    """
-    for action in parser._actions:
-        action.default = argparse.SUPPRESS
-    return vars(parser.parse_args(argv))
-
-
-def refuse_job_flags(given: dict[str, Any]) -> None:
+def refuse_job_flags(arguments: GivenFlags) -> None:
     """Refuse flags of tables on a command line without a table."""
     reader = argparse.ArgumentParser(add_help=False)
     add_table_options(reader)
     of_tables = {action.dest: action.option_strings[0] for action in reader._actions}
     of_tables |= {name: f"--{name.replace('_', '-')}" for name in _OF_JOBS}
-    if found := [of_tables[name] for name in of_tables if name in given]:
+    if found := [of_tables[name] for name in of_tables if name in arguments.given]:
         raise InputError(
             f"{', '.join(found)}: there is no table", expected="a table before the flags",
             fix="python -m xmc_tf.train data.csv -m model",
         )  # fmt: skip
 
 
-def table_job(arguments: argparse.Namespace, given: dict[str, Any], command: str) -> TableJob:
+def table_job(arguments: GivenFlags, command: str) -> TableJob:
     """Return the job that a command line describes.
 
     Raises:
         InputError: it names files that the table replaces, or lacks the folder of the model.
     """
-    if found := [flag for name, flag in _OF_FILES.items() if name in given]:
+    if found := [flag for name, flag in _OF_FILES.items() if name in arguments.given]:
         raise InputError(
             f"a table and {', '.join(found)} exclude each other",
             expected="texts and labels from one source",
@@ -114,28 +101,35 @@ def table_job(arguments: argparse.Namespace, given: dict[str, Any], command: str
     )
 
 
-def read_language_column(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
+def read_language_column(arguments: GivenFlags) -> None:
     """Set the languages to those of the column that a command line names, if it names one."""
     if arguments.language_column is None:
         return
-    if "language" in given:
+    if "language" in arguments.given:
         raise InputError("--language and --language-column exclude each other", fix="leave one of them out")
     found = languages_of_column(Path(arguments.table), arguments.language_column, source_options(arguments))
-    arguments.language = given["language"] = found
+    arguments.language = found  # as if it had been given
 
 
-def has_encoder(given: dict[str, Any]) -> bool:
+def has_encoder(arguments: GivenFlags) -> bool:
     """Return whether a command line names an encoder, or parameters that do."""
-    return any(name in given for name in _OF_ENCODERS)
+    return not arguments.given.isdisjoint(_OF_ENCODERS)
 
 
-def refuse_search_flags(given: dict[str, Any]) -> None:
+def refuse_search_flags(arguments: GivenFlags) -> None:
     """Refuse flags of linear rankers on a command line with an encoder: its settings are not compared."""
-    if given.get("keep_training_data"):
+    if arguments.keep_training_data:
         raise InputError(
             "--keep-training-data: only linear rankers without an encoder can grow", fix="leave it out, or the encoder"
         )
-    if "minutes" in given:
+    of_files = {"--code-path": arguments.code_path, "--save-emb-dir": arguments.save_emb_dir}
+    if found := [flag for flag, value in of_files.items() if value is not None]:
+        raise InputError(
+            f"{', '.join(found)} cannot be used with a table",
+            expected="texts and labels in files, whose documents and labels have numbers",
+            fix="train on files (-t, -y), or leave it out",
+        )
+    if arguments.minutes is not None:
         raise InputError(
             "--minutes: settings are compared for linear rankers only",
             expected="no such flag beside --model-shortcut",
@@ -143,7 +137,7 @@ def refuse_search_flags(given: dict[str, Any]) -> None:
         )
 
 
-def linear_options(given: dict[str, Any]) -> LinearOptions:
+def linear_options(arguments: GivenFlags) -> LinearOptions:
     """Return the options of linear rankers on a command line without an encoder.
 
     Raises:
@@ -155,24 +149,25 @@ def linear_options(given: dict[str, Any]) -> LinearOptions:
     add_table_options(reader)
     known |= {action.dest for action in reader._actions}
     known |= {flag.strip("-").replace("-", "_") for flag in WITHOUT_EFFECT["train"]}
-    if others := [f"--{name.replace('_', '-')}" for name in given if name not in known]:
+    if others := [f"--{name.replace('_', '-')}" for name in vars(arguments) if name in arguments.given - known]:
         raise InputError(
             f"{', '.join(others)}: there is no encoder",
             expected="flags of linear rankers, because no encoder is named",
             fix="add --model-shortcut ENCODER to train an XR-Transformer, or leave them out",
         )
-    flags = argparse.Namespace(**given)
-    if "negative_sampling" in given:
-        flags.neg_mining_chain = given["negative_sampling"]
-    params = XRLinearParams(
-        ranker=from_arguments(RankerParams, flags),
-        tree=several_trees(from_arguments(HierarchicalKMeansParams, flags), given.get("trees", 1)),
-        tfidf=from_arguments(TfidfParams, flags),
-    )
-    search = argparse.Namespace(**{name: given.get(name) for name in SEARCH})
-    overrides = from_arguments(PredictionOptions, search)
-    if "trees" in given and "effort" in given:
+    if {"trees", "effort"} <= arguments.given:
         raise InputError(
             "--trees and --effort exclude each other: an effort chooses the trees", fix="leave one of them out"
         )
-    return LinearOptions(params, frozenset(given), overrides, given.get("label_names"), "keep_training_data" in given)
+    flags = arguments.only_given()
+    if "negative_sampling" in arguments.given:
+        flags.neg_mining_chain = arguments.negative_sampling
+    params = XRLinearParams(
+        ranker=from_arguments(RankerParams, flags),
+        tree=several_trees(from_arguments(HierarchicalKMeansParams, flags), arguments.trees),
+        tfidf=from_arguments(TfidfParams, flags),
+    )
+    return LinearOptions(
+        params, frozenset(arguments.given), options_of_flags(arguments, *SEARCH), arguments.label_names,
+        arguments.keep_training_data,
+    )  # fmt: skip

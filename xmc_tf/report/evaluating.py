@@ -21,7 +21,7 @@ from xmc_tf.params import add_layout, add_model, add_texts
 from xmc_tf.report.inputs import ReportInputs
 from xmc_tf.report.measured import MeasuredData, measured_table
 from xmc_tf.report.writing import refuse_report, write_report
-from xmc_tf.tables.reading_flags import add_reading_options
+from xmc_tf.tables.reading_flags import add_reading_options, refuse_without_table
 
 _MAX_CUT_OFFS = 10_000  # maximum number of cut-offs of one table
 
@@ -107,6 +107,7 @@ def evaluate(args: argparse.Namespace) -> None:
 
 def _of_files(args: argparse.Namespace) -> MeasuredData:
     """Read true labels and predictions, and what a report shows beside them."""
+    refuse_without_table(args, {"label_column": "--label-column", "label_separator": "--label-separator"})
     if missing := [flag for flag, value in (("-y", args.truth_path), ("-p", args.pred_path)) if not value]:
         raise InputError(
             f"{' and '.join(missing)} missing",

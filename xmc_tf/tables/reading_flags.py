@@ -1,7 +1,9 @@
 """The flags of how the cells of a table are read."""
 
 import argparse
+from collections.abc import Mapping
 
+from xmc_tf.common.errors import InputError
 from xmc_tf.params import truth
 from xmc_tf.tables.reading.options import KINDS, SourceOptions
 
@@ -17,6 +19,24 @@ def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGr
     add("--table", dest="sqlite_table", metavar="NAME", help="table of an SQLite database")
     add("--text-column", "--column", metavar="NAME,…", help="columns of texts, joined (default: text, or guessed)")
     return group
+
+
+def refuse_without_table(arguments: argparse.Namespace, more: Mapping[str, str]) -> None:
+    """Refuse the flags of tables on a command line without a table.
+
+    Args:
+        arguments: the parsed flags.
+        more: further flags of tables, by the names of their values.
+
+    Raises:
+        InputError: one of them is there.
+    """
+    flags = {name: f"--{name.replace('_', '-')}" for name in ("format", "encoding", "separator", "header")}
+    flags |= {"sqlite_table": "--table", "text_column": "--text-column", **more}
+    if found := [flag for name, flag in flags.items() if getattr(arguments, name) is not None]:
+        raise InputError(
+            f"{', '.join(found)}: there is no table", expected="a table, such as a CSV file", fix="leave it out"
+        )
 
 
 def source_options(arguments: argparse.Namespace) -> SourceOptions:

@@ -107,6 +107,34 @@ class _FullHelp(argparse.Action):
         parser.exit()
 
 
+class GivenFlags(argparse.Namespace):
+    """Parsed flags that tell those of the command line from defaults.
+
+    Example:
+        >>> arguments = parser().parse_args(["--trees", "1"], GivenFlags())
+        >>> arguments.given
+        {'trees'}
+    """
+
+    __slots__ = ("given",)  # beside the flags, which are in the dictionary
+    given: set[str]
+
+    def __init__(self, **flags: Any) -> None:
+        object.__setattr__(self, "given", set())
+        super().__init__(**flags)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # First, the parser sets the defaults. At the end, it passes those that are strings through their types.
+        unchanged = isinstance(value, str) and vars(self).get(name) is value
+        if name in vars(self) and not unchanged:
+            self.given.add(name)
+        super().__setattr__(name, value)
+
+    def only_given(self) -> argparse.Namespace:
+        """Return the flags of the command line alone."""
+        return argparse.Namespace(**{name: value for name, value in vars(self).items() if name in self.given})
+
+
 def make_parser(
     module: str, description: str, *, usual: UsualFlags | None = None, **options: Any
 ) -> argparse.ArgumentParser:

@@ -51,6 +51,7 @@ def open_source(table: Any, options: SourceOptions | None = None) -> Source:
         return PecosFolder(path) if PecosFolder.matches(path) else AnnifFolder(path)
     existing_file(path, "table")
     kind = options.kind or _kind(path)
+    _refuse_others(path, kind, options)
     if kind == "parquet":
         return ParquetFile(path)
     if kind == "sqlite":
@@ -61,6 +62,24 @@ def open_source(table: Any, options: SourceOptions | None = None) -> Source:
         return _OF_ONE_FORM[kind](path)
     separator = _separator(options.separator) or ("\t" if options.kind == "tsv" else None)
     return DelimitedFile(path, encoding=options.encoding, separator=separator, header=options.header)
+
+
+def _refuse_others(path: Path, kind: str, options: SourceOptions) -> None:
+    """Refuse options that a table of this kind cannot have."""
+    delimited = kind in ("csv", "tsv")
+    problems = {
+        "--table": options.table is not None and kind != "sqlite",
+        "--separator": options.separator is not None and not delimited,
+        "--header": options.header is not None and not delimited,
+        "--encoding": options.encoding is not None and kind in ("parquet", "sqlite"),
+    }
+    if wrong := [flag for flag, found in problems.items() if found]:
+        raise InputError(
+            f"{', '.join(wrong)} cannot be used with {path}",
+            expected="an SQLite database" if wrong[0] == "--table" else "a text file, such as CSV",
+            received=f"a table of the format {kind}",
+            fix="leave it out, or set another --format",
+        )
 
 
 def _kind(path: Path) -> str:

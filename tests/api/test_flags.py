@@ -1,0 +1,202 @@
+"""Every flag of a command changes the result or is refused, with every kind of documents and of models."""
+
+import argparse
+import contextlib
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from tests.docs.tiny_data import write_files
+from xmc_tf import (
+    HierarchicalKMeansParams,
+    MatcherParams,
+    MatcherPredParams,
+    TextFile,
+    XRLinear,
+    XRLinearParams,
+    XTransformer,
+    XTransformerParams,
+    XTransformerPredParams,
+    load_matrix,
+)
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import save_matrix
+from xmc_tf.features import Tfidf
+from xmc_tf.predict import main as predict
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Documents of every kind, and models of both kinds, whose trees have several levels."""
+    folder = write_files(tmp_path_factory.mktemp("flags"))
+    texts, Y = TextFile(folder / "X.trn.txt"), load_matrix(folder / "Y.trn.npz")
+    names = (folder / "labels.txt").read_text().split("\n")[:-1]
+    tree = HierarchicalKMeansParams(nr_splits=2, min_codes=2, max_leaf_size=2)
+    linear = XRLinear.train(texts, Y, names=names, params=XRLinearParams(tree=tree), keep_training_data=True)
+    linear.save(folder / "linear")
+    XRLinear.train(load_matrix(folder / "X.trn.npz"), Y, params=XRLinearParams(tree=tree)).save(folder / "features")
+    matcher = MatcherParams(model_shortcut=str(folder / "encoder"), max_steps=2, batch_size=16)
+    XTransformer.train(
+        texts, Y, names=names, params=XTransformerParams(tree, tree, matcher),
+        pred_params=XTransformerPredParams(MatcherPredParams(truncate_length=16)),
+    ).save(folder / "tuned")  # fmt: skip
+    draw = np.random.default_rng(1)
+    save_matrix(folder / "S.npz", csr_matrix(draw.random((32, 8), np.float32) * (draw.random((32, 8)) < 0.3)))
+    (folder / "only.txt").write_text("0\n3\n")
+    return folder
+
+
+@pytest.fixture
+def here(folder, monkeypatch):
+    """The folder as the current one."""
+    monkeypatch.chdir(folder)
+    return folder
+
+
+# What is predicted, and by which model; {} is the output.
+PREDICTIONS = {
+    "a table, linear": ["data.csv", "-m", "linear", "-o", "{}.jsonl"],
+    "a file of texts, linear": ["-t", "X.tst.txt", "-m", "linear", "-o", "{}.jsonl"],
+    "a query, linear": ["-q", "gradient of a sparse matrix", "-m", "linear", "-o", "{}.jsonl"],
+    "features, linear": ["-x", "X.tst.npz", "-m", "features", "-o", "{}.jsonl"],
+    "a table, encoder": ["data.csv", "-m", "tuned", "-o", "{}.jsonl"],
+    "a file of texts, encoder": ["-t", "X.tst.txt", "-m", "tuned", "-o", "{}.jsonl"],
+    "a query, encoder": ["-q", "gradient of a sparse matrix", "-m", "tuned", "-o", "{}.jsonl"],
+}
+CHANGES = {
+    "-k": "2", "-b": "1", "-pp": "sigmoid", "--scores": "ranker", "--threshold": "0.3", "--min-precision": "0.3",
+    "--ensemble-method": "transformer-only", "--only-labels": "only.txt", "-so": "S.npz", "-x": "X.tst.npz",
+    "-y": "Y.tst.npz", "--layout": "pecos", "--keep": "text", "--column": "label", "--format": "jsonl", "--header": "false",
+    "--encoding": "latin-1", "--separator": ";", "--table": "other",
+}  # fmt: skip
+
+
+def result_of(argv, capsys):
+    """Return what a prediction prints and writes, or the error."""
+    capsys.readouterr()
+    try:
+        predict([word.format("out") for word in argv])
+    except InputError as error:
+        return f"refused: {error}"
+    return capsys.readouterr().out + Path("out.jsonl").read_text()
+
+
+@pytest.mark.parametrize("kind", PREDICTIONS)
+def test_each_flag_of_a_prediction_changes_the_result_or_is_refused(kind, here, capsys):
+    base, without_effect = PREDICTIONS[kind], []
+    # ASCII is the same in both encodings; there are no probabilities without texts, so scores are the rankers'.
+    usual_values = {"--encoding", *(["--scores"] if kind.startswith("features") else [])}
+    usual = result_of(base, capsys)
+    assert not usual.startswith("refused")
+    for flag, value in CHANGES.items():
+        changed = result_of([*base, flag, value] if flag not in base else [*base, flag, value, value], capsys)
+        if changed == usual and flag not in usual_values:
+            without_effect.append(flag)
+    assert not without_effect
+
+
+@pytest.mark.parametrize("model", ["linear", "tuned"])
+@pytest.mark.parametrize("documents", [["data.csv"], ["-t", "X.tst.txt"]])
+def test_documents_are_predicted_in_chunks(model, documents, here, capsys, monkeypatch):
+    sizes, transform = [], Tfidf.transform
+    monkeypatch.setattr(
+        Tfidf, "transform", lambda self, texts, **more: sizes.append(len(texts)) or transform(self, texts, **more)
+    )
+    argv = [*documents, "-m", model, "-o", "{}.jsonl"]
+    whole = result_of(argv, capsys)
+    assert max(sizes) > 7
+    sizes.clear()
+    assert result_of([*argv, "--max-pred-chunk", "7"], capsys) == whole
+    assert max(sizes) == 7
+
+
+ENCODER = ["--model-shortcut", "encoder", "--max-steps", "1"]
+# Command lines that succeed, of each command with flags that depend on the kind of input.
+COMMANDS = {
+    **{f"predict {kind}": ("predict", argv) for kind, argv in PREDICTIONS.items()},
+    "linear.predict": ("linear.predict", PREDICTIONS["features, linear"]),
+    "train a table": ("train", ["data.csv", "-m", "{}", "--effort", "fast"]),
+    "train an encoder on a table": ("train", ["data.csv", "-m", "{}", *ENCODER]),
+    "train files": ("train", ["-t", "X.trn.txt", "-y", "Y.trn.npz", "-m", "{}", *ENCODER]),
+    "linear.train texts": ("linear.train", ["-t", "X.trn.txt", "-y", "Y.trn.npz", "-m", "{}"]),
+    "linear.train features": ("linear.train", ["-x", "X.trn.npz", "-y", "Y.trn.npz", "-m", "{}"]),
+    "encode": ("encode", ["-m", "tuned", "-t", "X.tst.txt", "-o", "{}.npy"]),
+    "export": ("export", ["-m", "linear", "-o", "{}/1", "-t", "X.tst.txt", "--warmup", "2"]),
+    "explain": ("explain", ["-m", "linear", "sparse matrix"]),
+    "append a table": ("append", ["data.csv", "-m", "linear", "-o", "{}"]),
+    "append files": ("append", ["-t", "X.tst.txt", "-y", "Y.tst.npz", "-m", "linear", "-o", "{}"]),
+    "prepare": ("prepare", ["data.csv", "-o", "{}.sqlite"]),
+    "report": ("report.command", ["data.sqlite", "-m", "linear", "-o", "{}"]),
+}  # fmt: skip
+
+
+def recorded(monkeypatch, read):
+    """Note in ``read`` each flag whose value a command reads, also from copies of its flags."""
+    parse = argparse.ArgumentParser.parse_args
+
+    def noting(kind):
+        class Noting(kind):
+            def __getattribute__(self, name):
+                if not name.startswith("_"):
+                    read.add(name)
+                return super().__getattribute__(name)
+
+        return Noting
+
+    def parse_and_note(self, args=None, namespace=None):
+        found = parse(self, args, namespace)
+        found.__class__ = noting(type(found))
+        read.clear()
+        return found
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_note)
+    monkeypatch.setattr(argparse, "Namespace", noting(argparse.Namespace))
+
+
+def unread_flags(module, argv, output, monkeypatch):
+    """Return the flags of a command, as argparse's actions, whose values it does not read with a command line."""
+    module, read = import_module(f"xmc_tf.{module}"), set()
+    actions = [action for action in module.parser()._actions if action.dest not in ("help", argparse.SUPPRESS)]
+    with monkeypatch.context() as patch:
+        recorded(patch, read)
+        module.main([word.format(output) for word in argv])
+    return [action for action in actions if action.dest not in read]
+
+
+def value_of(action):
+    """Return words that set a flag to another value than its default."""
+    if action.nargs == 0:
+        return []
+    if action.choices:
+        return [str([one for one in action.choices if one != action.default][-1])]
+    if action.metavar == "true/false":
+        return [str(not action.default).lower()]
+    return ["2" if action.metavar == "INT" else "0.5" if action.metavar == "NUMBER" else "X.tst.txt"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_flag_is_read_or_refused(name, here, tmp_path, monkeypatch, capsys):
+    module, argv = COMMANDS[name]
+    accepted = []
+    for number, action in enumerate(unread_flags(module, argv, tmp_path / "out", monkeypatch)):
+        words = [*action.option_strings[:1], *value_of(action)]
+        if not action.option_strings or action.option_strings[0] in argv:
+            continue
+        command = import_module(f"xmc_tf.{module}").main
+        with contextlib.suppress(InputError, SystemExit):  # argparse exits
+            command([*(word.format(tmp_path / f"out{number}") for word in argv), *words])
+            accepted.append(" ".join(words))
+    assert not accepted, "these flags are parsed and not used"
+
+
+def test_a_flag_that_nothing_reads_is_found(here, tmp_path, monkeypatch):
+    import xmc_tf.linear.predict as command
+
+    parser = command.parser()
+    parser.add_argument("--no-effect", metavar="TEXT")
+    monkeypatch.setattr(command, "parser", lambda: parser)
+    (unread,) = unread_flags("linear.predict", PREDICTIONS["features, linear"], tmp_path / "out", monkeypatch)
+    assert unread.dest == "no_effect"
