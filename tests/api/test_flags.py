@@ -69,8 +69,8 @@ PREDICTIONS = {
 CHANGES = {
     "-k": "2", "-b": "1", "-pp": "sigmoid", "--scores": "ranker", "--threshold": "0.3", "--min-precision": "0.3",
     "--ensemble-method": "transformer-only", "--only-labels": "only.txt", "-so": "S.npz", "-x": "X.tst.npz",
-    "-y": "Y.tst.npz", "--layout": "pecos", "--keep": "text", "--column": "label", "--format": "jsonl", "--header": "false",
-    "--encoding": "latin-1", "--separator": ";", "--table": "other",
+    "-y": "Y.tst.npz", "--layout": "pecos", "--keep": "text", "--column": "label", "--format": "jsonl",
+    "--header": "false", "--encoding": "latin-1", "--separator": ";", "--table": "other",
 }  # fmt: skip
 
 
