@@ -243,7 +243,7 @@ PREDICTION = {
     "post-processor": ("-pp", lambda c, d: "softmax", ["invalid choice: 'softmax'", "log-l4-hinge"]),
     "no labels wanted": ("-k", lambda c, d: "0", ["at least 1"]),
     "no beam": ("-b", lambda c, d: "-3", ["at least 1"]),
-    "no chunk": ("-B", lambda c, d: "0", ["-B must be at least 1"]),
+    "no chunk": ("-B", lambda c, d: "0", ["--max-pred-chunk is out of range"]),
     "a form of output": ("-o", lambda c, d: d / "p.csv", ["p.csv", ".npz (a matrix) or in .jsonl", "received: .csv"]),
 }
 
