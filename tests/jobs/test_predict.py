@@ -10,7 +10,7 @@ from tests.jobs.conftest import TOPICS, documents, write_table
 from xmc_tf import XRLinear
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.csv_cells import safe_cell
-from xmc_tf.jobs import predict as job
+from xmc_tf.jobs import table_prediction as job
 from xmc_tf.linear.predict import main
 
 HOSTILE = '=HYPERLINK("http://example.org")'
@@ -120,7 +120,7 @@ def test_tables_as_found_in_practice(model, tmp_path, content):
         (["-m", "MODEL"], "-o is missing"),
         (["-m", "MODEL", "-o", "out.xlsx"], "unknown extension"),
         (["-m", "MODEL", "-o", "TABLE"], "also an input|-o"),
-        (["-m", "MODEL", "-o", "out.csv", "-k", "0"], "-k is out of range"),
+        (["-m", "MODEL", "-o", "out.csv", "-k", "0"], "--only-topk is out of range"),
         (["-m", "MODEL", "-o", "out.csv", "--keep", "none"], "has no column 'none'"),
         (["-m", "MODEL", "-o", "out.csv", "-y", "Y.npz"], "-y cannot be used"),
     ],
