@@ -63,12 +63,11 @@ def _exported(model: XRLinear, texts: list[str]) -> dict[str, Any]:
     """Compare the answers of the SavedModel with the model's."""
     if not texts:
         return {}
-    from xmc_tf.serving.export import ExportSettings  # it loads TensorFlow
     from xmc_tf.serving.local import LocalModel
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / "1"
-        model.export(path, ExportSettings(only_topk=ANSWERS))
+        model.export(path, only_topk=ANSWERS)
         theirs = LocalModel(path).predict(texts).tocsr()
     ours = model.predict(texts, only_topk=ANSWERS, threads=1).tocsr()
     pairs = [(ours[row], theirs[row]) for row in range(len(texts))]
