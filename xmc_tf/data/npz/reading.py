@@ -168,7 +168,7 @@ def _mapped(file: IO[bytes]) -> np.ndarray:
 def _part(whole: np.ndarray, start: int, header: Head) -> np.ndarray:
     """Return the array whose head is at a place of a mapped file."""
     order: Literal["C", "F"] = "F" if header.fortran else "C"
-    if header.nbytes == 0:  # it may lie behind the last byte
+    if header.nbytes == 0:  # it may begin after the last byte
         return _read_only(np.empty(header.shape, header.dtype))
     return np.ndarray(header.shape, header.dtype, whole, start + header.length, order=order)
 
