@@ -164,13 +164,7 @@ def export_model(
     asked = options
     parts, options = _decided(parts, options)
     trees = trees_of(ranker)
-    if len(trees) > 1 and any(tree.scores_may_be_negative(options.post_processor) for tree in trees):
-        raise InputError(
-            "the mean over several trees cannot be exported with a post-processor whose scores may be negative",
-            expected="sigmoid, or l1-hinge to l4-hinge",
-            received=_post_processors(trees[0], options)[-1],
-            fix="choose another one with -pp, or export a model of one tree",
-        )
+    _check_several_trees(trees, options)
     beams = _beams(trees[0], options)
     with placed_folder(folder, EXPORT) as part:
         store = StreamedVariables(part / "variables" / "blocks")
@@ -230,6 +224,17 @@ def check_export(options: PredictionOptions, precision: str) -> None:
     options.refuse(dict.fromkeys(_OF_A_CALL, "an exported model does not keep it"))
     if precision not in PRECISIONS:
         raise InputError(f"unknown number format of weights: {precision!r}", expected=", ".join(PRECISIONS))
+
+
+def _check_several_trees(trees: Sequence[XLinear], options: PredictionOptions) -> None:
+    """Refuse a mean over several trees of scores that may be negative."""
+    if len(trees) > 1 and any(tree.scores_may_be_negative(options.post_processor) for tree in trees):
+        raise InputError(
+            "the mean over several trees cannot be exported with a post-processor whose scores may be negative",
+            expected="sigmoid, or l1-hinge to l4-hinge",
+            received=_post_processors(trees[0], options)[-1],
+            fix="choose another one with -pp, or export a model of one tree",
+        )
 
 
 def _decided(parts: ModelParts, options: PredictionOptions) -> tuple[ModelParts, PredictionOptions]:
