@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from scipy.sparse import csr_matrix
 
-from xmc_tf.common.typing_names import Unpack
 from xmc_tf.data import Texts
 from xmc_tf.metrics import Measures
 from xmc_tf.models.documents import DocumentsLike
