@@ -1,4 +1,4 @@
-"""Tests of the communicator over Horovod, over MPI with and without Horovod's launcher, and alone."""
+"""Tests of the communicator over Gloo, over MPI with and without Horovod's launcher, and alone."""
 
 import pytest
 
@@ -21,12 +21,6 @@ def test_horovod_over_gloo():
     run = horovodrun("communicator_calls.py", world=3, engine="gloo")
     check(run, 3, "HorovodCommunicator", tensorflow=True)
     assert "Horovod over Gloo (HOROVOD_RANK=0" in run.ranks[0].output
-
-
-def test_horovod_over_mpi():
-    run = horovodrun("communicator_calls.py", world=2, engine="mpi", env={"XMC_TF_COMMUNICATOR": "horovod"})
-    check(run, 2, "HorovodCommunicator", tensorflow=True)
-    assert "Horovod over MPI" in run.ranks[0].output
 
 
 def test_mpi_without_tensorflow():

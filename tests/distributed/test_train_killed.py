@@ -1,10 +1,11 @@
 """Tests of trainings that are killed in each stage, at random times, and resumed by the same command.
 
-A chain is one training, killed once in each stage: a run goes through the stage that the run before it was killed in,
-and is killed in the next one. In the end there is the model of the training that nobody disturbed.
+A chain is one training, killed once in each of some stages: a run goes through the stage that the run before it was
+killed in, and is killed in a later one. In the end there is the model of the training that nobody disturbed.
 
-``XMC_TF_KILLS=5 pytest tests/distributed/test_train_killed.py`` runs five chains in which one rank is killed and five
-in which all are, 120 kills; otherwise it is one chain, in which one or all are, as chance has it.
+``XMC_TF_KILLS=5 pytest tests/distributed/test_train_killed.py`` runs five chains through all stages in which one rank
+is killed and five in which all are, 120 kills; otherwise it is one chain through the stages that resume in different
+ways, in which one or all are killed, as chance has it.
 """
 
 import json
@@ -28,6 +29,8 @@ STAGES = ["features", "encoder", "first-tree", "tokens", "level_1", "level_2", "
           "model", "removal"]  # fmt: skip
 # Chains of each kind; the first is killed in the first fifth of each stage, and so on.
 RUNS = int(os.environ.get("XMC_TF_KILLS", "0"))
+# Resumed by whole stages, by a checkpoint, by each rank's part, by sub-problems, and while the model is placed.
+DIFFERENT = ["features", "level_1", "embeddings", "rankers", "removal"]
 CHAINS = [(whom, number) for whom in ("one", "all") for number in range(RUNS)] or [("any", 0)]
 TAKEN_OVER = [("embeddings", 3), ("level_2", 1), ("level_1", 3), ("rankers", 1)]
 SEED = os.environ.get("XMC_TF_TEST_SEED", "0")
@@ -127,16 +130,18 @@ def killed(warmly, folder, model, stage, after, victims, *, made=False):
 def test_a_training_killed_in_each_stage_resumes(warmly, folder, uninterrupted, whom, number):
     chance, model = random.Random(f"{SEED} {whom} {number}"), f"{whom}-{number}"
     print(f"XMC_TF_TEST_SEED={SEED}")
-    for place, stage in enumerate(STAGES):
+    finished = []
+    for stage in STAGES if RUNS else DIFFERENT:
         after = lasts(folder, stage) * (number + chance.random()) / max(RUNS, 1)
         one = whom == "one" or (whom == "any" and chance.random() < 0.5)
         victims = [chance.randrange(2)] if one else [0, 1]
         # Late kills wait at the end of the stage if it is faster than in the first run.
         run = killed(warmly, folder, model, stage, after, victims, made=number == RUNS - 1)
         # All stages before the one in which the previous run was killed are kept, and logged as such.
-        for before in STAGES[: max(0, place - 1)]:
+        for before in finished:
             if before not in ("tokens", "level_1", "level_2", "heads"):
                 assert f"{before}: kept from before" in run.ranks[0].output, run.describe()
+        finished = STAGES[: STAGES.index(stage)]
     assert_same(XTransformer.load(folder / model), uninterrupted, folder)
     shutil.rmtree(folder / model)
     # Nothing incomplete is left; the next run takes over the lock of a killed one.
@@ -153,16 +158,7 @@ def test_a_training_of_two_ranks_resumes_on_one_or_three(warmly, folder, uninter
     found = XTransformer.load(folder / model)
     print(f"{precisions(uninterrupted, folder)} uninterrupted, {precisions(found, folder)} on {world}")
     assert precisions(found, folder)[0] == pytest.approx(precisions(uninterrupted, folder)[0], abs=0.5)
-
-
-def test_precision_is_the_same_on_more_ranks(warmly, folder, uninterrupted):
-    """With the same global batch size; the model must be better than chance. For one rank see ``test_train.py``."""
-    train(warmly, folder, "by-4", world=4)
-    # The tiny encoder's head alone is not much better than chance.
-    two, four = (precisions(model, folder)[:3] for model in (uninterrupted, XTransformer.load(folder / "by-4")))
-    print(two, four)
-    np.testing.assert_allclose(four, two, atol=0.5)
-    assert 50 < two[0] < 95
+    assert 50 < precisions(uninterrupted, folder)[0] < 95  # better than chance
 
 
 def test_a_full_disk_is_reported_and_finished_stages_are_kept(warmly, folder):
