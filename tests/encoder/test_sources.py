@@ -193,9 +193,6 @@ def offline(monkeypatch):
     """Behave as with HF_HUB_OFFLINE=1 set before the start."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    import transformers.utils.hub
-
-    monkeypatch.setattr(transformers.utils.hub, "_is_offline_mode", True)
 
 
 def test_a_name_in_the_cache_loads_offline(offline, tmp_path):

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 import tensorflow as tf
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ KINDS = {
 }
 LENGTH = 24
 LONG = 400
+LONGEST_WORD = 100  # up to which SentencePiece's sums are exact, whatever is in it
 
 HARD = [
     "",
@@ -164,7 +166,11 @@ def test_texts_that_are_cut(kind):
 
 # Parts of hard texts, to be put together at random, and any characters at all.
 PARTS = [*HARD, *"aAeEéßİΣ中가́̈᷀‍‌​﻿«»'`\"-_[]<>▁ \u00a0\u3000\t\n\r\x00\x01\u0600", "[SEP]", "<mask>", "[MASK]", "</s>"]
-hard_texts = st.lists(st.one_of(st.sampled_from(PARTS), st.text(max_size=4)), max_size=8).map("".join)
+hard_texts = (
+    st.lists(st.one_of(st.sampled_from(PARTS), st.text(max_size=4)), max_size=8)
+    .map("".join)
+    .filter(lambda text: max(map(len, [*text.split(), ""])) <= LONGEST_WORD)
+)
 
 
 @every_kind
@@ -219,9 +225,10 @@ def test_long_lines():
         )
 
 
-def test_a_word_without_end_is_refused_by_the_graph_and_not_cut_otherwise():
-    with pytest.raises(tf.errors.InvalidArgumentError, match="20,000 characters"):
-        twin("xlnet", LENGTH)(tf.constant(["a" * 20_001]))
+def test_a_word_without_end_has_the_pieces_of_its_beginning():
+    texts = ["a" * 20_001, "b-" * 30_000]
+    for kind in ("xlnet", "albert"):
+        assert_same(kind, texts, LENGTH)
 
 
 def test_byte_pairs_in_bulk_and_not_in_the_graph():
@@ -268,17 +275,28 @@ def test_what_is_saved_is_read_without_transformers(tmp_path):
     }
 
 
-def test_transformers_decides_about_files_that_somebody_changed(tmp_path):
+def test_settings_beside_the_tokenizer_count(tmp_path):
     TextTokenizer.of(wordpiece("bert")).save(tmp_path)
-    other = wordpiece("bert", lowercase=False)
-    other.save_pretrained(tmp_path)
-    found = TextTokenizer.load(tmp_path)
-    assert found.fingerprint == TextTokenizer.of(other).fingerprint
-    assert [ids.tolist() for ids in found.tokenize(["A Text"], 16)] == [other("A Text")["input_ids"]]
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"do_lower_case": False, "pad_token": "[MASK]"}))
+    found, other = TextTokenizer.load(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    texts = ["A Text", "Ünïcode with ÁCCENTS", "中文"]
+    assert [ids.tolist() for ids in found.tokenize(texts, 40)] == other(texts)["input_ids"]
+    assert found.pad_id == other.pad_token_id != tokenizer("bert").pad_id
+    assert found.fingerprint != tokenizer("bert").fingerprint
+
+
+@pytest.mark.parametrize("settings", [None, {}, {"pad_token": {"content": "<pad>"}}], ids=["none", "empty", "an object"])
+def test_the_padding_is_found(tmp_path, settings):
+    tokenizer("mpnet").save(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    if settings is not None:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert TextTokenizer.load(tmp_path).pad_id == tokenizer("mpnet").pad_id > 0
 
 
 def test_saved_and_loaded_again_it_is_the_same(tmp_path):
-    for kind in ("bert", "xlnet"):
+    for kind in KINDS:
         own = tokenizer(kind)
         own.save(tmp_path / kind)
         loaded = TextTokenizer.load(tmp_path / kind)
@@ -290,10 +308,17 @@ def test_saved_and_loaded_again_it_is_the_same(tmp_path):
 
 def test_the_graph_survives_saving(tmp_path):
     module = twin("xlnet", LENGTH)
-    tf.saved_model.save(module, str(tmp_path))
+    tf.saved_model.save(module, str(tmp_path), signatures=module.windows.get_concrete_function())
     loaded = tf.saved_model.load(str(tmp_path))
     for before, after in zip(module(tf.constant(HARD)), loaded(tf.constant(HARD)), strict=True):
         assert np.array_equal(before, after)
+    # As servers load it.
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        signature = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path)).signature_def["serving_default"]
+        texts = {signature.inputs["text"].name: HARD}
+        served = session.run({name: one.name for name, one in signature.outputs.items()}, texts)
+    for before, after in zip(module.windows(tf.constant(HARD)), sorted(served), strict=True):
+        assert np.array_equal(before, served[after])
 
 
 def test_a_compiled_table_is_read_entry_by_entry():

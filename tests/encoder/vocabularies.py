@@ -1,10 +1,12 @@
 """Small tokenizers of all kinds, made here: WordPiece, Unigram as SentencePiece has it, byte pairs."""
 
+import json
 import struct
 import unicodedata
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import transformers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -136,6 +138,10 @@ def sentencepiece(kind):
         vocab_size=600, special_tokens=special, unk_token=unknown, show_progress=False, max_piece_length=12
     )
     tokenizer.train_from_iterator(CORPUS, trainer)
+    content = json.loads(tokenizer.to_str())
+    # As SentencePiece trains them.
+    content["model"]["vocab"] = [[piece, float(np.float32(score))] for piece, score in content["model"]["vocab"]]
+    tokenizer = Tokenizer.from_str(json.dumps(content))
     tokenizer.add_special_tokens([AddedToken(mask, lstrip=True, normalized=fairseq, special=True)])
     ids = [(one, tokenizer.token_to_id(one)) for one in frame]
     template = f"$A:0 {frame[1]}:0 {frame[0]}:2" if kind == "xlnet" else f"{frame[0]} $A {frame[1]}"

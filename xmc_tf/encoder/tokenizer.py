@@ -14,7 +14,7 @@ from xmc_tf.common.folders.checksums import verified
 from xmc_tf.data.reading import Reading, window_bounds
 from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
 from xmc_tf.encoder.sources import WEIGHT_ENDINGS, Source
-from xmc_tf.encoder.tokenizer_files import TokenizerFiles, of_transformers, read_own, read_with_transformers
+from xmc_tf.encoder.tokenizer_files import TokenizerFiles, of_transformers, read_main_file, read_with_transformers
 from xmc_tf.encoder.truncation import TruncationCounter
 
 Text = str | bytes
@@ -80,7 +80,7 @@ class TextTokenizer:
         source = Source(name_or_folder, "tokenizer", cache_dir)
         with verified(source.folder, skip=WEIGHT_ENDINGS):
             try:
-                return cls(read_own(source.folder) or read_with_transformers(source))
+                return cls(read_main_file(source) or read_with_transformers(source))
             except InputError:
                 raise
             except ImportError as error:

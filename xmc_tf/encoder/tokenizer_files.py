@@ -1,8 +1,7 @@
-"""The files of a tokenizer: read by transformers, or without it where we have saved them."""
+"""The files of a tokenizer: tokenizer.json is read as it is, and transformers reads other forms."""
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,17 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.encoder.sources import Source, quiet_transformers
 from xmc_tf.encoder.tokenizer_kind import inferred_type, note_defaults
 
-OWN_FILE = "tokenizer_files.json"
 _MAIN = "tokenizer.json"
+_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json")
+# Settings of BERT's tokenizers that count more than their normalizer in tokenizer.json.
+_OF_NORMALIZER = {
+    "do_lower_case": "lowercase", "strip_accents": "strip_accents", "tokenize_chinese_chars": "handle_chinese_chars",
+}  # fmt: skip
+_PADDING = ("[PAD]", "<pad>")  # of tokenizers whose settings do not name it
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class TokenizerFiles:
 
     backend: Tokenizer
     pad_id: int
-    save: Callable[[Path], None]
+    save: Callable[[Path], object]
 
     @property
     def fingerprint(self) -> str:
@@ -39,46 +43,30 @@ class TokenizerFiles:
         return hashlib.sha256(self.backend.to_str().encode()).hexdigest()[:32]
 
 
-def of_transformers(tokenizer: Any) -> TokenizerFiles:
-    """Return the files of a fast tokenizer of transformers."""
-    if not tokenizer.is_fast:
-        raise InputError(
-            f"no fast tokenizer was found for {tokenizer.name_or_path}", expected="a folder with tokenizer.json"
-        )
+def read_main_file(source: Source) -> TokenizerFiles | None:
+    """Read tokenizer.json and the settings beside it, without transformers; None if there is no such file.
+
+    transformers 5 would keep only the vocabulary of the file and build a tokenizer of its own around it, which gives
+    other ids for some architectures.
+    """
+    content = source.read(_MAIN)
+    if content is None:
+        return None
+    beside = {name: found for name in _SETTINGS if (found := source.read(name)) is not None}
+    settings: dict[str, Any] = {}
+    for name in reversed(beside):
+        settings |= parse_json(beside[name], of=f"{source.name}: {name}", foreign=True)
+    config = json.loads(content)
+    normalizer = config.get("normalizer") or {}
+    if normalizer.get("type") == "BertNormalizer":
+        normalizer |= {ours: settings[theirs] for theirs, ours in _OF_NORMALIZER.items() if theirs in settings}
+    backend = _bare(Tokenizer.from_str(json.dumps(config)))
 
     def save(folder: Path) -> None:
-        with quiet_transformers():
-            written = tokenizer.save_pretrained(folder)
-        names = sorted({path.name for path in map(Path, written) if path.is_file()})
-        about = {"pad_id": files.pad_id, "fingerprint": files.fingerprint, "files": names}
-        (folder / OWN_FILE).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        for name, one in {_MAIN: content, **beside}.items():
+            (folder / name).write_bytes(one)
 
-    # A copy of the backend, because the tokenizer must keep its own truncation settings.
-    backend = _bare(Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()))
-    files = TokenizerFiles(backend, int(tokenizer.pad_token_id or 0), save)
-    return files
-
-
-def read_own(folder: Path | None) -> TokenizerFiles | None:
-    """Read what ``save`` wrote, without transformers; None if somebody else wrote or changed the files.
-
-    Args:
-        folder: the tokenizer's folder; None for a name on the hub.
-    """
-    if folder is None or not (folder / OWN_FILE).is_file() or not (folder / _MAIN).is_file():
-        return None
-    about = read_json(folder / OWN_FILE, fix="delete the file")
-    pad_id, names = about.get("pad_id"), about.get("files")
-    if not isinstance(pad_id, int) or not isinstance(names, list):
-        return None
-
-    def save(to: Path) -> None:
-        for name in (*names, OWN_FILE):
-            shutil.copyfile(folder / Path(str(name)).name, to / Path(str(name)).name)
-
-    files = TokenizerFiles(_bare(Tokenizer.from_file(str(folder / _MAIN))), pad_id, save)
-    # transformers also applies the settings beside the file, so it decides about a file that is not ours any more.
-    return files if files.fingerprint == about.get("fingerprint") else None
+    return TokenizerFiles(backend, _pad_id(backend, settings), save)
 
 
 def read_with_transformers(source: Source) -> TokenizerFiles:
@@ -91,6 +79,31 @@ def read_with_transformers(source: Source) -> TokenizerFiles:
         )
         note_defaults(source.folder, found)
     return of_transformers(found)
+
+
+def of_transformers(tokenizer: Any) -> TokenizerFiles:
+    """Return the files of a fast tokenizer of transformers."""
+    if not tokenizer.is_fast:
+        raise InputError(
+            f"no fast tokenizer was found for {tokenizer.name_or_path}", expected="a folder with tokenizer.json"
+        )
+
+    def save(folder: Path) -> None:
+        with quiet_transformers():
+            tokenizer.save_pretrained(folder)
+
+    # A copy of the backend, because the tokenizer must keep its own truncation settings.
+    backend = _bare(Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()))
+    return TokenizerFiles(backend, int(tokenizer.pad_token_id or 0), save)
+
+
+def _pad_id(backend: Tokenizer, settings: dict[str, Any]) -> int:
+    named = settings.get("pad_token")
+    token = named.get("content") if isinstance(named, dict) else named
+    for one in (token, *_PADDING):
+        if isinstance(one, str) and (found := backend.token_to_id(one)) is not None:
+            return int(found)
+    return 0
 
 
 def _bare(backend: Tokenizer) -> Tokenizer:

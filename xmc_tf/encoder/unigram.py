@@ -20,7 +20,7 @@ from xmc_tf.encoder.code_points import (
     positions_in_rows,
     starts_of,
 )
-from xmc_tf.encoder.pieces import LikeliestPieces
+from xmc_tf.encoder.sentencepiece import LikeliestPieces
 from xmc_tf.encoder.special_tokens import SpecialTokens, cannot_run_in_graph, is_special, is_whitespace, segment_starts
 
 Step = Callable[[Runs], Runs]
