@@ -8,7 +8,7 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder
-from xmc_tf.common.folders.export_folder import EXPORT
+from xmc_tf.common.folders.model_parts import EXPORT
 from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli

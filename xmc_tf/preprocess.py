@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_output, refuse_same_outputs
 from xmc_tf.common.files.regular import existing_file
+from xmc_tf.common.folders.model_parts import TFIDF
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.data import LabelledText, TextFile, save_matrix
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
 
 _LOG = logging.getLogger(__name__)
-_PARTS = frozenset(("params.json", "vocabulary.txt", "keys.npy", "columns.npy", "idf.npy"))
 _DESCRIPTION = r"""Convert a file of documents, one per line with labels and text, to matrices of features and labels.
 
 A line is "labels<TAB>text". Labels are line numbers of the label file, from 0, separated by commas:
@@ -166,7 +166,7 @@ def _check_folder(folder: Path) -> None:
     """Reject a folder that contains other files than a vectorizer's, because it would be replaced as a whole."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"-m {folder} is a file", expected="a folder, which may be new")
-    others = sorted(path.name for path in folder.iterdir() if path.name not in _PARTS) if folder.exists() else []
+    others = sorted(path.name for path in folder.iterdir() if not TFIDF.may_have(path.name)) if folder.exists() else []
     if others:
         raise InputError(
             f"-m {folder} holds other files than a vectorizer's",

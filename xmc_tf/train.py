@@ -15,6 +15,7 @@ from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder, refuse_output, refuse_work_folder
 from xmc_tf.common.files.regular import existing_file
+from xmc_tf.common.folders.model_parts import MODEL
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.resuming import finished, resume_hint
@@ -34,7 +35,6 @@ from xmc_tf.jobs.train_flags import (
 )
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.metrics import format_table
-from xmc_tf.models.folder import MODEL
 from xmc_tf.models.over_ranks import measure_over_ranks
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (

@@ -12,7 +12,7 @@ from google.protobuf import text_format
 from scipy.sparse import csr_matrix
 
 from tests.benchmarks.sides.in_turns import Side
-from xmc_tf.common.folders.export_folder import ABOUT
+from xmc_tf.common.folders.model_parts import ABOUT
 from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.data import TextFile
 from xmc_tf.models.xr_linear import XRLinear

@@ -8,11 +8,7 @@ import pytest
 
 from tests.linear.command_data import shell, write_corpus
 from tests.linear.test_bad_input import message
-from xmc_tf.common.files import outputs
-from xmc_tf.common.folders.export_folder import EXPORT
 from xmc_tf.linear import predict, train
-from xmc_tf.linear.disk import XLINEAR
-from xmc_tf.models.folder import MODEL
 from xmc_tf.tree import show
 
 evaluate = import_module("xmc_tf.evaluate")  # xmc_tf.evaluate is the public function
@@ -104,11 +100,3 @@ def test_the_shell_says_so_too(place):
     code, out, said = shell("predict", "-m", place / "m", "-x", place / "X.npz", "-o", place / "hard.npz")
     assert (code, out) == (2, "")
     assert "is also the input -x" in said
-
-
-@pytest.mark.parametrize("kind", [(MODEL, outputs._MODEL), (XLINEAR, outputs._PECOS), (EXPORT, outputs.EXPORT_KIND)])
-def test_all_parts_that_are_written_are_refused(kind):
-    written, refused = kind
-    names = [name.replace("\\", "") for pattern in written.parts for name in pattern.split("|")]
-    assert len(names) >= 2
-    assert all(refused.has_part(name) for name in names), names

@@ -14,7 +14,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from tests.serving.cases import assert_same, documents
 from xmc_tf import export
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.export_folder import ABOUT
+from xmc_tf.common.folders.model_parts import ABOUT
 from xmc_tf.serving.local import LocalModel
 from xmc_tf.serving.warmup import MAX_REQUESTS, WARMUP, write_warmup
 

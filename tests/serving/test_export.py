@@ -17,7 +17,7 @@ from tensorflow.python.client import pywrap_tf_session
 from tests.serving.cases import HARD, NAMES, assert_same, documents, random_model, random_sparse
 from tests.serving.plain_tensorflow import operations
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.export_folder import ABOUT
+from xmc_tf.common.folders.model_parts import ABOUT
 from xmc_tf.data import Features
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import HierarchicalKMeansParams, PredictionOptions, XRLinearParams

@@ -8,12 +8,13 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from tools.docs import command_pages, environment_page, parameter_page
+from tools.docs import command_pages, environment_page, model_folder_page, parameter_page
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = {
     "reference/commands.md": command_pages.page,
     "reference/parameters.md": parameter_page.page,
+    "reference/model-folder.md": model_folder_page.page,
     "reference/environment.md": environment_page.page,
 }
 # Files of the repository that are pages of the site.

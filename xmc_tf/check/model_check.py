@@ -12,9 +12,9 @@ from typing import Any
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.archives import archive_problem
 from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.files.outputs import EXPORT_KIND, FolderContent, kind_of
 from xmc_tf.common.folders.checksums import MODEL_HEADER, Records
-from xmc_tf.common.folders.export_folder import ABOUT
+from xmc_tf.common.folders.kinds import FolderKind
+from xmc_tf.common.folders.model_parts import ABOUT, EXPORT, kind_at
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
 
@@ -106,14 +106,14 @@ def check_model(folder: str | Path) -> ModelCheck:
         InputError: the folder is not a model.
     """
     folder = Path(folder)
-    kind = kind_of(folder)
+    kind = kind_at(folder)
     if kind is None or not kind.is_model:
         raise InputError(
             f"{folder} is not a model" if folder.exists() else f"{folder} does not exist",
             expected="a model (params.json), a PECOS model (param.json and ranker/), or an export (saved_model.pb)",
             fix="use the folder that training wrote (-m), or an export such as served/1",
         )
-    header = ABOUT if kind is EXPORT_KIND else MODEL_HEADER
+    header = ABOUT if kind is EXPORT else MODEL_HEADER
     problem, records = "", None
     try:
         records = Records.read(folder, header) or _records_around(folder)
@@ -141,7 +141,7 @@ def check_model(folder: str | Path) -> ModelCheck:
         for one in pool.map(state, names):
             states.append(one)
             progress.add(one.bytes)
-    return ModelCheck(folder, kind.what.removeprefix("the "), states)
+    return ModelCheck(folder, kind.the.removeprefix("the "), states)
 
 
 def _header_state(path: Path, name: str, size: int, records: Records | None, problem: str) -> FileState:
@@ -183,7 +183,7 @@ def _files_of_rankers(folder: Path) -> Iterator[str]:
             yield from (f"{ranker}/{t}.model/{name}" for t in range(depth) for name in ("param.json", "W.npz", "C.npz"))
 
 
-def _state_without_records(folder: Path, kind: FolderContent, name: str, size: int) -> FileState:
+def _state_without_records(folder: Path, kind: FolderKind, name: str, size: int) -> FileState:
     path = folder / name
     if not kind.has_part(name.split("/")[0]):
         return FileState(name, size, FOREIGN)

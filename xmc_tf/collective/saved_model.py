@@ -28,7 +28,7 @@ from xmc_tf.collective.tables.serving_tables import serve_from
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import checksum_of, record_files
-from xmc_tf.common.folders.export_folder import ABOUT, EXPORT, PLAIN
+from xmc_tf.common.folders.model_parts import ABOUT, EXPORT, PLAIN
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks

@@ -17,23 +17,15 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.headers import read_header
 from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.folders.kinds import FolderKind
+from xmc_tf.common.folders.model_parts import TFIDF, TFIDF_FORMAT
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
 from xmc_tf.words.endings import LONGEST_CUT
 from xmc_tf.words.lexicon import FIELDS, NO_LEXICON, Lexicon
 
-_FORMAT = "xmc_tf.features.Tfidf"
 _VERSION = 2
 _FIX = "copy the whole folder again, or fit again"
-TFIDF_FILES = rf"params\.json|vocabulary\.txt|(keys|columns|idf|{'|'.join(FIELDS)})\.npy"
-_KIND = FolderKind(
-    "a fitted TF-IDF",
-    header="params.json",
-    recognises=lambda header: header.get("format") == _FORMAT,
-    parts={TFIDF_FILES: None},
-)
 _ARRAYS = {"keys": np.int64, "columns": np.int32, "idf": np.float32}
 
 
@@ -46,14 +38,14 @@ def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_doc
         np.save(buffer, array, allow_pickle=False)
         contents[f"{name}.npy"] = buffer.getvalue()
     header = {
-        "format": _FORMAT,
+        "format": TFIDF_FORMAT,
         "version": _VERSION,
         "nr_documents": nr_documents,
         "nr_features": len(vocabulary),
         "params": params.to_json(),
         "files": {name: {"bytes": len(content), "crc32": zlib.crc32(content)} for name, content in contents.items()},
     }
-    with placed_folder(folder, _KIND) as part:
+    with placed_folder(folder, TFIDF) as part:
         for name, content in contents.items():
             (part / name).write_bytes(content)
         (part / "params.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
@@ -121,7 +113,7 @@ def _lexicon(folder: Path, header: dict[str, Any]) -> Lexicon:
 
 def _header(folder: Path) -> dict[str, Any]:
     path = folder / "params.json"
-    header = read_header(path, _FORMAT, 1, _VERSION, of="a fitted TF-IDF", fix=_FIX)
+    header = read_header(path, TFIDF_FORMAT, 1, _VERSION, of="a fitted TF-IDF", fix=_FIX)
     files = header.get("files")
     if not isinstance(files, dict) or not all(_is_stamp(stamp) for stamp in files.values()):
         raise _unexpected(path, '"files" with the bytes and the crc32 of each file')

@@ -8,11 +8,10 @@ from xmc_tf.fusion.evidence import (
     bounded_post_processor,
     decide,
 )
-from xmc_tf.fusion.fusion import FUSION_FILES, Fusion
+from xmc_tf.fusion.fusion import Fusion
 from xmc_tf.fusion.held_out import held_out_folds
 
 __all__ = [
-    "FUSION_FILES",
     "POOL",
     "Decision",
     "Evidence",

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, diags, spmatrix, vstack
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.folders.model_parts import FUSION, NAMES
 from xmc_tf.data import Texts
 from xmc_tf.fusion.embedded_names import Embed, EmbeddedNames
 from xmc_tf.fusion.fusion import Fusion
@@ -21,7 +22,6 @@ from xmc_tf.params.tfidf import AS_WRITTEN
 
 _LOG = logging.getLogger(__name__)
 POOL = 30  # number of labels of the rankers that are candidates
-NAMES, FUSION = "label_names", "fusion"
 
 ScoreHeldOut = Callable[[np.ndarray, np.ndarray], csr_matrix]
 """Trains rankers on some documents (rows, ascending) and returns their scores of others."""

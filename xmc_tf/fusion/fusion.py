@@ -18,10 +18,9 @@ from xmc_tf.fusion.embedded_names import EmbeddedNames
 from xmc_tf.fusion.features import DEFAULT_WEIGHTS, NAMES, candidate_features, features_if_new
 from xmc_tf.fusion.logistic import fit_logistic
 from xmc_tf.fusion.ranks import RANK_NAMES, SAME, calibrated, learn_rank_weights, rank_in_document
-from xmc_tf.fusion.similarity import SIMILARITY_FILES, Similarity
+from xmc_tf.fusion.similarity import Similarity
 from xmc_tf.fusion.thresholds import Curve, measure_curve
 
-FUSION_FILES = rf"fusion\.json|documents\.npy|{SIMILARITY_FILES}"
 _HEADER, _DOCUMENTS = "fusion.json", "documents.npy"
 _WEIGHTS = ("weights", "new_weights")
 _VERSION = 2

@@ -15,7 +15,6 @@ MOST = 30  # labels that are candidates of a document
 _ROWS = 1000  # documents at a time, to bound memory
 _MOST_MEASURED = 2000  # documents from which the limit is estimated
 _FILE = "similarity.npz"
-SIMILARITY_FILES = r"similarity\.npz"
 LOWEST = -4.0
 
 

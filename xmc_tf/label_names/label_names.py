@@ -29,7 +29,6 @@ from xmc_tf.label_names.worth import (
 from xmc_tf.params.tfidf import AS_WRITTEN
 from xmc_tf.words.languages import chosen_languages
 
-NAMES_FILES = r"names\.npz"
 _FILE = "names.npz"
 _RUNS = ("character_starts", "character_values")  # in the file
 

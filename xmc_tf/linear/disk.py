@@ -8,7 +8,7 @@ search/                         of large models: the weights arranged for search
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,11 @@ from scipy.sparse import csc_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.folders.kinds import FolderKind
+from xmc_tf.common.folders.model_parts import RANKERS
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data.matrices import load_matrix, save_matrix
 from xmc_tf.linear.layout.stored import (
-    SEARCH,
     SEARCH_ENDINGS,
-    SEARCH_FILES,
     StoredSearch,
     has_search,
     open_search,
@@ -36,21 +34,6 @@ from xmc_tf.params import LinearLevelPredParams
 
 _CLASS = "pecos.xmc.base###MLModel"
 _MODEL_CLASS = "pecos.xmc.xlinear.model###XLinearModel"
-_LEVEL_FILES = r"param\.json|\d+\.model/(param\.json|[WC]\.npz)"
-RANKER_FILES = rf"param\.json|ranker/({_LEVEL_FILES})|{SEARCH}/({SEARCH_FILES})"
-
-
-def _is_xlinear(header: Mapping[str, Any]) -> bool:
-    meta = header.get("__meta__")
-    return isinstance(meta, dict) and meta.get("class_fullname") == _MODEL_CLASS
-
-
-XLINEAR = FolderKind(
-    "a folder of linear rankers",
-    header="param.json",
-    recognises=_is_xlinear,
-    parts={r"param\.json": None, "ranker": _LEVEL_FILES, SEARCH: SEARCH_FILES},
-)
 
 
 def save_levels(levels: Sequence[Level], folder: str | Path, nr_dense: int = 0) -> None:
@@ -61,7 +44,7 @@ def save_levels(levels: Sequence[Level], folder: str | Path, nr_dense: int = 0) 
         folder: the folder.
         nr_dense: number of dense features, for the layout for search.
     """
-    with placed_folder(folder, XLINEAR) as part:
+    with placed_folder(folder, RANKERS) as part:
         write_parameters(levels, part)
         for t, level in enumerate(levels):
             save_matrix(level_folder(part, t) / "W.npz", level.weights)

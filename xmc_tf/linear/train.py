@@ -10,6 +10,7 @@ from typing import Any
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder, refuse_work_folder
+from xmc_tf.common.folders.model_parts import MODEL
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.resuming import finished, nothing_to_resume, resume_hint, resumes_from
 from xmc_tf.data import (
@@ -27,7 +28,6 @@ from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.work_folder import remove_discarded, work_path
 from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.linear.train_flags import parser
-from xmc_tf.models.folder import MODEL
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.inputs import (
     LinearInputs,

@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +19,13 @@ from xmc_tf.common.folders.checksums import (
     record_files,
     verified,
 )
-from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.locks import folder_lock
 from xmc_tf.common.folders.model_kind import model_kind
-from xmc_tf.common.folders.placing import JOURNAL, finish_placing
+from xmc_tf.common.folders.model_parts import ENCODER, LABELS, MODEL, PARTS, RANKER, TREE
+from xmc_tf.common.folders.placing import JOURNAL, finish_placing, placed_folder
 from xmc_tf.common.numbers import MOST_TREES
-from xmc_tf.features.store import TFIDF_FILES
-from xmc_tf.fusion import FUSION_FILES
-from xmc_tf.label_names import NAMES_FILES
-from xmc_tf.linear.disk import RANKER_FILES
+from xmc_tf.common.progress import Progress
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.tree.chain_io import CHAIN_FILES
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
@@ -37,37 +33,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _VERSION = 1
 _ABOUT_THE_FOLDER = ("format", "version", "checksum", "files")  # the rest is the model's own metadata
-
-
-_FIRST_VERSIONS = ("XLinear", "XTransformer")  # wrote no format
-
-
-def _is_model(content: Mapping[str, Any]) -> bool:
-    if content.get("format") == MODEL_FORMAT:
-        return True
-    trained_by = content.get("versions")
-    return content.get("model") in _FIRST_VERSIONS and isinstance(trained_by, dict) and "xmc_tf" in trained_by
-
-
-ENSEMBLE = "ensemble"  # folder of the trees after the first
-MODEL = FolderKind(
-    "a model of xmc_tf",
-    header=MODEL_HEADER,
-    recognises=_is_model,
-    parts={
-        # The second is the header of PECOS's models, which are never replaced.
-        r"params\.json|param\.json|labels\.txt": None,
-        "tree": CHAIN_FILES,
-        "features": TFIDF_FILES,
-        "encoder": ".+",
-        "head": ".+",
-        "ranker": RANKER_FILES,
-        "label_names": NAMES_FILES,
-        "fusion": FUSION_FILES,
-        "training": r"[XY]\.npz",
-        ENSEMBLE: rf"\d+/(tree/({CHAIN_FILES})|ranker/({RANKER_FILES}))",
-    },
-)
 
 
 def _no_model(folder: Path) -> InputError:
@@ -79,7 +44,7 @@ def _no_model(folder: Path) -> InputError:
         )
     if not folder.exists():
         return InputError(f"{folder} does not exist", fix="use the folder that training wrote (-m)")
-    inside = any((folder / part).exists() for part in ("ranker", "tree", "encoder"))
+    inside = any((folder / part).exists() for part in (RANKER, TREE, ENCODER))
     return InputError(
         f"{folder} is not a model: params.json is missing",
         fix="the folder is incomplete: copy it again" if inside else "use the folder that training wrote (-m)",
@@ -88,7 +53,7 @@ def _no_model(folder: Path) -> InputError:
 
 def read_metadata(folder: Path) -> ModelMetadata:
     """Read a model's metadata from ``params.json``; warns where the file has changed since it was saved."""
-    path = folder / "params.json"
+    path = folder / MODEL_HEADER
     if not path.exists() and (folder / JOURNAL).exists():
         with folder_lock(folder):
             finish_placing(folder)
@@ -117,18 +82,38 @@ def kind_of(folder: Path) -> str:
     return model_kind(folder) or read_metadata(folder).model
 
 
-def write_metadata(folder: Path, metadata: ModelMetadata) -> None:
-    """Write ``params.json`` with the records of all other files: last of all, since without it there is not a model."""
-    files = record_files(folder, exclude=[MODEL_HEADER])
-    about = {"format": MODEL_FORMAT, "version": _VERSION, "checksum": ""}
-    content: dict[str, Any] = {**about, **metadata.content, "files": files}
-    content["checksum"] = checksum_of(content)
-    (folder / MODEL_HEADER).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+def write_model_folder(
+    folder: str | Path,
+    parts: Mapping[str, Callable[[Path], object]],
+    names: Sequence[str] | None,
+    metadata: ModelMetadata,
+) -> None:
+    """Write the folder of a model, completely or not at all; an older model there is replaced, other files stay.
+
+    Args:
+        folder: the model's folder.
+        parts: by name, a function that writes the part to a path.
+        names: label names, or None.
+        metadata: the model metadata for ``params.json``, which also records the checksums of all files.
+    """
+    with placed_folder(folder, MODEL) as place, Progress("writing the model", len(parts), "parts") as progress:
+        for part in PARTS:
+            if part.name in parts:
+                parts[part.name](place / part.name)
+                progress.add(1)
+        if names:
+            (place / LABELS).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+        # Last of all, because without it there is no model.
+        about = {"format": MODEL_FORMAT, "version": _VERSION, "checksum": ""}
+        files = record_files(place, exclude=[MODEL_HEADER])
+        content: dict[str, Any] = {**about, **metadata.content, "files": files}
+        content["checksum"] = checksum_of(content)
+        (place / MODEL_HEADER).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def read_names(folder: Path, count: int) -> list[str] | None:
     """The names that training checked and kept; only their number is looked at again."""
-    path = folder / "labels.txt"
+    path = folder / LABELS
     try:
         with verified(path):
             if not path.exists():
@@ -142,12 +127,6 @@ def read_names(folder: Path, count: int) -> list[str] | None:
             f"{path} does not belong to this model", expected=f"{count:,} names", received=f"{len(names):,}"
         )
     return names
-
-
-def write_names(folder: Path, names: Sequence[str] | None) -> None:
-    """Write ``labels.txt``, if labels have names."""
-    if names:
-        (folder / "labels.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
 
 
 def link_part(source: Path, target: Path) -> None:

@@ -3,17 +3,18 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.folders.model_kind import LINEAR
+from xmc_tf.common.folders.model_parts import ENCODER, ENSEMBLE, FEATURES, FOLDERS, FUSION, HEAD, NAMES, RANKER, TREE
 from xmc_tf.fusion import Evidence
-from xmc_tf.fusion.evidence import FUSION
 from xmc_tf.linear.ensemble import Rankers, rankers_of
 from xmc_tf.linear.xlinear import XLinear
-from xmc_tf.models.folder import ENSEMBLE, check_parts, further_trees, load_tfidf, nr_dense
+from xmc_tf.models.folder import check_parts, further_trees, load_tfidf, nr_dense
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.tree import LabelTree, load_chain
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from xmc_tf.encoder import Encoder, TextTokenizer
     from xmc_tf.features import Tfidf
     from xmc_tf.matcher.matcher import Matcher
-
-PARTS = ("tree", "features", "encoder", "head", "ranker", ENSEMBLE, "label_names", "fusion", "training")
 
 
 class Parts:
@@ -50,6 +49,11 @@ class Parts:
         self.folder, self._kept = where, kept
         self.output_labels: np.ndarray | None = None  # those that may be predicted, where not all may
 
+    @classmethod
+    def at(cls, folder: Path, metadata: ModelMetadata) -> Self:
+        """Return the parts in a model's folder."""
+        return cls({name: folder / name for name in FOLDERS if (folder / name).is_dir()}, metadata, where=folder)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.nr_labels:,} labels, {', '.join(self.parts)}; {self.folder})"
 
@@ -73,7 +77,7 @@ class Parts:
     @property
     def makes_features(self) -> bool:
         """Whether texts are enough: the model has a vectorizer, or its rankers see the embedding only."""
-        return "features" in self.parts or self.nr_given_features == 0
+        return FEATURES in self.parts or self.nr_given_features == 0
 
     @property
     def nr_given_features(self) -> int:
@@ -83,15 +87,15 @@ class Parts:
     @cached_property
     def ranker(self) -> Rankers:
         """The rankers; of several trees, an ensemble."""
-        if "ranker" not in self.parts:
+        if RANKER not in self.parts and self.metadata.model != LINEAR:
             raise InputError(
                 f"{self.folder} has no rankers: it was trained with only_encoder",
                 fix="train it without --only-encoder, or predict with the label head: ensemble method transformer-only",
             )
         rankers = []
-        for place in [self.parts["ranker"], *(tree / "ranker" for tree in self._further_trees)]:
+        for place in [self.parts.get(RANKER, self.folder / RANKER), *(tree / RANKER for tree in self._further_trees)]:
             ranker = XLinear.load(place, nr_dense=nr_dense(self.metadata, self.folder))
-            found = (("ranker", "nr_labels", ranker.nr_labels), ("ranker", "nr_features", ranker.nr_features))
+            found = ((RANKER, "nr_labels", ranker.nr_labels), (RANKER, "nr_features", ranker.nr_features))
             check_parts(place.parent, self.metadata, found)
             rankers.append(ranker)
         return rankers_of(rankers)
@@ -99,7 +103,8 @@ class Parts:
     @cached_property
     def evidence(self) -> Evidence | None:
         """The names of the labels as evidence, and the fusion into one probability; None: the model has none."""
-        evidence = None if FUSION not in self.parts else Evidence.load(self.parts[FUSION].parent)
+        places = [self.parts[name].parent for name in (FUSION, NAMES) if name in self.parts]
+        evidence = Evidence.load(places[0]) if places else None
         if evidence is not None:
             evidence.allowed = self.output_labels
         return evidence
@@ -107,12 +112,17 @@ class Parts:
     @cached_property
     def tree(self) -> LabelTree:
         """The rankers' label tree."""
-        return load_chain(self.parts["tree"])
+        return self._tree(self.parts.get(TREE, self.folder / TREE))
 
     @property
     def more_trees(self) -> list[LabelTree]:
         """The rankers' label trees after the first."""
-        return [load_chain(tree / "tree") for tree in self._further_trees]
+        return [self._tree(place / TREE) for place in self._further_trees]
+
+    def _tree(self, place: Path) -> LabelTree:
+        tree = load_chain(place)
+        check_parts(place.parent, self.metadata, ((TREE, "nr_labels", tree.nr_labels),))
+        return tree
 
     @property
     def _further_trees(self) -> list[Path]:
@@ -121,26 +131,26 @@ class Parts:
     @cached_property
     def tfidf(self) -> "Tfidf":
         """The vectorizer."""
-        return load_tfidf(self.parts.get("features"), self.metadata)
+        return load_tfidf(self.parts.get(FEATURES), self.metadata)
 
     @cached_property
     def encoder(self) -> "Encoder":
         """The encoder."""
         from xmc_tf.encoder import Encoder
 
-        return Encoder.load(self.parts["encoder"], pooling=self.metadata.pooling)
+        return Encoder.load(self.parts[ENCODER], pooling=self.metadata.pooling)
 
     @cached_property
     def tokenizer(self) -> "TextTokenizer":
         """The encoder's tokenizer."""
         from xmc_tf.encoder import TextTokenizer
 
-        return TextTokenizer.load(self.parts["encoder"])
+        return TextTokenizer.load(self.parts[ENCODER])
 
     @cached_property
     def matcher(self) -> "Matcher":
         """The label heads of the levels that were fine-tuned on."""
-        if "head" not in self.parts:
+        if HEAD not in self.parts:
             raise InputError(
                 f"{self.folder} has no label head: its encoder was not fine-tuned",
                 fix="train it with --do-fine-tune true, or use the rankers' scores: ensemble method concat-only",
@@ -151,7 +161,7 @@ class Parts:
         from xmc_tf.ranks.solo import Solo
 
         # Whole in every process, which answers its own documents; training has seen to it that heads are not huge.
-        place, strategy = self.parts["head"], CollectiveStrategy(Solo())
+        place, strategy = self.parts[HEAD], CollectiveStrategy(Solo())
         if place.is_file():
             return load_pecos_head(place, strategy, self.nr_labels, self.metadata.embedding_dim)
         with verified(place):

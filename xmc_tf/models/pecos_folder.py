@@ -13,11 +13,13 @@ PECOS predicts with the rankers alone where there are any, and so does a model t
 
 import dataclasses
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.folders.model_parts import ENCODER, HEAD, RANKER, TREE
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import MatcherParams, MatcherPredParams
@@ -88,23 +90,27 @@ def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], ModelMetadata]:
     return parts, ModelMetadata(metadata)
 
 
-def convert_parts(model: "Parts", folder: Path) -> ModelMetadata:
-    """Write the parts of a model that was loaded from a PECOS folder in our own format.
+def converted_parts(model: "Parts") -> dict[str, Callable[[Path], object]]:
+    """Return, by name, functions that write the parts of a model from a PECOS folder in our own format."""
 
-    Returns:
-        The metadata for ``params.json``.
-    """
-    model.encoder.save(folder / "encoder")
-    model.tokenizer.save(folder / "encoder")
-    if "ranker" in model.parts:
-        save_chain(folder / "tree", model.tree)
+    def write_encoder(place: Path) -> None:
+        model.encoder.save(place)
+        model.tokenizer.save(place)
+
+    parts: dict[str, Callable[[Path], object]] = {ENCODER: write_encoder}
+    if RANKER in model.parts:
+        parts[TREE] = lambda place: save_chain(place, model.tree)
         # A copy and never a second name: PECOS writes into its files in place.
-        shutil.copytree(model.parts["ranker"], folder / "ranker", copy_function=shutil.copy2)
-    if "head" in model.parts:
-        model.matcher.save(folder / "head")
-    metadata = {
-        key: value for key, value in model.metadata.content.items() if key != "pooling"
-    }  # the encoder's own file has it
+        parts[RANKER] = lambda place: shutil.copytree(model.parts[RANKER], place, copy_function=shutil.copy2)
+    if HEAD in model.parts:
+        parts[HEAD] = lambda place: model.matcher.save(place)
+    return parts
+
+
+def converted_metadata(model: "Parts") -> ModelMetadata:
+    """Return the metadata of a model from a PECOS folder for ``params.json``."""
+    # The encoder's own file has the pooling.
+    metadata = {key: value for key, value in model.metadata.content.items() if key != "pooling"}
     return ModelMetadata({**metadata, "versions": package_versions("tensorflow", "transformers")})
 
 

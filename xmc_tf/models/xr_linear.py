@@ -1,14 +1,6 @@
 """The whole linear model, from raw text or features to label names, in one folder.
 
-params.json   all parameters, versions, shapes, seed
-labels.txt    label names, where given
-tree/         the label tree
-features/     the fitted TF-IDF, where it was trained on text
-ranker/       the rankers, in PECOS's XLinear format
-label_names/  where names of labels are evidence: the names, and the worth of their matches
-fusion/       with them: the fusion of all scores into one probability
-ensemble/     further trees and their rankers, where there are several: 1/tree, 1/ranker, …
-training/     features and labels of the training documents, where the model keeps them to grow
+``common/folders/model_parts.py`` lists the parts of the folder.
 """
 
 import dataclasses

@@ -1,15 +1,10 @@
 """``XTransformer``: the whole model, from text to labels, in one folder.
 
-params.json   all parameters, versions, shapes, seed
-labels.txt    label names, where given
-tree/         the rankers' label tree
-features/     the fitted TF-IDF, where the model makes its own features
-encoder/      the transformer and its tokenizer, as a Hugging Face folder
-head/         the label heads of the levels that were fine-tuned on, one file a shard
-ranker/       the rankers, in PECOS's XLinear format
+``common/folders/model_parts.py`` lists the parts of the folder.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -18,9 +13,8 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
-from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.common.folders.model_parts import ENCODER, FUSION, NAMES
 from xmc_tf.data import Texts, as_features
-from xmc_tf.fusion.evidence import FUSION, NAMES
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.linear.sub_models import checked_labels
 from xmc_tf.metrics import Measures, evaluate
@@ -30,12 +24,12 @@ from xmc_tf.models.evidence.stage import evidence_stage
 from xmc_tf.models.explaining.explanation import Explanation
 from xmc_tf.models.explaining.linear import one_text
 from xmc_tf.models.explaining.xtransformer import explain_parts
-from xmc_tf.models.folder import MODEL, link_part, read_metadata, read_names, write_metadata, write_names
+from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
 from xmc_tf.models.keywords import ExportKeywords, PredictionKeywords, options_and_columns
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.parts import PARTS, Parts
-from xmc_tf.models.pecos_folder import convert_parts, read_pecos_folder
+from xmc_tf.models.parts import Parts
+from xmc_tf.models.pecos_folder import converted_metadata, converted_parts, read_pecos_folder
 from xmc_tf.models.prediction import predict, vectors_of
 from xmc_tf.models.results import labels_of_rankers, named, over_all_labels
 from xmc_tf.models.training_run import TrainingRun
@@ -178,15 +172,11 @@ class XTransformer(Parts):
                 expected="another folder for the converted model",
                 fix="save it elsewhere; PECOS's files are not changed",
             )
-        with placed_folder(folder, MODEL) as part:
-            metadata = self.metadata
-            if from_pecos:
-                metadata = convert_parts(self, part)
-            else:
-                for name, source in self.parts.items():
-                    link_part(source, part / name)
-            write_names(part, self.names)
-            write_metadata(part, metadata)
+        if from_pecos:
+            write_model_folder(folder, converted_parts(self), self.names, converted_metadata(self))
+        else:
+            linked = {name: partial(link_part, source) for name, source in self.parts.items()}
+            write_model_folder(folder, linked, self.names, self.metadata)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -216,10 +206,11 @@ class XTransformer(Parts):
                 else f"a model {metadata.content.get('model')!r}",
                 fix="use python -m xmc_tf.linear.predict (in Python: XRLinear.load) for linear models",
             )
-        parts = {name: folder / name for name in PARTS if (folder / name).is_dir()}
-        if "encoder" not in parts:
+        model = cls.at(folder, metadata)
+        if ENCODER not in model.parts:
             raise InputError(f"{folder}: encoder/ is missing", fix="the folder is incomplete: copy it again")
-        return cls(parts, metadata, read_names(folder, metadata.nr_labels), where=folder)
+        model.names = read_names(folder, metadata.nr_labels)
+        return model
 
     # What it does.
 

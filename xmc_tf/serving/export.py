@@ -17,7 +17,7 @@ with muted_stderr():
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import checksum_of, record_files
-from xmc_tf.common.folders.export_folder import ABOUT, EXPORT, SERVING
+from xmc_tf.common.folders.model_parts import ABOUT, EXPORT, SERVING
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import Tfidf

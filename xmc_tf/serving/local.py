@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.checksums import Records, checksum_of, is_unchanged, verified
-from xmc_tf.common.folders.export_folder import ABOUT, SERVING
+from xmc_tf.common.folders.model_parts import ABOUT, SERVING
 from xmc_tf.common.process.forks import check_not_forked
 from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.common.progress import Progress

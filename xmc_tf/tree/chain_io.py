@@ -10,7 +10,7 @@ from scipy.sparse import csc_matrix, issparse, sparray, spmatrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.folders.kinds import FolderKind
+from xmc_tf.common.folders.model_parts import CHAIN
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data import load_matrix, save_matrix
 from xmc_tf.tree.grouping import upper_splits
@@ -18,13 +18,6 @@ from xmc_tf.tree.label_tree import LabelTree
 
 CONFIG = "config.json"
 RANKER = Path("ranker", "param.json")  # in a folder of linear rankers
-CHAIN_FILES = r"config\.json|C\d+\.npz"
-_CHAIN = FolderKind(
-    "a label tree",
-    header=CONFIG,
-    recognises=lambda config: isinstance(config.get("len"), int),
-    parts={CHAIN_FILES: None},
-)
 
 
 def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = None) -> LabelTree:
@@ -78,7 +71,7 @@ def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]
         chain: the tree, or its matrices from the root down, which are checked first.
     """
     tree = chain if isinstance(chain, LabelTree) else LabelTree.from_chain(chain)
-    with placed_folder(path, _CHAIN) as folder:
+    with placed_folder(path, CHAIN) as folder:
         matrices = tree.to_chain()
         (folder / CONFIG).write_text(json.dumps({"len": len(matrices)}), encoding="utf-8")
         for t, matrix in enumerate(matrices):

@@ -13,12 +13,44 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 
 _LOG = logging.getLogger(__name__)
+_STAGED: set[Path] = set()
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[None]:
+    """Mark a folder that gets its final name after the block: files and folders in it are written directly.
+
+    Args:
+        folder: the temporary folder.
+    """
+    place = folder.resolve()
+    _STAGED.add(place)
+    try:
+        yield
+    finally:
+        _STAGED.discard(place)
+
+
+def is_staged(path: Path) -> bool:
+    """Return whether a path lies in a folder of this process that has not got its final name."""
+    return bool(_STAGED) and any(parent in _STAGED for parent in path.parent.resolve().joinpath(path.name).parents)
 
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
-    """Yield a path beside ``path`` to write to; it is renamed to ``path`` if the block succeeds."""
+    """Yield a path beside ``path`` to write to; it is renamed to ``path`` if the block succeeds.
+
+    In a folder that is :func:`staged`, it is ``path`` itself.
+    """
     path = Path(path)
+    if is_staged(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # it may be a second name of a file in another model
+        try:
+            yield path
+        except OSError as error:
+            raise named_error(error, path) from None
+        return
     if path.exists() and not path.is_file():  # replacing would delete a device or a pipe
         raise InputError(
             f"{path} cannot be replaced by a file",

@@ -5,60 +5,18 @@ ignore case lead to the same file by different names.
 """
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import remove_leftovers
-from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.folders.checksums import MODEL_FORMAT
+from xmc_tf.common.folders.model_parts import EXPORT, MODEL, kind_at
 
 Named = str | Path | Sequence[str | Path] | None
 """What a flag names: a path, several, or nothing."""
 
 
-@dataclass(frozen=True)
-class FolderContent:
-    """A kind of folder that commands read.
-
-    Args:
-        what: its name in messages.
-        parts: pattern of the names of its parts, files and folders, at the top of the folder.
-        is_model: whether it is a whole model or export, in which no other one belongs.
-    """
-
-    what: str
-    parts: re.Pattern[str]
-    is_model: bool = True
-
-    def has_part(self, name: str) -> bool:
-        """Return whether a name at the top of the folder is a part, also on file systems that ignore case."""
-        return self.parts.fullmatch(name.casefold()) is not None
-
-
-_MODEL = FolderContent(
-    "the model",
-    re.compile(
-        r"params\.json|param\.json|labels\.txt|tree|features|encoder|head|ranker|ensemble|label_names|fusion|training"
-    ),
-)
-_PECOS = FolderContent(
-    "the PECOS model",
-    re.compile(r"param\.json|ranker|search|[wc]\.npz|\d+\.model|text_encoder|text_tokenizer|text_model|concat_model"),
-)
-EXPORT_KIND = FolderContent(
-    "the exported model",
-    re.compile(r"saved_model\.pb|fingerprint\.pb|keras_metadata\.pb|variables|assets|assets\.extra"),
-)
-_TREE = FolderContent("the label tree", re.compile(r"config\.json|c\d+\.npz"), is_model=False)
-_FEATURES = FolderContent(
-    "the TF-IDF", re.compile(r"params\.json|vocabulary\.txt|(keys|columns|idf)\.npy"), is_model=False
-)
 _HEAD = 4096  # bytes in which a file is recognised
-_FIRST_VERSIONS = ("XLinear", "XTransformer")  # wrote models without a format
 
 
 def refuse_output(flag: str, path: str | Path | None, inputs: Mapping[str, Named], ours: str = "") -> None:
@@ -86,10 +44,10 @@ def refuse_output(flag: str, path: str | Path | None, inputs: Mapping[str, Named
             raise _also_read(f"{flag} {path}", other, read)
     # From the outside in: rankers in a model of ours are parts of that model, though PECOS takes them for one.
     for folder, inside in sorted(_around(path), key=lambda found: len(found[0].parts)):
-        kind = kind_of(folder)
+        kind = kind_at(folder)
         if kind is not None and kind.has_part(inside[0]):
             raise InputError(
-                f"{flag} {path} is part of {kind.what} in {folder}",
+                f"{flag} {path} is part of {kind.the} in {folder}",
                 expected="a file that does not belong to a model",
                 received="/".join(inside),
                 fix=f"give another name with {flag}",
@@ -158,11 +116,11 @@ def refuse_model_folder(
             expected="a folder to write",
             fix=f"give a folder with {flag}; in a script, a variable may be unset",
         )
-    written = EXPORT_KIND if export else _MODEL
+    written = EXPORT if export else MODEL
     for other, read in _each(inputs):
         if _same(path, read):
             raise _also_read(f"{flag} {path}", other, read)
-        kept = other in unchanged and kind_of(Path(path)) is written
+        kept = other in unchanged and kind_at(Path(path)) is written
         for folder, inside in _around(read):
             if not kept and _same(folder, path) and written.has_part(inside[0]):
                 raise InputError(
@@ -172,10 +130,10 @@ def refuse_model_folder(
                     fix=f"move the input elsewhere, or give another folder with {flag}",
                 )
     for folder, inside in _around(path):
-        kind = kind_of(folder)
+        kind = kind_at(folder)
         if kind is not None and kind.is_model:
             raise InputError(
-                f"{flag} {path} lies inside {kind.what} in {folder}",
+                f"{flag} {path} lies inside {kind.the} in {folder}",
                 expected="a folder outside other models",
                 received="/".join(inside),
                 fix=f"give another folder with {flag}",
@@ -190,10 +148,10 @@ def refuse_other_folder(flag: str, path: str | Path) -> None:
         path: the folder; it need not exist.
     """
     for folder in (Path(path), *(around for around, _ in _around(path))):
-        kind = kind_of(folder)
+        kind = kind_at(folder)
         if kind is not None and kind.is_model:
             raise InputError(
-                f"{flag} {path} is, or lies in, {kind.what} {folder}", expected="a folder of its own",
+                f"{flag} {path} is, or lies in, {kind.the} {folder}", expected="a folder of its own",
                 fix=f"give another folder with {flag}",
             )  # fmt: skip
 
@@ -229,7 +187,7 @@ def _also_read(output: str, flag: str, read: str) -> InputError:
 
 def _is_read_there(path: str | Path, folder: str) -> bool:
     """Return whether the command reads a file of a folder; of a model's folder, it reads the parts only."""
-    found, kind = _identity(path), kind_of(Path(folder))
+    found, kind = _identity(path), kind_at(Path(folder))
     if found is None:
         return False
     with os.scandir(folder) as entries:
@@ -267,42 +225,3 @@ def _identity(path: str | Path) -> tuple[int, int] | None:
 def _same(one: str | Path, other: str | Path) -> bool:
     first = _identity(one)
     return first is not None and first == _identity(other)
-
-
-def kind_of(folder: Path) -> FolderContent | None:
-    """Return the kind of a folder, by its content: parameter files of users are called ``params.json`` too."""
-    if (folder / "saved_model.pb").is_file():
-        return EXPORT_KIND
-    if (folder / "params.json").is_file():
-        content = _json(folder / "params.json")
-        if content is None:  # damaged, or no permission
-            return _MODEL if any((folder / part).is_dir() for part in ("ranker", "tree")) else None
-        if content.get("format") == MODEL_FORMAT:
-            return _MODEL
-        if content.get("model") in _FIRST_VERSIONS and isinstance(content.get("versions"), dict):
-            return _MODEL
-        if (folder / "vocabulary.txt").is_file() and str(content.get("format", "")).startswith("xmc_tf."):
-            return _FEATURES
-    if (folder / "param.json").is_file():
-        names = _names(folder)
-        if names & {"ranker", "text_encoder", "concat_model", "0.model"} or {"W.npz", "C.npz"} <= names:
-            return _PECOS
-    if (folder / "config.json").is_file() and (folder / "C0.npz").is_file():
-        return _TREE
-    return None
-
-
-def _names(folder: Path) -> set[str]:
-    try:
-        return set(os.listdir(folder))
-    except OSError:
-        return set()
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    """A header's content; None where it cannot be read."""
-    try:
-        content: dict[str, Any] = read_json(path)
-    except InputError:
-        return None
-    return content

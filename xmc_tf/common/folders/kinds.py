@@ -25,12 +25,23 @@ class FolderKind:
             other files of the folder.
         parts: the possible entries of such a folder: patterns of names, with a pattern of the paths inside for folders,
             and None for files.
+        is_model: whether it is a whole model or export, in which no other one belongs.
     """
 
     what: str
     header: str
     recognises: Callable[[Mapping[str, Any]], bool]
     parts: Mapping[str, str | None]
+    is_model: bool = True
+
+    @property
+    def the(self) -> str:
+        """The kind's name in messages that name a folder, such as "the model"."""
+        return f"the {self.what.partition(' ')[2].partition(' of ')[0]}"
+
+    def has_part(self, name: str) -> bool:
+        """Return whether a name at the top of the folder is a part, also on file systems that ignore case."""
+        return any(re.fullmatch(pattern, name, re.IGNORECASE) for pattern in self.parts)
 
     def own_files(self, folder: Path) -> set[str]:
         """Return the relative paths of xmc_tf's files in ``folder``; none if it is not of this kind."""

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import named_error, umask
+from xmc_tf.common.files.atomic import is_staged, named_error, staged, umask
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.kinds import FolderKind, files_of
 from xmc_tf.common.folders.locks import folder_lock, leftovers_beside, place_beside, temporary_folder_beside
@@ -57,7 +57,8 @@ def claimed_folder(path: str | Path, kind: FolderKind, fix: str = "use another f
 def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
     """Yield a folder to fill, whose files are placed in ``path`` if the block succeeds.
 
-    Files of an older folder of this kind in ``path`` are removed; all others stay.
+    Files of an older folder of this kind in ``path`` are removed; all others stay. Within another folder that is being
+    filled, it is ``path`` itself: staging and renaming happens once, at the top.
 
     Example:
         >>> with placed_folder("model", MODEL) as part:
@@ -70,11 +71,16 @@ def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
     Raises:
         InputError: the folder has files of others with names that we write, or another process writes it.
     """
+    if is_staged(Path(path)):
+        Path(path).mkdir(parents=True, exist_ok=True)
+        yield Path(path)
+        return
     with claimed_folder(path, kind) as folder:
         part = temporary_folder_beside(folder)
         try:
             part.chmod(0o777 & ~umask())
-            yield part
+            with staged(part):
+                yield part
             _place(part, folder, kind)
         except OSError as error:
             raise named_error(error, folder) from None

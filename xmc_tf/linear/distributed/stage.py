@@ -8,9 +8,9 @@ from pathlib import Path
 
 from scipy.sparse import spmatrix
 
+from xmc_tf.common.folders.model_parts import RANKERS
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data import Features, check_pair
-from xmc_tf.linear.disk import XLINEAR
 from xmc_tf.linear.distributed.account import Account, accounts_table
 from xmc_tf.linear.distributed.placing import place_rankers
 from xmc_tf.linear.distributed.reporting import reported
@@ -88,7 +88,7 @@ def rankers_over_ranks(
     check_pair(X, data.Y)
     params, pred_params = params or RankerParams(), pred_params or [RankerPredParams()] * len(data.trees)
     for folder in folders:
-        run_on_all_ranks(communicator, partial(XLINEAR.check_place, folder))
+        run_on_all_ranks(communicator, partial(RANKERS.check_place, folder))
     work = open_work_folder(communicator, folders[0], key)
     account = Account(threads=threads_of_rank(communicator, threads))
     with reported(logdir, communicator, account):
@@ -102,7 +102,7 @@ def rankers_over_ranks(
         first = 0
         for folder, model in zip(folders, models, strict=True):
             if communicator.rank == 0:
-                with placed_folder(folder, XLINEAR) as part:
+                with placed_folder(folder, RANKERS) as part:
                     place_rankers(part, work, model, first)
             first += model.depth
 

@@ -33,7 +33,6 @@ _LOG = logging.getLogger(__name__)
 _FORMAT = "xmc_tf.search"
 _HEADER, _TABLE, _WORDS = "search.json", "chunks.npy", "words.npy"
 SEARCH = "search"
-SEARCH_FILES = r"search\.json|(chunks|words)\.npy"
 SEARCH_ENDINGS = tuple(f"{SEARCH}/{name}" for name in (_HEADER, _TABLE, _WORDS))
 FEWEST_WEIGHTS = 1 << 20
 """Smaller models are arranged in a fraction of a second, and their folders stay small."""

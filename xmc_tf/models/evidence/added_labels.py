@@ -1,20 +1,19 @@
 """Labels that are added to a trained model, which finds them by their names."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.folders.placing import placed_folder
-from xmc_tf.common.progress import Progress
+from xmc_tf.common.folders.model_parts import FUSION, NAMES
 from xmc_tf.fusion import Evidence
 from xmc_tf.fusion.embedded_names import Embed
-from xmc_tf.fusion.evidence import FUSION, NAMES
 from xmc_tf.label_names import label_vocabulary
-from xmc_tf.models.folder import MODEL, link_part, read_metadata, read_names, write_metadata, write_names
+from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
 from xmc_tf.models.metadata import ADDED, ModelMetadata
-from xmc_tf.models.parts import PARTS, Parts
+from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import embedded
 
 _LOG = logging.getLogger(__name__)
@@ -58,17 +57,19 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
     added = label_vocabulary(lines).preferred
     check_new(added, names)
     evidence = evidence.with_added(lines, _encoder_of(model, metadata) if evidence.fusion.similarity else None)
-    with placed_folder(folder, MODEL) as part, Progress("copying parts of the model", len(PARTS), "parts") as progress:
-        for name in PARTS:
-            if (model / name).is_dir() and name not in (NAMES, FUSION):
-                with verified(model / name):
-                    link_part(model / name, part / name)
-            progress.add(1)
-        evidence.save(part)
-        write_names(part, [*names, *added])
-        write_metadata(part, metadata.replace(**{ADDED: int(metadata.content.get(ADDED, 0)) + len(added)}))
+    parts: dict[str, Callable[[Path], object]] = {
+        name: partial(_link_verified, source) for name, source in Parts.at(model, metadata).parts.items()
+    }
+    parts |= {NAMES: evidence.names.save, FUSION: evidence.fusion.save}
+    metadata = metadata.replace(**{ADDED: int(metadata.content.get(ADDED, 0)) + len(added)})
+    write_model_folder(folder, parts, [*names, *added], metadata)
     _LOG.info("%s: %s labels, %s of them added now", folder, f"{evidence.names.nr_labels:,}", f"{len(added):,}")
     return evidence.names.nr_labels
+
+
+def _link_verified(source: Path, target: Path) -> None:
+    with verified(source):
+        link_part(source, target)
 
 
 def _encoder_of(folder: Path, metadata: ModelMetadata) -> Embed:

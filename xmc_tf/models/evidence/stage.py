@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmc_tf.common.folders.model_parts import ENSEMBLE
 from xmc_tf.fusion import POOL, Evidence
-from xmc_tf.models.folder import ENSEMBLE
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import embedded, for_fusion, scored

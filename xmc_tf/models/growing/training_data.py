@@ -9,10 +9,9 @@ from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.folders.model_parts import TRAINING
 from xmc_tf.data import Features, load_matrix, save_matrix
 from xmc_tf.params import RankerParams
-
-TRAINING = "training"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +67,10 @@ class TrainingData:
         Y = self.Y
         return csr_matrix((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], nr_labels))
 
-    def save(self, folder: Path) -> None:
+    def save(self, place: Path) -> None:
         """Write the part of a model's folder."""
-        (folder / TRAINING).mkdir(parents=True)
-        save_matrix(folder / TRAINING / "X.npz", self.X)
-        save_matrix(folder / TRAINING / "Y.npz", self.Y)
+        save_matrix(place / "X.npz", self.X)
+        save_matrix(place / "Y.npz", self.Y)
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:

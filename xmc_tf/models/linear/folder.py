@@ -10,26 +10,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.common.folders.model_parts import ENSEMBLE, FEATURES, FUSION, NAMES, RANKER, TRAINING, TREE
 from xmc_tf.fusion import Evidence
-from xmc_tf.linear.ensemble import rankers_of
 from xmc_tf.linear.xlinear import XLinear
-from xmc_tf.models.folder import (
-    ENSEMBLE,
-    MODEL,
-    check_parts,
-    further_trees,
-    nr_dense,
-    read_metadata,
-    read_names,
-    write_metadata,
-    write_names,
-)
-from xmc_tf.models.growing.training_data import TRAINING, TrainingData
+from xmc_tf.models.folder import read_metadata, read_names, write_model_folder
+from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ModelMetadata
+from xmc_tf.models.parts import Parts
 from xmc_tf.params import RankerParams
-from xmc_tf.tree import LabelTree, load_chain, save_chain
+from xmc_tf.tree import LabelTree, save_chain
 
 _LOG = logging.getLogger(__name__)
 _Model = TypeVar("_Model", bound=LinearParts)
@@ -61,19 +51,25 @@ def write_model(
     """
     if training is None and (Path(folder) / TRAINING).is_dir():
         _LOG.warning("%s: the training data of the model that is replaced is removed; this one keeps none", folder)
-    with placed_folder(folder, MODEL) as part:
-        for number, (tree, write_ranker) in enumerate(zip(trees, write_rankers, strict=True)):
-            place = part if number == 0 else part / ENSEMBLE / str(number)
-            save_chain(place / "tree", tree.to_chain())
-            write_ranker(place / "ranker")
-        if write_tfidf:
-            write_tfidf(part / "features")
-        if evidence is not None:
-            evidence.save(part)
-        if training is not None:
-            training.save(part)
-        write_names(part, names)
-        write_metadata(part, metadata)
+
+    def write_further(place: Path) -> None:
+        for number, (tree, write_ranker) in enumerate(zip(trees[1:], write_rankers[1:], strict=True), start=1):
+            save_chain(place / str(number) / TREE, tree.to_chain())
+            write_ranker(place / str(number) / RANKER)
+
+    parts: dict[str, Callable[[Path], object]] = {
+        TREE: lambda place: save_chain(place, trees[0].to_chain()),
+        RANKER: write_rankers[0],
+    }
+    if write_tfidf:
+        parts[FEATURES] = write_tfidf
+    if len(trees) > 1:
+        parts[ENSEMBLE] = write_further
+    if evidence is not None:
+        parts |= {NAMES: evidence.names.save, FUSION: evidence.fusion.save}
+    if training is not None:
+        parts[TRAINING] = training.save
+    write_model_folder(folder, parts, names, metadata)
 
 
 def load_model(kind: type[_Model], folder: Path) -> _Model:
@@ -97,19 +93,7 @@ def load_model(kind: type[_Model], folder: Path) -> _Model:
             fix="use python -m xmc_tf.predict (in Python: XTransformer.load); its linear rankers alone are in "
             f"{folder / 'ranker'}",
         )
-    rankers, trees = [], []
-    for place in [folder, *further_trees(folder / ENSEMBLE, metadata)]:
-        ranker = XLinear.load(place / "ranker", nr_dense=nr_dense(metadata, folder))
-        tree = load_chain(place / "tree")
-        found = (
-            ("ranker", "nr_labels", ranker.nr_labels),
-            ("ranker", "nr_features", ranker.nr_features),
-            ("tree", "nr_labels", tree.nr_labels),
-        )
-        check_parts(place, metadata, found)
-        rankers.append(ranker)
-        trees.append(tree)
-    evidence = Evidence.load(folder)
-    nr_labels = rankers[0].nr_labels if evidence is None else evidence.names.nr_labels
+    parts = Parts.at(folder, metadata)
+    nr_labels = parts.ranker.nr_labels if parts.evidence is None else parts.evidence.names.nr_labels
     names = read_names(folder, nr_labels)
-    return kind(rankers_of(rankers), trees[0], names, metadata, folder, evidence=evidence, more_trees=trees[1:])
+    return kind(parts.ranker, parts.tree, names, metadata, folder, evidence=parts.evidence, more_trees=parts.more_trees)

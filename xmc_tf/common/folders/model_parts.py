@@ -1,0 +1,168 @@
+"""What the folders of models, exports and their parts contain: one table, from which all else is derived.
+
+Loading (``models/parts.py``), saving (``write_model_folder``), replacing (``placed_folder``), refusing outputs that
+would replace a part (``files/outputs.py``), ``xmc-tf check`` and the documentation go by it. ``params.json`` has the
+length and the CRC-32 of each other file, and each array in an .npz archive has a CRC-32 of its own.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.folders.checksums import MODEL_FORMAT, MODEL_HEADER
+from xmc_tf.common.folders.kinds import FolderKind
+
+TREE, FEATURES, ENCODER, HEAD, RANKER = "tree", "features", "encoder", "head", "ranker"
+ENSEMBLE, NAMES, FUSION, TRAINING = "ensemble", "label_names", "fusion", "training"
+LABELS = "labels.txt"
+
+_CHAIN_FILES = r"config\.json|C\d+\.npz"
+_TFIDF_FILES = (
+    r"params\.json|vocabulary\.txt"
+    r"|(keys|columns|idf|forms|lemma_of|lemma_keys|endings|cuts|added|added_ends)\.npy"
+)
+_LEVEL_FILES = r"param\.json|\d+\.model/(param\.json|[WC]\.npz)"
+_SEARCH_FILES = r"search\.json|(chunks|words)\.npy"
+_RANKER_FILES = rf"param\.json|ranker/({_LEVEL_FILES})|search/({_SEARCH_FILES})"
+
+
+class Part(NamedTuple):
+    """A part of a model's folder.
+
+    Attributes:
+        name: of the file or folder.
+        inside: pattern of the paths inside a folder; None for a file.
+        about: what it contains.
+        written_by: the function or class that writes and reads it.
+    """
+
+    name: str
+    inside: str | None
+    about: str
+    written_by: str
+
+
+PARTS = (
+    Part(MODEL_HEADER, None, "all parameters, versions, shapes, seed, and the checksums of all other files",
+         "models.folder"),
+    Part(LABELS, None, "label names, where given", "models.folder"),
+    Part(TREE, _CHAIN_FILES, "the label tree of the rankers, as PECOS's ClusterChain", "tree.chain_io"),
+    Part(FEATURES, _TFIDF_FILES, "the fitted TF-IDF, where the model makes its own features", "features.Tfidf"),
+    Part(ENCODER, ".+", "the transformer and its tokenizer, as a Hugging Face folder", "encoder.Encoder"),
+    Part(HEAD, ".+", "the label heads of the levels that were fine-tuned on, one file a shard", "matcher.Matcher"),
+    Part(RANKER, _RANKER_FILES, "the rankers, in PECOS's XLinear format", "linear.XLinear"),
+    Part(ENSEMBLE, rf"\d+/(tree/({_CHAIN_FILES})|ranker/({_RANKER_FILES}))",
+         "further trees and their rankers, where there are several: 1/tree, 1/ranker, …", "tree, linear"),
+    Part(NAMES, r"names\.npz", "where names of labels are evidence: the names, and the worth of their matches",
+         "label_names.LabelNames"),
+    Part(FUSION, r"fusion\.json|documents\.npy|similarity\.npz",
+         "with them: the fusion of all scores into one probability", "fusion.Fusion"),
+    Part(TRAINING, r"[XY]\.npz", "features and labels of the training documents, where the model keeps them to grow",
+         "models.growing.TrainingData"),
+)  # fmt: skip
+FOLDERS = tuple(part.name for part in PARTS if part.inside is not None)
+
+_FIRST_VERSIONS = ("XLinear", "XTransformer")  # wrote models without a format
+_PECOS_MODEL = "pecos.xmc.xlinear.model###XLinearModel"
+
+
+def _is_model(content: Mapping[str, Any]) -> bool:
+    if content.get("format") == MODEL_FORMAT:
+        return True
+    trained_by = content.get("versions")
+    return content.get("model") in _FIRST_VERSIONS and isinstance(trained_by, dict) and "xmc_tf" in trained_by
+
+
+def _is_rankers(header: Mapping[str, Any]) -> bool:
+    meta = header.get("__meta__")
+    return isinstance(meta, dict) and meta.get("class_fullname") == _PECOS_MODEL
+
+
+MODEL = FolderKind(
+    "a model of xmc_tf",
+    header=MODEL_HEADER,
+    recognises=_is_model,
+    # The first is the header of PECOS's models, which are never replaced.
+    parts={r"param\.json": None, **{part.name.replace(".", r"\."): part.inside for part in PARTS}},
+)
+RANKERS = FolderKind(
+    "a folder of linear rankers",
+    header="param.json",
+    recognises=_is_rankers,
+    parts={r"param\.json": None, "ranker": _LEVEL_FILES, "search": _SEARCH_FILES},
+)
+PECOS = FolderKind(
+    "a model of PECOS",
+    header="param.json",
+    recognises=lambda header: "__meta__" in header,
+    parts={
+        r"param\.json|[wc]\.npz": None,
+        r"ranker|search|\d+\.model|text_encoder|text_tokenizer|text_model|concat_model": ".+",
+    },
+)
+CHAIN = FolderKind(
+    "a label tree",
+    header="config.json",
+    recognises=lambda config: isinstance(config.get("len"), int),
+    parts={_CHAIN_FILES: None},
+    is_model=False,
+)
+TFIDF_FORMAT = "xmc_tf.features.Tfidf"
+TFIDF = FolderKind(
+    "a fitted TF-IDF",
+    header="params.json",
+    recognises=lambda header: header.get("format") == TFIDF_FORMAT,
+    parts={_TFIDF_FILES: None},
+    is_model=False,
+)
+ABOUT = "assets.extra/xmc_tf.json"  # what was exported, and how
+SERVING, PLAIN = "xmc_tf.serving", "xmc_tf.saved_model"  # a model of ours, and any other
+EXPORT = FolderKind(
+    "an export of xmc_tf",
+    header=ABOUT,
+    recognises=lambda about: about.get("format") in (SERVING, PLAIN),
+    parts={
+        r"saved_model\.pb|fingerprint\.pb|keras_metadata\.pb": None,
+        r"variables|assets|assets\.extra": ".+",
+    },
+)
+
+
+def kind_at(folder: Path) -> FolderKind | None:
+    """Return the kind of a folder, by its content: parameter files of users are called ``params.json`` too."""
+    if (folder / "saved_model.pb").is_file():
+        return EXPORT
+    if (folder / MODEL_HEADER).is_file():
+        content = _json(folder / MODEL_HEADER)
+        if content is None:  # damaged, or no permission
+            return MODEL if any((folder / part).is_dir() for part in (RANKER, TREE)) else None
+        if MODEL.recognises(content):
+            return MODEL
+        if (folder / "vocabulary.txt").is_file() and str(content.get("format", "")).startswith("xmc_tf."):
+            return TFIDF
+    if (folder / "param.json").is_file():
+        names = _names(folder)
+        if names & {"ranker", "text_encoder", "concat_model", "0.model"} or {"W.npz", "C.npz"} <= names:
+            return PECOS
+    if (folder / "config.json").is_file() and (folder / "C0.npz").is_file():
+        return CHAIN
+    return None
+
+
+def _names(folder: Path) -> set[str]:
+    try:
+        return set(os.listdir(folder))
+    except OSError:
+        return set()
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    """Return a header's content; None if it cannot be read."""
+    try:
+        content: dict[str, Any] = read_json(path)
+    except InputError:
+        return None
+    return content
