@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from tests.distributed.launch import BIN, ENVIRONMENT, REPOSITORY
-from xmc_tf.__main__ import MODULES, _is_linear
+from xmc_tf.__main__ import MODULES
 from xmc_tf.server.connections import bound_socket, in_background
 from xmc_tf.server.page.answering import Answering
 from xmc_tf.server.page.routes import page_application
@@ -115,8 +115,6 @@ class Reader:
             words = words[1:]
             name = command_name(words)
             arguments = words[len(name.split()) :]
-            if name == "predict" and _is_linear(arguments):
-                name = "linear predict"
             module = MODULES[name]
         else:
             module, arguments = words[2], words[3:]
