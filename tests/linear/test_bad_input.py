@@ -117,13 +117,13 @@ TRAINING = {
     "tree of other labels": (
         "-c",
         lambda c, d: save(d / "C.npz", np.eye(13, 4) + np.eye(13, 4, -4) + np.eye(13, 4, -8) + np.eye(13, 4, -12)),
-        ["C.npz is a tree of other labels", "12 labels", "13 labels"],
+        ["C.npz and the labels do not fit together", "12 labels", "13 labels"],
     ),
     "a label in two clusters": ("-c", lambda c, d: save(d / "C.npz", np.ones((12, 2))), ["C.npz", "label"]),
     "label features of others": (
         "-f",
         lambda c, d: save(d / "Z.npz", np.ones((11, 4))),
-        ["Z.npz does not fit the labels", "12 rows", "11 rows"],
+        ["Z.npz and the labels do not fit together", "12 labels", "11 labels"],
     ),
     "relevance of others": (
         ("--rel-mode", "induce", "-r"),

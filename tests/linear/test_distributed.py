@@ -15,11 +15,11 @@ from xmc_tf.linear.distributed import plan as planning
 from xmc_tf.linear.distributed import solving
 from xmc_tf.linear.distributed.account import Account
 from xmc_tf.linear.distributed.inputs import check_same_inputs
-from xmc_tf.linear.distributed.stage import RankerData, rankers_over_ranks
+from xmc_tf.linear.distributed.stage import rankers_over_ranks
 from xmc_tf.linear.distributed.training import train_over_ranks
 from xmc_tf.linear.distributed.work_folder import open_work_folder, work_path
 from xmc_tf.linear.fit import train_rankers, train_trees
-from xmc_tf.linear.levels import Levels
+from xmc_tf.linear.levels import Levels, RankerData
 from xmc_tf.tree import LabelTree
 
 ROWS, LABELS = 80, 150

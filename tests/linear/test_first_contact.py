@@ -99,7 +99,7 @@ def test_an_interrupted_training_of_one_process_reports_that_nothing_was_kept(tm
     save_matrix(tmp_path / "Y.npz", random(3000, 500, 0.05, "csr", np.float32, rng))
     ask = (
         "import sys, os, signal; from xmc_tf.common.process import cli; from xmc_tf.linear import train\n"
-        "train._train_here = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+        "train.train_linear = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
         "cli.run(train.main, sys.argv[1:])"
     )
     data = ["-x", tmp_path / "X.npz", "-y", tmp_path / "Y.npz", "-m", tmp_path / "m"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, overload
 from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.data.text import LazyTexts
-from xmc_tf.models.linear.training import fit_tfidf
+from xmc_tf.models.linear.in_memory import fit_tfidf
 from xmc_tf.params import TfidfParams
 from xmc_tf.tables.store import StoredTexts, TableStore
 

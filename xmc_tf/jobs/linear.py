@@ -9,20 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
-from xmc_tf.data import Features, as_features
+from xmc_tf.data import as_features
 from xmc_tf.jobs.features import DataSetFeatures
 from xmc_tf.jobs.settings import COMPARED_TREES, Settings
 from xmc_tf.label_names import have_letters
 from xmc_tf.metrics import evaluate
-from xmc_tf.models.growing.training_data import TrainingData
-from xmc_tf.models.linear.training import (
-    RankerData,
-    label_trees,
-    learn_evidence,
-    other_params,
-    preferred_names,
-    uses_label_names,
-)
+from xmc_tf.models.linear.in_memory import InMemory
+from xmc_tf.models.linear.training import LinearData, LinearRecipe, train_linear
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import PredictionOptions, XRLinearParams
 
@@ -102,26 +95,21 @@ class LinearTraining:
         if tfidf is not None:
             params = dataclasses.replace(params, tfidf=tfidf.params)  # with the language that was found
         Y = vstack([self.Y, self.Y_validation], format="csr")
-        kept = TrainingData.of(as_features(X), Y, params.ranker) if self.keep_training_data else None
-        model, data = self._train(params, as_features(X), Y, tfidf)
-        model.own_training = kept
-        seconds = {"choosing settings": chosen - began} if trials else {}
-        seconds["training"] = time.monotonic() - chosen
-        if self.uses_names(params):
-            began, texts = time.monotonic(), self.features.texts
-            assert texts is not None
-            model.evidence = learn_evidence(
-                self.names, texts, data, params, self.overrides, threads=self.threads, seed=self.seed
-            )
-            seconds["label names"] = time.monotonic() - began
-        return Chosen(model, params, tuple(trials), seconds)
-
-    def uses_names(self, params: XRLinearParams) -> bool:
-        """Return whether names of labels are evidence; numbers that stand for names are none by default."""
-        wanted, texts = self.label_names, self.features.texts
+        data = LinearData(Y, self.features.texts, as_features(X), tfidf, self.names)
+        wanted = self.label_names
         if wanted is None and not have_letters(self.names):
-            wanted = False
-        return uses_label_names(wanted, self.names, texts is not None, params.ranker)
+            wanted = False  # numbers that stand for names are no evidence
+        recipe = LinearRecipe(
+            params, self.overrides, label_names=wanted, keep_training_data=self.keep_training_data, seed=self.seed,
+            threads=self.threads,
+        )  # fmt: skip
+        place = InMemory(self.threads)
+        model = XRLinear.of(train_linear(data, recipe, place))
+        seconds = {"choosing settings": chosen - began} if trials else {}
+        seconds["training"] = time.monotonic() - chosen - place.seconds_of_names
+        if model.evidence is not None:
+            seconds["label names"] = place.seconds_of_names
+        return Chosen(model, params, tuple(trials), seconds)
 
     def _choose(self, settings: Settings) -> tuple[XRLinearParams, list[Trial]]:
         best, trials = settings.params, list[Trial]()
@@ -149,11 +137,12 @@ class LinearTraining:
 
     def _score(self, params: XRLinearParams, rows: np.ndarray | slice) -> float:
         """Return the measure of settings on the validation documents."""
-        tfidf, X = self.features.of(params.tfidf)
+        X = self.features.of(params.tfidf)[1]
         count = self.Y.shape[0]
         trees = params.trees[:COMPARED_TREES]
         params = dataclasses.replace(params, tree=trees if len(trees) > 1 else trees[0])
-        model, _ = self._train(params, as_features(X[:count][rows]), self.Y[rows], tfidf)
+        data = LinearData(self.Y[rows], X=as_features(X[:count][rows]))
+        model = train_linear(data, LinearRecipe(params, self.overrides, seed=self.seed, threads=self.threads))
         predicted = model.ranker.predict(as_features(X[count:]), only_topk=_KS[-1], threads=self.threads)
         measures = evaluate(self.Y_validation, predicted, _KS)
         return measures.at("P", 1) if self.single_label else float(np.mean([measures.at("P", k) for k in _KS]))
@@ -164,13 +153,3 @@ class LinearTraining:
             return slice(None)
         chosen = np.random.default_rng(self.seed).choice(self.Y.shape[0], documents, replace=False)
         return np.sort(chosen)
-
-    def _train(self, params: XRLinearParams, X: Features, Y: csr_matrix, tfidf: object) -> tuple[XRLinear, RankerData]:
-        data = RankerData(X, Y, label_trees(None, X, Y, params.trees, self.threads), preferred_names(self.names))
-        model = XRLinear.trained(
-            data, params,
-            tfidf=tfidf,  # type: ignore[arg-type]
-            recorded=other_params(params, tfidf is not None), overrides=self.overrides,
-            threads=self.threads, seed=self.seed,
-        )  # fmt: skip
-        return model, data

@@ -1,9 +1,11 @@
-"""The levels of one training: their labels, costs, clusters and parameters."""
+"""The data of a training of rankers, and its levels: their labels, costs, clusters and parameters."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from scipy.sparse import spmatrix
 
+from xmc_tf.data import Features
 from xmc_tf.linear.modes import trained_levels, whole_chain
 from xmc_tf.linear.problems import (
     LevelProblem,
@@ -14,6 +16,7 @@ from xmc_tf.linear.problems import (
     user_matching,
 )
 from xmc_tf.params import LinearLevelParams, RankerParams, per_level
+from xmc_tf.tree import LabelTree
 
 
 class Levels:
@@ -72,3 +75,26 @@ class Levels:
             matched = matched_documents(self.schemes[t], teacher, predicted, self.users[t])
         covered = matched is None or "tfn" in self.schemes[t]
         return LevelProblem(self.labels[t], self.clusters[t], matched, self.costs[t], covered, self.params[t])
+
+
+@dataclass(frozen=True, eq=False)
+class RankerData:
+    """The documents, labels and trees that rankers are trained on.
+
+    Args:
+        X: documents × features, the same on all ranks; best memory-mapped from the same files.
+        Y: documents × labels; an entry makes the label positive.
+        trees: trees over the labels.
+        R: relevance of the positives, for cost-sensitive training. Only rank 0's is read.
+        user_negatives: see :func:`~xmc_tf.linear.problems.user_matching`. Only rank 0's are read.
+    """
+
+    X: Features
+    Y: spmatrix
+    trees: Sequence[LabelTree]
+    R: spmatrix | None = None
+    user_negatives: Mapping[int, spmatrix] | None = None
+
+    def levels(self, params: RankerParams) -> list[Levels]:
+        """Return the training problems of the levels of each tree."""
+        return [Levels(self.Y, tree.to_chain(), self.R, params, self.user_negatives) for tree in self.trees]

@@ -1,11 +1,13 @@
 """``python -m xmc_tf.linear.train``: train XR-Linear on texts or features."""
 
 import argparse
-import dataclasses
 import logging
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from scipy.sparse import csc_matrix, spmatrix
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
@@ -13,33 +15,17 @@ from xmc_tf.common.files.outputs import refuse_model_folder, refuse_work_folder
 from xmc_tf.common.folders.model_parts import MODEL
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.resuming import finished, nothing_to_resume, resume_hint, resumes_from
-from xmc_tf.data import (
-    Features,
-    TextFile,
-    as_features,
-    check_training_input,
-    load_features,
-    load_matrix,
-)
+from xmc_tf.data import TextFile, as_features, check_pair, check_training_input, load_features, load_matrix
 from xmc_tf.data.scanning import ALONE, Scan
 from xmc_tf.data.vocabularies import load_label_lines
+from xmc_tf.label_names import label_vocabulary
 from xmc_tf.linear.distributed.inputs import check_same_inputs
-from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.work_folder import remove_discarded, work_path
-from xmc_tf.linear.ensemble import trees_of
+from xmc_tf.linear.problems import check_relevance, sorted_csc
 from xmc_tf.linear.train_flags import parser
-from xmc_tf.models.growing.training_data import TrainingData
-from xmc_tf.models.linear.inputs import (
-    LinearInputs,
-    LinearSettings,
-    in_order,
-    make_trees,
-    relevance,
-    user_negatives,
-    vectorized,
-)
-from xmc_tf.models.linear.over_ranks import train_command_over_ranks
-from xmc_tf.models.linear.training import RankerData, learn_evidence, preferred_names, summary_of, uses_label_names
+from xmc_tf.models.linear.in_memory import InMemory
+from xmc_tf.models.linear.over_ranks import OverRanks
+from xmc_tf.models.linear.training import LinearData, LinearRecipe, summary_of, train_linear
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (
     SEARCH,
@@ -53,17 +39,17 @@ from xmc_tf.params import (
     linear_skeleton,
     load_blocks,
     options_of_flags,
-    params_of_effort,
     several_trees,
     warn_without_effect,
+    with_effect,
 )
 from xmc_tf.params.tfidf import first_language
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.shared_scan import SharedScan
-from xmc_tf.ranks.solo import Solo
-from xmc_tf.tree.label_embeddings import label_embedding
+from xmc_tf.tree import load_chain
 
 _LOG = logging.getLogger(__name__)
 
@@ -86,17 +72,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     _sort_out_t(arguments)
     _require(arguments)
     _refuse_outputs(arguments)
-    settings = LinearSettings(arguments, *_parameters(arguments))
+    recipe = _recipe(arguments)
     folder = Path(arguments.model_folder)
     with claimed_by_all(communicator, folder, MODEL, work_path(folder), fix="give another folder with -m"):
-        _train(communicator, folder, settings)
+        _train(communicator, folder, arguments, recipe)
 
 
-def _train(communicator: Communicator, folder: Path, settings: LinearSettings) -> None:
+def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespace, recipe: LinearRecipe) -> None:
+    """Train in the memory of this process; or on all ranks, or with what an earlier run of them has left."""
     if communicator.rank == 0:
         remove_discarded(folder)
     if communicator.size > 1 or work_path(folder).exists():
-        if settings.arguments.keep_training_data:
+        if recipe.keep_training_data:
             raise InputError(
                 "--keep-training-data: only a training in one process keeps its data",
                 received=f"{communicator.size} ranks"
@@ -105,73 +92,114 @@ def _train(communicator: Communicator, folder: Path, settings: LinearSettings) -
                 fix="train with one process, or leave it out",
             )
         # First of all: only files that are the same everywhere can be checked together.
-        key = check_same_inputs(communicator, settings.files, settings.decisive)
+        key = check_same_inputs(communicator, _files(arguments), _decisive(arguments, recipe))
         resumes_from(f"what is complete in {work_path(folder)}")
-        train_command_over_ranks(communicator, folder, _read_inputs(settings, SharedScan(communicator)), key)
+        data = _data(arguments, recipe, communicator, SharedScan(communicator))
+        ranks = OverRanks(communicator, folder, key, recipe.threads)
+        with ranks.reported(arguments.logdir):
+            parts = train_linear(data, recipe, ranks)
+        summary = summary_of(parts)
+        ranks.save(parts)
     else:
         nothing_to_resume("linear training in one process keeps everything in memory (mpiexec -n 2 keeps files)")
-        with reported(settings.arguments.logdir, communicator):
-            _train_here(folder, _read_inputs(settings, ALONE))
+        place = InMemory(recipe.threads)
+        with place.reported(arguments.logdir):
+            parts = train_linear(_data(arguments, recipe, communicator, ALONE), recipe, place)
+        summary = summary_of(parts)
+        XRLinear.of(parts).save(folder)
+    _LOG.info("%s: %s", folder, summary)
     finished()
 
 
-def _read_inputs(settings: LinearSettings, scan: Scan) -> LinearInputs:
+def _data(arguments: argparse.Namespace, recipe: LinearRecipe, communicator: Communicator, scan: Scan) -> LinearData:
     """Read and check the files."""
-    arguments = settings.arguments
-    lines = load_label_lines(arguments.labels, arguments.vocabulary, first_language(arguments.language))
-    names = None if lines is None else preferred_names(lines)
-    Y = load_matrix(arguments.label_path, name="labels", scan=scan)
-    texts = TextFile(arguments.text_path) if arguments.text_path else None
-    X: Any = None if arguments.inst_path is None else load_features(arguments.inst_path, scan=scan)
-    files = {
-        "Y": arguments.label_path,
-        "X": arguments.inst_path,
-        "texts": arguments.text_path,
-        "names": arguments.labels,
-    }
-    files = {k: v for k, v in files.items() if v}
+    a = arguments
+    lines = load_label_lines(a.labels, a.vocabulary, first_language(a.language))
+    names = None if lines is None else label_vocabulary(lines).preferred
+    Y = load_matrix(a.label_path, name="labels", scan=scan)
+    texts = TextFile(a.text_path) if a.text_path else None
+    X: Any = None if a.inst_path is None else load_features(a.inst_path, scan=scan)
+    files = {"Y": a.label_path, "X": a.inst_path, "texts": a.text_path, "names": a.labels}
+    files = {what: path for what, path in files.items() if path}
     check_training_input(Y=Y, X=X, texts=texts, names=names, files=files, loaded=True)
-    uses_label_names(arguments.label_names, lines, texts is not None, settings.params.ranker)
-    inputs = LinearInputs(**vars(settings), names=names, Y=Y, texts=texts, X=X, lines=lines)
-    return dataclasses.replace(inputs, params=params_of_effort(inputs.params, arguments.effort, *Y.shape))
+
+    def read_further() -> tuple[spmatrix | None, dict[int, spmatrix]]:
+        return _relevance(a.rel_path, recipe.params.ranker.rel_mode, Y), _user_negatives(a, Y)
+
+    # Only rank 0 makes problems of them; what is wrong with them is said before work begins.
+    R, negatives = run_on_all_ranks(communicator, lambda: read_further() if communicator.rank == 0 else (None, {}))
+    tree = features = None
+    if a.code_path:
+        # With 1, the root is right above the clusters in the file.
+        shape = recipe.params.trees[0]
+        min_codes = 1 if recipe.params.ranker.shallow else shape.min_codes
+        tree = load_chain(a.code_path, nr_splits=shape.nr_splits, min_codes=min_codes)
+    elif a.label_feat_path:
+        features = as_features(load_matrix(a.label_feat_path, name="label features"))
+    called = {
+        "labels": a.label_path, "tree": a.code_path, "label features": a.label_feat_path,
+        "negatives of clusters": a.usn_match_path,
+    }  # fmt: skip
+    return LinearData(
+        Y, texts, X, lines=lines, tree=tree, label_features=features, R=R, negatives=negatives, called=called
+    )
 
 
-def _train_here(folder: Path, inputs: LinearInputs) -> None:
-    """Train in the memory of this process."""
-    arguments, Y, X, tfidf = inputs.arguments, inputs.Y, inputs.X, None
-    R, negatives = relevance(inputs), user_negatives(inputs)
-    if X is None:
-        tfidf, X = vectorized(inputs)
-        inputs = inputs.with_tfidf(tfidf.params)
-    features = X
-    _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*Y.shape, X.nr_features)))
+def _relevance(path: str | None, mode: str, Y: spmatrix) -> spmatrix | None:
+    """Return the relevance of the labels, if there is any and it is used."""
+    if path is None:
+        return None
+    if mode == "disable":
+        _LOG.warning("%s has no effect without --rel-mode induce or ranker-only", path)
+        return None
+    R = load_matrix(path, name="relevance")
+    try:
+        check_relevance(sorted_csc(R), sorted_csc(Y))
+    except InputError as error:
+        raise InputError(
+            f"{path}: {error.problem}", expected=error.expected, received=error.received, fix=error.fix
+        ) from None
+    return R
 
-    def embed(method: str) -> Features:
-        return as_features(label_embedding(method, features, Y, threads=arguments.threads))
 
-    trees = make_trees(Solo(), inputs, embed, inputs.params.trees[0].threads)
-    ordered = in_order(negatives, trees, arguments.usn_match_path)
-    data = RankerData(X, Y, trees, inputs.names, R, ordered)
-    kept = TrainingData.of(X, Y, inputs.params.ranker) if arguments.keep_training_data else None
-    model = XRLinear.trained(
-        data, inputs.params, tfidf=tfidf, recorded=inputs.recorded, overrides=inputs.overrides,
-        threads=arguments.threads, seed=arguments.seed,
-    )  # fmt: skip
-    if arguments.label_names:
-        assert inputs.lines is not None
-        assert inputs.texts is not None
-        model.evidence = learn_evidence(
-            inputs.lines,
-            inputs.texts,
-            data,
-            inputs.params,
-            inputs.overrides,
-            threads=arguments.threads,
-            seed=arguments.seed,
+def _user_negatives(arguments: argparse.Namespace, Y: spmatrix) -> dict[int, spmatrix]:
+    """Return the user's own negatives, keyed by how many levels above the labels they are."""
+    found: dict[int, spmatrix] = {}
+    for height, path in ((0, arguments.usn_label_path), (1, arguments.usn_match_path)):
+        if path is not None:
+            found[height] = csc_matrix(load_matrix(path, name="negatives"))
+            check_pair(Y, found[height], arguments.label_path, path)
+    if 0 in found and found[0].shape[1] != Y.shape[1]:
+        raise InputError(
+            f"{arguments.usn_label_path} does not fit the labels",
+            expected=f"{Y.shape[1]:,} columns, as in {arguments.label_path}",
+            received=f"{found[0].shape[1]:,} columns",
         )
-    model.own_training = kept
-    model.save(folder)
-    _LOG.info("%s: %s", folder, summary_of(trees_of(model.ranker)))
+    return found
+
+
+def _files(a: argparse.Namespace) -> dict[str, list[str]]:
+    """Return the files that the model depends on, by their purpose."""
+    named = {
+        "labels": a.label_path, "features": a.inst_path, "texts": a.text_path, "label names": a.labels,
+        "vocabulary": a.vocabulary,
+        "relevance": a.rel_path, "negatives of clusters": a.usn_match_path, "negatives": a.usn_label_path,
+        "tree": a.code_path, "label features": a.label_feat_path,
+    }  # fmt: skip
+    return {what: paths if isinstance(paths, list) else [paths] for what, paths in named.items() if paths}
+
+
+def _decisive(arguments: argparse.Namespace, recipe: LinearRecipe) -> dict[str, Any]:
+    """Return all options that the model depends on, beside the files; the number of threads is not one of them."""
+    return with_effect({
+        "train": recipe.params.ranker.to_json(),
+        "pred": recipe.params.prediction.to_json(),
+        **recipe.recorded(bool(arguments.text_path)),
+        "prediction": recipe.prediction.search,
+        "label_embedding_methods": recipe.label_embeddings,
+        **{name: getattr(recipe, name) for name in ("seed", "min_n_sub_tree", "label_names", "effort")},
+        "version": version("xmc_tf"),
+    })  # fmt: skip
 
 
 def _sort_out_t(arguments: argparse.Namespace) -> None:
@@ -209,8 +237,8 @@ def _refuse_outputs(a: argparse.Namespace) -> None:
     refuse_work_folder("-m", work_path(Path(a.model_folder)), inputs)
 
 
-def _parameters(arguments: argparse.Namespace) -> tuple[XRLinearParams, PredictionOptions]:
-    """Return the parameters, from the parameter file or else from the flags, and the overrides of the flags."""
+def _recipe(arguments: argparse.Namespace) -> LinearRecipe:
+    """Return the options: those of the parameter file, else those of the flags."""
     classes: dict[str, Any] = {
         "train_params": RankerParams,
         "pred_params": RankerPredParams,
@@ -219,11 +247,15 @@ def _parameters(arguments: argparse.Namespace) -> tuple[XRLinearParams, Predicti
     }
     from_file: dict[str, Any] = load_blocks(arguments.params_path, **classes) if arguments.params_path else {}
     blocks = {key: from_file.get(key) or from_arguments(cls, arguments) for key, cls in classes.items()}
-    # The file sets for each level what the flags set for all.
-    overrides = options_of_flags(arguments, *SEARCH)
     if not from_file.get("indexer_params"):
         blocks["indexer_params"] = several_trees(blocks["indexer_params"], arguments.trees)
-    return XRLinearParams(*blocks.values()), PredictionOptions() if from_file.get("pred_params") else overrides
+    # The file sets for each level what the flags set for all.
+    prediction = PredictionOptions() if from_file.get("pred_params") else options_of_flags(arguments, *SEARCH)
+    return LinearRecipe(
+        XRLinearParams(*blocks.values()), prediction, arguments.effort, arguments.label_names,
+        arguments.keep_training_data, (arguments.meta_label_embedding_method, arguments.sub_label_embedding_method),
+        arguments.min_n_sub_tree, arguments.seed, arguments.threads,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

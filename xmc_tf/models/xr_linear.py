@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,8 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.data import Features, Texts, as_features, check_pair, check_training_input
 from xmc_tf.fusion import POOL, Decision, bounded_post_processor, decide
-from xmc_tf.linear.ensemble import rankers_of, trees_of
+from xmc_tf.label_names import label_vocabulary
+from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.linear.sub_models import checked_labels
 from xmc_tf.models.documents import DocumentsLike, FeaturesLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.keywords import ExportKeywords, PredictionKeywords, options_and_columns
@@ -22,14 +23,12 @@ from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.linear.folder import load_model, write_model
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.results import above, in_pieces, labels_of_rankers, named, over_all_labels
-from xmc_tf.params import PredictionOptions, XRLinearParams, params_of_effort
+from xmc_tf.params import PredictionOptions, XRLinearParams
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
-    from xmc_tf.features import Tfidf
     from xmc_tf.metrics import Measures
     from xmc_tf.models.explaining.explanation import Explanation
-    from xmc_tf.models.linear.training import RankerData
     from xmc_tf.serving.export import Exported, ModelParts
 
 # Training, growing, explaining and measuring are imported when they are used: prediction does not need them.
@@ -365,71 +364,31 @@ class XRLinear(LinearParts):
         Raises:
             InputError: the inputs do not fit together, or a label is not among ``names``.
         """
-        from xmc_tf.models.growing.training_data import TrainingData
-        from xmc_tf.models.linear.training import (
-            RankerData,
-            fit_tfidf,
-            label_trees,
-            learn_evidence,
-            other_params,
-            preferred_names,
-            uses_label_names,
-        )
+        from xmc_tf.models.linear.training import LinearData, LinearRecipe, train_linear
 
         read = read_documents(texts, labels, columns, training=True, labelled=True)
         Y, lines = label_matrix(read.labelled(), names)
         check_pair(read.documents, Y, "texts", "labels")
-        params = params_of_effort(params or XRLinearParams(), effort, *Y.shape)
-        names = None if lines is None else preferred_names(lines)
-        tfidf: Tfidf | None = None
-        if read.texts is not None:
-            check_training_input(Y=Y, texts=read.texts, names=names)
-            tfidf, X = fit_tfidf(read.texts, params.tfidf, threads)
-            params = dataclasses.replace(params, tfidf=tfidf.params)  # with the language that was found
-        else:
-            X = read.documents
-            check_training_input(Y=Y, X=X, names=names)
-        data = RankerData(X, Y, label_trees(tree, X, Y, params.trees, threads), names)
-        kept = TrainingData.of(X, Y, params.ranker) if keep_training_data else None
-        evidence = None
-        if uses_label_names(label_names, lines, tfidf is not None, params.ranker):
-            assert lines is not None
-            assert read.texts is not None
-            evidence = learn_evidence(lines, read.texts, data, params, threads=threads, seed=seed)
-        model = cls.trained(
-            data, params, tfidf=tfidf, recorded=other_params(params, tfidf is not None), threads=threads, seed=seed
+        X = read.documents if read.texts is None else None
+        check_training_input(
+            Y=Y, X=X, texts=read.texts, names=None if lines is None else label_vocabulary(lines).preferred
         )
-        model.evidence = evidence
-        model.own_training = kept
+        own_tree = tree if isinstance(tree, LabelTree) else None
+        features = as_features(tree) if tree is not None and own_tree is None else None
+        data = LinearData(Y, read.texts, X, lines=lines, tree=own_tree, label_features=features)
+        recipe = LinearRecipe(
+            params or XRLinearParams(), effort=effort, label_names=label_names,
+            keep_training_data=keep_training_data, seed=seed, threads=threads,
+        )  # fmt: skip
+        model = cls.of(train_linear(data, recipe))
         model.metadata = model.metadata.with_columns(read.columns)
         return model
 
     @classmethod
-    def trained(
-        cls,
-        data: "RankerData",
-        params: XRLinearParams,
-        *,
-        tfidf: "Tfidf | None" = None,
-        recorded: Mapping[str, Any],
-        overrides: PredictionOptions | None = None,
-        threads: int = -1,
-        seed: int = 0,
-    ) -> Self:
-        """Train the rankers of given trees on features.
+    def of(cls, parts: LinearParts) -> Self:
+        """Return a model of its parts.
 
         Args:
-            data: the training data.
-            params: options of the rankers; those of features and tree have been applied already.
-            tfidf: the vectorizer that made the features, or None.
-            recorded: parameters of the other parts, for the model metadata.
-            overrides: options that override ``params.prediction``.
-            threads: number of threads; -1: one per core.
-            seed: random seed.
+            parts: the parts, as a training returns them.
         """
-        from xmc_tf.models.linear.training import linear_metadata, predicted_trees, train_all_trees
-
-        rankers, pred_params = train_all_trees(data, params, overrides, threads=threads, seed=seed)
-        trees, names = predicted_trees(data.trees, data.names, params.ranker)
-        metadata = linear_metadata(data.X, rankers, params.ranker, pred_params, recorded, seed)
-        return cls(rankers_of(rankers), trees[0], names, metadata, own_tfidf=tfidf, more_trees=trees[1:])
+        return cls(**{one.name: getattr(parts, one.name) for one in dataclasses.fields(parts)})

@@ -1,52 +1,25 @@
 """The training of rankers over ranks as one call, for programs that have features, labels and a tree."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from scipy.sparse import spmatrix
-
 from xmc_tf.common.folders.model_parts import RANKERS
 from xmc_tf.common.folders.placing import placed_folder
-from xmc_tf.data import Features, check_pair
+from xmc_tf.data import check_pair
 from xmc_tf.linear.distributed.account import Account, accounts_table
 from xmc_tf.linear.distributed.placing import place_rankers
 from xmc_tf.linear.distributed.reporting import reported
 from xmc_tf.linear.distributed.training import threads_of_rank, train_trees_over_ranks
 from xmc_tf.linear.distributed.work_folder import open_work_folder
-from xmc_tf.linear.levels import Levels
+from xmc_tf.linear.levels import RankerData
 from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.params import RankerParams, RankerPredParams
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
-from xmc_tf.tree import LabelTree
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class RankerData:
-    """The documents, labels and trees that rankers are trained on.
-
-    Args:
-        X: documents × features, the same on all ranks; best memory-mapped from the same files.
-        Y: documents × labels; an entry makes the label positive.
-        trees: trees over the labels.
-        R: relevance of the positives, for cost-sensitive training. Only rank 0's is read.
-        user_negatives: see :func:`~xmc_tf.linear.problems.user_matching`. Only rank 0's are read.
-    """
-
-    X: Features
-    Y: spmatrix
-    trees: Sequence[LabelTree]
-    R: spmatrix | None = None
-    user_negatives: Mapping[int, spmatrix] | None = None
-
-    def levels(self, params: RankerParams) -> list[Levels]:
-        """Return the training problems of the levels of each tree."""
-        return [Levels(self.Y, tree.to_chain(), self.R, params, self.user_negatives) for tree in self.trees]
 
 
 def rankers_over_ranks(

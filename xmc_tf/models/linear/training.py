@@ -1,91 +1,158 @@
-"""Training a linear model in memory: features, label tree, rankers."""
+"""The training of a linear model: one function, which commands, jobs and classes call, on one rank or many."""
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scipy.sparse import spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
-from xmc_tf.data import Features, TextFile, Texts, as_features
+from xmc_tf.data import Features, Texts
 from xmc_tf.fusion import Evidence, held_out_folds
 from xmc_tf.label_names import label_vocabulary
-from xmc_tf.linear.fit import train_trees
+from xmc_tf.linear.ensemble import rankers_of
+from xmc_tf.linear.levels import RankerData
 from xmc_tf.linear.modes import level_pred_params, trained_levels
 from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.models.growing.training_data import TrainingData
+from xmc_tf.models.linear.in_memory import InMemory
+from xmc_tf.models.linear.over_ranks import OverRanks
+from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.params import (
-    HierarchicalKMeansParams,
-    PredictionOptions,
-    RankerParams,
-    RankerPredParams,
-    TfidfParams,
-    XRLinearParams,
-)
+from xmc_tf.params import PredictionOptions, RankerParams, RankerPredParams, XRLinearParams, params_of_effort
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_scorer
 from xmc_tf.tree import LabelTree
-from xmc_tf.tree.kmeans import build_tree
-from xmc_tf.tree.label_embeddings import label_embedding
+from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
 
+_LOG = logging.getLogger(__name__)
+_PIFA = ("pifa", "pifa")
+
 
 @dataclass(frozen=True, eq=False)
-class RankerData:
-    """The training data of linear rankers.
+class LinearData:
+    """The data that a linear model is trained on.
 
     Args:
-        X: features of the documents.
         Y: labels, documents × labels.
-        trees: the label trees; each has rankers of its own, and their scores are averaged.
-        names: label names, or None.
-        R: relevance of the labels, documents × labels, or None.
-        user_negatives: additional negatives, by the number of levels above the labels.
+        texts: the documents' texts, or None.
+        X: features of the documents; None: TF-IDF of the texts.
+        tfidf: the vectorizer that made the features, if there are texts and features.
+        lines: the name of each label, with alternative names after tabs; or None.
+        tree: label tree; None: built by clustering.
+        label_features: features of the labels to cluster, labels × features; None: those of the labels' documents.
+        R: relevance of the labels, documents × labels, or None. Over ranks, only that of rank 0 is used.
+        negatives: additional negatives, by the number of levels above the labels, the clusters' in the order of the
+            columns of the tree's matrix. Over ranks, only those of rank 0 are used.
+        called: what "tree", "label features", "labels" and "negatives of clusters" are called in messages.
     """
 
-    X: Features
     Y: spmatrix
-    trees: Sequence[LabelTree]
-    names: Sequence[str] | None = None
+    texts: Texts | None = None
+    X: Features | None = None
+    tfidf: "Tfidf | None" = None
+    lines: Sequence[str] | None = None
+    tree: LabelTree | None = None
+    label_features: Features | None = None
     R: spmatrix | None = None
-    user_negatives: Mapping[int, spmatrix] | None = None
+    negatives: Mapping[int, spmatrix] = field(default_factory=dict)
+    called: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for what, one in (("tree", self.tree), ("label features", self.label_features)):
+            count = one.nr_labels if isinstance(one, LabelTree) else None if one is None else one.nr_rows
+            if count is not None and count != self.Y.shape[1]:
+                raise InputError(
+                    f"{self.called.get(what, f'the {what}')} and the labels do not fit together",
+                    expected=f"{self.Y.shape[1]:,} labels, the columns of {self.called.get('labels', 'the labels')}",
+                    received=f"{count:,} labels",
+                )
 
 
-def train_all_trees(
-    data: RankerData,
-    params: XRLinearParams,
-    overrides: PredictionOptions | None = None,
-    *,
-    threads: int = -1,
-    seed: int = 0,
-) -> tuple[list[XLinear], list[RankerPredParams]]:
-    """Train the rankers of all trees.
+@dataclass(frozen=True)
+class LinearRecipe:
+    """The options of a training.
 
     Args:
-        data: the training data.
-        params: options of the rankers and of their predictions.
-        overrides: options that override ``params.prediction``.
-        threads: number of threads; -1: one per core.
+        params: options of features, tree, rankers and their predictions.
+        prediction: options of the search that override ``params.prediction``.
+        effort: "fast", "balanced" or "best": trees and solver settings chosen by the data; None: as ``params`` say.
+        label_names: whether names of labels in texts are evidence; None: if there are texts and names.
+        keep_training_data: whether the model keeps its training data, so that it can grow.
+        label_embeddings: the embeddings that the labels are clustered by, above the sub-trees and within them.
+        min_n_sub_tree: minimum number of sub-trees, where these embeddings differ.
         seed: random seed.
-
-    Returns:
-        The rankers of each tree, and their prediction parameters with one block per level.
+        threads: number of threads; -1: one per core. The model does not depend on it.
     """
-    overrides = overrides or PredictionOptions()
-    pred_params = [level_pred_params(params.ranker, params.prediction, tree.depth, overrides) for tree in data.trees]
-    rankers = train_trees(
-        data.X, data.Y, [tree.to_chain() for tree in data.trees], R=data.R, params=params.ranker,
-        pred_params=pred_params, user_negatives=data.user_negatives, threads=threads, seed=seed,
+
+    params: XRLinearParams = field(default_factory=XRLinearParams)
+    prediction: PredictionOptions = PredictionOptions()  # noqa: RUF009  it is frozen
+    effort: str | None = None
+    label_names: bool | None = None
+    keep_training_data: bool = False
+    label_embeddings: tuple[str, str] = _PIFA
+    min_n_sub_tree: int = 16
+    seed: int = 0
+    threads: int = -1
+
+    def pred_params(self, trees: Sequence[LabelTree]) -> list[RankerPredParams]:
+        """Return the prediction parameters of the rankers of each tree, with one block per level."""
+        ranker, prediction = self.params.ranker, self.params.prediction
+        return [level_pred_params(ranker, prediction, tree.depth, self.prediction) for tree in trees]
+
+    def recorded(self, reads_text: bool) -> dict[str, Any]:
+        """Return the parameters of the parts around the rankers, for the model metadata."""
+        return {
+            "indexer_params": self.params.to_json()["tree"],
+            "tfidf_params": self.params.tfidf.to_json() if reads_text else None,
+            **({} if self.label_embeddings == _PIFA else {"label_embeddings": self.label_embeddings}),
+        }
+
+
+def train_linear(data: LinearData, recipe: LinearRecipe, place: InMemory | OverRanks | None = None) -> LinearParts:
+    """Train a linear model: features, label trees, rankers, and label names as evidence.
+
+    Example:
+        >>> parts = train_linear(LinearData(Y, X=as_features(X)), LinearRecipe(seed=1))
+
+    Args:
+        data: the training data; over ranks, the same on all of them.
+        recipe: all options.
+        place: where the work is done; None: in the memory of this process. All ranks of a place call this.
+
+    Raises:
+        InputError: the data do not fit together, or the options do not fit the data.
+    """
+    place = place or InMemory(recipe.threads)
+    names = None if data.lines is None else label_vocabulary(data.lines).preferred
+    named = uses_label_names(recipe.label_names, data.lines, data.texts is not None, recipe.params.ranker)
+    params = params_of_effort(recipe.params, recipe.effort, *data.Y.shape)
+    X, tfidf = data.X, data.tfidf
+    if X is None:
+        assert data.texts is not None
+        tfidf, X, fitted = place.features(data.texts, params.tfidf)
+        params = dataclasses.replace(params, tfidf=fitted)  # with the language that was found
+    recipe = dataclasses.replace(recipe, params=params)
+    kept = TrainingData.of(X, data.Y, params.ranker) if recipe.keep_training_data else None
+    _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*data.Y.shape, X.nr_features)))
+    trees = _label_trees(data, recipe, X, place)
+    negatives = place.agreed(lambda: _in_order(data, trees))
+    ranker_data = RankerData(X, data.Y, trees, data.R, negatives)
+    pred_params = recipe.pred_params(trees)
+    rankers = place.rankers(ranker_data, params.ranker, pred_params, recipe.seed)
+    evidence = place.evidence(partial(_learn_evidence, data, recipe, ranker_data)) if named else None
+    predicted, names = _predicted(trees, names, params.ranker)
+    metadata = _metadata(X, rankers, recipe, pred_params, data.texts is not None)
+    return LinearParts(
+        rankers_of(rankers), predicted[0], names, metadata, own_tfidf=tfidf, evidence=evidence,
+        more_trees=predicted[1:], own_training=kept,
     )  # fmt: skip
-    return rankers, pred_params
-
-
-def preferred_names(lines: Sequence[str]) -> list[str]:
-    """Return the name of each label, without the alternative names that follow after tabs."""
-    return label_vocabulary(lines).preferred
 
 
 def uses_label_names(wanted: bool | None, names: Sequence[str] | None, of_texts: bool, params: RankerParams) -> bool:
@@ -108,91 +175,44 @@ def uses_label_names(wanted: bool | None, names: Sequence[str] | None, of_texts:
     return possible if wanted is None else wanted
 
 
-def learn_evidence(
-    names: Sequence[str],
-    texts: Texts,
-    data: RankerData,
-    params: XRLinearParams,
-    overrides: PredictionOptions | None = None,
-    *,
-    threads: int = -1,
-    seed: int = 0,
-) -> Evidence:
-    """Learn what label names are worth and how to combine them with scores, on documents held out from training.
-
-    Args:
-        names: label names; alternative names follow after tabs.
-        texts: the training documents.
-        data: the rankers' training data of the same documents.
-        params: options of the rankers.
-        overrides: options that override ``params.prediction``.
-        threads: number of threads; -1: one per core.
-        seed: the training seed.
-    """
-    overrides = overrides or PredictionOptions()
-    trees = data.trees[:AUXILIARY_TREES]
-    score = held_out_scorer(
-        data.X, data.Y, [tree.to_chain() for tree in trees], R=data.R, params=params.ranker,
-        pred_params=[level_pred_params(params.ranker, params.prediction, tree.depth, overrides) for tree in trees],
-        user_negatives=data.user_negatives, threads=threads, seed=seed,
-    )  # fmt: skip
-    return Evidence.learn(
-        names, texts, data.Y, score, folds=held_out_folds(data.Y.shape[0], seed), threads=threads,
-        language=params.tfidf.language,
-    )  # fmt: skip
+def summary_of(parts: LinearParts) -> str:
+    """Return the size of a trained model for a log line."""
+    weights = f"{parts.ranker.nr_weights:,} weights"
+    if parts.more_trees:
+        return f"{weights} in {len(parts.more_trees) + 1} trees"
+    return f"{weights} in {parts.ranker.depth} levels"
 
 
-def fit_tfidf(
-    texts: TextFile | Sequence[str] | Sequence[bytes], params: TfidfParams, threads: int = -1
-) -> "tuple[Tfidf, Features]":
-    """Return a vectorizer that is fitted to texts, and their features."""
-    from xmc_tf.features import Tfidf  # it loads TensorFlow, which a model of features does not need
+def _label_trees(data: LinearData, recipe: LinearRecipe, X: Features, place: InMemory | OverRanks) -> list[LabelTree]:
+    """Return the label trees: the one that is given, or those built from label features or embeddings, on all ranks."""
+    options = recipe.params.trees
+    if data.tree is not None:
+        _check_one_tree(len(options), data.called.get("tree", "the label tree"))
+        return [data.tree]
 
-    if isinstance(texts, TextFile):
-        texts.check()
-    tfidf = Tfidf.fit(texts, params, threads=threads)
-    return tfidf, as_features(tfidf.transform(texts, threads=threads))
+    def build() -> list[LabelTree]:
+        embeddings, within = data.label_features, None
+        if embeddings is None:
+            above, below = recipe.label_embeddings
+            embeddings = place.label_embedding(above, X, data.Y)
+            within = None if above == below else partial(place.label_embedding, below, X, data.Y)
+        threads = place.threads if place.threads != -1 else options[0].threads
+        trees = []
+        for one in options:
+            trees.append(
+                build_tree_over_ranks(
+                    place.communicator, embeddings, one, threads=threads, min_n_sub_tree=recipe.min_n_sub_tree,
+                    sub_embeddings=within,
+                )
+            )  # fmt: skip
+            _LOG.info("label tree: %s", " > ".join(f"{size:,}" for size in trees[-1].level_sizes))
+        return trees
 
-
-def label_trees(
-    tree: Any, X: Features, Y: spmatrix, params: Sequence[HierarchicalKMeansParams], threads: int = -1
-) -> list[LabelTree]:
-    """Return the label trees to train on.
-
-    Args:
-        tree: a label tree; or features of the labels, labels × features, to build it from; or None to build it from the
-            features of the labels' documents.
-        X: features of the documents.
-        Y: labels, documents × labels.
-        params: options of each tree that is built.
-        threads: number of threads; -1: the number in ``params``.
-    """
-    what, count = "the tree", tree.nr_labels if isinstance(tree, LabelTree) else int(Y.shape[1])
-    if tree is not None and not isinstance(tree, LabelTree):
-        tree = as_features(tree)
-        what, count = "the label features", tree.nr_rows
-    if count != Y.shape[1]:
-        raise InputError(
-            f"{what} and the labels do not fit together",
-            expected=f"{Y.shape[1]:,} labels, the columns of the label matrix",
-            received=f"{count:,}",
-        )
-    if isinstance(tree, LabelTree):
-        check_one_tree(len(params), "the label tree")
-        return [tree]
-    if threads != -1:
-        params = [dataclasses.replace(one, threads=threads) for one in params]
-    embedding = label_embedding("pifa", X, Y, threads=threads) if tree is None else tree
-    return [build_tree(embedding, one) for one in params]
+    return place.trees(build, len(options))
 
 
-def check_one_tree(count: int, given: str) -> None:
-    """Refuse several trees where one is given.
-
-    Args:
-        count: number of trees.
-        given: what is given, for the error.
-    """
+def _check_one_tree(count: int, given: str) -> None:
+    """Refuse several trees where one is given."""
     if count > 1:
         raise InputError(
             f"{given} is one tree, but the parameters ask for {count}",
@@ -202,63 +222,65 @@ def check_one_tree(count: int, given: str) -> None:
         )
 
 
-def predicted_trees(
-    trees: Sequence[LabelTree], names: Sequence[str] | None, params: RankerParams
+def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spmatrix]:
+    """Return negatives of clusters with their columns in the order of the tree, which renumbers the clusters."""
+    negatives, called = data.negatives, data.called.get("negatives of clusters", "the negatives of clusters")
+    if 1 not in negatives:
+        return negatives
+    _check_one_tree(len(trees), f"{called}, which numbers the clusters of a tree,")
+    order = trees[0].node_order[-1]
+    if negatives[1].shape[1] != len(order):
+        raise InputError(
+            f"{called} does not fit the leaf clusters of the tree",
+            expected=f"{len(order):,} columns, one per cluster",
+            received=f"{negatives[1].shape[1]:,} columns",
+            fix="give the tree that they were computed for with --code-path",
+        )
+    return {**negatives, 1: negatives[1][:, order]}
+
+
+def _learn_evidence(data: LinearData, recipe: LinearRecipe, rankers: RankerData) -> Evidence:
+    """Learn what label names are worth and how to combine them with scores, on documents held out from training."""
+    assert data.lines is not None
+    assert data.texts is not None
+    trees, params = rankers.trees[:AUXILIARY_TREES], recipe.params
+    score = held_out_scorer(
+        rankers.X, rankers.Y, [tree.to_chain() for tree in trees], R=rankers.R, params=params.ranker,
+        pred_params=recipe.pred_params(trees), user_negatives=rankers.user_negatives, threads=recipe.threads,
+        seed=recipe.seed,
+    )  # fmt: skip
+    return Evidence.learn(
+        data.lines, data.texts, data.Y, score, folds=held_out_folds(data.Y.shape[0], recipe.seed),
+        threads=recipe.threads, language=params.tfidf.language,
+    )  # fmt: skip
+
+
+def _predicted(
+    trees: Sequence[LabelTree], names: list[str] | None, params: RankerParams
 ) -> tuple[list[LabelTree], list[str] | None]:
     """Return the trees and the names of what a model predicts: a matcher predicts nodes, which have no names."""
     if params.mode != "matcher":
-        return list(trees), list(names) if names else None
-    check_one_tree(len(trees), "the mode matcher, which predicts nodes of its tree,")
+        return list(trees), names or None
+    _check_one_tree(len(trees), "the mode matcher, which predicts nodes of its tree,")
     chain = trees[0].to_chain()
     return [LabelTree.from_chain(chain[trained_levels(params, len(chain))])], None
 
 
-def summary_of(models: Sequence[XLinear]) -> str:
-    """Return the size of a trained model for a log line."""
-    weights = f"{sum(model.nr_weights for model in models):,} weights"
-    if len(models) == 1:
-        return f"{weights} in {models[0].depth} levels"
-    return f"{weights} in {len(models)} trees"
-
-
-def other_params(params: XRLinearParams, reads_text: bool) -> dict[str, Any]:
-    """Return the parameters of the parts around the rankers, for the model metadata."""
-    return {
-        "indexer_params": params.to_json()["tree"],
-        "tfidf_params": params.tfidf.to_json() if reads_text else None,
-    }
-
-
-def linear_metadata(
-    X: Features,
-    rankers: Sequence[XLinear],
-    params: RankerParams,
-    pred_params: Sequence[RankerPredParams],
-    recorded: Mapping[str, Any],
-    seed: int,
+def _metadata(
+    X: Features, rankers: Sequence[XLinear], recipe: LinearRecipe, pred_params: Sequence[RankerPredParams], reads: bool
 ) -> ModelMetadata:
-    """Return the metadata of a linear model: parameters, shapes, seed, versions.
-
-    Args:
-        X: features of the training documents.
-        rankers: the rankers of each tree.
-        params: their training parameters.
-        pred_params: their prediction parameters, one block per level; those of the first tree are recorded.
-        recorded: parameters of the other parts.
-        seed: the training seed.
-    """
-    content = {
+    """Return the metadata of a model: parameters, shapes, seed, versions; of prediction, those of the first tree."""
+    return ModelMetadata({
         "model": "XLinear",
         **({"nr_trees": len(rankers)} if len(rankers) > 1 else {}),
-        "train_params": params.to_json(),
+        "train_params": recipe.params.ranker.to_json(),
         "pred_params": pred_params[0].to_json(),
-        **recorded,
+        **recipe.recorded(reads),
         "nr_documents": X.nr_rows,
         "nr_features": X.nr_features,
         "nr_dense": X.nr_dense,
         "nr_labels": rankers[0].nr_labels,
         "nr_weights": sum(ranker.nr_weights for ranker in rankers),
-        "seed": seed,
+        "seed": recipe.seed,
         "versions": package_versions(),
-    }
-    return ModelMetadata(content)
+    })  # fmt: skip
