@@ -1,12 +1,11 @@
 """Annif's corpora: TSV files of texts and subjects, and folders of documents."""
 
-import gzip
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, cast
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.tables.reading.packed import opened
 from xmc_tf.tables.reading.records import BadRow, Record
 
 COLUMNS = ["text", "labels"]
@@ -25,7 +24,7 @@ class AnnifTsv:
 
     def records(self) -> Iterator[Record | BadRow]:
         """Yield all lines."""
-        with _opened(self.path) as file:
+        with opened(self.path) as file:
             for number, raw in enumerate(file, 1):
                 self._read += len(raw)
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace").rstrip("\r\n")
@@ -41,11 +40,10 @@ class AnnifTsv:
         return self._read >> 20
 
     @staticmethod
-    def matches(path: Path) -> bool:
-        """Return whether the first lines look like this format."""
-        with _opened(path) as file:
-            lines = [line.decode("utf-8", errors="replace") for _, line in zip(range(20), file, strict=False)]
-        found = [bool(_SUBJECT.search(line.rpartition("\t")[2])) and "\t" in line for line in lines if line.strip()]
+    def matches(lines: Sequence[bytes]) -> bool:
+        """Return whether the first lines of a file look like this format."""
+        texts = [line.decode("utf-8", errors="replace") for line in lines if line.strip()]
+        found = [bool(_SUBJECT.search(text.rpartition("\t")[2])) and "\t" in text for text in texts]
         return bool(found) and sum(found) >= 0.9 * len(found)
 
 
@@ -97,7 +95,3 @@ def _subjects_of(text: Path) -> list[str] | None:
     if path.suffix == ".key":
         return lines
     return [line.split("\t")[0].strip().strip("<>") for line in lines]
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")

@@ -1,7 +1,7 @@
 """Files of benchmarks: the Extreme Classification Repository's sparse features, and PECOS's texts."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -52,11 +52,9 @@ class SparseFeatures:
         return self._read
 
     @staticmethod
-    def matches(path: Path) -> bool:
-        """Return whether the first lines look like this format."""
-        with opened(path) as file:
-            head, line = file.readline(1 << 16), file.readline(1 << 20)
-        return _HEADER.fullmatch(head) is not None and (b":" in line or not line)
+    def matches(lines: Sequence[bytes]) -> bool:
+        """Return whether the first lines of a file look like this format."""
+        return _HEADER.fullmatch(lines[0]) is not None and (len(lines) == 1 or b":" in lines[1])
 
     def _parsed(self, line: bytes) -> tuple[tuple[np.ndarray, np.ndarray], list[str]]:
         first, *pairs = line.split(b" ") if not line.startswith(b" ") else [b"", *line.split()]
@@ -99,10 +97,9 @@ class PecosLines:
         return self._read >> 20
 
     @staticmethod
-    def matches(path: Path) -> bool:
-        """Return whether the first lines look like this format."""
-        with opened(path) as file:
-            lines = [line for _, line in zip(range(20), file, strict=False) if line.strip()]
+    def matches(lines: Sequence[bytes]) -> bool:
+        """Return whether the first lines of a file look like this format."""
+        lines = [line for line in lines if line.strip()]
         return bool(lines) and all(_PECOS_LINE.match(line.removeprefix(b"\xef\xbb\xbf")) for line in lines)
 
 

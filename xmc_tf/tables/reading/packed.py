@@ -8,6 +8,7 @@ from typing import IO, Any, cast
 
 from xmc_tf.common.errors import InputError
 
+_LINES, _LONGEST_LINE = 20, 1 << 20
 _LARGEST_RATIO, _LEAST_BOMB = 100, 1 << 28
 
 
@@ -50,6 +51,19 @@ def is_packed(path: Path) -> bool:
 def opened(path: Path) -> IO[bytes]:
     """Open a file for reading; one that is packed by gzip is unpacked while it is read."""
     return cast(IO[bytes], _Unpacked(path)) if is_packed(path) else path.open("rb")
+
+
+def first_lines(path: Path) -> tuple[bytes, list[bytes]]:
+    """Return the first bytes of a file, and its first lines, unpacked, by which its format is known.
+
+    Args:
+        path: the file; it is opened once.
+    """
+    with path.open("rb") as file:
+        head = file.read(4096)
+        file.seek(0)
+        lines: Any = _Unpacked(path, fileobj=file) if head.startswith(b"\x1f\x8b") else file
+        return head, [line for _ in range(_LINES) if (line := lines.readline(_LONGEST_LINE))]
 
 
 def unpacked_size(path: Path) -> int:

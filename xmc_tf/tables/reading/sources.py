@@ -12,7 +12,7 @@ from xmc_tf.tables.reading.benchmark_files import PecosFolder, PecosLines, Spars
 from xmc_tf.tables.reading.delimited import SEPARATORS, DelimitedFile
 from xmc_tf.tables.reading.label_lists import TextsAndLabelLists
 from xmc_tf.tables.reading.options import SourceOptions
-from xmc_tf.tables.reading.packed import opened
+from xmc_tf.tables.reading.packed import first_lines
 from xmc_tf.tables.reading.records import Source
 from xmc_tf.tables.reading.structured import Frame, JsonLines, ParquetFile, SqliteTable
 
@@ -83,33 +83,28 @@ def _refuse_others(path: Path, kind: str, options: SourceOptions) -> None:
 
 
 def _kind(path: Path) -> str:
-    with path.open("rb") as file:
-        head = file.read(4096)
+    head, lines = first_lines(path)
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith(b"SQLite format 3\x00"):
         return "sqlite"
     if not head:
         raise InputError(f"{path} is empty", expected="a table with columns of texts and labels")
-    if SparseFeatures.matches(path):
+    if lines and SparseFeatures.matches(lines):
         return "sparse-features"
-    if head.startswith(b"\x1f\x8b"):
-        if AnnifTsv.matches(path):
-            return "annif-tsv"
-        if PecosLines.matches(path):
-            return "pecos-lines"
-        with opened(path) as file:
-            if file.read(4096).lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
-                return "jsonl"
-        raise InputError(f"{path} is packed by gzip", fix="unpack it first (gunzip)")
     if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
         raise InputError(f"{path} is an Excel file or another archive", fix="save it as CSV in UTF-8")
-    if head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
+    packed = head.startswith(b"\x1f\x8b")
+    if packed and AnnifTsv.matches(lines):
+        return "annif-tsv"
+    if b"".join(lines).lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
         return "jsonl"
-    if PecosLines.matches(path):
+    if PecosLines.matches(lines):
         return "pecos-lines"
+    if packed:
+        raise InputError(f"{path} is packed by gzip", fix="unpack it first (gunzip)")
     kind = _SUFFIXES.get(path.suffix.lower(), "csv")
-    return "annif-tsv" if kind in ("csv", "tsv") and AnnifTsv.matches(path) else kind
+    return "annif-tsv" if kind in ("csv", "tsv") and AnnifTsv.matches(lines) else kind
 
 
 def _separator(given: str | None) -> str | None:
