@@ -72,7 +72,7 @@ def test_flags_reach_all_parts():
         False,
         32,
     )
-    assert (recipe.beam_size, recipe.only_topk, recipe.steps_scale) == (7, None, (1, 2))
+    assert (recipe.prediction.beam_size, recipe.prediction.only_topk, recipe.steps_scale) == (7, None, (1, 2))
     assert (recipe.last_prediction.truncate_length, recipe.tfidf.min_df, recipe.threads) == (48, 3, 2)
     assert params.fix_clustering
     assert params.do_fine_tune
