@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 _RECORD = "stage.json"
 _BEGUN = "begun.json"
 _MARK = "xmc_tf work folder"
-_FORMAT = 1  # of the stages' folders; another one makes all of them again
+_FORMAT = 2  # of the stages' folders; another one makes all of them again
 
 Record = dict[str, Any]
 

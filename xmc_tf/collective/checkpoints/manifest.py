@@ -18,7 +18,7 @@ from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.wire import register
 
 MANIFEST = "manifest.json"
-VERSION = 2
+VERSION = 3  # 2: of version 0.2, with the arrays of Keras 2's optimizers
 _AGAIN = "copy it again, or go back to an earlier checkpoint"
 
 
@@ -51,6 +51,7 @@ class Manifest:
         ranks: the number of ranks that wrote it.
         tables: the tables by name.
         replicated: the arrays that are the same on all ranks.
+        version: the version of the format.
     """
 
     data: str
@@ -58,12 +59,13 @@ class Manifest:
     ranks: int
     tables: dict[str, SavedTable]
     replicated: Packed
+    version: int = VERSION
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write a manifest atomically, which makes its checkpoint the valid one."""
     with atomic_file(folder / MANIFEST) as part, part.open("w") as file:
-        json.dump({"version": VERSION, **dataclasses.asdict(manifest)}, file, indent=1)
+        json.dump(dataclasses.asdict(manifest), file, indent=1)
         file.flush()
         os.fsync(file.fileno())
 
@@ -85,8 +87,8 @@ def read_manifest(folder: str | Path) -> Manifest:
         )
     try:
         content = read_json(path, expected="the manifest of a checkpoint", fix=_AGAIN)
-        version = content.pop("version")
-        if version not in (1, VERSION):
+        version = content["version"]
+        if version not in (1, 2, VERSION):
             raise InputError(
                 f"{path} has another version",
                 expected=f"{VERSION}",
@@ -94,7 +96,7 @@ def read_manifest(folder: str | Path) -> Manifest:
                 fix="use the newer xmc_tf that wrote it",
             )
         tables = {name: _table(entry) for name, entry in content.pop("tables").items()}
-        replicated = (_packed if version == VERSION else _from_version_1)(content.pop("replicated"))
+        replicated = (_from_version_1 if version == 1 else _packed)(content.pop("replicated"))
         manifest = Manifest(tables=tables, replicated=replicated, **content)
         for name, table in manifest.tables.items():
             for shards in (table.values, *table.slots.values()):

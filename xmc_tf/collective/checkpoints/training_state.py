@@ -9,13 +9,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from xmc_tf import __version__
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
-from xmc_tf.collective.checkpoints.manifest import MANIFEST, read_manifest
+from xmc_tf.collective.checkpoints.manifest import MANIFEST, VERSION, read_manifest
 from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.tables.table import ShardedTable, table_of
 from xmc_tf.collective.tables.table_variable import name_of, plain_variable
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 
 def save_training(folder: str | Path, model: keras.Model, communicator: Communicator) -> int:
@@ -62,6 +64,7 @@ def load_training(folder: str | Path, model: keras.Model, communicator: Communic
         InputError: the checkpoint is damaged, or does not fit the model; the message names the file or variable.
     """
     if optimizer:
+        run_on_all_ranks(communicator, lambda: _check_resumable(folder) if communicator.rank == 0 else None)
         model.optimizer.build(list(model.trainable_variables))
     targets = _replicated(model) if optimizer else _model_part(model)
     found = load_tables(folder, tables_of(model), communicator, slots=optimizer)
@@ -78,6 +81,16 @@ def load_training(folder: str | Path, model: keras.Model, communicator: Communic
         plain = plain_variable(variable)
         plain.assign(tf.cast(found[name], plain.dtype))
     return read_manifest(folder).step
+
+
+def _check_resumable(folder: str | Path) -> None:
+    """Refuse checkpoints of Keras 2's optimizers: arrays have numbers, and another array may fit by its shape."""
+    if read_manifest(folder).version < VERSION:
+        raise InputError(
+            f"{folder} is of a training that xmc_tf 0.2 or an older version began",
+            expected=f"a checkpoint of xmc_tf {__version__}: optimizers of Keras 2 and 3 keep different states",
+            fix="finish the training with the older version, or remove the folder to begin again",
+        )
 
 
 def has_checkpoint(folder: str | Path, communicator: Communicator) -> bool:
