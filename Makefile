@@ -34,12 +34,12 @@ help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1 \2/p' $(MAKEFILE_LIST) \
 	  | while read -r target text; do printf '  make %-8s%s\n' "$$target" "$$text"; done
 	@echo
-	@echo "It needs Linux x86-64, Python 3.11 to 3.13 and, for setup and test, g++. Everything else goes into $(VENV)."
+	@echo "It needs Linux x86-64 and Python 3.11 to 3.13; with g++, setup also compiles Horovod. Everything else goes into $(VENV)."
 
 demo: $(LIGHT) $(ENCODERS)  ## install the light part (2 minutes), train on real texts, try the models (8 minutes)
 	@$(PY) -m xmc_tf.demo $(DEMO_ARGS)
 
-setup: $(FULL)  ## install everything for tests and clusters; compiles Horovod once (8 minutes, later 2)
+setup: $(FULL)  ## install everything for tests and clusters; compiles Horovod once with g++ (8 minutes, later 2)
 	@echo "ready: $(VENV)"
 
 test: setup lint  ## install, lint, run all tests
@@ -85,9 +85,8 @@ $(ENCODERS): | $(LIGHT)
 
 $(FULL): $(LIGHT)
 	@echo "  installing test tools, MPI and Horovod's build tools: about 1 minute" >&2
-	@$(PIP) -e '.[tf,horovod-build,serving,server,skos,tables,docs,dev]' mpi4py
-	@$(PY) tools/install_horovod.py
-	@$(PIP) -e '.[tf,distributed,horovod-build,serving,server,skos,tables,docs,dev]'
+	@$(PIP) -e '.[tf,mpi,horovod-build,serving,server,skos,tables,docs,dev]'
+	@$(PY) tools/install_horovod.py --if-possible
 	@$(PY) -m pip check >&2
 	@mkdir -p $(STAMPS) && touch $@ $(DOCS)
 

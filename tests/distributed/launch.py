@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ import psutil
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 BIN = Path(sys.executable).parent
+HAS_HOROVOD = find_spec("horovod") is not None
 MARK = "XMC_TF_TEST_RUN"  # set in all processes of a run, so that orphans are found
 TAIL = 25
 PATIENCE = 4  # time limits are those of an idle machine, times this
@@ -115,8 +117,11 @@ def horovodrun(
 ) -> Run:
     """Run ``program`` on ``world`` ranks under ``horovodrun``; the options are those of ``launch``.
 
-    In tests, ranks start fast, with TensorFlow imported, unless they have to be ``cold``.
+    In tests, ranks start fast, with TensorFlow imported, unless they have to be ``cold``. Where Horovod is not
+    installed, they run under ``mpiexec``; tests of Horovod itself are skipped (``conftest.py``).
     """
+    if not HAS_HOROVOD:
+        return mpiexec(program, *arguments, world=world, **options)
     if fast_start and not cold:
         options.setdefault("warm", fast_start())
     warm = options.get("warm")

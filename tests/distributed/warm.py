@@ -10,7 +10,7 @@ a few documents. At the fork nothing has begun that a fork would break: no threa
 import array
 import atexit
 import contextlib
-import importlib
+import importlib.util
 import json
 import os
 import runpy
@@ -95,9 +95,11 @@ def main() -> None:
 
 def _import_all() -> None:
     """Import what trainings and the launcher need."""
+    if importlib.util.find_spec("horovod"):
+        for name in ("horovod.runner.launch", "horovod.tensorflow", "xmc_tf.ranks.horovod_backend"):
+            importlib.import_module(name)
     for name in (
-        "horovod.runner.launch", "horovod.tensorflow", "transformers.models.bert.configuration_bert",
-        "xmc_tf.ranks.horovod_backend", "xmc_tf.encoder", "xmc_tf.features", "xmc_tf.matcher.matcher",
+        "transformers.models.bert.configuration_bert", "xmc_tf.encoder", "xmc_tf.features", "xmc_tf.matcher.matcher",
         "xmc_tf.models.xtransformer", "xmc_tf.pipeline.train_flags",
     ):  # fmt: skip
         importlib.import_module(name)

@@ -132,6 +132,18 @@ def test_a_machine_without_a_compiler_is_told_so(folder, monkeypatch):
         tool.build_under_lock(folder)
 
 
+def test_setup_without_a_compiler_succeeds_and_says_what_is_missing(folder, monkeypatch, capsys):
+    monkeypatch.setattr(tool.shutil, "which", lambda name: None)
+    monkeypatch.setattr(tool, "check_packages", lambda: None)
+    monkeypatch.setattr(tool, "wheel_key", lambda: "some-key")
+    monkeypatch.setattr(sys, "argv", ["install_horovod.py", "--if-possible"])
+    tool.main()
+    assert "Horovod is not installed: compiling it needs g++ and make" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["install_horovod.py"])
+    with pytest.raises(SystemExit, match=r"lacks g\+\+ and make"):
+        tool.main()
+
+
 def test_progress_is_the_last_percentage_of_the_log(tmp_path):
     log = tmp_path / "log"
     log.write_text("[  3%] Building CXX object a.o\n[ 45%] Building CXX object b.o\nnote: 99% sure\n")
