@@ -1,7 +1,7 @@
 """Models and exports made by version 0.2.0 give the same predictions.
 
-``models_of_0_2.tar.xz`` has what 0.2.0 wrote with TensorFlow 2.18, Keras 2 and transformers 4.53: two linear models, one of
-them of several trees, and an XR-Transformer, all with names of labels; exports; the texts that were asked, and the answers.
+``models_of_0_2.tar.xz`` has what 0.2.0 wrote with TensorFlow 2.18, Keras 2 and transformers 4.53: linear models, one
+of them with several trees, and an XR-Transformer, all with names of labels; exports; texts, and the answers of 0.2.0.
 """
 
 import json
