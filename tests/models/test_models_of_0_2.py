@@ -1,7 +1,7 @@
 """Models and exports made by version 0.2.0 give the same predictions.
 
-``models_of_0_2.tar.xz`` has what 0.2.0 wrote with TensorFlow 2.18, Keras 2 and transformers 4.53: linear models, one
-of them with several trees, and an XR-Transformer, all with names of labels; exports; texts, and the answers of 0.2.0.
+``models_of_0_2.tar.xz`` has what 0.2.0 wrote with TensorFlow 2.18, Keras 2 and transformers 4.53: linear models, one of
+them with several trees, and an XR-Transformer, all with names of labels; exports; a sequence model; inputs and answers.
 """
 
 import json
@@ -59,3 +59,18 @@ def test_exports_answer_the_same(name, old):
     best = expected > 0
     np.testing.assert_allclose(found[best], expected[best], atol=CLOSE)
     assert best.sum() == 5 * len(expected)
+
+
+def test_a_sequence_model_predicts_the_same(old, tmp_path):
+    pytest.importorskip("tensorflow")
+    from xmc_tf.sequences import predict
+
+    model, histories = (str(old / name) for name in ("sequences", "histories.jsonl"))
+    predict.main(["-m", model, "-i", histories, "-o", str(tmp_path / "next.jsonl")])
+    expected, found = (
+        [json.loads(line) for line in path.read_text().splitlines()]
+        for path in (old / "sequences.jsonl", tmp_path / "next.jsonl")
+    )
+    assert [one["items"] for one in found] == [one["items"] for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one["scores"], other["scores"], atol=2 * CLOSE)  # they are rounded
