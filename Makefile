@@ -10,8 +10,8 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install -qq --no-build-isolation -c constraints.txt
 DEMO_ARGS ?=
 BENCH_ARGS ?=
-# Unit tests keep each process busy. Tests that start processes often wait, so two files at a time use the cores better.
-TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+# One more than cores: tests that start processes often wait, and unit tests use the cores meanwhile.
+TEST_JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 5)))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -43,10 +43,8 @@ setup: $(FULL)  ## install everything for tests and clusters; compiles Horovod o
 	@echo "ready: $(VENV)"
 
 test: setup lint  ## install, lint, run all tests
-	@echo "unit tests, $(TEST_JOBS) at a time"
-	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile -m "not distributed"
-	@echo "distributed tests, 2 files at a time"
-	@$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m distributed
+	@echo "tests, $(TEST_JOBS) files at a time"
+	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 	@echo "installation by pip alone, at both ends of the ranges in setup.cfg"
 	@$(PY) -m tests.installation
 

@@ -31,14 +31,25 @@ settings.register_profile("explore", settings.get_profile("same"), derandomize=F
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
-# By minutes; with pytest-xdist's --no-loadscope-reorder, files start in this order.
+# Distributed files by minutes, the longest first.
 LONGEST_FILES = ("test_train_killed.py", "test_matcher.py", "test_collective_core.py", "test_linear_train.py")
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with the longest distributed files, so that no process works alone at the end."""
+    """Spread the distributed files evenly over the others, which use the cores while those wait.
+
+    With pytest-xdist's --no-loadscope-reorder, files start in this order.
+    """
+    files = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
     longest = {name: place for place, name in enumerate(LONGEST_FILES)}
-    items.sort(key=lambda item: longest.get(item.path.name, len(longest)) if "distributed" in item.keywords else 99)
+    several = [path for path, found in files.items() if "distributed" in found[0].keywords]
+    others = [path for path in files if path not in several]
+    several.sort(key=lambda path: longest.get(path.name, len(longest)))
+    places = {path: (number + 0.5) / len(some) for some in (several, others) for number, path in enumerate(some)}
+    places |= {path: places[path] - 0.1 for path in several}  # no process works alone at the end
+    items[:] = [item for path in sorted(files, key=places.get) for item in files[path]]
 
 
 def pytest_addoption(parser):
