@@ -45,7 +45,10 @@ def folder(tmp_path_factory):
     ).save(folder / "tuned")  # fmt: skip
     draw = np.random.default_rng(1)
     save_matrix(folder / "S.npz", csr_matrix(draw.random((32, 8), np.float32) * (draw.random((32, 8)) < 0.3)))
+    save_matrix(folder / "P.npz", linear.predict(TextFile(folder / "X.tst.txt")))
     (folder / "only.txt").write_text("0\n3\n")
+    for name, content in {"new": "quantum chemistry", "fewer": "cooking", "groups": "cooking\tgardening"}.items():
+        (folder / f"{name}.txt").write_text(f"{content}\n")
     return folder
 
 
@@ -128,6 +131,12 @@ COMMANDS = {
     "explain": ("explain", ["-m", "linear", "sparse matrix"]),
     "append a table": ("append", ["data.csv", "-m", "linear", "-o", "{}"]),
     "append files": ("append", ["-t", "X.tst.txt", "-y", "Y.tst.npz", "-m", "linear", "-o", "{}"]),
+    "evaluate a table": ("evaluate", ["data.csv", "-m", "linear", "--report", "{}"]),
+    "evaluate files": ("evaluate", ["-y", "Y.tst.npz", "-p", "P.npz", "--report", "{}"]),
+    "labels add": ("labels.add", ["new.txt", "-m", "linear", "-o", "{}"]),
+    "labels remove": ("labels.remove", ["fewer.txt", "-m", "linear", "-o", "{}"]),
+    "labels merge": ("labels.merge", ["groups.txt", "-m", "linear", "-o", "{}"]),
+    "show": ("tree.show", ["linear/tree"]),
     "prepare": ("prepare", ["data.csv", "-o", "{}.sqlite"]),
     "report": ("report.command", ["data.sqlite", "-m", "linear", "-o", "{}"]),
 }  # fmt: skip

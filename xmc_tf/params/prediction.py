@@ -35,7 +35,8 @@ class PredictionOptions(Params):
     """Options of a prediction, the keywords of ``predict`` and ``best``; None stands for the model's default.
 
     Example:
-        >>> model.best(["gradient of a sparse matrix"], k=20, min_precision=0.8)
+        >>> options = PredictionOptions(only_topk=3, beam_size=20)
+        >>> scores = model.predict(["gradient of a sparse matrix"], **vars(options))
 
     Args:
         beam_size: number of nodes kept at each level above the labels; larger is slower and more exact.

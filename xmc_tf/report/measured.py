@@ -74,7 +74,10 @@ def measured_table(args: argparse.Namespace, most: int) -> MeasuredData:
     from xmc_tf.models.loading import load
     from xmc_tf.models.results import over_all_labels
 
-    files = {"-y": args.truth_path, "-p": args.pred_path, "-t": args.text_path, "--train-labels": args.train_labels}
+    files = {
+        "-y": args.truth_path, "-p": args.pred_path, "-t": args.text_path, "--train-labels": args.train_labels,
+        "--labels": args.labels, "--ensemble": args.ensemble,
+    }  # fmt: skip
     if found := [flag for flag, value in files.items() if value]:
         raise InputError(f"a table and {', '.join(found)} exclude each other", fix="leave out one of them")
     if not args.model_folder:
