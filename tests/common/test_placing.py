@@ -10,6 +10,7 @@ import pytest
 
 from tests.common.placing_cases import KIND, dies_at_step, fill, place, word_of
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.folders import locks as folder_locks
 from xmc_tf.common.folders import placing
 
@@ -268,3 +269,43 @@ def test_a_file_added_to_the_old_folder_at_the_last_moment_is_kept(box, monkeypa
     assert word_of(box) == "new"
     assert (box / "late.log").read_text() == "late"
     assert foreign_of(box) == ["rewritten", "events", "mine"]
+
+
+def test_a_mount_point_keeps_files_that_the_new_folder_shares_with_the_old_one(tmp_path, monkeypatch):
+    """A model to which documents are appended shares its unchanged parts with the model that it replaces."""
+    folder = tmp_path / "volume"
+    place(folder, "old")
+    (folder / "notes.txt").write_text("of the user")
+    monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == folder)
+    with placing.placed_folder(folder, KIND) as part:
+        fill(part, "old")
+        for name in ("parts/0.bin", "names.txt"):
+            (part / name).unlink()
+            os.link(folder / name, part / name)
+    assert word_of(folder) == "old"
+    assert (folder / "parts" / "0.bin").read_text() == "old"
+    assert (folder / "notes.txt").read_text() == "of the user"
+    assert not hidden(folder)
+
+
+def test_folders_within_a_new_folder_are_written_in_place(tmp_path):
+    with placing.placed_folder(tmp_path / "outer", KIND) as part:
+        fill(part, "old")
+        with placing.placed_folder(part / "parts" / "deep", KIND) as inner, atomic_file(inner / "names.txt") as file:
+            assert (inner, file) == (part / "parts" / "deep", inner / "names.txt")
+            file.write_text("old")
+    assert (tmp_path / "outer" / "parts" / "deep" / "names.txt").read_text() == "old"
+    with atomic_file(tmp_path / "outer" / "names.txt") as file:
+        assert file.name != "names.txt", "the outer folder has its name now"
+        file.write_text("old")
+
+
+def test_a_file_that_is_written_within_a_new_folder_changes_no_other_name_of_it(tmp_path):
+    (tmp_path / "model.txt").write_text("old")
+    with placing.placed_folder(tmp_path / "outer", KIND) as part:
+        fill(part, "new")
+        (part / "names.txt").unlink()
+        os.link(tmp_path / "model.txt", part / "names.txt")
+        with atomic_file(part / "names.txt") as file:
+            file.write_text("new")
+    assert (tmp_path / "model.txt").read_text() == "old"

@@ -174,7 +174,7 @@ def test_sizes_are_compared_even_without_reading(tmp_path):
     write(folder, [[1, 2], [3, 4, 5]])
     path = folder / "ids.bin"
     path.write_bytes(path.read_bytes() + b"x")
-    with pytest.raises(InputError, match=r"ids\.bin has a different size .*\n.*10 bytes\n.*11"):
+    with pytest.raises(InputError, match=r"ids\.bin is too long\n.*10 bytes\n.*11"):
         TokenStore.open(folder, verify=False)
 
 

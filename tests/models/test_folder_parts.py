@@ -1,5 +1,11 @@
 """The table of parts: all files that models write are in it, and nothing is staged twice."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import xmc_tf
 from xmc_tf.common.files import atomic
 from xmc_tf.common.folders import placing
 from xmc_tf.common.folders.model_parts import CHAIN, MODEL, PARTS, RANKERS, TFIDF
@@ -32,3 +38,29 @@ def test_the_table_has_every_file_that_a_model_writes(tmp_path, monkeypatch):
 
 def test_the_table_has_every_array_of_a_vectorizer():
     assert all(TFIDF.may_have(f"{name}.npy") for name in FIELDS)
+
+
+def test_a_full_disk_is_reported_with_the_file_and_leaves_nothing(tmp_path):
+    """Files have a limit of size in a process of its own, from none at all to nearly enough."""
+    program = (
+        "import resource, signal, sys\n"
+        "from xmc_tf.models.xr_linear import XRLinear\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "model = XRLinear.train([f'red {n % 7}' for n in range(60)], [[str(n % 7)] for n in range(60)])\n"
+        "for size in (0, 100, 700, 1500):\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))\n"
+        "    try:\n"
+        "        model.save('model')\n"
+        "    except OSError as error:\n"
+        "        print(error.filename)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(xmc_tf.__file__).parents[1])}
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=200, env=environment
+    )
+    assert run.returncode == 0, run.stderr
+    assert "Exception ignored" not in run.stderr
+    named = run.stdout.splitlines()
+    assert len(named) == 4
+    assert all(name.startswith(str(tmp_path / "model")) for name in named), named
+    assert list(tmp_path.iterdir()) == []

@@ -183,7 +183,33 @@ def test_damaged_folder(tmp_path):
     with pytest.raises(InputError, match=r"no file in .* matches 'train_\*.parquet'"):
         Prepared(tmp_path / "data").parts("train_*.parquet")
     np.savez(tmp_path / "data" / "part_00000.npz", items=np.array([9], np.int32), splits=[0, 1], users=np.array([b"u"]))
+    with pytest.raises(InputError, match="damaged: its size has changed"):
+        Prepared(tmp_path / "data").parts()
+    header = json.loads((tmp_path / "data" / "prepared.json").read_text())
+    del header["files"]
+    (tmp_path / "data" / "prepared.json").write_text(json.dumps(header))
     with pytest.raises(InputError, match="does not fit"):
         Prepared(tmp_path / "data").parts()
     with pytest.raises(InputError, match="holds no prepared interactions"):
         Prepared(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "recorded"),
+    [("part_00000.npz", True), ("item_counts.npy", True), ("items.txt", True), ("part_00000.npz", False)],
+)
+def test_a_flipped_bit_is_found(tmp_path, name, recorded):
+    folder = tmp_path / "data"
+    prepare([write(tmp_path / "i.csv", [("u", n, n) for n in range(4)])], folder)
+    header = json.loads((folder / "prepared.json").read_text())
+    assert set(header["files"]) == {"part_00000.npz", "item_counts.npy", "items.txt"}
+    if not recorded:  # as version 0.2 wrote it; only archives have checksums of their own
+        del header["files"]
+        (folder / "prepared.json").write_text(json.dumps(header))
+    content = bytearray((folder / name).read_bytes())
+    at = content.index(b"\x93NUMPY") + 20 if name.endswith(".npz") else len(content) - 2
+    content[at] ^= 4
+    (folder / name).write_bytes(content)
+    data = Prepared(folder)
+    with pytest.raises(InputError, match=f"{name} is damaged"):
+        (data.parts(), data.item_counts(), data.item_names())

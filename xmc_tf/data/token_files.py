@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.crc import crc_of_range
 from xmc_tf.common.files.headers import read_header
+from xmc_tf.common.folders.checksums import check_content, content_record, is_content_record
 from xmc_tf.common.folders.kinds import FolderKind
 
 _FORMAT = "xmc_tf.data.TokenStore"
@@ -128,7 +128,7 @@ def _save(path: Path, array: np.ndarray) -> dict[str, int]:
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     path.write_bytes(buffer.getvalue())
-    return {"bytes": len(buffer.getvalue()), "crc32": zlib.crc32(buffer.getvalue())}
+    return content_record(buffer.getvalue())
 
 
 def open_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, dict[str, Any]]:
@@ -178,38 +178,15 @@ def _is_whole(header: dict[str, Any]) -> bool:
         and isinstance(header.get("documents"), int)
         and isinstance(header.get("fingerprint"), str)
         and isinstance(header.get("about"), dict)
-        and all(_is_entry(files.get(name)) for name in {"ids.bin", "lengths.npy", *files})
+        and all(is_content_record(files.get(name)) for name in {"ids.bin", "lengths.npy", *files})
     )
-
-
-def _is_entry(entry: object) -> bool:
-    """Return whether an entry has a file's size and checksum."""
-    return isinstance(entry, dict) and all(isinstance(entry.get(key), int) for key in ("bytes", "crc32"))
-
-
-def _check_size(path: Path, header: dict[str, Any]) -> dict[str, int]:
-    """Return the file's entry in the header, after a check of its size."""
-    entry = header["files"][path.name]
-    if not path.is_file():
-        raise InputError(f"{path} is missing", expected=f"a file of {entry['bytes']:,} bytes", fix=_FIX)
-    if path.stat().st_size != entry["bytes"]:
-        raise InputError(
-            f"{path} has a different size than when it was saved",
-            expected=f"{entry['bytes']:,} bytes",
-            received=f"{path.stat().st_size:,}",
-            fix=_FIX,
-        )
-    return entry
 
 
 def _read_counts(folder: Path, name: str, header: dict[str, Any]) -> np.ndarray:
     path = folder / name
-    entry = _check_size(path, header)
-    content = path.read_bytes()
-    if zlib.crc32(content) != entry["crc32"]:
-        raise _changed(path)
+    check_content(path, header["files"][name], _FIX)
     try:
-        counts = np.load(io.BytesIO(content), allow_pickle=False)
+        counts = np.load(path, allow_pickle=False)
     except (ValueError, EOFError):
         raise _unexpected(path, "an array of int32") from None
     if not isinstance(counts, np.ndarray) or counts.dtype != np.int32 or counts.ndim != 1:
@@ -221,21 +198,14 @@ def _read_counts(folder: Path, name: str, header: dict[str, Any]) -> np.ndarray:
 
 def _map_ids(folder: Path, header: dict[str, Any], verify: bool) -> np.ndarray:
     path = folder / "ids.bin"
-    entry = _check_size(path, header)
-    if verify and crc_of_range(path)[0] != entry["crc32"]:
-        raise _changed(path)
+    entry = header["files"][path.name]
+    check_content(path, entry, _FIX, all_bytes=verify)
     dtype = np.dtype(header["dtype"]).newbyteorder("<")
     if entry["bytes"] % dtype.itemsize:
         raise _unexpected(path, f"whole numbers of {dtype.itemsize} bytes")
     if not entry["bytes"]:
         return np.empty(0, dtype)  # empty arrays cannot be mapped
     return np.asarray(np.memmap(path, dtype, mode="r"))
-
-
-def _changed(path: Path) -> InputError:
-    return InputError(
-        f"{path} has changed since it was saved", expected="the bytes with that checksum", received="others", fix=_FIX
-    )
 
 
 def _unexpected(path: Path, expected: str) -> InputError:

@@ -61,7 +61,12 @@ def compiled_model(vocabulary: list[list[Any]], unknown: int) -> bytes:
         unknown: the id of the unknown piece.
     """
     pieces = b"".join(
-        _bytes(1, _bytes(1, piece.encode()) + _float(2, _STEP * round(score / _STEP)) + _number(3, _UNKNOWN if at == unknown else _NORMAL))
+        _bytes(
+            1,
+            _bytes(1, piece.encode())
+            + _float(2, _STEP * round(score / _STEP))
+            + _number(3, _UNKNOWN if at == unknown else _NORMAL),
+        )
         for at, (piece, score) in enumerate(vocabulary)
     )
     trainer = _bytes(2, _number(3, 1))  # the model type is Unigram

@@ -8,7 +8,6 @@ texts' words are replaced by their lemmas. Version 1 has words as they are writt
 import io
 import json
 import mmap
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.headers import read_header
-from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.folders.checksums import check_content, content_record, is_content_record, verified
 from xmc_tf.common.folders.model_parts import TFIDF, TFIDF_FORMAT
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.features.vocabulary import Vocabulary
@@ -43,7 +42,7 @@ def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_doc
         "nr_documents": nr_documents,
         "nr_features": len(vocabulary),
         "params": params.to_json(),
-        "files": {name: {"bytes": len(content), "crc32": zlib.crc32(content)} for name, content in contents.items()},
+        "files": {name: content_record(content) for name, content in contents.items()},
     }
     with placed_folder(folder, TFIDF) as part:
         for name, content in contents.items():
@@ -115,7 +114,7 @@ def _header(folder: Path) -> dict[str, Any]:
     path = folder / "params.json"
     header = read_header(path, TFIDF_FORMAT, 1, _VERSION, of="a fitted TF-IDF", fix=_FIX)
     files = header.get("files")
-    if not isinstance(files, dict) or not all(_is_stamp(stamp) for stamp in files.values()):
+    if not isinstance(files, dict) or not all(is_content_record(stamp) for stamp in files.values()):
         raise _unexpected(path, '"files" with the bytes and the crc32 of each file')
     for name, least in (("nr_documents", 0), ("nr_features", 1)):
         if type(header.get(name)) is not int or header[name] < least:
@@ -129,38 +128,17 @@ def _header(folder: Path) -> dict[str, Any]:
     return header
 
 
-def _is_stamp(stamp: Any) -> bool:
-    return isinstance(stamp, dict) and all(type(stamp.get(name)) is int for name in ("bytes", "crc32"))
-
-
 def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes | mmap.mmap:
     """Return the content of a file, mapped and compared with its checksum."""
     path = folder / name
     stamp = header["files"].get(name)
     if stamp is None:
         raise _unexpected(folder / "params.json", f'"{name}" among its "files"')
-    if not path.is_file():
-        raise InputError(f"{path} does not exist", fix=_FIX)
-    size = path.stat().st_size
-    if size != stamp["bytes"]:
-        raise InputError(
-            f"{path} was cut short" if size < stamp["bytes"] else f"{path} is too long",
-            expected=f"{stamp['bytes']:,} bytes",
-            received=f"{size:,} bytes",
-            fix=_FIX,
-        )
-    content: bytes | mmap.mmap = b""
-    if size:
-        with path.open("rb") as file:
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    if zlib.crc32(content) != stamp["crc32"]:
-        raise InputError(
-            f"{path} has changed since it was saved with this params.json",
-            expected=f"the checksum {stamp['crc32']:08x}",
-            received=f"{zlib.crc32(content):08x}",
-            fix=_FIX,
-        )
-    return content
+    check_content(path, stamp, _FIX)
+    if not stamp["bytes"]:
+        return b""
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _read_array(

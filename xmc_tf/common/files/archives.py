@@ -1,4 +1,4 @@
-"""Verification of a zip archive (.npz) by the checksums in it."""
+"""Members of zip archives (.npz): where their bytes begin, and whether they are those that were saved."""
 
 import struct
 import zipfile
@@ -10,7 +10,9 @@ from threading import Event
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.crc import crc_of_stream
 
+MAGIC = b"PK\x03\x04"  # at the beginning of an archive, and of each of its members
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+HEAD_BYTES = _LOCAL_HEADER.size  # of the header of a member, without its name
 _PIECE = 1 << 20
 # Errors of zipfile and the modules below it: RuntimeError for a password, its subclass NotImplementedError for an
 # unknown compression.
@@ -73,13 +75,25 @@ def member_checksums(path: Path) -> dict[str, str]:
         raise InputError(f"{path} is damaged", expected="an .npz archive", received=str(error), fix=_FIX) from None
 
 
-def _crc_of_stored(file: FileIO, info: zipfile.ZipInfo, stop: Event | None) -> int:
-    file.seek(info.header_offset)
-    head = file.read(_LOCAL_HEADER.size)
-    if len(head) < _LOCAL_HEADER.size or head[:4] != b"PK\x03\x04":
-        raise zipfile.BadZipFile(f"the header of {info.filename} is not where the archive's directory says")
+def data_start(info: zipfile.ZipInfo, head: bytes) -> int:
+    """Return where a member's bytes begin: its own header may be longer than the archive's directory says.
+
+    Args:
+        info: the member, as the directory describes it.
+        head: the ``HEAD_BYTES`` bytes at ``info.header_offset``.
+
+    Raises:
+        zipfile.BadZipFile: there is no header.
+    """
+    if info.header_offset < 0 or len(head) < HEAD_BYTES or head[:4] != MAGIC:
+        raise zipfile.BadZipFile(f"the header of {info.filename[:100]} is not where the archive's directory says")
     *_, name_length, extra_length = _LOCAL_HEADER.unpack(head)
-    file.seek(info.header_offset + _LOCAL_HEADER.size + name_length + extra_length)
+    return info.header_offset + HEAD_BYTES + name_length + extra_length
+
+
+def _crc_of_stored(file: FileIO, info: zipfile.ZipInfo, stop: Event | None) -> int:
+    file.seek(max(info.header_offset, 0))
+    file.seek(data_start(info, file.read(HEAD_BYTES)))
     crc, read = crc_of_stream(file, info.file_size, stop)
     if read < info.file_size and not (stop and stop.is_set()):
         raise EOFError(f"{info.filename} ends {info.file_size - read:,} bytes too early")

@@ -32,6 +32,7 @@ _MAPPED_PIECE = 1 << 26
 _CHECKED_FIRST = 4 << 20  # files up to this length are compared before they are used
 _FIX_MODEL = "copy the model again from where it is intact, or train it again"
 _FIX_EXPORT = "copy the export again from where it is intact, or export the model again"
+_FIXES = {MODEL_HEADER: _FIX_MODEL, "prepared.json": "copy the folder again, or prepare the interactions again"}
 _RECORD = re.compile(r"[0-9a-f]{8}")
 
 
@@ -79,6 +80,43 @@ def record_files(folder: Path, exclude: Iterable[str] = ()) -> dict[str, dict[st
         name: {"bytes": paths[name].stat().st_size, "crc32": checksum}
         for name, checksum in zip(names, checksums, strict=True)
     }
+
+
+def content_record(content: bytes) -> dict[str, int]:
+    """Return the record of a file with this content: its length and CRC-32, as whole numbers."""
+    return {"bytes": len(content), "crc32": zlib.crc32(content)}
+
+
+def is_content_record(record: Any) -> bool:
+    """Return whether a value is a record of :func:`content_record`."""
+    return isinstance(record, dict) and all(type(record.get(key)) is int for key in ("bytes", "crc32"))
+
+
+def check_content(path: Path, record: Mapping[str, int], fix: str, *, all_bytes: bool = True) -> None:
+    """Compare a file with its record of :func:`content_record`.
+
+    Args:
+        path: the file.
+        record: the record.
+        fix: what to do about a damaged file.
+        all_bytes: whether to read the file; else only its size is compared.
+
+    Raises:
+        InputError: the file is missing or has changed.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} does not exist", expected=f"a file of {record['bytes']:,} bytes", fix=fix)
+    size = path.stat().st_size
+    if size != record["bytes"]:
+        raise InputError(
+            f"{path} {'was cut short' if size < record['bytes'] else 'is too long'}",
+            expected=f"{record['bytes']:,} bytes", received=f"{size:,} bytes", fix=fix,
+        )  # fmt: skip
+    if all_bytes and (crc := crc_of_range(path)[0]) != record["crc32"]:
+        raise InputError(
+            f"{path} has changed since it was saved",
+            expected=f"checksum {record['crc32']:08x} (CRC-32)", received=f"checksum {crc:08x}", fix=fix,
+        )  # fmt: skip
 
 
 def checksum_of(content: Mapping[str, Any]) -> str:
@@ -177,7 +215,7 @@ class Records:
 
     @property
     def _fix(self) -> str:
-        fix = _FIX_MODEL if self.header.name == MODEL_HEADER else _FIX_EXPORT
+        fix = _FIXES.get(self.header.name, _FIX_EXPORT)
         # If both have changed, either may be wrong.
         return f"{fix}; {self.header.name} has changed too" if self.unchanged is False else fix
 

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.atomic import named_error
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.process.invocation import command_name
 
@@ -96,8 +97,12 @@ def _acquire(folder: Path) -> tuple[Path, int, list[Path]]:
         os.close(descriptor)
     if interrupted := _read(descriptor):
         _LOG.info("%s: the previous run did not finish (%s)", folder, interrupted)
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(_new_record()).encode(), 0)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(_new_record()).encode(), 0)
+    except OSError as error:  # a full disk
+        _release(path, descriptor, made)
+        raise named_error(error, folder) from None
     return path, descriptor, made
 
 

@@ -83,10 +83,17 @@ def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
                 yield part
             _place(part, folder, kind)
         except OSError as error:
-            raise named_error(error, folder) from None
+            raise _named(error, part, folder) from None
         finally:
             # Only our files are left there, and links to others: see _merge_foreign.
             shutil.rmtree(part, ignore_errors=True)
+
+
+def _named(error: OSError, part: Path, folder: Path) -> OSError:
+    """Return an error with the name that a file of the temporary folder was to get."""
+    if isinstance(error.filename, str) and Path(error.filename).is_relative_to(part):
+        return OSError(error.errno, error.strerror, str(folder / Path(error.filename).relative_to(part)))
+    return named_error(error, folder)
 
 
 def _recover(folder: Path, kind: FolderKind) -> None:
@@ -163,7 +170,7 @@ def _place(part: Path, folder: Path, kind: FolderKind) -> None:
         # Now ``part`` is the older folder, which the caller removes.
         _merge_foreign(part, folder, kind, newer=True)
         return
-    _remove_links(part, folder)
+    _remove_links(part, folder, outdated)
     # Files with the same name are replaced; only the others must be removed.
     outdated -= {*files_of(part)} - {kind.header}
     journal = {"part": part.name, "header": kind.header, "outdated": sorted(outdated)}
@@ -200,10 +207,10 @@ def _link_foreign(folder: Path, part: Path, own: set[str]) -> bool:
     return True
 
 
-def _remove_links(part: Path, folder: Path) -> None:
-    """Remove the links that ``_link_foreign`` made."""
+def _remove_links(part: Path, folder: Path, own: set[str]) -> None:
+    """Remove the links that ``_link_foreign`` made, and no part that both folders share."""
     for name in list(files_of(part)):
-        if _same_file(part / name, folder / name):
+        if name not in own and _same_file(part / name, folder / name):
             (part / name).unlink()
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.archives import HEAD_BYTES, MAGIC, data_start
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.data.npz.npy_head import Head, damaged, read_head
 
@@ -23,7 +24,6 @@ from xmc_tf.data.npz.npy_head import Head, damaged, read_head
 # a thousandfold, but their indices do not: real matrices of labels shrink five to twentyfold.
 _BOMB_BYTES = 1 << 28
 _BOMB_RATIO = 100
-_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 
 
 def file_format(path: str | Path) -> Literal["npy", "npz", ""]:
@@ -32,7 +32,7 @@ def file_format(path: str | Path) -> Literal["npy", "npz", ""]:
         head = file.read(len(npy_format.MAGIC_PREFIX))
     if head == npy_format.MAGIC_PREFIX:
         return "npy"
-    return "npz" if head[:4] in (b"PK\x03\x04", b"PK\x05\x06") else ""
+    return "npz" if head[:4] in (MAGIC, b"PK\x05\x06") else ""
 
 
 def read_npy(path: str | Path, *, name: str = "array", mmap: bool = True) -> np.ndarray:
@@ -101,8 +101,6 @@ def read_npz(
 def _read_member(whole: np.ndarray | None, archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> np.ndarray:
     """Return the array of a member: a part of the mapped archive where it is not compressed, else read."""
     what = f"{what}, member {info.filename}"
-    if info.header_offset < 0:
-        raise damaged(what, "the archive's directory places it before the beginning of the file")
     if info.flag_bits & 1:
         raise InputError(f"{what} is encrypted", expected="an .npz without a password")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -113,7 +111,7 @@ def _read_member(whole: np.ndarray | None, archive: zipfile.ZipFile, info: zipfi
             fix="save it again with scipy.sparse.save_npz(..., compressed=False)",
         )
     if whole is not None and info.compress_type == zipfile.ZIP_STORED:
-        start = _data_start(whole, info, what)
+        start = data_start(info, whole[info.header_offset : info.header_offset + HEAD_BYTES].tobytes())
         header = read_head(_Bytes(whole, start), what)
         _check_length(header, info.file_size - header.length, what)
         if start + info.file_size > len(whole):
@@ -126,15 +124,6 @@ def _read_member(whole: np.ndarray | None, archive: zipfile.ZipFile, info: zipfi
             return _read_data(file, header, what)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise damaged(what, str(error)) from None
-
-
-def _data_start(whole: np.ndarray, info: zipfile.ZipInfo, what: str) -> int:
-    """Return where a member's bytes begin: the local header may be longer than the central directory says."""
-    head = whole[info.header_offset : info.header_offset + _LOCAL_HEADER.size].tobytes()
-    if len(head) < _LOCAL_HEADER.size or head[:4] != b"PK\x03\x04":
-        raise damaged(what, "its header is not where the archive's directory says")
-    *_, name_length, extra_length = _LOCAL_HEADER.unpack(head)
-    return info.header_offset + _LOCAL_HEADER.size + name_length + extra_length
 
 
 def _check_length(header: Head, available: int, what: str) -> None:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.archives import HEAD_BYTES, data_start
 from xmc_tf.data.torch.pickle import Storage, Tensor, read_pickle
 
 _LONGEST_PICKLE = 1 << 26
 _OLD_MAGIC = 0x1950A86A20F9469CFC6C
 _OLD_PROTOCOL = 1001
 _OLD_HEAD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-_LOCAL_HEAD = 30  # bytes before the file name in a local header of a zip archive
 
 
 class TorchFile:
@@ -125,12 +125,13 @@ class TorchFile:
 
     def _extent(self, entry: zipfile.ZipInfo) -> tuple[int, int]:
         """Return the first byte of an entry and its length; PyTorch never compresses entries."""
-        head = self._bytes[entry.header_offset : entry.header_offset + _LOCAL_HEAD]
-        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or len(head) < _LOCAL_HEAD:
-            raise self._damaged(f"a compressed or damaged entry {entry.filename[:40]!r}")
-        begin = entry.header_offset + _LOCAL_HEAD + int.from_bytes(head[26:28], "little")
-        begin += int.from_bytes(head[28:30], "little")
-        if head[:4] != b"PK\x03\x04" or begin + entry.file_size > len(self._bytes):
+        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
+            raise self._damaged(f"a compressed or encrypted entry {entry.filename[:40]!r}")
+        try:
+            begin = data_start(entry, self._bytes[entry.header_offset : entry.header_offset + HEAD_BYTES])
+        except zipfile.BadZipFile as error:
+            raise self._damaged(str(error)) from None
+        if begin + entry.file_size > len(self._bytes):
             raise self._damaged(f"an entry {entry.filename[:40]!r} that ends after the end of the file")
         return begin, entry.file_size
 

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.archives import archive_problem
 from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.folders.checksums import Records, record_files
 from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.data.npz.reading import read_npy, read_npz
 
@@ -67,6 +69,7 @@ class Prepared:
                 received=f"{self.header.get('format')}, version {self.header.get('version')}",
                 fix="prepare the interactions again",
             )
+        self._records = Records.read(self.folder, HEADER)
 
     @property
     def nr_items(self) -> int:
@@ -75,6 +78,7 @@ class Prepared:
 
     def item_names(self) -> list[str]:
         """Return the names of the items, the most frequent first."""
+        self._verify(self.folder / ITEMS)
         names = (self.folder / ITEMS).read_text(encoding="utf-8").split("\n")[:-1]
         if len(names) != self.nr_items:
             raise InputError(
@@ -87,6 +91,7 @@ class Prepared:
 
     def item_counts(self) -> np.ndarray:
         """Return the number of interactions of each item."""
+        self._verify(self.folder / COUNTS)
         return read_npy(self.folder / COUNTS, name="counts of items")
 
     def parts(self, pattern: str = PARTS) -> list[Part]:
@@ -107,7 +112,17 @@ class Prepared:
             )
         return [self._part(path) for path in paths]
 
+    def _verify(self, path: Path) -> None:
+        """Compare a file with its record; of a folder of version 0.2, an archive with the checksums in it."""
+        if self._records is not None and path.name in self._records.files:
+            problem = self._records.problem(path.name)
+        else:
+            problem = archive_problem(path) if path.suffix == ".npz" else None
+        if problem is not None:
+            raise problem
+
     def _part(self, path: Path) -> Part:
+        self._verify(path)
         arrays = read_npz(path, name="interactions")
         fix = "prepare the interactions again"
         if missing := [name for name in Part._fields if name not in arrays]:
@@ -121,7 +136,7 @@ class Prepared:
 
 def write_header(folder: Path, content: dict[str, Any]) -> None:
     """Write the header, the last file of a prepared folder."""
-    header = {"format": FORMAT, "version": VERSION, **content}
+    header = {"format": FORMAT, "version": VERSION, **content, "files": record_files(folder, [HEADER])}
     (folder / HEADER).write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
 
 
