@@ -286,7 +286,9 @@ def test_settings_beside_the_tokenizer_count(tmp_path):
     assert found.fingerprint != tokenizer("bert").fingerprint
 
 
-@pytest.mark.parametrize("settings", [None, {}, {"pad_token": {"content": "<pad>"}}], ids=["none", "empty", "an object"])
+@pytest.mark.parametrize(
+    "settings", [None, {}, {"pad_token": {"content": "<pad>"}}], ids=["none", "empty", "an object"]
+)
 def test_the_padding_is_found(tmp_path, settings):
     tokenizer("mpnet").save(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()
