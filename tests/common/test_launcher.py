@@ -32,7 +32,7 @@ def killed_above(name, variables, seconds, begin=START):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
     with above.stdout as output:
-        process = find(int(output.readline()))
+        process = find(int(next(line for line in output if line.strip().isdigit())))  # below what it cleans up
         above.kill()
         above.wait()
         return output.read(), process  # until the rank ends, which writes there too

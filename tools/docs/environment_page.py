@@ -64,6 +64,9 @@ VARIABLES: dict[str, dict[str, str]] = {
     "Internal: set by xmc_tf for the processes it starts": {
         "XMC_TF_LAUNCH_NODE": "socket of the node process of this host",
         "XMC_TF_LAUNCH_SOCKET": "socket of the launcher",
+        "HOROVOD_CONTROLLER": "gloo for ranks of xmc-tf launch over Gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo for ranks of xmc-tf launch over Gloo",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "address of the launcher, for ranks of xmc-tf launch over Gloo",
         "NCCL_SOCKET_IFNAME": "network interface of NCCL, for each rank of xmc-tf launch on several hosts",
         "HOROVOD_STALL_CHECK_TIME_SECONDS": "set by xmc-tf launch --stall-timeout",
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "set by xmc-tf launch --stall-timeout",

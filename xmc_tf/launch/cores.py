@@ -1,7 +1,6 @@
 """The division of a host's cores among its ranks."""
 
 import itertools
-import os
 from collections.abc import Mapping, Sequence
 
 # The variables that parallel libraries read at their start.
@@ -30,23 +29,3 @@ def divide(cores: Sequence[int], ranks: int) -> list[list[int]]:
 def thread_settings(threads: int, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables for this number of threads, except those that the user has set."""
     return {name: str(threads) for name in THREAD_VARIABLES if name not in environment}
-
-
-def take_share(local_rank: int, local_size: int, threads: int | None, pin: bool) -> dict[str, str]:
-    """Pin this process and its children to their share of the host's cores.
-
-    Args:
-        local_rank: this rank's number on its host.
-        local_size: the number of ranks on the host.
-        threads: the number of threads; default: one per core of the share.
-        pin: whether to pin; otherwise only the number of threads is set.
-
-    Returns:
-        Environment variables for child processes.
-    """
-    available = sorted(os.sched_getaffinity(0))
-    mine = divide(available, local_size)[local_rank]
-    if pin:
-        os.sched_setaffinity(0, mine)
-    alone = local_size <= len(available)
-    return thread_settings(threads or (len(mine) if alone else 1), os.environ)

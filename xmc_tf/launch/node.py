@@ -200,10 +200,10 @@ class Node:
 
 def _numbers(environment: Mapping[str, str]) -> tuple[int, int, int]:
     """Return rank, local rank and local size of a process that Horovod or Open MPI describes."""
-    prefix = "HOROVOD" if "HOROVOD_RANK" in environment else "OMPI_COMM_WORLD"
-    rank, local_rank, local_size = (
-        int(environment[f"{prefix}_{name}"]) for name in ("RANK", "LOCAL_RANK", "LOCAL_SIZE")
-    )
+    names = ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE")
+    if names[0] not in environment:
+        names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
+    rank, local_rank, local_size = (int(environment[name]) for name in names)
     return rank, local_rank, local_size
 
 

@@ -41,13 +41,12 @@ def split_command(words: Sequence[str]) -> tuple[str, str]:
 def main() -> None:
     """Ask for the process, and end with its status."""
     die_with_parent()
+    variable, request = NODE, dict[str, Any](environment=dict(os.environ))
     if len(sys.argv) > 1:
-        path, (host, line) = os.environ[LAUNCHER], split_command(sys.argv[1:])
-        request: dict[str, Any] = {"host": host, "line": line}
-    else:
-        path, request = os.environ[NODE], {"environment": dict(os.environ)}
+        host, line = split_command(sys.argv[1:])
+        variable, request = LAUNCHER, {"host": host, "line": line}
     with socket.socket(socket.AF_UNIX) as starter:
-        starter.connect(path)
+        starter.connect(os.environ[variable])
         starter.sendall(frame(request))
         unpacker = Unpacker()
         while data := starter.recv(1 << 16):
