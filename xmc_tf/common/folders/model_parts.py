@@ -1,4 +1,4 @@
-"""What the folders of models, exports and their parts contain: one table, from which all else is derived.
+"""Content of the folders of models, exports and their parts: one table, from which all else is derived.
 
 Loading (``models/parts.py``), saving (``write_model_folder``), replacing (``placed_folder``), refusing outputs that
 would replace a part (``files/outputs.py``), ``xmc-tf check`` and the documentation go by it. ``params.json`` has the
