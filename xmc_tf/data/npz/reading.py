@@ -9,6 +9,8 @@ import math
 import struct
 import zipfile
 import zlib
+from mmap import ACCESS_READ
+from mmap import mmap as MemoryMap  # noqa: N812  parameters are called mmap
 from pathlib import Path
 from typing import IO, Literal
 
@@ -98,7 +100,7 @@ def read_npz(
         raise damaged(what, str(error)) from None
 
 
-def _read_member(whole: np.ndarray | None, archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> np.ndarray:
+def _read_member(whole: MemoryMap | None, archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> np.ndarray:
     """Return the array of a member: a part of the mapped archive where it is not compressed, else read."""
     what = f"{what}, member {info.filename}"
     if info.flag_bits & 1:
@@ -139,27 +141,30 @@ def _check_length(header: Head, available: int, what: str) -> None:
 class _Bytes:
     """A mapped file as something to read from."""
 
-    def __init__(self, whole: np.ndarray, start: int) -> None:
+    def __init__(self, whole: MemoryMap, start: int) -> None:
         self._whole, self._at = whole, start
 
     def read(self, count: int, /) -> bytes:
         """Return the next bytes."""
-        piece = self._whole[self._at : self._at + count].tobytes()
+        piece = self._whole[self._at : self._at + count]
         self._at += len(piece)
         return piece
 
 
-def _mapped(file: IO[bytes]) -> np.ndarray:
-    """Return the bytes of an open file, mapped: a plain array, because slicing np.memmap is slower."""
-    return np.asarray(np.memmap(file, np.uint8, "r"))
+def _mapped(file: IO[bytes]) -> MemoryMap:
+    """Map an open file."""
+    return MemoryMap(file.fileno(), 0, access=ACCESS_READ)
 
 
-def _part(whole: np.ndarray, start: int, header: Head) -> np.ndarray:
+def _part(whole: MemoryMap, start: int, header: Head) -> np.ndarray:
     """Return the array whose head is at a place of a mapped file."""
-    order: Literal["C", "F"] = "F" if header.fortran else "C"
     if header.nbytes == 0:  # it may begin after the last byte
         return _read_only(np.empty(header.shape, header.dtype))
-    return np.ndarray(header.shape, header.dtype, whole, start + header.length, order=order)
+    order: Literal["C", "F"] = "F" if header.fortran else "C"
+    # A memmap, as numpy makes it: scipy copies an array that is a small part of a larger array. And a plain array on
+    # top of it, because slicing a memmap is slower.
+    part = np.ndarray.__new__(np.memmap, header.shape, header.dtype, whole, start + header.length, order=order)
+    return np.asarray(part)
 
 
 def _read_data(file: IO[bytes], header: Head, what: str) -> np.ndarray:
