@@ -15,9 +15,10 @@ def test_commands_and_flags_are_valid():
     assert len(COMMANDS) == 3
     for command in COMMANDS:
         assert parser().parse_args(command.split()).model_folder == "model"
+    known = {spelling for action in parser()._actions for spelling in action.option_strings}
     for flags in re.findall(r"^\| (`-.*?) \|", PAGE, flags=re.MULTILINE):
         for flag in re.findall(r"`(-[\w-]+)`", flags):
-            assert flag in parser().format_help()
+            assert flag in known
 
 
 def test_the_limits_are_those_of_the_formula():

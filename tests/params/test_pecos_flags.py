@@ -56,11 +56,12 @@ def test_the_table_is_the_parsers(command, caplog):
         assert caplog.messages == [f"{flag} has no effect: {reason}"]
 
 
-def test_the_help_gives_the_reasons():
+def test_the_help_leaves_them_out():
+    """The reference lists them, with the reasons."""
     parser = argparse.ArgumentParser()
     add_without_effect(parser, "predict")
-    for reason in WITHOUT_EFFECT["predict"].values():
-        assert reason in " ".join(parser.format_help().split())
+    assert not [flag for flag in WITHOUT_EFFECT["predict"] if flag in parser.format_help()]
+    assert parser.parse_args(["--seed", "1"]).seed == "1"
 
 
 @pytest.mark.parametrize("command", ["linear.train", "predict", "encode", "train"])

@@ -113,7 +113,7 @@ def _read_member(whole: MemoryMap | None, archive: zipfile.ZipFile, info: zipfil
             fix="save it again with scipy.sparse.save_npz(..., compressed=False)",
         )
     if whole is not None and info.compress_type == zipfile.ZIP_STORED:
-        start = data_start(info, whole[info.header_offset : info.header_offset + HEAD_BYTES].tobytes())
+        start = data_start(info, whole[info.header_offset : info.header_offset + HEAD_BYTES])
         header = read_head(_Bytes(whole, start), what)
         _check_length(header, info.file_size - header.length, what)
         if start + info.file_size > len(whole):
