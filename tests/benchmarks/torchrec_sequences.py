@@ -1,11 +1,12 @@
 """Steps of a recommender of histories whose table is sharded by rows over two ranks, compared with TorchRec on CPUs.
 
-    python -m tests.benchmarks.torchrec_sequences --peer PYTHON [--items 2000000]
+    python -m tests.benchmarks.torchrec_sequences --peer PYTHON [--items 2000000] [--engine gloo]
 
 PYTHON is that of a venv with torch, torchrec and fbgemm-gpu-cpu. Prints one JSON line. Both sides train the same model
-(``sides/two_towers.py``) with the same data, initial values and optimizer (Adagrad), on two ranks of one thread each
-over Gloo. Both stay loaded and take turns, so that other load on the machine affects both; the ratio is the median of
-those of the rounds. The losses must agree. Memory is the peak of a process.
+(``sides/two_towers.py``) with the same data, initial values and optimizer (Adagrad), on two ranks of one thread each:
+TorchRec over Gloo, and ours over MPI (mpi4py), or Horovod over Gloo. Both stay loaded and take turns, so that other load
+on the machine affects both; the ratio is the median of those of the rounds. The losses must agree. Memory is the peak of
+a process, and its pages that no other process shares, as the ranks share those of TensorFlow's libraries.
 """
 
 import argparse
@@ -31,6 +32,7 @@ SIDES = ("xmc_tf", "torchrec")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", help="a Python that has torchrec and fbgemm-gpu-cpu")
+    parser.add_argument("--engine", choices=["mpi", "gloo"], default="mpi", help="of our side")
     parser.add_argument("--items", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--steps", type=int, default=20, help="in a turn")
@@ -56,6 +58,7 @@ def main() -> None:
             "steps_per_second": round(float(1 / np.median(seconds)), 1),
             "cpu_ms_per_step": round(1000 * float(np.median(cpu)), 1),
             "peak_mb_per_rank": [round(rank["peak_mb"]) for rank in turns[side][-1]],
+            "private_mb_per_rank": [round(rank["private_mb"]) for rank in turns[side][-1]],
         }
     ratio = {
         kind: round(float(np.median([_sum(t, kind) / _sum(o, kind) for o, t in _rounds(turns)])), 2)
@@ -64,7 +67,13 @@ def main() -> None:
     table_mb = round(2 * 4 * DIM * a.items / 2**20)  # with the slot
     print(
         json.dumps(
-            {"figure": "torchrec_sequences", "items": a.items, "table_and_slot_mb": table_mb, **figures}
+            {
+                "figure": "torchrec_sequences",
+                "engine": a.engine,
+                "items": a.items,
+                "table_and_slot_mb": table_mb,
+                **figures,
+            }
             | {"times_as_fast": ratio["seconds"], "times_as_fast_by_cpu": ratio["cpu_seconds"]}
         )
     )
@@ -72,7 +81,7 @@ def main() -> None:
 
 def measure(folder: Path, a: argparse.Namespace) -> dict[str, list[list[dict[str, Any]]]]:
     """Return the reports of each side's turns, by rank."""
-    from tests.distributed.launch import horovodrun
+    from tests.distributed.launch import horovodrun, mpiexec
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -86,7 +95,8 @@ def measure(folder: Path, a: argparse.Namespace) -> dict[str, list[list[dict[str
         peers.append(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
     words = [f"--rank={folder}", f"--items={a.items}", f"--steps={a.steps}"]
     with ThreadPoolExecutor(1) as pool:
-        ours = pool.submit(horovodrun, "module:tests.benchmarks.torchrec_sequences", *words, world=WORLD, timeout=1800)
+        launch = mpiexec if a.engine == "mpi" else horovodrun
+        ours = pool.submit(launch, "module:tests.benchmarks.torchrec_sequences", *words, world=WORLD, timeout=1800)
         try:
             turns: dict[str, list[list[dict[str, Any]]]] = {side: [] for side in SIDES}
             for turn in range(a.rounds + 1):

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.collective.cases import STRIDE, as_dense, bags, draw_case, summed_gradient
+from xmc_tf.collective.engines.operations import counts_numbers
 from xmc_tf.collective.meters.traffic import bytes_sent
 from xmc_tf.collective.tables import wire as wires
 from xmc_tf.collective.tables.lookup import lookup
@@ -133,7 +134,7 @@ def check_ids_out_of_range(world):
             with pytest.raises(tf.errors.InvalidArgumentError) as caught:
                 call(table, ids)
             said = str(caught.value)
-            named = min(wrong, 2**31 - 1)
+            named = wrong if world.size == 1 else min(wrong, 2**31 - 1)
             assert f"table words has rows 0 to 4; ids out of range on rank {guilty}: {named}" in said
             assert world.allgather(world.rank) == list(range(world.size))
         np.testing.assert_array_equal(call(table, tf.constant([4, 0], tf.int64)).shape, [2, 2])
@@ -166,12 +167,13 @@ def check_constant_ids_in_a_graph(world):
 
 
 def check_more_than_can_be_counted(world):
+    """Horovod counts numbers in 32 bits, MPI rows."""
     if world.size == 1:
         return  # nothing is sent
     table = make_table("too_much", 20, 3, size=world.size, rank=world.rank)
     try:
         wires.MOST_NUMBERS = 59
-        for call in (lookup, tf.function(lookup)):
+        for call in (lookup, tf.function(lookup)) if counts_numbers() else ():
             message = r"too_much/rows: one exchange would move \d+ rows of 3 numbers .*; the maximum is 59 numbers"
             with pytest.raises(tf.errors.InvalidArgumentError, match=message):
                 call(table, tf.range(20))

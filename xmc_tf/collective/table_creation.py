@@ -16,9 +16,10 @@ from xmc_tf.collective.growing.table import GrowingTable, make_growing_table
 from xmc_tf.collective.several.collection import EmbeddingCollection
 from xmc_tf.collective.several.embedding_table import EmbeddingTable
 from xmc_tf.collective.several.planner import PlanOptions, make_plan
+from xmc_tf.collective.tables.bags import Combiner, Ids
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.keras_embedding import shard_embeddings
-from xmc_tf.collective.tables.lookup import Combiner, Ids, lookup
+from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.table import ShardedTable, make_table
 from xmc_tf.collective.tables.wire import WireFormat, check_format
 from xmc_tf.common.errors import InputError

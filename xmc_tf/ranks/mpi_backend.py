@@ -4,10 +4,10 @@ import atexit
 import sys
 
 import numpy as np
-from mpi4py import MPI
 
 from xmc_tf.ranks.communicator import Operation
 from xmc_tf.ranks.exchange import Exchange
+from xmc_tf.ranks.mpi import MPI, finish
 from xmc_tf.ranks.stalls.marks import MARKS
 
 _OPERATIONS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
@@ -30,34 +30,34 @@ class MpiCommunicator(Exchange):
     @MARKS.as_wait("xmc_tf/communicator/barrier")
     def barrier(self) -> None:
         """Wait until all ranks have called this method."""
-        self._world.Barrier()
+        finish(self._world.Ibarrier())
 
     @MARKS.as_wait("xmc_tf/communicator/all-to-all")
     def _alltoall(self, piece: np.ndarray, counts: np.ndarray) -> np.ndarray:
         coming = np.empty(self.size, np.int64)
-        self._world.Alltoall(counts.astype(np.int64), coming)
+        finish(self._world.Ialltoall(counts.astype(np.int64), coming))
         received = np.empty(int(coming.sum()), np.uint8)
-        self._world.Alltoallv([piece, counts], [received, coming])
+        finish(self._world.Ialltoallv([piece, counts], [received, coming]))
         return received
 
     @MARKS.as_wait("xmc_tf/communicator/all-gather")
     def _allgather(self, piece: np.ndarray) -> np.ndarray:
         counts = np.empty(self.size, np.int64)
-        self._world.Allgather(np.array([len(piece)], np.int64), counts)
+        finish(self._world.Iallgather(np.array([len(piece)], np.int64), counts))
         received = np.empty(int(counts.sum()), np.uint8)
-        self._world.Allgatherv(piece, [received, counts])
+        finish(self._world.Iallgatherv(piece, [received, counts]))
         return received
 
     @MARKS.as_wait("xmc_tf/communicator/broadcast")
     def _broadcast(self, piece: np.ndarray, root: int) -> np.ndarray:
         piece = piece.copy()
-        self._world.Bcast(piece, root)
+        finish(self._world.Ibcast(piece, root))
         return piece
 
     @MARKS.as_wait("xmc_tf/communicator/all-reduce")
     def _allreduce(self, piece: np.ndarray, op: Operation) -> np.ndarray:
         result = np.empty_like(piece)
-        self._world.Allreduce(piece, result, _OPERATIONS[op])
+        finish(self._world.Iallreduce(piece, result, _OPERATIONS[op]))
         return result
 
     def abort(self, code: int = 1) -> None:

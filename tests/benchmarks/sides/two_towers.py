@@ -64,8 +64,15 @@ def take_turns(folder: Path, side: str, rank: int, steps: int, step: Callable[[]
             "seconds": time.perf_counter() - clock,
             "cpu_seconds": time.process_time() - cpu,
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "private_mb": _private_mb(),
         }
         path = folder / f"done-{side}-{turn}-{rank}"
         path.with_suffix(".part").write_text(json.dumps(report))
         os.rename(path.with_suffix(".part"), path)
         turn += 1
+
+
+def _private_mb() -> float:
+    """Return this process's memory without the pages of libraries that other processes share."""
+    lines = (line.split() for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
+    return sum(int(line[1]) for line in lines if line[0].startswith("Private_")) / 1024

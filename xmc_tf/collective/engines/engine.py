@@ -13,6 +13,9 @@ class Engine(Protocol):
     ``operations.py``, which callers use. Half precision and static shapes are its business.
     """
 
+    counts_numbers: bool
+    """Whether an exchange counts numbers in 32 bits, so that their number is limited; otherwise it counts rows."""
+
     @property
     def rank(self) -> int:
         """The number of this rank."""

@@ -17,6 +17,8 @@ from xmc_tf.collective.engines.graph_marks import marked
 class HorovodEngine:
     """The collective operations of Horovod."""
 
+    counts_numbers = True
+
     def __init__(self) -> None:
         if not hvd.is_initialized():
             hvd.init()

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
-from mpi4py import MPI
 
+from xmc_tf.collective.engines.aligned import aligned_array
+from xmc_tf.ranks.mpi import MPI, finish
 from xmc_tf.ranks.stalls.marks import MARKS
 
 log = logging.getLogger(__name__)
@@ -20,12 +21,12 @@ log = logging.getLogger(__name__)
 CHUNK = 1 << 28
 # Smaller tensors are summed together in one message.
 _SMALL_BYTES = 1 << 16
-# TensorFlow takes over arrays at such addresses without a copy.
-_ALIGNMENT = 64
 
 
 class MpiEngine:
     """The collective operations of MPI, on a communicator of their own."""
+
+    counts_numbers = False
 
     def __init__(self) -> None:
         self._world = MPI.COMM_WORLD.Dup()
@@ -47,14 +48,15 @@ class MpiEngine:
         @MARKS.as_wait(name)
         def exchange(rows: np.ndarray, splits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             received = np.empty_like(splits)
-            self._world.Alltoall(splits, received)
-            out = _empty((int(received.sum(dtype=np.int64)), *rows.shape[1:]), rows.dtype)
+            finish(self._world.Ialltoall(splits, received))
+            out = aligned_array((int(received.sum(dtype=np.int64)), *rows.shape[1:]), rows.dtype)
             unit = self._row(rows)
-            self._world.Alltoallv([rows, splits, unit], [out, received, unit])
+            finish(self._world.Ialltoallv([rows, splits, unit], [out, received, unit]))
             return out, received
 
         moved, received = tf.numpy_function(exchange, [tensor, splits], [tensor.dtype, tf.int32])
-        return moved, tf.ensure_shape(received, [self.size])
+        received.set_shape([self.size])
+        return moved, received
 
     def sums(self, tensors: Sequence[tf.Tensor], name: str) -> Sequence[tf.Tensor]:
         """Return the sums over the ranks; see ``Engine``."""
@@ -81,10 +83,10 @@ class MpiEngine:
         @MARKS.as_wait(name)
         def gathered(rows: np.ndarray) -> np.ndarray:
             counts = np.empty(self.size, np.int32)
-            self._world.Allgather(np.array([len(rows)], np.int32), counts)
-            out = _empty((int(counts.sum(dtype=np.int64)), *rows.shape[1:]), rows.dtype)
+            finish(self._world.Iallgather(np.array([len(rows)], np.int32), counts))
+            out = aligned_array((int(counts.sum(dtype=np.int64)), *rows.shape[1:]), rows.dtype)
             unit = self._row(rows)
-            self._world.Allgatherv([rows, len(rows), unit], [out, counts, unit])
+            finish(self._world.Iallgatherv([rows, len(rows), unit], [out, counts, unit]))
             return out
 
         return tf.numpy_function(gathered, [tensor], tensor.dtype)
@@ -94,13 +96,13 @@ class MpiEngine:
         array = np.array(tensor)
         flat = array.reshape(-1).view(np.uint8)
         for at in range(0, len(flat), CHUNK):
-            self._world.Bcast(flat[at : at + CHUNK], root)
+            finish(self._world.Ibcast(flat[at : at + CHUNK], root))
         return tf.constant(array)
 
     def _sum(self, flat: np.ndarray) -> np.ndarray:
-        out = _empty(flat.shape, flat.dtype)
+        out = aligned_array(flat.shape, flat.dtype)
         for at in range(0, len(flat), CHUNK):
-            self._world.Allreduce(flat[at : at + CHUNK], out[at : at + CHUNK])
+            finish(self._world.Iallreduce(flat[at : at + CHUNK], out[at : at + CHUNK]))
         return out
 
     def _row(self, rows: np.ndarray) -> MPI.Datatype:
@@ -109,11 +111,3 @@ class MpiEngine:
         if size not in self._rows:
             self._rows[size] = MPI.BYTE.Create_contiguous(size).Commit()
         return self._rows[size]
-
-
-def _empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Return an uninitialized array that TensorFlow need not copy."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + size].view(dtype).reshape(shape)

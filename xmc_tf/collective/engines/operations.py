@@ -16,13 +16,20 @@ _SUMMED_AS = {tf.bfloat16: tf.float32, tf.float16: tf.float32}
 def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
     """Send ``splits[r]`` rows to rank r; return the rows received, by rank, and their number from each rank."""
     moved, received = engine().alltoall(_sendable(tensor), tf.cast(splits, tf.int32), name)
-    return tf.ensure_shape(_restored(moved, tensor.dtype), [None, *tensor.shape[1:]]), received
+    moved.set_shape([None, *tensor.shape[1:]])
+    return _restored(moved, tensor.dtype), received
+
+
+def counts_numbers() -> bool:
+    """Return whether an exchange counts numbers, not rows, in 32 bits."""
+    return engine().counts_numbers
 
 
 def allreduce_sum(tensor: tf.Tensor, name: str) -> tf.Tensor:
     """Return the sum over the ranks."""
     (total,) = engine().sums([tf.cast(tensor, _SUMMED_AS.get(tensor.dtype, tensor.dtype))], name)
-    return tf.cast(tf.ensure_shape(total, tensor.shape), tensor.dtype)
+    total.set_shape(tensor.shape)
+    return tf.cast(total, tensor.dtype)
 
 
 def grouped_sum(tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
@@ -32,13 +39,16 @@ def grouped_sum(tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
     for dtype in sorted({tensor.dtype.name for tensor in wide}):
         at = [index for index, tensor in enumerate(wide) if tensor.dtype.name == dtype]
         sums.update(zip(at, engine().sums([wide[index] for index in at], f"{name}/{dtype}"), strict=True))
-    return [tf.cast(tf.ensure_shape(sums[index], tensor.shape), tensor.dtype) for index, tensor in enumerate(tensors)]
+    for index, tensor in enumerate(tensors):
+        sums[index].set_shape(tensor.shape)
+    return [tf.cast(sums[index], tensor.dtype) for index, tensor in enumerate(tensors)]
 
 
 def allgather(tensor: tf.Tensor, name: str) -> tf.Tensor:
     """Return the rows of all ranks, in rank order; ranks may have different numbers of rows."""
     gathered = engine().allgather(_sendable(tensor), name)
-    return tf.ensure_shape(_restored(gathered, tensor.dtype), [None, *tensor.shape[1:]])
+    gathered.set_shape([None, *tensor.shape[1:]])
+    return _restored(gathered, tensor.dtype)
 
 
 def broadcast_variables(variables: Sequence[tf.Variable], root: int = 0) -> None:

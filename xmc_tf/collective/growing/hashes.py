@@ -6,7 +6,7 @@ first hashed by TensorFlow. Everything runs in standard operations, so that a se
 
 import tensorflow as tf
 
-from xmc_tf.collective.tables.lookup import Ids
+from xmc_tf.collective.tables.bags import Ids
 from xmc_tf.common.errors import InputError
 
 # Hashes are in [0, HASHES]: the whole numbers of an int64 that are not negative.

@@ -11,7 +11,7 @@ import tensorflow as tf
 from xmc_tf.collective.growing.eviction import Rule, rules_of
 from xmc_tf.collective.growing.lookup import growing_lookup
 from xmc_tf.collective.growing.table import GrowingTable
-from xmc_tf.collective.tables.lookup import Combiner
+from xmc_tf.collective.tables.bags import Combiner
 from xmc_tf.collective.tables.table_variable import TableVariable
 from xmc_tf.collective.tables.wire import WireFormat
 from xmc_tf.common.errors import InputError

@@ -8,7 +8,8 @@ import tensorflow as tf
 from xmc_tf.collective.growing.hashes import hash_ids
 from xmc_tf.collective.growing.serving import served_form
 from xmc_tf.collective.growing.table import GrowingTable
-from xmc_tf.collective.tables.lookup import Combiner, Ids, flat_ids, lookup
+from xmc_tf.collective.tables.bags import Combiner, Ids, flat_ids
+from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.row_requests import request_from_owners
 from xmc_tf.collective.tables.wire import WireFormat
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_bytes
+from xmc_tf.collective.tables.row_sums import sum_by_number
 from xmc_tf.collective.tables.table import ShardedTable
 
 Reduction = Literal["mean", "sum"]
@@ -36,8 +37,7 @@ def merge_rows(gradient: Gradient | RowGradient) -> RowGradient:
     if isinstance(gradient, tf.IndexedSlices):
         gradient = RowGradient(gradient.indices, gradient.values)
     if isinstance(gradient, RowGradient):
-        unique, inverse = tf.unique(gradient.rows)
-        return RowGradient(unique, tf.math.unsorted_segment_sum(gradient.values, inverse, tf.size(unique)))
+        return RowGradient(*sum_by_number(gradient.rows, gradient.values))
     return RowGradient(tf.range(tf.shape(gradient)[0]), gradient, of_all=True)  # such as a full softmax's
 
 

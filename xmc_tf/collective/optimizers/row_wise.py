@@ -62,15 +62,14 @@ class RowSGD:
     ) -> None:
         """Update rows; see ``TableOptimizer``."""
         rate = _rate(self.learning_rate)
-        _decay(table, unique_rows, rate, self.weight_decay)
         if not self.momentum:
-            table.variable.scatter_sub(tf.IndexedSlices(rate * row_gradients, unique_rows))
+            _move(table, unique_rows, -rate * row_gradients, rate, self.weight_decay)
             return
         slot = table.slot("momentum")
         velocity = self.momentum * tf.gather(slot, unique_rows) - rate * row_gradients
         slot.scatter_update(tf.IndexedSlices(velocity, unique_rows))
         move = self.momentum * velocity - rate * row_gradients if self.nesterov else velocity
-        table.variable.scatter_add(tf.IndexedSlices(move, unique_rows))
+        _move(table, unique_rows, move, rate, self.weight_decay)
 
 
 class RowAdagrad:
@@ -102,11 +101,10 @@ class RowAdagrad:
     ) -> None:
         """Update rows; see ``TableOptimizer``."""
         rate, slot = _rate(self.learning_rate), table.slot("accumulator", self.initial)
-        _decay(table, unique_rows, rate, self.weight_decay)
         squares = tf.gather(slot, unique_rows) + tf.square(row_gradients)
         slot.scatter_update(tf.IndexedSlices(squares, unique_rows))
-        move = rate * row_gradients / tf.sqrt(squares + self.epsilon)
-        table.variable.scatter_sub(tf.IndexedSlices(move, unique_rows))
+        move = -rate * row_gradients / tf.sqrt(squares + self.epsilon)
+        _move(table, unique_rows, move, rate, self.weight_decay)
 
 
 class RowAdam:
@@ -141,14 +139,14 @@ class RowAdam:
     ) -> None:
         """Update rows; see ``TableOptimizer``."""
         rate, steps = _rate(self.learning_rate), tf.cast(step, tf.float32)
-        _decay(table, unique_rows, rate, self.weight_decay)
         m, v = table.slot("m"), table.slot("v")
         mean = self.beta_1 * tf.gather(m, unique_rows) + (1 - self.beta_1) * row_gradients
         squares = self.beta_2 * tf.gather(v, unique_rows) + (1 - self.beta_2) * tf.square(row_gradients)
         m.scatter_update(tf.IndexedSlices(mean, unique_rows))
         v.scatter_update(tf.IndexedSlices(squares, unique_rows))
         alpha = rate * tf.sqrt(1 - tf.pow(self.beta_2, steps)) / (1 - tf.pow(self.beta_1, steps))
-        table.variable.scatter_sub(tf.IndexedSlices(mean * alpha / (tf.sqrt(squares) + self.epsilon), unique_rows))
+        move = -alpha * mean / (tf.sqrt(squares) + self.epsilon)
+        _move(table, unique_rows, move, rate, self.weight_decay)
 
 
 def row_wise_of(optimizer: keras.optimizers.Optimizer) -> RowSGD | RowAdagrad | RowAdam:
@@ -179,8 +177,12 @@ def _rate(rate: Rate) -> tf.Tensor:
     return tf.cast(rate() if callable(rate) else rate, tf.float32)
 
 
-def _decay(table: ShardedTable, rows: tf.Tensor, rate: tf.Tensor, share: float) -> None:
-    """Shrink the rows by ``share * rate`` before the step, as Keras does."""
-    if share:
-        shrink = tf.gather(table.variable, rows) * (share * rate)
-        table.variable.scatter_sub(tf.IndexedSlices(shrink, rows))
+def _move(table: ShardedTable, rows: tf.Tensor, move: tf.Tensor, rate: tf.Tensor, decay: float) -> None:
+    """Add ``move`` to rows, after shrinking them by the share ``rate * decay``, as Keras does.
+
+    It writes new rows, which on CPUs is several times as fast as TensorFlow's scattered addition.
+    """
+    before = tf.gather(table.variable, rows)
+    if decay:
+        before *= 1.0 - rate * decay
+    table.variable.scatter_update(tf.IndexedSlices(before + move, rows))

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from xmc_tf.collective.several.combining import Bags, bags, combine
 from xmc_tf.collective.several.embedding_table import EmbeddingTable, Piece, pieces_of
 from xmc_tf.collective.several.planner import Plan
 from xmc_tf.collective.several.stacks import Stack, make_stack
-from xmc_tf.collective.tables.lookup import fetch, flat_ids, lookup
+from xmc_tf.collective.tables.bags import Bags, Combiner, bags, combine, flat_ids
+from xmc_tf.collective.tables.lookup import fetch, lookup
 from xmc_tf.collective.tables.row_requests import Request, check_ids_of_all_ranks, request_rows
 from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
@@ -156,7 +156,7 @@ class EmbeddingCollection(keras.layers.Layer):
         combiners = {slot.feature: slot.table.combiner for slot in self._slots}
         if unknown := sorted(set(weights) - set(combiners)):
             raise InputError(f"{self.name}: weights of an unknown feature {unknown[0]!r}")
-        return {name: bags(name, inputs[name], combiners[name], weights.get(name)) for name in self._features}
+        return {name: _bags(name, inputs[name], combiners[name], weights.get(name)) for name in self._features}
 
     def _requests_of(self, features: Mapping[str, Bags]) -> list[Request]:
         ids = []
@@ -184,8 +184,7 @@ class EmbeddingCollection(keras.layers.Layer):
         for slot in self._slots:
             stack, one = self.stacks[slot.stack], features[slot.feature]
             piece, member = stack.pieces[slot.piece], stack.table.members[slot.piece]
-            ids = one.ids[:, None] if one.ids.shape.rank == 1 and one.combiner is not None else one.ids
-            parts[slot.feature].append(lookup(member, ids, one.combiner, weights=one.weights))
+            parts[slot.feature].append(lookup(member, one.ids, one.combiner, weights=one.weights))
             starts[slot.feature].append(piece.start)
         return {name: self._joined(some, starts[name]) for name, some in parts.items()}
 
@@ -198,6 +197,14 @@ class EmbeddingCollection(keras.layers.Layer):
         elif len(ordered) > 1:
             whole = tf.concat(ordered, axis=-1)
         return whole if whole.dtype == self.compute_dtype else tf.cast(whole, self.compute_dtype)
+
+
+def _bags(name: str, ids: Any, combiner: Combiner, weights: Any) -> Bags:
+    """Return the ids of a feature; one dimension is one id for each example."""
+    found = bags(f"ids of feature {name!r}", ids, combiner, weights)
+    if combiner is None or isinstance(found.ids, tf.RaggedTensor) or found.ids.shape.rank != 1:
+        return found
+    return Bags(found.ids[:, None], combiner, None if weights is None else tf.reshape(weights, [-1, 1]))
 
 
 def _groups(plan: Plan, joint: bool) -> dict[str, list[Piece]]:

@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from xmc_tf.collective.tables.bags import Combiner
 from xmc_tf.collective.tables.initial_values import Initializer
-from xmc_tf.collective.tables.lookup import Combiner
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import Partition, even_rows
 

@@ -74,6 +74,8 @@ class Stack:
             ids: flat ids.
         """
         flat = tf.concat([tf.cast(one, tf.int64) for one in ids], axis=0)
+        if len(self.pieces) == 1:
+            return tf.where((flat >= 0) & (flat < self.table.rows), flat, -1)
         number = tf.repeat(tf.constant(numbers, tf.int64), tf.stack([tf.size(one) for one in ids]))
         rows = np.array([piece.table.rows for piece in self.pieces], np.int64)
         # A number for each row of each piece, in whose order each rank has a range of each piece.

@@ -1,18 +1,26 @@
-"""Requests for rows: one exchange of ids, after which each rank knows which rows to send and to expect."""
+"""Requests for rows: one exchange of ids, after which each rank knows which rows to send and to expect.
+
+Before its ids, a rank sends the number of different ones that are out of range, and the first three of them. So all
+ranks raise an error at the same point, and none waits for a rank that has failed.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
+from xmc_tf.collective.tables.row_sums import Unique
 from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
 
-# Before its ids, a rank sends the number of its ids that are out of range, and the first three of them. So all ranks
-# raise an error at the same point, and none waits for a rank that has failed.
 HEADER = 4
+
+
+class IdsOutOfRangeError(tf.errors.InvalidArgumentError, ValueError):
+    """Ids are out of range. TensorFlow passes a ValueError of Python code on as an InvalidArgumentError."""
 
 
 class Request(NamedTuple):
@@ -58,12 +66,17 @@ def request_from_owners(
         local: returns the local rows of ids that this rank owns.
         check: whether ids must be row numbers of the table.
     """
-    unique, inverse = tf.unique(ids)
-    order, counts = by_owner(table, unique)
-    checked = unique if check else unique[:0]
-    wanted, sources = exchange_ids(table, tf.gather(unique, order), counts, checked, f"{table.name}/ids")
-    # From the order of arrival to the order of the ids.
-    positions = tf.gather(tf.math.invert_permutation(order), inverse)
+    bounds = table.partition.bounds[1:-1].astype(np.int64)
+
+    def ask(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        found = Unique(ids, bounds)
+        message = _message(table, found.values, found.counts, ids if check else ids[:0])
+        return message, found.counts, found.positions
+
+    message, counts, positions = tf.numpy_function(ask, [ids], [_number_type(table), tf.int32, tf.int32])
+    for tensor, shape in ((message, [None]), (counts, [table.size]), (positions, ids.shape)):
+        tensor.set_shape(shape)
+    wanted, sources = _exchanged(table, message, counts, f"{table.name}/ids")
     return Request(positions, local(wanted), sources, counts)
 
 
@@ -82,12 +95,21 @@ def check_ids_of_all_ranks(tables: Sequence[ShardedTable], ids: Sequence[tf.Tens
     Raises:
         tf.errors.InvalidArgumentError: on all ranks, if an id on any of them is out of range.
     """
-    own = tf.concat([_header(table, of_table) for table, of_table in zip(tables, ids, strict=True)], axis=0)
+
+    def headers_of(*ids: np.ndarray) -> np.ndarray:
+        return np.concatenate([_header(table, of_table) for table, of_table in zip(tables, ids, strict=True)] * size)
+
+    def check(headers: np.ndarray) -> np.bool_:
+        for number, table in enumerate(tables):
+            _check(table, headers.reshape(size, len(tables), HEADER)[:, number])
+        return np.True_
+
+    own = tf.numpy_function(headers_of, list(ids), tf.int64)
+    own.set_shape([size * len(tables) * HEADER])
     counts = tf.fill([size], len(tables) * HEADER)
     with after(count_sent("ids", counts, 0, own.dtype.size)):  # the counts are equal, so any rank will do
-        received, _ = operations.alltoall(tf.tile(own, [size]), counts, name)
-    headers = tf.reshape(received, [size, len(tables), HEADER])
-    return tf.reduce_all(tf.stack([_assert_in_range(table, headers[:, at]) for at, table in enumerate(tables)]))
+        received, _ = operations.alltoall(own, counts, name)
+    return tf.numpy_function(check, [received], tf.bool)
 
 
 def by_owner(table: ShardedTable, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -114,70 +136,94 @@ def exchange_ids(
     Returns:
         The received ids, by rank, as int64, and their number from each rank.
     """
-    number = tf.int32 if table.rows < 2**31 - 1 else tf.int64
-    ends = tf.cumsum(counts)
-    header = tf.cast(_header(table, check), number)
-    # A header precedes the ids for each rank.
-    at_header = tf.reshape(((ends - counts) + HEADER * tf.range(table.size))[:, None] + tf.range(HEADER), [-1])
-    at_ids = tf.range(tf.size(ids)) + HEADER * (1 + tf.repeat(tf.range(table.size), counts))
-    message = tf.scatter_nd(
-        tf.concat([at_header, at_ids], axis=0)[:, None],
-        tf.concat([tf.tile(header, [table.size]), tf.cast(ids, number)], axis=0),
-        [tf.size(ids) + HEADER * table.size],
+    message = tf.numpy_function(
+        lambda *arrays: _message(table, *arrays), [ids, counts, tf.cast(check, tf.int64)], _number_type(table)
     )
-    with after(count_sent("ids", counts + HEADER, table.rank, number.size)):
-        received, splits = operations.alltoall(message, counts + HEADER, name)
-
-    begins = tf.cumsum(splits, exclusive=True)
-    headers = tf.gather(received, begins[:, None] + tf.range(HEADER))
-    sources = splits - HEADER
-    with tf.control_dependencies([_assert_in_range(table, headers)]):
-        at = tf.range(tf.reduce_sum(sources)) + HEADER * (1 + tf.repeat(tf.range(table.size), sources))
-    return tf.cast(tf.gather(received, at), tf.int64), sources
+    message.set_shape([None])
+    return _exchanged(table, message, counts, name)
 
 
 def checked_ids(table: ShardedTable, ids: tf.Tensor) -> tf.Tensor:
-    """Return ``ids`` after checking their range; for a single process."""
-    with tf.control_dependencies([_assert_in_range(table, _header(table, ids)[None])]):
+    """Return ``ids`` after checking their range, in standard operations; for a single process, or a server."""
+
+    def stop() -> tf.Tensor:
+        named = tf.boolean_mask(ids, wrong)
+        words = tf.strings.as_string(named)
+        if table.members:
+            names = [_member_name(table, number) for number in range(len(table.members))]
+            words = tf.gather(tf.constant(names), tf.clip_by_value(-1 - named, 0, len(names) - 1))
+        first = tf.strings.reduce_join(words[: HEADER - 1], separator=" ")
+        more = tf.where(tf.size(named) > HEADER - 1, " and more", "")
+        tf.debugging.Assert(False, [tf.strings.join([f"{_prefix(table)} on rank 0: ", first, more])])
+        return tf.constant(False)
+
+    wrong = (ids < 0) | (ids >= table.rows)
+    with tf.device("/cpu:0"):  # assertions do nothing on a GPU
+        checked = tf.cond(tf.reduce_any(wrong), stop, lambda: tf.constant(True))
+    with tf.control_dependencies([checked]):
         return tf.identity(ids)
 
 
-def _header(table: ShardedTable, ids: tf.Tensor) -> tf.Tensor:
-    """Return the number of ids out of range, and the first three of them, padded with -1."""
-    ids = tf.cast(ids, tf.int64)
-    missing = tf.boolean_mask(ids, (ids < 0) | (ids >= table.rows))
-    # Ids that do not fit into an int32 message are clipped to its range.
-    named = tf.clip_by_value(missing[: HEADER - 1], -(2**31), 2**31 - 1) if table.rows < 2**31 - 1 else missing[:3]
-    named = tf.concat([named, -tf.ones([HEADER - 1 - tf.size(named)], tf.int64)], axis=0)
-    return tf.concat([[tf.size(missing, tf.int64)], named], axis=0)
+def _number_type(table: ShardedTable) -> tf.DType:
+    return tf.int32 if table.rows < 2**31 - 1 else tf.int64
 
 
-def _assert_in_range(table: ShardedTable, headers: tf.Tensor) -> tf.Tensor:
-    """Assert on all ranks that no id is out of range; the message names ranks and ids."""
-
-    def stop() -> tf.Tensor:
-        ranks = tf.where(headers[:, 0] > 0)[:, 0]
-        counts, named = tf.gather(headers, ranks)[:, :1], tf.gather(headers, ranks)[:, 1:]
-        is_one = tf.range(HEADER - 1, dtype=counts.dtype) < counts
-        words = _member_names(table, named) if table.members else tf.strings.as_string(named)
-        ids = tf.strings.reduce_join(tf.where(is_one, tf.strings.join([" ", words]), ""), axis=1)
-        culprits = tf.strings.join(["rank ", tf.strings.as_string(ranks), ":", ids])
-        more = tf.where(counts[:, 0] > HEADER - 1, " and more", "")
-        message = tf.strings.join(
-            [
-                "" if table.members else f"table {table.name} has rows 0 to {table.rows - 1}; ",
-                "ids out of range on ",
-                tf.strings.reduce_join(tf.strings.join([culprits, more]), separator=", "),
-            ]
-        )
-        tf.debugging.Assert(False, [message])
-        return tf.constant(False)
-
-    with tf.device("/cpu:0"):  # assertions do nothing on a GPU
-        return tf.cond(tf.reduce_all(headers[:, 0] <= 0), lambda: tf.constant(True), stop)
+def _message(table: ShardedTable, ids: np.ndarray, counts: np.ndarray, check: np.ndarray) -> np.ndarray:
+    """Return the ids with a header before those for each rank."""
+    message = np.empty(len(ids) + HEADER * table.size, _number_type(table).as_numpy_dtype)
+    header, low, at = _header(table, check), 0, 0
+    for count in counts.tolist():
+        message[at : at + HEADER] = header
+        message[at + HEADER : at + HEADER + count] = ids[low : low + count]
+        low, at = low + count, at + HEADER + count
+    return message
 
 
-def _member_names(table: ShardedTable, codes: tf.Tensor) -> tf.Tensor:
-    """Return the names of the stacked tables in which ids are out of range: -1 stands for an id of the first one."""
-    names = [f"of table {member.name} (rows 0 to {member.rows - 1})" for member in table.members]
-    return tf.gather(tf.constant(names), tf.clip_by_value(-1 - codes, 0, len(names) - 1))
+def _exchanged(table: ShardedTable, message: tf.Tensor, counts: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
+    """Send messages, check the headers of those that are received, and return the ids in them."""
+
+    def unpack(received: np.ndarray, splits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        parts = np.split(received, np.cumsum(splits[:-1]))
+        _check(table, np.stack([part[:HEADER] for part in parts]))
+        return np.concatenate([part[HEADER:] for part in parts], dtype=np.int64), splits - np.int32(HEADER)
+
+    with after(count_sent("ids", counts + HEADER, table.rank, message.dtype.size)):
+        received, splits = operations.alltoall(message, counts + HEADER, name)
+    ids, sources = tf.numpy_function(unpack, [received, splits], [tf.int64, tf.int32])
+    ids.set_shape([None])
+    sources.set_shape([table.size])
+    return ids, sources
+
+
+def _header(table: ShardedTable, ids: np.ndarray) -> np.ndarray:
+    """Return the number of different ids out of range, and the first three of them, padded with -1."""
+    header = np.array([0, -1, -1, -1], np.int64)
+    if len(ids) and (ids.min() < 0 or ids.max() >= table.rows):
+        missing = list(dict.fromkeys(ids[(ids < 0) | (ids >= table.rows)].tolist()))
+        named = np.array(missing[: HEADER - 1], np.int64)
+        if table.rows < 2**31 - 1:  # ids that do not fit into an int32 message are clipped to its range
+            named = np.clip(named, -(2**31), 2**31 - 1)
+        header[0], header[1 : 1 + len(named)] = len(missing), named
+    return header
+
+
+def _check(table: ShardedTable, headers: np.ndarray) -> None:
+    """Raise an error if an id is out of range; it names ranks and ids."""
+    if not (headers[:, 0] > 0).any():
+        return
+    culprits = []
+    for rank, (count, *named) in enumerate(headers.tolist()):
+        if count > 0:
+            words = [_member_name(table, -1 - one) if table.members else str(one) for one in named[:count]]
+            culprits.append(f"rank {rank}: {' '.join(words)}{' and more' if count > HEADER - 1 else ''}")
+    raise IdsOutOfRangeError(None, None, f"{_prefix(table)} on {', '.join(culprits)}")
+
+
+def _prefix(table: ShardedTable) -> str:
+    return ("" if table.members else f"table {table.name} has rows 0 to {table.rows - 1}; ") + "ids out of range"
+
+
+def _member_name(table: ShardedTable, number: int) -> str:
+    """Return the name of a stacked table in which an id is out of range: -1 stands for an id of the first one."""
+    member = table.members[min(max(number, 0), len(table.members) - 1)]
+    return f"of table {member.name} (rows 0 to {member.rows - 1})"

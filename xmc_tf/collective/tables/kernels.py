@@ -1,0 +1,49 @@
+"""Compiled loops over the ids and rows of a batch. TensorFlow's operations for the same take several times as long."""
+
+import numpy as np
+
+from xmc_tf.common.compiled import kernel
+
+_MIXING = np.uint64(0x9E3779B97F4A7C15)
+
+
+@kernel
+def unique_by_owner(ids, bounds, places, unique, owners, positions, counts):
+    """Find the different ids, ordered by owner and then by first occurrence, and return their number.
+
+    ``bounds``: the first id of each owner but the first. ``places``: a power of two of -1, more than there are ids.
+    ``positions``: filled with the position of each id among the unique ones. ``counts``: zeros, filled with the number
+    of unique ids of each owner. ``unique`` and ``owners``: as long as ``ids``; the first is filled.
+    """
+    mask, found = np.uint64(len(places) - 1), 0
+    for number in range(len(ids)):
+        place = ((np.uint64(ids[number]) * _MIXING) >> np.uint64(32)) & mask
+        while places[place] >= 0 and unique[places[place]] != ids[number]:
+            place = (place + np.uint64(1)) & mask
+        if places[place] < 0:
+            owner = np.searchsorted(bounds, ids[number], side="right")
+            places[place] = found
+            unique[found], owners[found] = ids[number], owner
+            counts[owner] += 1
+            found += 1
+        positions[number] = places[place]
+    ends = np.cumsum(counts)
+    first_seen = unique[:found].copy()
+    for number in range(found - 1, -1, -1):
+        owner = owners[number]
+        ends[owner] -= 1
+        unique[ends[owner]] = first_seen[number]
+        owners[number] = ends[owner]
+    for number in range(len(positions)):
+        positions[number] = owners[positions[number]]
+    return found
+
+
+@kernel
+def add_rows(values, take, put, sums):
+    """Add row ``take[i]`` of ``values`` to row ``put[i]`` of ``sums``, for each i."""
+    for number in range(len(put)):
+        # As slices, whose numbers are added several at a time.
+        source, target = values[take[number]], sums[put[number]]
+        for column in range(len(target)):
+            target[column] += source[column]
