@@ -50,9 +50,12 @@ def test_an_error_ends_the_scope(strategy):
 
 def test_models_and_embeddings_of_keras_2_are_refused(strategy):
     model = tf_keras.Sequential([tf_keras.layers.Dense(1)])
-    with pytest.raises(InputError, match=r"model .* of tf_keras .*inside strategy\.scope"), strategy.scope():
+    with pytest.raises(InputError, match=r"(?s)a model inside strategy\.scope.*Keras 2"), strategy.scope():
         model.compile("adam", "mse")
-    with pytest.raises(InputError, match=r"Embedding of tf_keras .*inside embedding_scope"), strategy.embedding_scope():
+    with (
+        pytest.raises(InputError, match=r"(?s)an Embedding inside embedding_scope.*Keras 2"),
+        strategy.embedding_scope(),
+    ):
         tf_keras.layers.Embedding(100, 8)
     with pytest.raises(InputError, match="import keras"), strategy.scope():
         keras.Sequential([keras.layers.Dense(1)]).compile(tf_keras.optimizers.Adam(), "mse")

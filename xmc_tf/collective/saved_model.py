@@ -130,7 +130,9 @@ def _save_graph(
     servable.replicated = [ref.deref() for ref in sorted(used - placeholders, key=lambda ref: ref.deref().name)]
     servable.resources = [resource for owner in owners for resource in _resources(owner)]
     try:
-        tf.saved_model.save(servable, str(part), signatures=functions)
+        # Gradients run Python, which a server does not have.
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+        tf.saved_model.save(servable, str(part), functions, options)
     except AssertionError as error:
         if "untracked" not in str(error):
             raise

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.manifest import SavedTable
-from xmc_tf.collective.tables.row_access import RowRange, get_rows, set_rows
+from xmc_tf.collective.tables.row_access import SomeRows, get_rows, set_rows
 
 
 class Columns(NamedTuple):
@@ -59,7 +59,7 @@ def covering_parts(parts: Sequence[tuple[Columns, SavedTable]], wanted: Columns)
 
 
 def column_writer(
-    variable: tf.Variable | RowRange, offset: int, wanted: Columns, saved: Columns
+    variable: tf.Variable | SomeRows, offset: int, wanted: Columns, saved: Columns
 ) -> Callable[[int, np.ndarray], None]:
     """Return a function that writes rows with the saved columns into a variable that has the wanted ones.
 

@@ -3,15 +3,14 @@
 import functools
 import inspect
 import logging
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import keras
 
+from xmc_tf.collective.keras_2 import check_keras_3, keras_2_refused
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
-from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding, keras_2
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
 
@@ -52,8 +51,7 @@ def compiled_over_ranks(
     def compile_and_change(self: keras.Model, *args: Any, **kwargs: Any) -> None:
         given = inspect.signature(original).bind(self, *args, **kwargs)
         optimizer = given.arguments.get("optimizer", "rmsprop")
-        if type(optimizer).__module__.startswith("tf_keras"):
-            raise keras_2(f"optimizer of model {self.name!r}")
+        check_keras_3(f"optimizer of model {self.name!r}", optimizer)
         passed = optimizer if isinstance(optimizer, CollectiveOptimizer) else None
         if passed is not None:
             given.arguments["optimizer"] = passed.inner  # what saved models are compiled with
@@ -73,7 +71,7 @@ def compiled_over_ranks(
 
     owner.compile = compile_and_change
     try:
-        with _no_keras_2_models():
+        with keras_2_refused("Model", "compile", "a model inside strategy.scope()"):
             yield
     finally:
         owner.compile = original
@@ -91,27 +89,3 @@ def _warn_of_replicated_embeddings(model: keras.Model, large: Callable[[int, int
             layer.input_dim,
             layer.output_dim,
         )
-
-
-@contextmanager
-def _no_keras_2_models() -> Iterator[None]:
-    """Refuse to compile models of tf_keras in the block, which would train on each rank by themselves."""
-    other = sys.modules.get("tf_keras")
-    if other is None:
-        yield
-        return
-    original = other.Model.compile
-
-    def refuse(self: Any, *args: Any, **kwargs: Any) -> None:
-        raise keras_2(f"model {self.name!r} of tf_keras (Keras 2) inside strategy.scope()")
-
-    other.Model.compile = refuse
-    try:
-        yield
-    finally:
-        other.Model.compile = original
-
-
-def sharded_layers(model: keras.Model) -> list[ShardedEmbedding]:
-    """Return the sharded embeddings of a model."""
-    return [layer for layer in model._flatten_layers() if isinstance(layer, ShardedEmbedding)]

@@ -15,7 +15,7 @@ from xmc_tf.collective.checkpoints.manifest import Manifest
 from xmc_tf.collective.checkpoints.shard_files import read_rows
 from xmc_tf.collective.growing.index import NO_ROW, Entries
 from xmc_tf.collective.growing.table import GrowingTable
-from xmc_tf.collective.tables.row_access import HostRows, RowsInOrder
+from xmc_tf.collective.tables.row_access import SomeRows
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
@@ -37,11 +37,13 @@ def saved_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> l
         rows = entries.rows[entries.rows != NO_ROW]
         counts = communicator.allgather((len(rows), len(entries.hashes)))
         of_rows, of_ids = (partition_of([count[number] for count in counts]) for number in (0, 1))
-        slots = {name: RowsInOrder(variable, rows) for name, variable in table.slots.items()}
-        values = RowsInOrder(table.variable, rows)
+        slots = {name: SomeRows(variable, rows) for name, variable in table.slots.items()}
+        values = SomeRows(table.variable, rows)
         forms.append(ShardedTable(table.name, of_rows.rows, table.dim, of_rows, table.rank, values, slots))
         ids = np.stack([entries.hashes, entries.counts, entries.last, entries.rows != NO_ROW], axis=1).astype(np.int64)
-        forms.append(ShardedTable(_ids_of(table), of_ids.rows, _COLUMNS, of_ids, table.rank, HostRows(ids)))
+        forms.append(
+            ShardedTable(_ids_of(table), of_ids.rows, _COLUMNS, of_ids, table.rank, SomeRows(ids, range(len(ids))))
+        )
     return forms
 
 
@@ -70,7 +72,7 @@ class _Loading(ShardedTable):
 
     def slot(self, name: str, value: float = 0.0) -> tf.Variable:
         """Return the slot's rows in the order of the checkpoint."""
-        return RowsInOrder(self.source.slot(name, value), self.order)
+        return SomeRows(self.source.slot(name, value), self.order)
 
 
 def _loaded(folder: Path, manifest: Manifest, table: GrowingTable) -> ShardedTable:
@@ -109,8 +111,8 @@ def _loaded(folder: Path, manifest: Manifest, table: GrowingTable) -> ShardedTab
         table.dim,
         Partition(bounds),
         table.rank,
-        RowsInOrder(table.variable, order),
-        {name: RowsInOrder(variable, order) for name, variable in table.slots.items()},
+        SomeRows(table.variable, order),
+        {name: SomeRows(variable, order) for name, variable in table.slots.items()},
         source=table,
         order=order,
     )

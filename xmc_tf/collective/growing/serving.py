@@ -16,7 +16,7 @@ from xmc_tf.collective.growing.hashes import HASHES
 from xmc_tf.collective.growing.index import NO_ROW
 from xmc_tf.collective.growing.saving import in_order, partition_of
 from xmc_tf.collective.growing.table import GrowingTable
-from xmc_tf.collective.tables.row_access import HostRows, RowsInOrder
+from xmc_tf.collective.tables.row_access import SomeRows
 from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.ranks.communicator import Communicator
@@ -67,6 +67,8 @@ def _form_of(table: GrowingTable, communicator: Communicator) -> ServedForm:
         rows, hashes = np.append(rows, NO_ROW), np.append(hashes, HASHES)
     partition = partition_of(communicator.allgather(len(rows)))
     return ServedForm(
-        ShardedTable(table.name, partition.rows, table.dim, partition, table.rank, RowsInOrder(table.variable, rows)),
-        ShardedTable(f"{table.name}/ids", partition.rows, 1, partition, table.rank, HostRows(hashes[:, None])),
+        ShardedTable(table.name, partition.rows, table.dim, partition, table.rank, SomeRows(table.variable, rows)),
+        ShardedTable(
+            f"{table.name}/ids", partition.rows, 1, partition, table.rank, SomeRows(hashes[:, None], range(len(hashes)))
+        ),
     )

@@ -3,11 +3,9 @@
 For tables, only the gradients of touched rows are kept. Those of replicated variables are sent once per step.
 """
 
-from collections.abc import Sequence
-
 import tensorflow as tf
 
-from xmc_tf.collective.optimizers.gradients import RowGradient, merge_rows
+from xmc_tf.collective.optimizers.gradients import Gradients, RowGradient, merge_rows
 
 
 class Accumulator(tf.Module):
@@ -26,15 +24,15 @@ class Accumulator(tf.Module):
         with tf.init_scope():
             self.count = tf.Variable(0, dtype=tf.int64, trainable=False, name="count")
 
-    def add(self, replicated: Sequence[tf.Tensor], row_gradients: Sequence[RowGradient]) -> None:
+    def add(self, gradients: Gradients) -> None:
         """Add the gradients of a batch; the variables and their order must always be the same."""
         if self._replicated is None:
-            self._build(replicated, row_gradients)
+            self._build(gradients)
         assert self._replicated is not None
         first = tf.equal(self.count, 0)
-        for held, gradient in zip(self._replicated, replicated, strict=True):
+        for held, gradient in zip(self._replicated, gradients.dense, strict=True):
             held.assign(tf.where(first, tf.zeros_like(held), held) + gradient / self.every)
-        for rows, values, new in zip(self._rows, self._values, row_gradients, strict=True):
+        for rows, values, new in zip(self._rows, self._values, gradients.rows, strict=True):
             kept = tf.where(first, 0, tf.size(rows))
             both = merge_rows(
                 RowGradient(
@@ -50,21 +48,22 @@ class Accumulator(tf.Module):
         """Return whether all batches of the step have been added."""
         return self.count >= self.every
 
-    def take(self) -> tuple[list[tf.Tensor], list[RowGradient]]:
-        """Return the accumulated gradients; the next batch starts a new sum.
+    def take(self, last: Gradients) -> Gradients:
+        """Return the accumulated gradients of the variables and tables of ``last``; the next batch starts a new sum.
 
         The gradients are not cleared: if an empty value is assigned in a condition, TensorFlow's graph optimizer infers
         that the variable is always empty (world_optimizers.check_accumulation).
         """
         self.count.assign(0)
-        return [held.read_value() for held in self._replicated or []], [
-            RowGradient(rows.read_value(), values.read_value())
-            for rows, values in zip(self._rows, self._values, strict=True)
+        rows = [
+            RowGradient(one.read_value(), values.read_value())
+            for one, values in zip(self._rows, self._values, strict=True)
         ]
+        return last._replace(dense=[held.read_value() for held in self._replicated or []], rows=rows)
 
-    def _build(self, replicated: Sequence[tf.Tensor], row_gradients: Sequence[RowGradient]) -> None:
-        shapes = [(gradient.shape, gradient.dtype) for gradient in replicated]
-        widths = [gradient.values.shape[1] for gradient in row_gradients]
+    def _build(self, gradients: Gradients) -> None:
+        shapes = [(gradient.shape, gradient.dtype) for gradient in gradients.dense]
+        widths = [gradient.values.shape[1] for gradient in gradients.rows]
         with tf.init_scope():
             self._replicated = [tf.Variable(tf.zeros(shape, dtype), trainable=False) for shape, dtype in shapes]
             self._rows = [tf.Variable(tf.zeros([0], tf.int64), shape=[None], trainable=False) for _ in widths]

@@ -1,6 +1,6 @@
 """A Keras optimizer that works over all ranks, in ``fit`` and in custom training loops."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,22 +8,12 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
+from xmc_tf.collective.keras_2 import check_keras_3
 from xmc_tf.collective.optimizers.accumulation import Accumulator
-from xmc_tf.collective.optimizers.gradients import (
-    Gradient,
-    Reduction,
-    RowGradient,
-    clipped,
-    is_replicated,
-    norm_and_finiteness,
-    scaled,
-    split,
-    sum_replicated,
-    sum_replicated_rows,
-)
+from xmc_tf.collective.optimizers.gradients import Gradient, Gradients, Reduction, split
 from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer, row_wise_of
-from xmc_tf.collective.tables.keras_embedding import keras_2, load_rows
+from xmc_tf.collective.tables.keras_embedding import load_rows
 from xmc_tf.collective.tables.table import ShardedTable, table_of
 from xmc_tf.collective.tables.table_variable import plain_variable
 from xmc_tf.collective.tables.whole_rows import whole_rows
@@ -164,13 +154,24 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         with tf.init_scope():
             self.build(variables)
         with tf.name_scope(self.name):
-            replicated, dense, tables, rows = split(grads, variables, [table_of(one) for one in variables])
+            found = split(grads, variables)
             if self.loss_scale is not None:
-                dense, rows = scaled(dense, rows, 1.0 / self.loss_scale.value)
+                found = found.scaled(1.0 / self.loss_scale.value)
             if self._accumulator is None:
-                self._step(replicated, dense, tables, rows)
-            else:
-                self._accumulate(replicated, dense, tables, rows)
+                self._step(found)
+                return
+            self._accumulator.add(found)
+            # The count is the same on all ranks, so all of them take the same branch.
+            tf.cond(
+                self._accumulator.full(),
+                lambda: self._true_after(self._step, self._accumulator.take(found)),
+                lambda: tf.constant(False),
+            )
+
+    @staticmethod
+    def _true_after(work: Callable[[Gradients], None], gradients: Gradients) -> tf.Tensor:
+        work(gradients)
+        return tf.constant(True)
 
     def save_own_variables(self, store: Any) -> None:
         """Save the state as that of ``inner`` over all variables in one process."""
@@ -212,81 +213,41 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
                 state += [(slot, table, name) for name, slot in table.slots.items()]
         return state
 
-    def _accumulate(
-        self,
-        replicated: Sequence[tf.Variable],
-        dense: Sequence[tf.Tensor],
-        tables: Sequence[ShardedTable],
-        rows: Sequence[RowGradient],
-    ) -> None:
-        """Accumulate gradients, and make the step after the last batch."""
-        accumulator = self._accumulator
-        assert accumulator is not None
-        accumulator.add(dense, rows)
-
-        def step() -> tf.Tensor:
-            held_dense, held_rows = accumulator.take()
-            self._step(replicated, held_dense, tables, held_rows)
-            return tf.constant(True)
-
-        # The count is the same on all ranks, so all of them take the same branch.
-        tf.cond(accumulator.full(), step, lambda: tf.constant(False))
-
-    def _step(
-        self,
-        replicated: Sequence[tf.Variable],
-        dense: Sequence[tf.Tensor],
-        tables: Sequence[ShardedTable],
-        rows: Sequence[RowGradient],
-    ) -> None:
+    def _step(self, gradients: Gradients) -> None:
         """Sum the gradients over the ranks, clip them, and update the variables."""
-        dense, rows = sum_replicated(dense, self._size), sum_replicated_rows(rows, tables, self._size)
+        gradients = gradients.summed(self._size)
         if self._reduction == "mean" and self._size > 1:
-            dense, rows = scaled(dense, rows, 1.0 / self._size)
+            gradients = gradients.scaled(1.0 / self._size)
         if self.norm_limit is None and self.loss_scale is None:
-            self._update(replicated, dense, tables, rows)
+            self._update(gradients)
             return
-        whole = [is_replicated(table, self._size) for table in tables]
-        once = [*dense, *(row.values for row, every in zip(rows, whole, strict=True) if every)]
-        shards = [row for row, every in zip(rows, whole, strict=True) if not every]
-        norm, finite = norm_and_finiteness(once, shards, self._size)
+        norm, finite = gradients.norm_and_finiteness(self._size)
         self.gradient_norm.assign(norm)
         if self.norm_limit is not None:
-            dense, rows = clipped(dense, rows, norm, self.norm_limit)
+            gradients = gradients.scaled(self.norm_limit / tf.maximum(norm, self.norm_limit))
         if self.loss_scale is None:
-            self._update(replicated, dense, tables, rows)
+            self._update(gradients)
             return
-
-        def update() -> tf.Tensor:
-            self._update(replicated, dense, tables, rows)
-            return tf.constant(True)
-
-        tf.cond(finite, update, lambda: tf.constant(False))
+        tf.cond(finite, lambda: self._true_after(self._update, gradients), lambda: tf.constant(False))
         self.loss_scale.update(finite)
 
-    def _update(
-        self,
-        replicated: Sequence[tf.Variable],
-        dense: Sequence[tf.Tensor],
-        tables: Sequence[ShardedTable],
-        rows: Sequence[RowGradient],
-    ) -> None:
+    def _update(self, gradients: Gradients) -> None:
         """Update this rank's variables, without communication."""
         self.last_rate.assign(tf.cast(tf.convert_to_tensor(self.inner.learning_rate), tf.float32))
         iterations = plain_variable(self.inner._iterations)
         # Tables first: ``inner`` counts the step, and schedules depend on the number of those before.
-        for table, gradient in zip(tables, rows, strict=True):
+        for table, gradient in zip(gradients.tables, gradients.rows, strict=True):
             values = gradient.values
             if self.inner.clipvalue is not None:
                 values = tf.clip_by_value(values, -self.inner.clipvalue, self.inner.clipvalue)
             assert self._table_optimizer is not None
             self._table_optimizer.apply(table, gradient.rows, values, iterations.read_value() + 1)
-        if replicated:
+        if gradients.variables:
             with _only_updates(self.inner):
-                self.inner.apply(dense, replicated)
+                self.inner.apply(gradients.dense, gradients.variables)
         else:
             iterations.assign_add(1)
-        for table in tables:
+        for table in gradients.tables:
             table.finish_step(iterations.read_value())
 
 
@@ -306,8 +267,7 @@ def _only_updates(inner: keras.optimizers.Optimizer) -> Iterator[None]:
 
 def _check(inner: keras.optimizers.Optimizer, reduction: str, accumulate: int) -> None:
     """Refuse options that are not supported over ranks."""
-    if type(inner).__module__.startswith("tf_keras"):
-        raise keras_2("optimizer")
+    check_keras_3("optimizer", inner)
     if not isinstance(inner, keras.optimizers.Optimizer):
         raise InputError("optimizer", expected="one of keras.optimizers", received=type(inner).__name__)
     if reduction not in ("mean", "sum"):

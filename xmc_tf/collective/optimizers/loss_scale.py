@@ -1,7 +1,7 @@
 """Loss scaling for half precision: the loss is multiplied so that small gradients do not vanish.
 
 The scale doubles after many finite steps, and halves when a gradient overflows; such a step is skipped. All ranks
-decide on overflow together (``gradients.norm_and_finiteness``), so that their scales stay equal.
+decide on overflow together (``Gradients.norm_and_finiteness``), so that their scales stay equal.
 """
 
 import tensorflow as tf

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.several.embedding_table import Piece
 from xmc_tf.collective.tables.initial_values import first_values
-from xmc_tf.collective.tables.row_access import RowRange
+from xmc_tf.collective.tables.row_access import SomeRows
 from xmc_tf.collective.tables.table import ShardedTable, make_table
 from xmc_tf.ranks.partition import Partition
 
@@ -24,7 +24,7 @@ class Member(ShardedTable):
 
     def __init__(self, stack: ShardedTable, piece: Piece, rank: int, offset: int) -> None:
         start, stop = piece.partition.range(rank)
-        rows = RowRange(stack.variable, offset, stop - start)
+        rows = SomeRows(stack.variable, range(offset, offset + stop - start))
         attributes = {
             "name": piece.name,
             "rows": piece.table.rows,
@@ -39,17 +39,16 @@ class Member(ShardedTable):
             object.__setattr__(self, name, value)
 
     @property
-    def slots(self) -> dict[str, RowRange]:
+    def slots(self) -> dict[str, SomeRows]:
         """The optimizer's slots for the local rows, by name."""
         return {name: self._range_of(slot) for name, slot in self.stack.slots.items()}
 
-    def slot(self, name: str, value: float = 0.0) -> RowRange:
+    def slot(self, name: str, value: float = 0.0) -> SomeRows:
         """Return the slot of that name; the first call creates it for the whole stack."""
         return self._range_of(self.stack.slot(name, value))
 
-    def _range_of(self, slot: tf.Variable) -> RowRange:
-        here: RowRange = self.variable
-        return RowRange(slot, here.start, here.count)
+    def _range_of(self, slot: tf.Variable) -> SomeRows:
+        return SomeRows(slot, self.variable.order)
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,7 @@ class Bags(NamedTuple):
         is_single = not isinstance(self.ids, tf.RaggedTensor) and self.ids.shape.rank and self.ids.shape[-1] == 1
         return self.combiner is None or bool(is_single and self.weights is None)
 
-    def count(self) -> tf.Tensor:
+    def nr_rows(self) -> tf.Tensor:
         """Return the number of rows of the result, int32."""
         if self.is_one_row_each:
             return tf.size(flat_ids(self.ids))
@@ -115,7 +115,7 @@ def combine(
         features: the features.
         dim: the width of a row.
     """
-    counts = tf.stack([one.count() for one in features])
+    counts = tf.stack([one.nr_rows() for one in features])
     if all(one.is_one_row_each for one in features):
         sums = tf.gather(rows, positions)
     else:

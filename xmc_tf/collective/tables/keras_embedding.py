@@ -1,7 +1,6 @@
 """A sharded form of Keras' Embedding, which large ones made inside ``embedding_scope()`` are."""
 
 import logging
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src.api_export import REGISTERED_OBJS_TO_NAMES
 
+from xmc_tf.collective.keras_2 import keras_2_refused
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.row_access import set_rows
@@ -144,37 +144,8 @@ def shard_embeddings(make: MakeTable, wants: Callable[[int, int], bool], wire: W
     token = _SHARDING.set(_Sharding(make, wants, wire))
     keras.layers.Embedding.__new__ = new
     try:
-        with _no_keras_2():
+        with keras_2_refused("layers.Embedding", "__init__", "an Embedding inside embedding_scope()"):
             yield
     finally:
         del keras.layers.Embedding.__new__
         _SHARDING.reset(token)
-
-
-@contextmanager
-def _no_keras_2() -> Iterator[None]:
-    """Refuse embeddings of tf_keras in the block, which would be neither sharded nor averaged."""
-    other = sys.modules.get("tf_keras")
-    if other is None:
-        yield
-        return
-    original = other.layers.Embedding.__init__
-
-    def refuse(self: Any, *args: Any, **kwargs: Any) -> None:
-        raise keras_2("an Embedding of tf_keras (Keras 2) inside embedding_scope()")
-
-    other.layers.Embedding.__init__ = refuse
-    try:
-        yield
-    finally:
-        other.layers.Embedding.__init__ = original
-
-
-def keras_2(what: str) -> InputError:
-    """Return the error for something of Keras 2."""
-    return InputError(
-        what,
-        expected="Keras 3",
-        received="Keras 2",
-        fix="write `import keras` instead of `import tf_keras`, or, if you use tf.keras, unset TF_USE_LEGACY_KERAS",
-    )
