@@ -3,6 +3,7 @@
 import logging
 import os
 import tempfile
+from contextlib import contextmanager
 
 import keras
 import numpy as np
@@ -30,6 +31,19 @@ def batches(world, batch=4, count=BATCHES, seed=0):
 
 def constant(seed, *shape):
     return keras.initializers.Constant(np.random.default_rng(seed).normal(size=shape) * 0.3)
+
+
+@contextmanager
+def noted():
+    """Yield the log messages of the block."""
+    notes = []
+    handler = logging.Handler()
+    handler.emit = lambda record: notes.append(record.getMessage())
+    logging.getLogger("xmc_tf").addHandler(handler)
+    try:
+        yield notes
+    finally:
+        logging.getLogger("xmc_tf").removeHandler(handler)
 
 
 def layers():
@@ -134,6 +148,20 @@ def check_callbacks_decide_the_same(world):
     assert float(model.optimizer.learning_rate) == 0.25
 
 
+def check_a_nan_on_one_rank_stops_all(world):
+    """TerminateOnNaN stops all ranks at the same batch, and the log names the rank."""
+    _, model = over_ranks(world, keras.optimizers.SGD(0.01))
+    guilty, seen = world.size - 1, []
+    targets = np.zeros((12, 1), np.float32)
+    targets[4] = np.nan if world.rank == guilty else 0.0
+    note = CALLBACKS.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(batch))
+    callbacks = [CALLBACKS.TerminateOnNaN(), note]
+    with noted() as notes:
+        model.fit(np.ones((12, 3), int), targets, batch_size=2, shuffle=False, callbacks=callbacks, verbose=0)
+    assert world.allgather(seen) == [[0, 1, 2]] * world.size
+    assert world.size == 1 or any(f"batch 2: the loss is not a number on ranks [{guilty}]" in one for one in notes)
+
+
 def check_saved_models_are_whole(world):
     """Files have the whole table and the optimizer's state; they load over ranks and in one process."""
     ours, whole = batches(world)
@@ -209,19 +237,13 @@ def check_what_is_not_over_all_ranks_is_reported(world):
     with pytest.raises(InputError, match="jit_compile=True"), strategy.scope():
         outside.compile("adam", "mse", jit_compile=True)
 
-    notes = []
-    handler = logging.Handler()
-    handler.emit = lambda record: notes.append(record.getMessage())
-    logging.getLogger("xmc_tf").addHandler(handler)
-    try:
+    with noted() as notes:
         plain = keras.Sequential(layers())
         with strategy.scope():
             plain.compile("sgd", "mse")
         assert any("was made outside strategy.embedding_scope()" in note for note in notes)
         plain.compile("sgd", "mse")
         plain.fit(ours, verbose=0)
-    finally:
-        logging.getLogger("xmc_tf").removeHandler(handler)
     assert any("each of the" in note for note in notes) == (world.rank == 0)
 
     # Without scopes around the layers, the ranks have different initial values, which the first step shows.

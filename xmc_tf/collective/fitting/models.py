@@ -58,13 +58,13 @@ def _fit(communicator: Communicator, fit: Callable[..., Any], model: keras.Model
         if getattr(model, "optimizer", None) is not None:
             _report_local(communicator, model)
         return fit(*args, **kwargs)
-    callbacks = kwargs.get("callbacks")
-    first = _SameOnAllRanks(communicator)
+    callbacks: Any = kwargs.get("callbacks") or []
     if isinstance(callbacks, keras.callbacks.CallbackList):
-        callbacks.callbacks.insert(0, first)
+        several = callbacks.callbacks
     else:
-        several = callbacks if isinstance(callbacks, list | tuple) else [callbacks] if callbacks else []
-        kwargs["callbacks"] = [first, *several]
+        several = kwargs["callbacks"] = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
+    stops_on_nan = any(isinstance(one, keras.callbacks.TerminateOnNaN) for one in several)
+    several.insert(0, _SameOnAllRanks(communicator, stops_on_nan))
     return fit(*args, **kwargs)
 
 
@@ -136,17 +136,27 @@ class _SameOnAllRanks(keras.callbacks.Callback):
     """The first callback of a model over all ranks: it replaces the metrics of an epoch by the means of the ranks.
 
     After the first step, it checks that the replicated variables are equal.
+
+    Args:
+        communicator: the ranks.
+        stops_on_nan: whether a loss that is not a number on one rank stops all of them, which would wait for it.
     """
 
-    def __init__(self, communicator: Communicator) -> None:
+    def __init__(self, communicator: Communicator, stops_on_nan: bool) -> None:
         super().__init__()
-        self._communicator, self._checked = communicator, False
+        self._communicator, self._stops_on_nan, self._checked = communicator, stops_on_nan, False
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Check the replicas once."""
+        """Check the replicas once, and the losses, if that is wanted."""
         if not self._checked:
             self._checked = True
             check_replicas_equal(self.model.trainable_variables, self._communicator)
+        if not self._stops_on_nan:
+            return
+        finite = self._communicator.allgather(bool(np.isfinite((logs or {}).get("loss", 0.0))))
+        if ranks := [rank for rank, one in enumerate(finite) if not one]:
+            log.error("batch %d: the loss is not a number on ranks %s; all ranks stop", batch, ranks)
+            self.model.stop_training = True
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Replace the metrics, which the callbacks after this one see."""
