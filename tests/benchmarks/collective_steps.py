@@ -1,6 +1,6 @@
 """A sharded table on two ranks of this machine: time, memory and bytes of a step, by the number of rows.
 
-    python -m tests.benchmarks.collective_steps [--rows 10000 100000 1000000] [--no-replicas]
+    python -m tests.benchmarks.collective_steps [--engine gloo] [--rows 10000 100000 1000000] [--no-replicas]
 
 Prints one JSON line for each number of rows: a table of that many rows of 384, trained with Adam on 256 instances of 64
 ids per worker, once sharded and once replicated with the gradient all-reduced, as data-parallel training does it. Times
@@ -28,25 +28,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--engine", choices=["gloo", "mpi"], default="gloo")
+    parser.add_argument("--engine", choices=["mpi", "gloo", "horovod-mpi"], default="mpi", help="mpi4py, or Horovod")
     parser.add_argument("--no-replicas", action="store_true", help="leave out the replicated side, which is slow")
     parser.add_argument("--worker", choices=["sharded", "replicated"], help=argparse.SUPPRESS)
     a = parser.parse_args()
     if a.worker:
         work(a.worker, a.rows, a.steps)
         return
-    from tests.distributed.launch import horovodrun
+    from tests.distributed.launch import horovodrun, mpiexec
 
+    launch = horovodrun if a.engine == "gloo" else mpiexec
+    environment = {"XMC_TF_COMMUNICATOR": "horovod"} if a.engine == "horovod-mpi" else {}
     target, found = "module:tests.benchmarks.collective_steps", {}
     for side in ("sharded", "replicated")[: 1 if a.no_replicas else 2]:
         # Adam on a replicated table of a million rows moves gigabytes a step; a few steps say enough.
         steps = a.steps if side == "sharded" else max(3, a.steps // 5)
         arguments = ["--worker", side, "--steps", str(steps), "--rows", *map(str, a.rows)]
-        found[side] = horovodrun(target, *arguments, engine=a.engine, world=WORLD, timeout=1800).ranks[0].result
+        found[side] = launch(target, *arguments, world=WORLD, timeout=1800, env=environment).ranks[0].result
     for number, rows in enumerate(a.rows):
         sharded, replicated = found["sharded"][number], found.get("replicated", [{}] * len(a.rows))[number]
         figures = {
             "figure": "collective_steps",
+            "engine": a.engine,
             "rows": rows,
             "dim": DIM,
             "workers": WORLD,
