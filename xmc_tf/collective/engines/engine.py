@@ -24,13 +24,8 @@ class Engine(Protocol):
     def size(self) -> int:
         """The number of ranks."""
 
-    def alltoall(
-        self, tensor: tf.Tensor, splits: tf.Tensor, name: str, expected: tf.Tensor | None
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Send ``splits[r]`` rows to each rank r; return the rows received and their number from each rank.
-
-        ``expected`` is that number, where it is known.
-        """
+    def alltoall(self, tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
+        """Send ``splits[r]`` rows to each rank r; return the rows received and their number from each rank."""
 
     def sums(self, tensors: Sequence[tf.Tensor], name: str) -> Sequence[tf.Tensor]:
         """Return the sums over the ranks of tensors of one type, bitwise equal on all ranks."""

@@ -28,9 +28,7 @@ class HorovodEngine:
         transport = "MPI" if hvd.mpi_enabled() else "Gloo"
         return f"Horovod over {transport}" + (" and NCCL" if hvd.nccl_built() else "")
 
-    def alltoall(
-        self, tensor: tf.Tensor, splits: tf.Tensor, name: str, expected: tf.Tensor | None
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def alltoall(self, tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
         """Send rows to each rank; see ``Engine``."""
         splits = _not_constant(splits)
         moved, received = marked(

@@ -42,23 +42,19 @@ class MpiEngine:
     def __str__(self) -> str:
         return f"mpi4py over {MPI.get_vendor()[0]} {'.'.join(map(str, MPI.get_vendor()[1]))}"
 
-    def alltoall(
-        self, tensor: tf.Tensor, splits: tf.Tensor, name: str, expected: tf.Tensor | None
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def alltoall(self, tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
         """Send rows to each rank; see ``Engine``."""
 
         @MARKS.as_wait(name)
-        def exchange(rows: np.ndarray, splits: np.ndarray, *known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            received = known[0] if known else np.empty_like(splits)
-            if not known:
-                finish(self._world.Ialltoall(splits, received))
+        def exchange(rows: np.ndarray, splits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            received = np.empty_like(splits)
+            finish(self._world.Ialltoall(splits, received))
             out = aligned_array((int(received.sum(dtype=np.int64)), *rows.shape[1:]), rows.dtype)
             unit = self._row(rows)
             finish(self._world.Ialltoallv([rows, splits, unit], [out, received, unit]))
             return out, received
 
-        known = [] if expected is None else [expected]
-        moved, received = tf.numpy_function(exchange, [tensor, splits, *known], [tensor.dtype, tf.int32])
+        moved, received = tf.numpy_function(exchange, [tensor, splits], [tensor.dtype, tf.int32])
         received.set_shape([self.size])
         return moved, received
 

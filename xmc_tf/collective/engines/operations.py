@@ -13,19 +13,9 @@ _SENT_AS = {tf.bfloat16: tf.uint16, tf.bool: tf.uint8}
 _SUMMED_AS = {tf.bfloat16: tf.float32, tf.float16: tf.float32}
 
 
-def alltoall(
-    tensor: tf.Tensor, splits: tf.Tensor, name: str, expected: tf.Tensor | None = None
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Send ``splits[r]`` rows to rank r; return the rows received, by rank, and their number from each rank.
-
-    Args:
-        tensor: the rows, by rank.
-        splits: the number of rows for each rank.
-        name: the name of the graph node.
-        expected: the number of rows from each rank, if it is known, which saves an exchange over MPI.
-    """
-    expected = None if expected is None else tf.cast(expected, tf.int32)
-    moved, received = engine().alltoall(_sendable(tensor), tf.cast(splits, tf.int32), name, expected)
+def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
+    """Send ``splits[r]`` rows to rank r; return the rows received, by rank, and their number from each rank."""
+    moved, received = engine().alltoall(_sendable(tensor), tf.cast(splits, tf.int32), name)
     moved.set_shape([None, *tensor.shape[1:]])
     return _restored(moved, tensor.dtype), received
 

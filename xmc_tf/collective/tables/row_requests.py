@@ -108,7 +108,7 @@ def check_ids_of_all_ranks(tables: Sequence[ShardedTable], ids: Sequence[tf.Tens
     own.set_shape([size * len(tables) * HEADER])
     counts = tf.fill([size], len(tables) * HEADER)
     with after(count_sent("ids", counts, 0, own.dtype.size)):  # the counts are equal, so any rank will do
-        received, _ = operations.alltoall(own, counts, name, counts)
+        received, _ = operations.alltoall(own, counts, name)
     return tf.numpy_function(check, [received], tf.bool)
 
 

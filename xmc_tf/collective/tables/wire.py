@@ -68,9 +68,9 @@ def exchange(
         def back(upstream: tf.Tensor | tf.IndexedSlices) -> tf.Tensor:
             if isinstance(upstream, tf.IndexedSlices):  # from the gather that usually follows
                 upstream = sum_rows(upstream.values, upstream.indices, tf.reduce_sum(receive))
-            return _move(upstream, receive, send, rank, f"{name}/gradient", wire, f"gradients of {kind}")
+            return _move(upstream, receive, rank, f"{name}/gradient", wire, f"gradients of {kind}")
 
-        return _move(rows, send, receive, rank, name, wire, kind), back
+        return _move(rows, send, rank, name, wire, kind), back
 
     if not operations.counts_numbers():
         return there(rows)
@@ -98,13 +98,11 @@ def _assert_countable(send: tf.Tensor, receive: tf.Tensor, width: int, name: str
         return tf.cond(most * width <= MOST_NUMBERS, lambda: tf.constant(True), stop)
 
 
-def _move(
-    rows: tf.Tensor, send: tf.Tensor, receive: tf.Tensor, rank: int, name: str, wire: WireFormat, kind: str
-) -> tf.Tensor:
+def _move(rows: tf.Tensor, send: tf.Tensor, rank: int, name: str, wire: WireFormat, kind: str) -> tf.Tensor:
     """Exchange rows in the given format."""
     width = rows.shape[1] if rows.shape.rank == 2 else 1
     with after(count_sent(kind, send, rank, row_bytes(width, wire))):
-        return _decoded(operations.alltoall(_encoded(rows, wire), send, name, receive)[0], wire)
+        return _decoded(operations.alltoall(_encoded(rows, wire), send, name)[0], wire)
 
 
 def _encoded(rows: tf.Tensor, wire: WireFormat) -> tf.Tensor:
