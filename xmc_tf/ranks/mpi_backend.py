@@ -7,7 +7,7 @@ import numpy as np
 
 from xmc_tf.ranks.communicator import Operation
 from xmc_tf.ranks.exchange import Exchange
-from xmc_tf.ranks.mpi import MPI, finish
+from xmc_tf.ranks.mpi import MPI, finish, finish_sending
 from xmc_tf.ranks.stalls.marks import MARKS
 
 _OPERATIONS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
@@ -37,7 +37,7 @@ class MpiCommunicator(Exchange):
         coming = np.empty(self.size, np.int64)
         finish(self._world.Ialltoall(counts.astype(np.int64), coming))
         received = np.empty(int(coming.sum()), np.uint8)
-        finish(self._world.Ialltoallv([piece, counts], [received, coming]))
+        finish_sending(self._world.Ialltoallv([piece, counts], [received, coming]), piece.nbytes)
         return received
 
     @MARKS.as_wait("xmc_tf/communicator/all-gather")
@@ -45,19 +45,21 @@ class MpiCommunicator(Exchange):
         counts = np.empty(self.size, np.int64)
         finish(self._world.Iallgather(np.array([len(piece)], np.int64), counts))
         received = np.empty(int(counts.sum()), np.uint8)
-        finish(self._world.Iallgatherv(piece, [received, counts]))
+        finish_sending(self._world.Iallgatherv(piece, [received, counts]), piece.nbytes)
         return received
 
     @MARKS.as_wait("xmc_tf/communicator/broadcast")
     def _broadcast(self, piece: np.ndarray, root: int) -> np.ndarray:
         piece = piece.copy()
-        finish(self._world.Ibcast(piece, root))
+        finish(self._world.Ibarrier())
+        finish_sending(self._world.Ibcast(piece, root), piece.nbytes)
         return piece
 
     @MARKS.as_wait("xmc_tf/communicator/all-reduce")
     def _allreduce(self, piece: np.ndarray, op: Operation) -> np.ndarray:
         result = np.empty_like(piece)
-        finish(self._world.Iallreduce(piece, result, _OPERATIONS[op]))
+        finish(self._world.Ibarrier())
+        finish_sending(self._world.Iallreduce(piece, result, _OPERATIONS[op]), piece.nbytes)
         return result
 
     def abort(self, code: int = 1) -> None:

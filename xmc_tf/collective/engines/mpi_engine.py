@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.engines.aligned import aligned_array
-from xmc_tf.ranks.mpi import MPI, finish
+from xmc_tf.ranks.mpi import MPI, finish, finish_sending
 from xmc_tf.ranks.stalls.marks import MARKS
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class MpiEngine:
             finish(self._world.Ialltoall(splits, received))
             out = aligned_array((int(received.sum(dtype=np.int64)), *rows.shape[1:]), rows.dtype)
             unit = self._row(rows)
-            finish(self._world.Ialltoallv([rows, splits, unit], [out, received, unit]))
+            finish_sending(self._world.Ialltoallv([rows, splits, unit], [out, received, unit]), rows.nbytes)
             return out, received
 
         moved, received = tf.numpy_function(exchange, [tensor, splits], [tensor.dtype, tf.int32])
@@ -63,6 +63,7 @@ class MpiEngine:
 
         @MARKS.as_wait(name)
         def summed(*arrays: np.ndarray) -> list[np.ndarray]:
+            finish(self._world.Ibarrier())
             small = [array.reshape(-1) for array in arrays if array.nbytes < _SMALL_BYTES]
             together = self._sum(np.concatenate(small)) if small else np.zeros(0)
             results, at = [], 0
@@ -86,7 +87,7 @@ class MpiEngine:
             finish(self._world.Iallgather(np.array([len(rows)], np.int32), counts))
             out = aligned_array((int(counts.sum(dtype=np.int64)), *rows.shape[1:]), rows.dtype)
             unit = self._row(rows)
-            finish(self._world.Iallgatherv([rows, len(rows), unit], [out, counts, unit]))
+            finish_sending(self._world.Iallgatherv([rows, len(rows), unit], [out, counts, unit]), rows.nbytes)
             return out
 
         return tf.numpy_function(gathered, [tensor], tensor.dtype)
@@ -95,14 +96,15 @@ class MpiEngine:
         """Return the tensor of a rank; see ``Engine``."""
         array = np.array(tensor)
         flat = array.reshape(-1).view(np.uint8)
+        finish(self._world.Ibarrier())
         for at in range(0, len(flat), CHUNK):
-            finish(self._world.Ibcast(flat[at : at + CHUNK], root))
+            finish_sending(self._world.Ibcast(flat[at : at + CHUNK], root), CHUNK)
         return tf.constant(array)
 
     def _sum(self, flat: np.ndarray) -> np.ndarray:
         out = aligned_array(flat.shape, flat.dtype)
         for at in range(0, len(flat), CHUNK):
-            finish(self._world.Iallreduce(flat[at : at + CHUNK], out[at : at + CHUNK]))
+            finish_sending(self._world.Iallreduce(flat[at : at + CHUNK], out[at : at + CHUNK]), out.nbytes)
         return out
 
     def _row(self, rows: np.ndarray) -> MPI.Datatype:
