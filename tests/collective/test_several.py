@@ -117,7 +117,7 @@ def whole_tables(layers, of=lambda table: table.variable):
             name, _, columns = table.name.partition("[")
             low, high = map(int, columns.rstrip("]").split(":")) if columns else (0, table.dim)
             rows = of(table)
-            here = tf.gather(rows.variable, tf.range(rows.start, rows.start + rows.count)).numpy()
+            here = tf.gather(rows.source, rows.order).numpy()
             found[name][table.start : table.start + table.local_rows, low:high] = here
     return found
 
