@@ -83,7 +83,7 @@ WITHOUT_TENSORFLOW = [
 # The only modules of these parts that do.
 WITH_TENSORFLOW = ["features.graph"]
 # Loading one of the two starts Horovod or MPI: tests/distributed/test_communicator.py covers them.
-BACKENDS = ["ranks.horovod_backend", "ranks.mpi_backend"]
+BACKENDS = ["ranks.horovod_backend", "ranks.mpi", "ranks.mpi_backend"]
 # So do these modules of parts that need it otherwise. Fine-tuning trains on arrays, which are made without it.
 MODULES_WITHOUT_TENSORFLOW = [
     "jobs.predict",
