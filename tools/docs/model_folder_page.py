@@ -14,7 +14,7 @@ def page() -> str:
         "# Model folder",
         "Reference: the parts of a model's folder. Nothing in it is absolute: copy or rename it freely. A folder "
         "without `params.json` is not a model, because this file is written last. `xmc-tf check --model MODEL` "
-        "compares all files with their checksums in it; loading compares those that it reads. Other files in the folder stay "
-        "when a model is replaced.",
+        "compares all files with their checksums in it; loading compares those that it reads. Other files in the "
+        "folder stay when a model is replaced.",
         table(["part", "content", "written and read by"], rows),
     ]) + "\n"  # fmt: skip
