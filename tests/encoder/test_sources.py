@@ -234,6 +234,12 @@ def test_a_name_that_is_not_in_the_cache(offline, tmp_path):
         ("config.json", '{"model_type": ["bert"]}', "unsupported architecture"),
         ("config.json", '{"model_type": "bert", "position_embedding_type": "relative_key"}', "position_embedding_type"),
         ("config.json", '{"model_type": "bert", "hidden_act": "mish"}', "hidden_act"),
+        (
+            "config.json",
+            '{"model_type": "modernbert", "num_hidden_layers": 2, "layer_types": ["other", 3]}',
+            "layer_types",
+        ),
+        ("config.json", '{"model_type": "modernbert", "rope_parameters": {"full_attention": 3}}', "rope_parameters"),
         ("model.safetensors", "\xff" * 100, "cannot be read"),
     ],
 )

@@ -53,6 +53,15 @@ CASES = {
     "albert": _ALBERT,
     "albert groups": {**_ALBERT, "num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2},
     "modernbert": _MODERN,
+    # As transformers 5 writes it, with other layers and rotations than the usual ones.
+    "modernbert listed": {
+        **{name: value for name, value in _MODERN.items() if "rope" not in name and "global" not in name},
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"],
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 200.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10.0},
+        },
+    },
     "modernbert biased": {**_MODERN, "attention_bias": True, "mlp_bias": True, "norm_bias": True},
 }
 ARCHITECTURES = sorted({case.split(" ")[0] for case in CASES})

@@ -207,17 +207,16 @@ class RotaryAttention(Attention):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         config = self.config
-        self._every = config.option("global_attn_every_n_layers", 3)
+        self._local = config.local_layers
         width = self.layout.width
         place = tf.range(width)
         near = tf.abs(place[:, None] - place[None, :]) <= config.option("local_attention", 128) // 2
         self._far = tf.cast(tf.where(near, 0.0, ABSENT), self.dtype)[None, None]
-        theta = float(config.option("global_rope_theta", 160000.0))
-        self._rotations = [self._rotation(theta), self._rotation(float(config.option("local_rope_theta", theta)))]
+        self._rotations = [self._rotation(theta) for theta in config.rotations]
 
     def scores(self, query: tf.Tensor, key: tf.Tensor, layer: str, number: int) -> tf.Tensor:
         """Return ``[documents, heads, tokens, tokens]``."""
-        local = number % self._every != 0
+        local = self._local[number]
         cosine, sine = self._rotations[local]
         query, key = (one * cosine + _half_turned(one) * sine for one in (query, key))
         scores = super().scores(query, key, layer, number)

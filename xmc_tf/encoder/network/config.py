@@ -64,6 +64,9 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 ARCHITECTURES = tuple(_DEFAULTS)
 
+# Kinds of ModernBERT's layers, and what transformers 5 writes about their positions.
+_ALL, _NEAR = "full_attention", "sliding_attention"
+
 # The default pooling; "pooler" only if the files have weights for it.
 _POOLINGS = {
     "bert": "pooler", "roberta": "pooler", "xlm-roberta": "pooler", "mpnet": "pooler", "albert": "pooler",
@@ -189,6 +192,24 @@ class EncoderConfig:
             return [part.strip() for part in found.lower().split("|")]
         return default if found is None else found
 
+    @property
+    def local_layers(self) -> list[bool]:
+        """Whether each layer of ModernBERT sees near tokens only."""
+        kinds = self.option("layer_types", None)  # of transformers 5
+        if kinds is not None:
+            return [kind == _NEAR for kind in kinds]
+        every = self.option("global_attn_every_n_layers", 3)
+        return [number % every != 0 for number in range(self.layers)]
+
+    @property
+    def rotations(self) -> tuple[float, float]:
+        """The bases of ModernBERT's rotations, in layers that see all tokens and in the others."""
+        ropes = self.option("rope_parameters", None)  # of transformers 5
+        if ropes is not None:
+            return float(ropes[_ALL]["rope_theta"]), float(ropes[_NEAR]["rope_theta"])
+        theta = float(self.option("global_rope_theta", 160000.0))
+        return theta, float(self.content.get("local_rope_theta", 10000.0) or theta)
+
     def with_dropout(self, rate: float | None) -> "EncoderConfig":
         """Return a configuration with another dropout between layers; 0 also turns off dropout in the attention.
 
@@ -223,6 +244,27 @@ def _check_options(content: Mapping[str, Any], where: str) -> None:
     for name, usual in refused.items():
         if content.get(name) not in usual:
             raise _misfit(where, name, f"{usual[-1]!r}, the only supported value", content[name])
+    if content.get("model_type") != "modernbert":
+        return
+    kinds, ropes = content.get("layer_types"), content.get("rope_parameters")
+    if kinds is not None and (
+        not isinstance(kinds, list)
+        or len(kinds) != content.get("num_hidden_layers", 22)
+        or {*map(str, kinds)} - {_ALL, _NEAR}
+    ):
+        raise _misfit(where, "layer_types", f"{_ALL!r} or {_NEAR!r} for each layer", kinds)
+    if ropes is not None and not (
+        isinstance(ropes, Mapping) and all(_is_rotation(ropes.get(kind)) for kind in (_ALL, _NEAR))
+    ):
+        raise _misfit(where, "rope_parameters", f"a rope_theta for {_ALL!r} and {_NEAR!r}, without scaling", ropes)
+
+
+def _is_rotation(given: Any) -> bool:
+    """Return whether an entry of ``rope_parameters`` describes a rotation of the only supported kind."""
+    if not isinstance(given, Mapping) or given.get("rope_type", "default") != "default":
+        return False
+    theta = given.get("rope_theta")
+    return type(theta) in (int, float) and 0 < theta < 1e30
 
 
 def _misfit(where: str, name: str, expected: str, received: Any) -> InputError:
