@@ -1,12 +1,15 @@
 """The speed of the encoder: training steps and forward passes, compared with PyTorch and with a former version.
 
-    python -m tests.benchmarks.encoder_speed [--peer PYTHON] [--former FOLDER] [--rounds 3]
+    python -m tests.benchmarks.encoder_speed [--peer PYTHON] [--former FOLDER [--former-python PYTHON]] [--rounds 3]
 
-PYTHON runs an environment with torch and transformers; it trains with fused AdamW, in float32 and, where this machine
-is fast in it, with autocast to bfloat16. FOLDER is a checkout of a former version of xmc_tf, run by this Python. The
-encoder is that of all-MiniLM-L6-v2, with dropout and 2,842 labels. The sides take turns. Prints a JSON line per shape:
-medians of the milliseconds of the processor (all threads) and of the clock, and how many times as fast we are by the
-processor.
+The peer's PYTHON runs an environment with torch and transformers; it trains with fused AdamW, in float32 and, where the
+processor has instructions for it, with autocast to bfloat16. FOLDER is a checkout of a former version of xmc_tf, run by
+this Python or by that of an environment for it. The encoder is that of all-MiniLM-L6-v2, with dropout and 2,842 labels.
+The sides take turns. Prints a JSON line per shape: medians of the milliseconds of the processor (all threads) and of
+the clock, and how many times as fast we are by the processor.
+
+On a busy machine, compare on one processor (``OMP_NUM_THREADS=1 taskset -c 0 python …``): PyTorch's threads wait for
+each other by running, which counts as time of the processor.
 """
 
 import argparse
@@ -20,8 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from xmc_tf.encoder.precision import fastest_precision
-
 _SIDE = Path(__file__).with_name("sides") / "encoder_side.py"
 _ROOT = Path(__file__).parents[2]
 
@@ -30,19 +31,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", help="a Python with torch and transformers")
     parser.add_argument("--former", help="a checkout of a former version")
+    parser.add_argument("--former-python", default=sys.executable, help="the Python that runs the former version")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--shapes", nargs="+", default=list(_shapes()), choices=list(_shapes()))
     a = parser.parse_args()
     shapes = {name: lengths for name, lengths in _shapes().items() if name in a.shapes}
-    fastest = fastest_precision()
-    sides = {"ours float32": (sys.executable, _ROOT, "tensorflow", "float32")}
-    if fastest != "off":
-        sides[f"ours {fastest}"] = (sys.executable, _ROOT, "tensorflow", fastest)
+    # Without instructions for it, a step in bfloat16 takes minutes.
+    kinds = ("float32", "bf16") if _has_bfloat16() else ("float32",)
+    sides = {f"ours {kind}": (sys.executable, _ROOT, "tensorflow", kind) for kind in kinds}
     if a.former:
-        sides["former float32"] = (sys.executable, Path(a.former), "tensorflow", "float32")
+        sides["former float32"] = (a.former_python, Path(a.former), "tensorflow", "float32")
     if a.peer:
-        # Without instructions for it, a step of PyTorch in bfloat16 takes minutes.
-        kinds = ("float32", "bf16") if fastest == "bf16" else ("float32",)
         sides |= {f"pytorch {kind}": (a.peer, _ROOT, "pytorch", kind) for kind in kinds}
     found: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
     for _ in range(a.rounds):
@@ -71,7 +70,12 @@ def main() -> None:
                 flush=True,
             )
     memory = {side: max(one["memory"] for one in runs) for side, runs in found.items()}
-    print(json.dumps({"figure": "encoder_speed", "largest_memory_mib": memory, "fastest_precision": fastest}))
+    print(json.dumps({"figure": "encoder_speed", "largest_memory_mib": memory}))
+
+
+def _has_bfloat16() -> bool:
+    flags = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").split()
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
 
 
 def _shapes() -> dict[str, list[int]]:
