@@ -264,7 +264,7 @@ def _is_rotation(given: Any) -> bool:
     if not isinstance(given, Mapping) or given.get("rope_type", "default") != "default":
         return False
     theta = given.get("rope_theta")
-    return type(theta) in (int, float) and 0 < theta < 1e30
+    return isinstance(theta, int | float) and 0 < theta < 1e30
 
 
 def _misfit(where: str, name: str, expected: str, received: Any) -> InputError:
