@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.encoder_speed [--peer PYTHON] [--former FOLDER [--former-python PYTHON]] [--rounds 3]
 
-The peer's PYTHON runs an environment with torch and transformers; it trains with fused AdamW, in float32 and, where the
+PYTHON of --peer runs an environment with torch and transformers; it trains with fused AdamW, in float32 and, where the
 processor has instructions for it, with autocast to bfloat16. FOLDER is a checkout of a former version of xmc_tf, run by
 this Python or by that of an environment for it. The encoder is that of all-MiniLM-L6-v2, with dropout and 2,842 labels.
 The sides take turns. Prints a JSON line per shape: medians of the milliseconds of the processor (all threads) and of
