@@ -51,7 +51,12 @@ class Parts:
 
     @classmethod
     def at(cls, folder: Path, metadata: ModelMetadata) -> Self:
-        """Return the parts in a model's folder."""
+        """Return the parts in a model's folder; no part is loaded.
+
+        Args:
+            folder: the model's folder.
+            metadata: the model metadata of ``params.json``.
+        """
         return cls({name: folder / name for name in FOLDERS if (folder / name).is_dir()}, metadata, where=folder)
 
     def __repr__(self) -> str:
