@@ -142,5 +142,5 @@ def test_the_command_asks_a_server(model, exported, tmp_path, capsys):
         np.testing.assert_allclose(found.toarray(), expected.toarray(), atol=1e-4)
         predict.main([*asked, "-q", texts[0]])
         assert model.names[expected.indices[0]] in capsys.readouterr().out.splitlines()[0]
-        with pytest.raises(InputError, match="-b cannot be used with --server"):
+        with pytest.raises(InputError, match="--beam-size cannot be used with --server"):
             predict.main([*asked, "-q", texts[0], "-b", "5"])
