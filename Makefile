@@ -45,7 +45,7 @@ setup: $(FULL)  ## install everything for tests and clusters; compiles Horovod o
 test: setup lint  ## install, lint, run all tests
 	@echo "tests, $(TEST_JOBS) files at a time"
 	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
-	@echo "installation by pip alone, at both ends of the ranges in setup.cfg"
+	@echo "installation by pip alone, of the newest versions"
 	@$(PY) -m tests.installation
 
 lint: setup  ## check style, formatting, types and wording
