@@ -1,17 +1,17 @@
-"""An environment with Annif, which needs another NumPy than TensorFlow does; made once, and kept in the cache."""
+"""An environment with Annif, whose NumPy, SciPy and transformers are older; made once, and kept in the cache."""
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ANNIF = "annif==1.4.3"
-# Of its dependencies, those that are needed on top by the package.
-PACKAGES = (ANNIF, "numba>=0.60")
 _PUNKT = ("collocations.tab", "sent_starters.txt", "abbrev_types.txt", "ortho_context.tab")
 
 
@@ -30,20 +30,29 @@ def make_environment(*more: str) -> Path:
         more: packages to install beside it.
     """
     cache = Path(os.environ.get("XMC_TF_TEST_CACHE", Path.home() / ".cache" / "xmc_tf"))
-    name = "-".join(one.replace("==", "-") for one in (ANNIF, *more))
-    folder = cache / f"{name}-py{sys.version_info[0]}.{sys.version_info[1]}"
+    packages = [ANNIF, *requirements(), *more]
+    key = hashlib.sha256("\n".join(packages).encode()).hexdigest()[:12]
+    folder = cache / f"{ANNIF.replace('==', '-')}-py{sys.version_info[0]}.{sys.version_info[1]}-{key}"
     if (folder / "ready").exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     pip = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-compile"]
     try:
-        subprocess.run([*pip, *PACKAGES, *more], capture_output=True, text=True, check=True)
+        subprocess.run([*pip, *packages], capture_output=True, text=True, check=True)
     except subprocess.CalledProcessError:
         shutil.rmtree(folder)
         raise
     (folder / "ready").touch()
     return folder
+
+
+def requirements() -> list[str]:
+    """Return what the package needs with its extra ``tf``, as ``pip install 'xmc_tf[tf]'`` installs it beside Annif."""
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    needed = (config["options"]["install_requires"], config["options.extras_require"]["tf"])
+    return [line for text in needed for line in text.split("\n") if line]
 
 
 def annif_variables(folder: Path) -> dict[str, str]:

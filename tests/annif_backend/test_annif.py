@@ -74,6 +74,34 @@ backend=ensemble
 vocab=v
 sources=ours:2,words:1
 
+[encoded]
+name=Encoded
+language=en
+backend=xmc_tf
+vocab=v
+limit=10
+min_df=1
+effort=fast
+encoder=encoder
+epochs=1
+truncate_length=16
+allow_learn=True
+
+[no-encoder]
+name=No encoder
+language=en
+backend=xmc_tf
+vocab=v
+encoder=./nowhere
+
+[stems-of-an-encoder]
+name=Stems of an encoder
+language=en
+backend=xmc_tf
+analyzer=snowball(english)
+vocab=v
+encoder=encoder
+
 [wrong]
 name=Wrong
 language=en
@@ -177,6 +205,30 @@ def test_an_analyzer_normalizes_texts_and_names(annif):
     assert _first(annif("annif", "suggest", "stems", text="kitten"))[0] == "music"
 
 
+def test_an_encoder_is_fine_tuned_in_annifs_environment(annif):
+    pytest.importorskip("tensorflow")  # of this environment, to make a tiny encoder
+    from xmc_tf.demo.encoder import make_tiny
+
+    make_tiny(annif.folder / "encoder", _corpus().split(), 32, hidden_size=16, intermediate_size=32)
+    annif("annif", "train", "encoded", "train.tsv")
+    project = annif.folder / "data/projects/encoded"
+    assert (project / "xmc_tf-model/encoder/config.json").is_file()
+    assert not (project / "xmc_tf-train-work").exists()
+    for text, name in (("my thyme", "herbs"), ("lava of a mountain", "volcanoes")):
+        assert _first(annif("annif", "suggest", "encoded", text=text))[0] == name
+    measured = [annif("annif", "eval", "--jobs", jobs, "encoded", "train.tsv") for jobs in ("1", "2")]
+    assert measured[0] == measured[1]
+    assert float(measured[0].split("NDCG:")[1].split()[0]) > 0.9
+    answers = json.loads(
+        annif("python", ROOT / "tests/annif_backend/conversation.py", "encoded", "kitten", "greenhouse")
+    )
+    assert [one["results"][0]["label"] for one in answers["batch"]] == ["cats", "gardens"]
+    assert "tensorflow" in answers["loaded"]
+    assert "cannot learn" in annif("annif", "learn", "encoded", "train.tsv", status=1)
+    assert "nowhere is not a folder" in annif("annif", "train", "no-encoder", "train.tsv", status=1)
+    assert "leave one of them out" in annif("annif", "train", "stems-of-an-encoder", "train.tsv", status=1)
+
+
 def test_excluded_subjects_are_not_suggested(annif):
     annif("annif", "train", "without-cats", "train.tsv")
     found = annif("annif", "suggest", "without-cats", text="a kitten and a song")
@@ -223,7 +275,7 @@ def test_the_web_page_shows_the_suggestions(annif, tmp_path):
     name, score = _first(annif("annif", "suggest", "ours", text="my thyme and a basil"))
     with _server(annif, tmp_path) as address, browser.page(tmp_path / "chromium") as page:
         page.open(address)
-        page.until("document.querySelectorAll('#project option').length === 7")
+        page.until("document.querySelectorAll('#project option').length === 10")
         page.js(
             "const chosen = document.querySelector('#project'); chosen.value = 'ours';"
             "chosen.dispatchEvent(new Event('input'))"

@@ -1,9 +1,10 @@
 """Our backend of Annif against its own Omikuji backend: answers, time and memory of ``annif train`` and ``annif eval``.
 
-    python -m tests.benchmarks.annif_backends --data DIR [--annif PYTHON] [--threads 2]
+    python -m tests.benchmarks.annif_backends --data DIR [--annif PYTHON] [--threads 2] [--encoder FOLDER]
 
-DIR holds X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz and labels.txt; they become corpora and a vocabulary in Annif's
-formats. PYTHON has annif 1.4.3, omikuji 0.5.2 and numba; without it, an environment with them is made in the cache.
+FOLDER is a pre-trained encoder, such as all-MiniLM-L6-v2: with it, one more project of our backend fine-tunes it. DIR
+holds X.trn.txt, X.tst.txt, Y.trn.npz, Y.tst.npz and labels.txt; they become corpora and a vocabulary for Annif.
+PYTHON has annif 1.4.3, omikuji 0.5.2 and our packages; without it, an environment with them is made in the cache.
 Omikuji emulates Bonsai with the parameters of Annif's wiki, and, as a second project, also with the pairs of words of
 Annif's tutorial (``ngram=2``, ``min_df=2``); both have the wiki's analyzer ``snowball(english)``. Our backend has its
 defaults, without an analyzer and with the same one. All projects have the wiki's ``limit=100``.
@@ -32,7 +33,8 @@ from tests.benchmarks.sides.in_turns import Side
 from xmc_tf.metrics import format_table
 
 OMIKUJI = "omikuji==0.5.2"
-OURS, STEMS, BONSAI, PAIRS = "xmc_tf", "xmc_tf-stems", "omikuji", "omikuji-pairs"
+OURS, STEMS, ENCODER = "xmc_tf", "xmc_tf-stems", "xmc_tf-encoder"
+BONSAI, PAIRS = "omikuji", "omikuji-pairs"
 _BONSAI = "backend=omikuji\nanalyzer=snowball(english)\ncluster_balanced=False\ncluster_k=100\nmax_depth=3"
 _STEMS = "backend=xmc_tf\nanalyzer=snowball(english)"
 PROJECTS = {OURS: "backend=xmc_tf", STEMS: _STEMS, BONSAI: _BONSAI, PAIRS: f"{_BONSAI}\nngram=2\nmin_df=2"}
@@ -43,9 +45,12 @@ _ROUNDS, _BATCH, _WARM = 10, 32, 500
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, type=Path)
-    parser.add_argument("--annif", type=Path, help="a Python that has annif, omikuji and numba")
+    parser.add_argument("--annif", type=Path, help="a Python that has annif, omikuji and our packages")
     parser.add_argument("--threads", type=int, default=2, help="for training (suggestions: one)")
+    parser.add_argument("--encoder", type=Path, help="folder of a pre-trained encoder")
     a = parser.parse_args()
+    if a.encoder:
+        PROJECTS[ENCODER] = f"backend=xmc_tf\nencoder={a.encoder.absolute()}"
     python = a.annif or make_environment(OMIKUJI) / "bin" / "python"
     with tempfile.TemporaryDirectory(prefix="xmc-tf-annif-") as work:
         annif = _Annif(python, Path(work))
@@ -65,6 +70,7 @@ def main() -> None:
             name: {other: compared(results[name], results[other]) for other in (BONSAI, PAIRS)}
             for name in (OURS, STEMS)
         },
+        "encoder_over_ours": compared(results[ENCODER], results[OURS]) if a.encoder else None,
         "aim": {"F1@5": "+0.015", "train": 5},
     }))  # fmt: skip
 

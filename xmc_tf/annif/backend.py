@@ -1,4 +1,4 @@
-"""The backend: linear rankers over label trees, with the names of subjects as evidence."""
+"""The backend: rankers over label trees, with the names of subjects as evidence, and an encoder if one is given."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,17 +8,16 @@ import numpy as np
 from annif.backend import backend
 from annif.exception import ConfigurationException, NotInitializedException, NotSupportedException
 from annif.suggestion import SuggestionBatch
-from annif.util import boolean
 from scipy.sparse import csr_array
 
 from xmc_tf.annif.analysis import analysis_of
 from xmc_tf.annif.subject_names import subject_names
+from xmc_tf.annif.training import train_model
 from xmc_tf.annif.training_files import read_training_files, write_training_files
 from xmc_tf.common.errors import InputError
-from xmc_tf.label_names import have_letters
+from xmc_tf.models.loading import load
+from xmc_tf.models.model import Model
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import TfidfParams, XRLinearParams
-from xmc_tf.params.tfidf import AS_WRITTEN
 
 _MODEL = "xmc_tf-model"
 
@@ -39,7 +38,10 @@ class XmcBackend(backend.AnnifLearningBackend):
         beam_size: number of nodes kept at each level of a tree (default: as trained); larger is slower and more exact.
         seed: random seed of the training (default: 0).
         keep_training_data: whether the model keeps features and subjects of its documents, so that ``annif learn`` can
-            add documents (default: true).
+            add documents (default: true). Models with an encoder keep none.
+        encoder: folder or name of a pre-trained encoder to fine-tune; needs the extra ``tf`` (default: none).
+        epochs: number of epochs of its fine-tuning (default: 3).
+        truncate_length: maximum number of tokens of a text that it reads (default: 128).
         limit: maximum number of suggestions (default: 100).
     """
 
@@ -53,8 +55,11 @@ class XmcBackend(backend.AnnifLearningBackend):
         "beam_size": None,
         "seed": 0,
         "keep_training_data": True,
+        "encoder": "",
+        "epochs": 3,
+        "truncate_length": 128,
     }
-    _model: XRLinear | None = None
+    _model: Model | None = None
 
     @property
     def is_trained(self) -> bool:
@@ -73,10 +78,10 @@ class XmcBackend(backend.AnnifLearningBackend):
         folder = Path(self.datadir) / _MODEL
         if not folder.is_dir():
             raise NotInitializedException(f"model {folder} not found", backend_id=self.backend_id)
-        model = XRLinear.load(folder)
-        if model.ranker.nr_labels > len(self.project.vocab.subjects):
+        model = load(folder)
+        if model.nr_labels > len(self.project.vocab.subjects):
             raise NotInitializedException(
-                f"model {folder} has {model.ranker.nr_labels} subjects, the vocabulary fewer; train the project again",
+                f"model {folder} has {model.nr_labels} subjects, the vocabulary fewer; train the project again",
                 backend_id=self.backend_id,
             )
         active = [number for number, _ in self.project.subjects.active if number < model.nr_labels]
@@ -91,6 +96,11 @@ class XmcBackend(backend.AnnifLearningBackend):
         else:
             if corpus.is_empty():
                 raise NotSupportedException(f"Cannot train {self.name} project with no documents")
+            if params["encoder"] and self.project.analyzer_spec:
+                raise ConfigurationException(
+                    "an encoder reads whole texts, and an analyzer changes their words: leave one of them out",
+                    backend_id=self.backend_id,
+                )
             self.info("creating training files")
             if not write_training_files(
                 corpus.documents, folder, len(self.project.vocab.subjects), analysis_of(self.project)
@@ -101,40 +111,22 @@ class XmcBackend(backend.AnnifLearningBackend):
         found = read_training_files(folder)
         if found is None:
             raise NotInitializedException("there is no cached training data", backend_id=self.backend_id)
-        texts, labels = found
         names = subject_names(self.project)
-        self.info(f"training on {labels.shape[0]} documents with {labels.shape[1]} subjects")
+        self.info(f"training on {found[1].shape[0]} documents with {found[1].shape[1]} subjects")
         try:
-            model = XRLinear.train(
-                texts,
-                labels,
-                names=names,
-                params=XRLinearParams(tfidf=self._tfidf_params(params)),
-                label_names=boolean(params["label_names"]) and have_letters(names),
-                threads=jobs or -1,
-                seed=int(params["seed"]),
-                effort=str(params["effort"]),
-                keep_training_data=boolean(params["keep_training_data"]),
-            )
+            save = train_model(found, names, self.project, params, jobs)
         except InputError as error:
             raise ConfigurationException(str(error), backend_id=self.backend_id) from None
-        model.save(folder / _MODEL)
+        save(folder / _MODEL)
         self._model = None  # loaded from the folder by the next use
-
-    def _tfidf_params(self, params: dict[str, Any]) -> TfidfParams:
-        """Return the parameters of features: with an analyzer, words are normalized already."""
-        return TfidfParams(
-            ngram_max=int(params["ngram"]),
-            min_df=int(params["min_df"]),
-            pieces=int(params["pieces"]),
-            language=AS_WRITTEN if self.project.analyzer_spec else str(self.project.language),
-        )
 
     def _learn(self, corpus: Any, params: dict[str, Any]) -> None:
         folder = Path(self.datadir)
         if not (folder / _MODEL).is_dir():
             raise NotInitializedException(f"model {folder / _MODEL} not found", backend_id=self.backend_id)
-        model = XRLinear.load(folder / _MODEL)
+        model = load(folder / _MODEL)
+        if not isinstance(model, XRLinear):
+            raise NotSupportedException(f"{self.name} projects with an encoder cannot learn: train again")
         names = subject_names(self.project)
         with TemporaryDirectory(dir=folder) as place:
             if not write_training_files(corpus.documents, Path(place), len(names), analysis_of(self.project)):
@@ -161,7 +153,6 @@ class XmcBackend(backend.AnnifLearningBackend):
             only_topk=int(params["limit"]),
             # Annif parallelizes over documents in processes.
             threads=1,
-            quiet=True,
         )
         shape = (len(documents), len(self.project.subjects))
         scores = np.clip(found.data, 0.0, 1.0).astype(np.float32)
