@@ -18,6 +18,9 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 # over and over, for a fifth of the CPU time of all tests.
 gc.set_threshold(100_000, 20, 20)
 
+import logging
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.core_files import CoreFiles
@@ -50,6 +53,15 @@ def pytest_collection_modifyitems(items):
     places = {path: (number + 0.5) / len(some) for some in (several, others) for number, path in enumerate(some)}
     places |= {path: places[path] - 0.1 for path in several}  # no process works alone at the end
     items[:] = [item for path in sorted(files, key=places.get) for item in files[path]]
+
+
+@pytest.fixture(autouse=True)
+def same_verbosity():
+    """Restore the level of the package's logger, which commands set for their process."""
+    logger = logging.getLogger("xmc_tf")
+    before = logger.level
+    yield
+    logger.setLevel(before)
 
 
 def pytest_addoption(parser):

@@ -56,7 +56,7 @@ def read_main_file(source: Source) -> TokenizerFiles | None:
     settings: dict[str, Any] = {}
     for name in reversed(beside):
         settings |= parse_json(beside[name], of=f"{source.name}: {name}", foreign=True)
-    config = json.loads(content)
+    config = parse_json(content, of=f"{source.name}: {_MAIN}", foreign=True)
     normalizer = config.get("normalizer") or {}
     if normalizer.get("type") == "BertNormalizer":
         normalizer |= {ours: settings[theirs] for theirs, ours in _OF_NORMALIZER.items() if theirs in settings}

@@ -24,13 +24,17 @@ _SMALL_BYTES = 1 << 16
 
 
 class MpiEngine:
-    """The collective operations of MPI, on a communicator of their own."""
+    """The collective operations of MPI, each kind on a communicator of its own.
+
+    Ranks that are in different operations then wait for each other, which is reported as a stall. On one communicator,
+    MPI would match an exchange with a sum, and mix up their data.
+    """
 
     counts_numbers = False
 
     def __init__(self) -> None:
-        self._world = MPI.COMM_WORLD.Dup()
-        self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
+        self._exchanges, self._sums, self._gathers, self._broadcasts = (MPI.COMM_WORLD.Dup() for _ in range(4))
+        self.rank, self.size = MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()
         self._rows: dict[int, MPI.Datatype] = {}
         if self.rank == 0 and tf.config.list_physical_devices("GPU"):
             log.warning(
@@ -48,10 +52,10 @@ class MpiEngine:
         @MARKS.as_wait(name)
         def exchange(rows: np.ndarray, splits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             received = np.empty_like(splits)
-            finish(self._world.Ialltoall(splits, received))
+            finish(self._exchanges.Ialltoall(splits, received))
             out = aligned_array((int(received.sum(dtype=np.int64)), *rows.shape[1:]), rows.dtype)
             unit = self._row(rows)
-            finish_sending(self._world.Ialltoallv([rows, splits, unit], [out, received, unit]), rows.nbytes)
+            finish_sending(self._exchanges.Ialltoallv([rows, splits, unit], [out, received, unit]), rows.nbytes)
             return out, received
 
         moved, received = tf.numpy_function(exchange, [tensor, splits], [tensor.dtype, tf.int32])
@@ -63,7 +67,7 @@ class MpiEngine:
 
         @MARKS.as_wait(name)
         def summed(*arrays: np.ndarray) -> list[np.ndarray]:
-            finish(self._world.Ibarrier())
+            finish(self._sums.Ibarrier())
             small = [array.reshape(-1) for array in arrays if array.nbytes < _SMALL_BYTES]
             together = self._sum(np.concatenate(small)) if small else np.zeros(0)
             results, at = [], 0
@@ -84,10 +88,10 @@ class MpiEngine:
         @MARKS.as_wait(name)
         def gathered(rows: np.ndarray) -> np.ndarray:
             counts = np.empty(self.size, np.int32)
-            finish(self._world.Iallgather(np.array([len(rows)], np.int32), counts))
+            finish(self._gathers.Iallgather(np.array([len(rows)], np.int32), counts))
             out = aligned_array((int(counts.sum(dtype=np.int64)), *rows.shape[1:]), rows.dtype)
             unit = self._row(rows)
-            finish_sending(self._world.Iallgatherv([rows, len(rows), unit], [out, counts, unit]), rows.nbytes)
+            finish_sending(self._gathers.Iallgatherv([rows, len(rows), unit], [out, counts, unit]), rows.nbytes)
             return out
 
         return tf.numpy_function(gathered, [tensor], tensor.dtype)
@@ -96,15 +100,15 @@ class MpiEngine:
         """Return the tensor of a rank; see ``Engine``."""
         array = np.array(tensor)
         flat = array.reshape(-1).view(np.uint8)
-        finish(self._world.Ibarrier())
+        finish(self._broadcasts.Ibarrier())
         for at in range(0, len(flat), CHUNK):
-            finish_sending(self._world.Ibcast(flat[at : at + CHUNK], root), CHUNK)
+            finish_sending(self._broadcasts.Ibcast(flat[at : at + CHUNK], root), CHUNK)
         return tf.constant(array)
 
     def _sum(self, flat: np.ndarray) -> np.ndarray:
         out = aligned_array(flat.shape, flat.dtype)
         for at in range(0, len(flat), CHUNK):
-            finish_sending(self._world.Iallreduce(flat[at : at + CHUNK], out[at : at + CHUNK]), out.nbytes)
+            finish_sending(self._sums.Iallreduce(flat[at : at + CHUNK], out[at : at + CHUNK]), out.nbytes)
         return out
 
     def _row(self, rows: np.ndarray) -> MPI.Datatype:
