@@ -166,7 +166,7 @@ def quiet_transformers() -> Iterator[None]:
         hub.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module=r"(transformers|tf_keras|huggingface_hub)\.")
+            warnings.filterwarnings("ignore", module=r"(transformers|huggingface_hub)\.")
             yield
     finally:
         transformers_logging.set_verbosity(before)
