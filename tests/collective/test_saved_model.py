@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tests.collective.threads import on_ranks, results_of
 from xmc_tf.collective import saved_model
+from xmc_tf.collective.fingerprint import write_fingerprint
 from xmc_tf.collective.saved_model import Signature, export_saved_model
 from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.table import make_table
@@ -209,3 +210,16 @@ def test_a_full_disk_fails_on_all_ranks_and_keeps_the_previous_export(tmp_path, 
     assert all(isinstance(result, OSError) and "rank 2 on host2" in str(result) for result in results)
     assert sorted(path.name for path in (tmp_path / "served").rglob("*")) == before
     assert [path.name for path in Path(tmp_path).glob(".served*")] == []
+
+
+def test_the_fingerprint_of_an_export_is_the_same_each_time(tmp_path):
+    """TensorFlow's own contains a random number."""
+    module = tf.Module()
+    module.weights = tf.Variable([1.0, 2.0])
+    tf.saved_model.save(module, str(tmp_path))
+    found = []
+    for _ in range(2):
+        write_fingerprint(tmp_path)
+        found.append((tmp_path / "fingerprint.pb").read_bytes())
+    assert found[0] == found[1]
+    assert tf.saved_model.experimental.read_fingerprint(str(tmp_path)).checkpoint_hash

@@ -19,9 +19,9 @@ import tensorflow as tf
 # Private, but the only variable without memory. tests/collective/test_saved_model.py shows that it is not saved itself,
 # and that the rows written beside it become its value.
 from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
-from tensorflow.python.saved_model.fingerprinting_utils import write_fingerprint
 
 from xmc_tf.collective.checkpoints.shard_files import blocks, rows_per_block
+from xmc_tf.collective.fingerprint import write_fingerprint
 from xmc_tf.collective.growing.serving import served_forms
 from xmc_tf.collective.tables.row_access import get_rows
 from xmc_tf.collective.tables.serving_tables import serve_from
@@ -291,7 +291,7 @@ def _merge(part: Path) -> None:
     except tf.errors.OpError as error:
         raise OSError(f"{variables}: {error.message}") from error
     shutil.rmtree(slices)
-    write_fingerprint(str(part))  # replaces that of the graph alone
+    write_fingerprint(part)  # replaces that of the graph alone
     (part / ABOUT).parent.mkdir(exist_ok=True)
     about: dict[str, Any] = {"format": PLAIN, "files": record_files(part, exclude=[ABOUT])}
     about["checksum"] = checksum_of(about)

@@ -15,7 +15,8 @@ import tensorflow as tf
 # Private, but the only variable without memory; tests/serving/test_export.py checks that the saved variables have the
 # values, and tests/serving/test_memory.py that they are never all in memory.
 from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
-from tensorflow.python.saved_model.fingerprinting_utils import write_fingerprint
+
+from xmc_tf.collective.fingerprint import write_fingerprint
 
 BLOCK_BYTES = 64 << 20
 
@@ -81,7 +82,7 @@ class StreamedVariables:
         except tf.errors.OpError as error:
             raise OSError(f"{variables}: {error.message}") from error
         shutil.rmtree(self._folder)
-        write_fingerprint(str(saved_model))  # of the merged checkpoint
+        write_fingerprint(saved_model)  # of the merged checkpoint
 
     def _write(self, name: str, key: str, where: str, block: Any) -> None:
         with tf.device("/cpu:0"):
