@@ -21,8 +21,8 @@ TUTORIAL = DOCS / "tutorial.md"
 GUIDES = sorted((DOCS / "how-to").glob("*.md"))
 PAGES = [TUTORIAL, *GUIDES]
 REST, GRPC = "http://localhost:8501", "grpc://localhost:8500"
-# They need several hosts, a cluster, or Annif.
-WITHOUT_EXAMPLES = {"distributed-problems", "schedulers", "annif-backend", "languages"}
+# They need several hosts, a cluster, Annif, or another version.
+WITHOUT_EXAMPLES = {"distributed-problems", "schedulers", "annif-backend", "languages", "upgrade"}
 OUTSIDE = {"http", "https", "mailto"}
 
 
