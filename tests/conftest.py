@@ -57,11 +57,15 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def same_verbosity():
-    """Restore the level of the package's logger, which commands set for their process."""
+    """Let each test start with the package's logger as imported: commands set its level for their process.
+
+    A fixture of a module or session that runs a command has set it before the first test, so that the former level is
+    no level to return to.
+    """
     logger = logging.getLogger("xmc_tf")
-    before = logger.level
+    logger.setLevel(logging.NOTSET)
     yield
-    logger.setLevel(before)
+    logger.setLevel(logging.NOTSET)
 
 
 def pytest_addoption(parser):
