@@ -26,10 +26,8 @@ def main() -> None:
     a = parser.parse_args()
     figures = {
         "tfidf": [f"{a.data}/X.trn.txt"] if a.data else None,
-        "cold_start": [],
         "instant_start": [],
         "first_compile": [],
-        "load_verification": ["--data", a.data] if a.data else [],
         "serving_latency": ["--model", a.model, "--texts", f"{a.data}/X.tst.txt"] if a.model and a.data else None,
         "serving_memory": ["--model", a.model, "--texts", f"{a.data}/X.tst.txt"] if a.model and a.data else None,
         "serving_export_memory": [],
@@ -41,10 +39,8 @@ def main() -> None:
         "encoder_speed": ["--peer", a.pytorch] if a.pytorch else [],
         "pairs_memory": [],
         "table_memory": [],
-        "label_head_steps": [],
         "sequences_prepare": [],
         "sequences_ceiling": [],
-        "sequences_many_items": [],
         "wire_quality": [],
         "torchrec_sequences": ["--peer", a.torchrec] if a.torchrec else None,
         "padding_share": ["--encoder", a.encoder, "--texts", f"{a.data}/X.trn.txt"] if a.encoder and a.data else None,
