@@ -18,12 +18,11 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 # over and over, for a fifth of the CPU time of all tests.
 gc.set_threshold(100_000, 20, 20)
 
-import logging
-
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.core_files import CoreFiles
+from tests.process_state import ProcessState, Surroundings
 
 # The same examples in every run, so that a failure belongs to the change that brought it; no deadline, since
 # the first call of a compiled kernel takes seconds. HYPOTHESIS_PROFILE=explore looks for new ones.
@@ -55,17 +54,35 @@ def pytest_collection_modifyitems(items):
     items[:] = [item for path in sorted(files, key=places.get) for item in files[path]]
 
 
-@pytest.fixture(autouse=True)
-def same_verbosity():
-    """Let each test start with the package's logger as imported: commands set its level for their process.
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef):
+    """Undo what a fixture of a module or session has changed: it may run a command, and many tests follow it.
 
-    A fixture of a module or session that runs a command has set it before the first test, so that the former level is
-    no level to return to.
+    Environment variables and the working directory, which such a fixture sets on purpose, last until its module ends.
     """
-    logger = logging.getLogger("xmc_tf")
-    logger.setLevel(logging.NOTSET)
+    if fixturedef.scope == "function":
+        return (yield)
+    before = ProcessState.taken()
+    try:
+        return (yield)
+    finally:
+        before.restore()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def same_surroundings_for_each_file():
+    before = Surroundings.taken()
     yield
-    logger.setLevel(logging.NOTSET)
+    before.restore()
+
+
+@pytest.fixture(autouse=True)
+def same_process_for_each_test():
+    """Undo what a test changes in its process: files run in an order that differs from run to run."""
+    before = ProcessState.taken(), Surroundings.taken()
+    yield
+    for one in before:
+        one.restore()
 
 
 def pytest_addoption(parser):
